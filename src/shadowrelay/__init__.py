@@ -1,0 +1,1 @@
+"""The mail relay that keeps two copies of every message it acknowledged."""

@@ -1,0 +1,1 @@
+"""The HTTP API of a node, its metrics, and the client of both."""

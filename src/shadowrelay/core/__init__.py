@@ -1,0 +1,1 @@
+"""What is decided: pure functions of a ledger, a clock reading and an input."""

@@ -1,0 +1,191 @@
+"""What a decision is made of, and what it may read.
+
+A decision has three parts. ``writes`` go into the transport database, ``events`` into the outbox of the
+tracking log, both in one transaction; ``then`` is what may be said or done, only after that commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
+from shadowrelay.core.messages import Copy
+from shadowrelay.core.tracking import SnapshotEnd, TrackingEvent
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Kind(StrEnum):
+    """What a line of an XQDISCARD answer says of a message.
+
+    The first four are discard events; the others answer CHECK and REVOKE only.
+    """
+
+    DELIVERED = "delivered"
+    TAKEN = "taken"
+    REJECTED = "rejected"
+    SUPERSEDED = "superseded"
+    HELD = "held"
+    YOURS = "yours"
+    PENDING = "pending"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One statement about a message, as a discard event or as the answer to a question.
+
+    ``argument`` is the owner's name for TAKEN, the rank for HELD, the outcome for DELIVERED.
+    ``recipients`` are numbers; empty means all of them.
+    """
+
+    message_id: MessageId
+    epoch: int
+    kind: Kind
+    argument: str = ""
+    recipients: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardEvent:
+    """A verdict addressed to a database; ``number`` is given when it is stored (0 before that)."""
+
+    addressee: DatabaseId
+    verdict: Verdict
+    created_at: datetime
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is remembered of a message whose copy is gone: nothing delivered is ever called unknown."""
+
+    message_id: MessageId
+    epoch: int
+    delivered: tuple[int, ...]
+    keep_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A revoked offer: copies of that epoch with equal or lower rank are refused."""
+
+    message_id: MessageId
+    epoch: int
+    rank: int
+    keep_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What we durably know of another member of the boundary.
+
+    ``applied`` is the last of its discard events that is applied here, None before the first;
+    ``knows_ours`` the latest of our incarnations that it named.
+    """
+
+    name: ServerName
+    lineage: Lineage | None = None
+    knows_ours: Incarnation | None = None
+    applied: Mark | None = None
+    retired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Where the octets of a message are: in memory, or in a file already flushed to disk."""
+
+    data: bytes | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCopy:
+    """Store ``after``; ``before`` is what the ledger holds now (None: nothing), so only changes are written."""
+
+    before: Copy | None
+    after: Copy
+    content: Content | None = None  # with a new message only
+
+
+@dataclass(frozen=True, slots=True)
+class DropCopy:
+    """Forget a copy and its content."""
+
+    copy: Copy
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgeEvents:
+    """The addressee applied every event up to that mark: forget those (never newer ones, see Mark)."""
+
+    addressee: DatabaseId
+    upto: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class DropEvents:
+    """Forget all events for a database that exists no more."""
+
+    addressee: DatabaseId
+
+
+Write: TypeAlias = (
+    SaveCopy | DropCopy | DiscardEvent | AcknowledgeEvents | DropEvents | Outcome | Tombstone | Member
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[T_co]):
+    """Persist, then speak: ``then`` counts only once writes and events are durable."""
+
+    then: T_co
+    writes: tuple[Write, ...] = ()
+    events: tuple[TrackingEvent | SnapshotEnd, ...] = ()
+
+
+class Ledger(Protocol):
+    """The transport database as decisions see it: a mapping that does not change under them."""
+
+    @property
+    def name(self) -> ServerName: ...
+
+    @property
+    def lineage(self) -> Lineage: ...
+
+    def copy(self, message_id: MessageId) -> Copy | None: ...
+
+    def outcome(self, message_id: MessageId) -> Outcome | None: ...
+
+    def tombstone(self, message_id: MessageId) -> Tombstone | None: ...
+
+    def member(self, name: ServerName) -> Member | None: ...
+
+    def members(self) -> Iterable[Member]: ...
+
+    def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
+        """Shadow copies still in transit, of every epoch."""
+        ...
+
+    def copies_held_by(self, holder: ServerName) -> Iterable[Copy]:
+        """Owned messages with a HOLDING or UNCERTAIN holder of that name."""
+        ...
+
+    def copies_reporting_on(self, message_id: MessageId) -> Iterable[Copy]:
+        """DSNs made for recipients of that message, still known here."""
+        ...
+
+    def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
+        """Oldest first."""
+        ...
+
+
+class Transaction(Ledger, Protocol):
+    """A ledger that decisions can be applied to, one after the other; all of it commits together."""
+
+    def apply(self, decision: Decision[T]) -> T: ...

@@ -1,0 +1,123 @@
+"""Every tunable, under its documented transport-config name (snake_case), with its default and range.
+
+This is the only place where a default stands: the settings are made from these fields, and the reference
+page is tested against them. ``source`` says whose parameter it is: Exchange's own, or ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+
+class ShadowMessagePreference(StrEnum):
+    """Where the shadow server is looked for (Exchange: ShadowMessagePreferenceSetting)."""
+
+    PREFER_REMOTE = "prefer_remote"
+    LOCAL_ONLY = "local_only"
+    REMOTE_ONLY = "remote_only"
+
+
+def tunable(default: Any, doc: str, *, least: Any = None, most: Any = None, source: str = "Exchange") -> Any:
+    """A policy field: default, one line of documentation, inclusive range, and whose parameter it is."""
+    return field(default=default, metadata={"doc": doc, "least": least, "most": most, "source": source})
+
+
+def _s(seconds: float) -> timedelta:
+    return timedelta(seconds=seconds)
+
+
+def _m(minutes: float) -> timedelta:
+    return timedelta(minutes=minutes)
+
+
+def _h(hours: float) -> timedelta:
+    return timedelta(hours=hours)
+
+
+def _d(days: float) -> timedelta:
+    return timedelta(days=days)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """All durations are timedeltas, measured on the monotonic clock while the process runs."""
+
+    shadow_redundancy_enabled: bool = tunable(True, "Make messages redundant before they are acknowledged.")
+    reject_message_on_shadow_failure: bool = tunable(
+        False, "Answer 451 4.4.0 when no shadow server took a copy, instead of accepting the message exposed."
+    )
+    shadow_message_preference_setting: ShadowMessagePreference = tunable(
+        ShadowMessagePreference.PREFER_REMOTE, "Where a shadow server is looked for."
+    )
+    max_retries_for_local_site_shadow: int = tunable(2, "Attempts in this site.", least=0, most=255)
+    max_retries_for_remote_site_shadow: int = tunable(4, "Attempts in other sites.", least=0, most=255)
+    shadow_heartbeat_frequency: timedelta = tunable(
+        _m(2), "How often an idle pair of members talks.", least=_s(1), most=_d(1)
+    )
+    shadow_resubmit_time_span: timedelta = tunable(
+        _h(3),
+        "How long an owner must be unreachable before its messages are promoted.",
+        least=_s(1),
+        most=_d(1),
+    )
+    shadow_message_auto_discard_interval: timedelta = tunable(
+        _d(2), "How long a discard event is kept for a member that never asks.", least=_s(5), most=_d(90)
+    )
+    safety_net_hold_time: timedelta = tunable(
+        _d(2), "How long settled messages are kept.", least=_s(1), most=_d(90)
+    )
+    message_expiration_timeout: timedelta = tunable(
+        _d(2), "Age at which an undelivered message fails.", least=_s(5), most=_d(90)
+    )
+    delay_notification_timeout: timedelta = tunable(
+        _h(4), "Age at which the sender is told of a delay.", least=_s(1), most=_d(30)
+    )
+    queue_glitch_retry_count: int = tunable(4, "First retries, for a short glitch.", least=0, most=15)
+    queue_glitch_retry_interval: timedelta = tunable(
+        _m(1), "Between glitch retries.", least=_s(1), most=_h(12)
+    )
+    transient_failure_retry_count: int = tunable(6, "Retries after the glitch retries.", least=0, most=15)
+    transient_failure_retry_interval: timedelta = tunable(
+        _m(5), "Between transient retries.", least=_s(1), most=_h(12)
+    )
+    outbound_connection_failure_retry_interval: timedelta = tunable(
+        _m(10), "Between all later retries.", least=_s(1), most=_d(20)
+    )
+    queue_max_idle_time: timedelta = tunable(
+        _m(3), "An outbound session idle this long is closed.", least=_s(5), most=_h(1)
+    )
+    max_per_domain_outbound_connections: int = tunable(
+        40, "Sessions to one next hop.", least=1, most=10_000
+    )
+    max_outbound_connections: int = tunable(1000, "Sessions to all next hops.", least=1, most=100_000)
+
+    discard_poll_interval: timedelta = tunable(
+        _s(1), "How often a holder asks an owner for discard events.", least=_s(0.1), most=_m(1), source="ours"
+    )
+    orphan_check_interval: timedelta = tunable(
+        _s(60), "Age of a copy at which its owner is asked about it.", least=_s(1), most=_h(1), source="ours"
+    )
+    reconcile_timeout: timedelta = tunable(
+        _s(30), "How long a returning owner waits for holders.", least=_s(1), most=_h(1), source="ours"
+    )
+    revoke_timeout: timedelta = tunable(
+        _s(5), "How long a revoke may take before a 451.", least=_s(0.1), most=_m(1), source="ours"
+    )
+    shadow_attempt_timeout: timedelta = tunable(
+        _s(10), "How long one shadow server may take over one step.", least=_s(0.1), most=_m(2), source="ours"
+    )
+    shadow_time_cap: timedelta = tunable(
+        _s(45), "How long all attempts for one message may take.", least=_s(0.5), most=_m(5), source="ours"
+    )
+    member_skip_interval: timedelta = tunable(
+        _s(10), "How long a member that failed is not asked to hold.", least=_s(0.1), most=_m(10), source="ours"
+    )
+    holder_loss_heartbeats: int = tunable(
+        3, "Failed heartbeats after which a holder counts as gone.", least=1, most=100, source="ours"
+    )
+    loop_hop_limit: int = tunable(
+        100, "Received fields past which a message loops.", least=5, most=1000, source="ours"
+    )

@@ -1,0 +1,319 @@
+"""Every tracking event, one dataclass each, with the columns it fills in the message tracking log.
+
+Column names and event names are Exchange's (see docs/reference/tracking-log.md). A row is complete except
+for what only the commit knows: sequence, incarnation and database id are added to custom-data when the
+outbox is drained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.messages import Copy, Recipient
+
+Columns = dict[str, str]
+"""Column name to text; absent columns are empty. List members are already joined with ``;``."""
+
+
+def listed(items: Iterable[str]) -> str:
+    """Join list members with ``;``, a member that holds one wrapped in single quotes."""
+    return ";".join(f"'{item}'" if ";" in item else item for item in items)
+
+
+def numbers(recipients: Iterable[Recipient]) -> str:
+    return "+".join(str(recipient.number) for recipient in recipients)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackingEvent:
+    """A fact about one message, told as a row. ``recipients``: those it is about, empty for all."""
+
+    event_id: ClassVar[str]
+    source: ClassVar[str] = "SMTP"
+
+    at: datetime
+    copy: Copy
+    recipients: tuple[Recipient, ...] = ()
+
+    def columns(self) -> Columns:
+        """The row, keyed by column name."""
+        copy, envelope = self.copy, self.copy.envelope
+        about = self.recipients or copy.recipients
+        row = {
+            "date-time": self.at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{self.at.microsecond // 1000:03d}Z",
+            "source": self.source,
+            "event-id": self.event_id,
+            "message-id": envelope.message_id,
+            "network-message-id": copy.id,
+            "recipient-address": listed(recipient.address for recipient in about),
+            "total-bytes": str(envelope.size),
+            "recipient-count": str(len(about)),
+            "message-subject": envelope.subject,
+            "sender-address": envelope.sender or "<>",
+            "return-path": envelope.sender or "<>",
+        }
+        custom = {"Epoch": str(copy.epoch), "Fork": numbers(about)} | self.custom()
+        row["custom-data"] = ";".join(f"S:{key}={value}" for key, value in custom.items() if value)
+        row.update((key, value) for key, value in self.more().items() if value)
+        return row
+
+    def more(self) -> Columns:
+        """The columns of this kind of event alone."""
+        return {}
+
+    def custom(self) -> dict[str, str]:
+        """The custom-data entries of this kind of event alone, all of type S."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receive(TrackingEvent):
+    """The message is accepted: the 250 follows. Written after HAREDIRECT or HAREDIRECTFAIL."""
+
+    event_id: ClassVar[str] = "RECEIVE"
+    client_ip: str = ""
+    client_hostname: str = ""
+    connector: str = ""
+    session: str = ""
+    redundant: str = ""  # '' or 'Failed', as Exchange writes S:Replication
+
+    def more(self) -> Columns:
+        return {
+            "client-ip": self.client_ip,
+            "client-hostname": self.client_hostname,
+            "connector-id": self.connector,
+            "source-context": self.session,
+            "original-client-ip": self.client_ip,
+        }
+
+    def custom(self) -> dict[str, str]:
+        return {"Replication": self.redundant}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaRedirect(TrackingEvent):
+    """A shadow server holds a copy. ``attempts``: ``<shadow>=<its reply>``, the last one took it."""
+
+    event_id: ClassVar[str] = "HAREDIRECT"
+    shadow: ServerName
+    attempts: tuple[str, ...] = ()
+
+    def more(self) -> Columns:
+        return {"source-context": listed(self.attempts), "server-hostname": self.shadow}
+
+    def custom(self) -> dict[str, str]:
+        return {"Shadow": self.shadow}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaRedirectFail(TrackingEvent):
+    """No shadow server took a copy, and policy accepted the message all the same: it is exposed."""
+
+    event_id: ClassVar[str] = "HAREDIRECTFAIL"
+    attempts: tuple[str, ...] = ()
+
+    def more(self) -> Columns:
+        return {"source-context": listed(self.attempts) or "No suitable shadow servers"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaReceive(TrackingEvent):
+    """On the shadow server: a copy is held for the primary server (``reason`` says why, if not offered)."""
+
+    event_id: ClassVar[str] = "HARECEIVE"
+    primary: ServerName
+    reason: str = ""
+
+    def more(self) -> Columns:
+        return {"client-hostname": self.primary, "source-context": self.reason}
+
+    def custom(self) -> dict[str, str]:
+        return {"Rank": str(self.copy.rank)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaDiscard(TrackingEvent):
+    """On the shadow server: recipients of a copy are settled, or the copy is let go.
+
+    Reasons: ExplicitlyDiscarded (delivered), Superseded, Rejected, Orphaned, Revoked, Expired.
+    """
+
+    event_id: ClassVar[str] = "HADISCARD"
+    reason: str
+
+    def more(self) -> Columns:
+        return {"source-context": f"{self.reason};{self.copy.id}", "client-hostname": self.copy.owner}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resubmit(TrackingEvent):
+    """A shadow copy became the primary one. ``reason`` says what befell the former owner."""
+
+    event_id: ClassVar[str] = "RESUBMIT"
+    source: ClassVar[str] = "REDUNDANCY"
+    former_owner: ServerName
+    former_database: str
+    reason: str
+
+    def more(self) -> Columns:
+        return {
+            "source-context": self.reason,
+            "client-hostname": self.former_owner,
+            "reference": self.former_database,
+        }
+
+    def custom(self) -> dict[str, str]:
+        return {"Owner": self.former_owner, "OwnerDb": self.former_database, "Reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer(TrackingEvent):
+    """Ownership moved to another member, which promoted its copy while we were away."""
+
+    event_id: ClassVar[str] = "TRANSFER"
+    source: ClassVar[str] = "REDUNDANCY"
+    new_owner: ServerName
+
+    def more(self) -> Columns:
+        return {"source-context": "taken", "server-hostname": self.new_owner}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send(TrackingEvent):
+    """The next hop took responsibility; inside the boundary. ``reply`` is its reply."""
+
+    event_id: ClassVar[str] = "SEND"
+    server: str
+    reply: str
+
+    def more(self) -> Columns:
+        about = self.recipients or self.copy.recipients
+        return {
+            "server-hostname": self.server,
+            "source-context": self.reply,
+            "recipient-status": listed(["250 2.1.5 Recipient OK"] * len(about)),
+        }
+
+    def custom(self) -> dict[str, str]:
+        return {"InDoubt": "true" if self.copy.confirmation == "in_doubt" else ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendExternal(Send):
+    """As SEND, across the boundary: Safety Net never resubmits it."""
+
+    event_id: ClassVar[str] = "SENDEXTERNAL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliver(Send):
+    """A mailbox server stored it (LMTP)."""
+
+    event_id: ClassVar[str] = "DELIVER"
+    source: ClassVar[str] = "STOREDRIVER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuplicateDeliver(Deliver):
+    """The mailbox server had it already and dropped this one."""
+
+    event_id: ClassVar[str] = "DUPLICATEDELIVER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defer(TrackingEvent):
+    """An attempt failed for now. ``in_doubt``: the connection broke after the final dot."""
+
+    event_id: ClassVar[str] = "DEFER"
+    server: str
+    reply: str
+    in_doubt: str = ""  # '' or 'true'
+
+    def more(self) -> Columns:
+        return {"server-hostname": self.server, "source-context": self.reply}
+
+    def custom(self) -> dict[str, str]:
+        return {"InDoubt": self.in_doubt}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail(TrackingEvent):
+    """Recipients are given up; a DSN tells the sender unless there is none to tell."""
+
+    event_id: ClassVar[str] = "FAIL"
+    source: ClassVar[str] = "QUEUE"
+    server: str
+    reply: str
+    report: MessageId | None
+
+    def more(self) -> Columns:
+        about = self.recipients or self.copy.recipients
+        when = self.columns_time()
+        status = f"[{{LED={self.reply}}};{{MSG=}};{{FQDN={self.server}}};{{IP=}};{{LRT={when}}}]"
+        return {
+            "server-hostname": self.server,
+            "source-context": self.reply,
+            "recipient-status": listed([status] * len(about)),
+            "reference": self.report or "",
+        }
+
+    def columns_time(self) -> str:
+        return self.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dsn(TrackingEvent):
+    """A delivery status notification was made and queued. ``reports_on`` is the message it is about."""
+
+    event_id: ClassVar[str] = "DSN"
+    source: ClassVar[str] = "DSN"
+    reports_on: MessageId
+
+    def more(self) -> Columns:
+        return {"reference": self.reports_on}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspend(TrackingEvent):
+    """A message is set aside for the operator: its owner was away too long to know its fate."""
+
+    event_id: ClassVar[str] = "SUSPEND"
+    source: ClassVar[str] = "QUEUE"
+    reason: str
+
+    def more(self) -> Columns:
+        return {"source-context": self.reason}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load(TrackingEvent):
+    """A row of a snapshot: this node still holds that message (queue or shadow queue)."""
+
+    event_id: ClassVar[str] = "LOAD"
+    source: ClassVar[str] = "BOOTLOADER"
+    snapshot: str
+
+    def custom(self) -> dict[str, str]:
+        return {"Snapshot": self.snapshot, "Role": self.copy.role}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotEnd:
+    """Closes a snapshot with the count of its LOAD rows. It is about no message."""
+
+    at: datetime
+    snapshot: str
+    count: int
+
+    def columns(self) -> Columns:
+        """The row, keyed by column name."""
+        return {
+            "date-time": self.at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{self.at.microsecond // 1000:03d}Z",
+            "source": "BOOTLOADER",
+            "event-id": "LOAD",
+            "custom-data": f"S:Snapshot={self.snapshot};S:Count={self.count}",
+        }

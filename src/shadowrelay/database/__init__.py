@@ -1,0 +1,1 @@
+"""What is remembered: the transport database; all SQL of the project."""

@@ -1,0 +1,1 @@
+"""Start, break and heal a cluster on one machine."""

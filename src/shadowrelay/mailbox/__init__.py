@@ -1,0 +1,1 @@
+"""A small mailbox server for labs."""

@@ -1,0 +1,1 @@
+"""The owner's stages: intake, shadowing, queue, delivery, discards, DSNs."""

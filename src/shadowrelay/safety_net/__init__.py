@@ -1,0 +1,1 @@
+"""Settled messages, kept for a while: expiry."""

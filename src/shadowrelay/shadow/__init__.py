@@ -1,0 +1,1 @@
+"""The holder's stages: holding copies, heartbeat, promotion."""

@@ -1,0 +1,1 @@
+"""How it is spelt: SMTP text, parsed and formatted, no I/O."""
