@@ -106,7 +106,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class SaveCopy:
-    """Store ``after``; ``before`` is what the ledger holds now (None: nothing), so only changes are written."""
+    """Store ``after``; ``before`` is what the ledger holds (None: nothing), so only changes are written."""
 
     before: Copy | None
     after: Copy
@@ -176,8 +176,16 @@ class Ledger(Protocol):
         """Owned messages with a HOLDING or UNCERTAIN holder of that name."""
         ...
 
-    def copies_reporting_on(self, message_id: MessageId) -> Iterable[Copy]:
-        """DSNs made for recipients of that message, still known here."""
+    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
+        """Owned messages that were promoted from copies held for that member."""
+        ...
+
+    def copies_to_confirm(self) -> Iterable[Copy]:
+        """Messages that peers have to be asked about: confirmation is ASK or IN_DOUBT."""
+        ...
+
+    def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
+        """Copies held for that owner whose ``check_at`` has come, oldest first."""
         ...
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:

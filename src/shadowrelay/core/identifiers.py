@@ -70,6 +70,10 @@ class Lineage:
         """The same lineage, heard at a later sequence; an earlier one changes nothing."""
         return self if sequence <= self.sequence else replace(self, sequence=sequence)
 
+    def at_least(self, mark: Mark) -> Lineage:
+        """The same lineage, knowing that its running incarnation reached that mark."""
+        return self.at(mark.sequence) if mark.incarnation == self.incarnation else self
+
     def end_of(self, incarnation: Incarnation) -> int | None:
         """The sequence up to which that incarnation ran, None when the list does not name it."""
         for index, beginning in enumerate(self.beginnings):

@@ -35,10 +35,11 @@ class Status(StrEnum):
 
 
 class Confirmation(StrEnum):
-    """Whether the owner must ask its peers before it delivers.
+    """Whether this node must ask its peers about a message before it delivers it.
 
-    ASK: it was away, somebody may have taken over. IN_DOUBT: asked, a holder could not be reached within
-    the reconcile timeout, so it goes out; the question is asked again on the next contact.
+    ASK: it was away, or took the message over, so somebody else may own or have delivered it. IN_DOUBT: it
+    asked, a holder could not be reached within the reconcile timeout, so the message goes out; the question
+    is asked again on the next contact.
     """
 
     NONE = "none"
@@ -47,11 +48,17 @@ class Confirmation(StrEnum):
 
 
 class HolderState(StrEnum):
-    """HOLDING: it acknowledged the copy. UNCERTAIN: its answer was lost. LOST: it is gone, or forgot it."""
+    """What the owner believes of a member that may hold a copy; only HOLDING counts as a second copy.
+
+    HOLDING: it acknowledged the copy. LOST: it did, and cannot be reached; it counts again when it comes
+    back on the same lineage. UNCERTAIN: it may hold one (its answer was lost, or its database was rolled
+    back). SUPERSEDED: it was replaced by another holder and is told to let go. All are told of the outcome.
+    """
 
     HOLDING = "holding"
-    UNCERTAIN = "uncertain"
     LOST = "lost"
+    UNCERTAIN = "uncertain"
+    SUPERSEDED = "superseded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,7 @@ class Copy:
     holders: tuple[Holder, ...] = ()
     ranks_given: int = 0
     confirmation: Confirmation = Confirmation.NONE
-    confirm_since: datetime | None = None  # since when we ask
+    confirm_since: datetime | None = None  # since when we ask, while confirmation is ASK
     former_owner: ServerName | None = None  # whom we took it over from
     check_at: datetime | None = None  # a shadow copy: when to ask its owner about it
     received_at: datetime  # at the first owner; a takeover does not reset it
@@ -147,8 +154,8 @@ class Copy:
     def unsettled(self) -> tuple[Recipient, ...]:
         return tuple(recipient for recipient in self.recipients if not recipient.settled)
 
-    def recipient(self, number: int) -> Recipient:
-        return self.recipients[number - 1]
+    def holder(self, database_id: DatabaseId) -> Holder | None:
+        return next((holder for holder in self.holders if holder.database_id == database_id), None)
 
     def with_recipients(self, changed: Iterable[Recipient]) -> Copy:
         """The same copy with those recipients in place of the ones of the same numbers."""

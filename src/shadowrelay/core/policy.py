@@ -89,13 +89,15 @@ class Policy:
     queue_max_idle_time: timedelta = tunable(
         _m(3), "An outbound session idle this long is closed.", least=_s(5), most=_h(1)
     )
-    max_per_domain_outbound_connections: int = tunable(
-        40, "Sessions to one next hop.", least=1, most=10_000
-    )
+    max_per_domain_outbound_connections: int = tunable(40, "Sessions to one next hop.", least=1, most=10_000)
     max_outbound_connections: int = tunable(1000, "Sessions to all next hops.", least=1, most=100_000)
 
     discard_poll_interval: timedelta = tunable(
-        _s(1), "How often a holder asks an owner for discard events.", least=_s(0.1), most=_m(1), source="ours"
+        _s(1),
+        "How often a holder asks an owner for discard events.",
+        least=_s(0.1),
+        most=_m(1),
+        source="ours",
     )
     orphan_check_interval: timedelta = tunable(
         _s(60), "Age of a copy at which its owner is asked about it.", least=_s(1), most=_h(1), source="ours"
@@ -113,7 +115,11 @@ class Policy:
         _s(45), "How long all attempts for one message may take.", least=_s(0.5), most=_m(5), source="ours"
     )
     member_skip_interval: timedelta = tunable(
-        _s(10), "How long a member that failed is not asked to hold.", least=_s(0.1), most=_m(10), source="ours"
+        _s(10),
+        "How long a member that failed is not asked to hold.",
+        least=_s(0.1),
+        most=_m(10),
+        source="ours",
     )
     holder_loss_heartbeats: int = tunable(
         3, "Failed heartbeats after which a holder counts as gone.", least=1, most=100, source="ours"

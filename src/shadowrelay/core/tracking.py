@@ -7,9 +7,9 @@ outbox is drained.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import ClassVar
 
 from shadowrelay.core.identifiers import MessageId, ServerName
@@ -22,6 +22,18 @@ Columns = dict[str, str]
 def listed(items: Iterable[str]) -> str:
     """Join list members with ``;``, a member that holds one wrapped in single quotes."""
     return ";".join(f"'{item}'" if ";" in item else item for item in items)
+
+
+def timestamp(moment: datetime) -> str:
+    """UTC, ISO 8601 with milliseconds."""
+    utc = moment.astimezone(UTC)
+    return utc.strftime("%Y-%m-%dT%H:%M:%S.") + f"{utc.microsecond // 1000:03d}Z"
+
+
+def entries(custom: Mapping[str, str]) -> str:
+    """The custom-data column; empty values are left out, a ``;`` in one cannot forge another entry."""
+    escaped = ((key, value.replace(";", "\\x3b")) for key, value in custom.items() if value)
+    return ";".join(f"S:{key}={value}" for key, value in escaped)
 
 
 def numbers(recipients: Iterable[Recipient]) -> str:
@@ -44,7 +56,7 @@ class TrackingEvent:
         copy, envelope = self.copy, self.copy.envelope
         about = self.recipients or copy.recipients
         row = {
-            "date-time": self.at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{self.at.microsecond // 1000:03d}Z",
+            "date-time": timestamp(self.at),
             "source": self.source,
             "event-id": self.event_id,
             "message-id": envelope.message_id,
@@ -57,7 +69,7 @@ class TrackingEvent:
             "return-path": envelope.sender or "<>",
         }
         custom = {"Epoch": str(copy.epoch), "Fork": numbers(about)} | self.custom()
-        row["custom-data"] = ";".join(f"S:{key}={value}" for key, value in custom.items() if value)
+        row["custom-data"] = entries(custom)
         row.update((key, value) for key, value in self.more().items() if value)
         return row
 
@@ -252,7 +264,7 @@ class Fail(TrackingEvent):
 
     def more(self) -> Columns:
         about = self.recipients or self.copy.recipients
-        when = self.columns_time()
+        when = timestamp(self.at)
         status = f"[{{LED={self.reply}}};{{MSG=}};{{FQDN={self.server}}};{{IP=}};{{LRT={when}}}]"
         return {
             "server-hostname": self.server,
@@ -260,9 +272,6 @@ class Fail(TrackingEvent):
             "recipient-status": listed([status] * len(about)),
             "reference": self.report or "",
         }
-
-    def columns_time(self) -> str:
-        return self.at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,8 +321,8 @@ class SnapshotEnd:
     def columns(self) -> Columns:
         """The row, keyed by column name."""
         return {
-            "date-time": self.at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{self.at.microsecond // 1000:03d}Z",
+            "date-time": timestamp(self.at),
             "source": "BOOTLOADER",
             "event-id": "LOAD",
-            "custom-data": f"S:Snapshot={self.snapshot};S:Count={self.count}",
+            "custom-data": entries({"Snapshot": self.snapshot, "Count": str(self.count)}),
         }

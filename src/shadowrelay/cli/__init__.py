@@ -1,0 +1,74 @@
+"""The command line: one group, whose commands are imported only when they are used.
+
+Exit status: 0 done, 1 the command failed, 2 wrong usage or wrong settings.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from shadowrelay import __doc__ as summary
+
+# A command NAME is the attribute NAME of the module `cli.NAME` (hyphens as underscores). Its line for help
+# stands here too, so that `--help` imports nothing.
+COMMANDS = {
+    "ca": "Make the cluster's own certificate authority, and certificates for its members.",
+    "config": "Check a settings file, or show the settings in force.",
+}
+
+
+class LazyGroup(click.Group):
+    """Imports ``shadowrelay.cli.NAME`` when NAME is called, and turns settings errors into exit status 2."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(
+            import_module(f"{__name__}.{cmd_name.replace('-', '_')}"), cmd_name.replace("-", "_")
+        )
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{cmd_name} is not a command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
+            raise
+        except Exception as error:
+            # Imported here, because it brings pydantic, which `--help` can do without.
+            from shadowrelay.settings import SettingsInvalid
+
+            if isinstance(error, SettingsInvalid):
+                _refuse(error.errors)
+            raise
+
+
+def _refuse(errors: list[Any]) -> NoReturn:
+    for error in errors:
+        click.echo(str(error), err=True)
+    sys.exit(2)
+
+
+@click.group(
+    cls=LazyGroup,
+    help=summary,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="shadowrelay", prog_name="shadowrelay")
+def main() -> None:
+    pass

@@ -1,0 +1,54 @@
+"""Discard events: what is said of a message, to every member that may hold a copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from shadowrelay.core.decisions import DiscardEvent, Kind, Verdict
+from shadowrelay.core.identifiers import DatabaseId
+from shadowrelay.core.messages import Copy, Recipient, Status
+
+RECIPIENTS_PER_EVENT = 300
+"""A longer list becomes several events, so that a line between members stays below 4,096 octets."""
+
+OUTCOME = {Status.DELIVERED: "", Status.RELAYED: "relayed", Status.FAILED: "failed"}
+"""How the argument of DELIVERED tells the outcomes apart."""
+
+STATUS = {argument: status for status, argument in OUTCOME.items()}
+
+
+def delivered(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...]:
+    """What there is to say of those settled recipients; nothing while a report on one is not yet safe."""
+    verdicts: list[Verdict] = []
+    groups: dict[str, list[int]] = {}
+    for recipient in recipients:
+        if recipient.settled and recipient.report is None:
+            groups.setdefault(OUTCOME[recipient.status], []).append(recipient.number)
+    for outcome, numbers in groups.items():
+        if len(numbers) == len(copy.recipients):
+            verdicts.append(Verdict(copy.id, copy.epoch, Kind.DELIVERED, outcome))
+            continue
+        for start in range(0, len(numbers), RECIPIENTS_PER_EVENT):
+            part = tuple(numbers[start : start + RECIPIENTS_PER_EVENT])
+            verdicts.append(Verdict(copy.id, copy.epoch, Kind.DELIVERED, outcome, part))
+    return tuple(verdicts)
+
+
+def addressed(
+    addressees: Iterable[DatabaseId], verdicts: Sequence[Verdict], now: datetime
+) -> tuple[DiscardEvent, ...]:
+    """One event per addressee and verdict, no addressee twice."""
+    return tuple(
+        DiscardEvent(addressee, verdict, now)
+        for addressee in dict.fromkeys(addressees)
+        for verdict in verdicts
+    )
+
+
+def listeners(copy: Copy) -> tuple[DatabaseId, ...]:
+    """Every database that may hold a copy or own the message: holders of any state, and the owner."""
+    databases = [holder.database_id for holder in copy.holders]
+    if not copy.owned and copy.owner_database:
+        databases.append(copy.owner_database)
+    return tuple(dict.fromkeys(databases))

@@ -1,0 +1,182 @@
+"""What members say to each other, apart from offers: who they are, events, questions and answers.
+
+Both ends are here: ``introduce`` and ``ask`` make what a caller says, ``greeted`` and ``asked`` answer it,
+``met`` and ``told`` apply the answer. The wire spells it, the transactions remember it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from shadowrelay.core import discard, heartbeat, questions
+from shadowrelay.core.decisions import Kind, Ledger, Transaction, Verdict
+from shadowrelay.core.holding import revoke
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
+from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.messages import Copy
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.questions import Speaker
+
+MAX_LINES = 200
+"""Lines that one answer to XQDISCARD may have."""
+
+MAX_QUESTIONS = 60
+"""Ids that one CHECK may name: stays below the 4,096 octets of a line between members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """Who a member is: its name, its lineage as far as the listener needs it, and what it knows of ours."""
+
+    name: ServerName
+    lineage: Lineage
+    known: Incarnation | None = None
+
+    @property
+    def speaker(self) -> Speaker:
+        return Speaker(self.name, self.lineage.database_id, self.lineage.mark)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """*I have this message at this epoch; what do you know of it?* ``rank`` only when the asker owns it."""
+
+    message_id: MessageId
+    epoch: int
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """*Drop that copy, and refuse it if it is still on its way.*"""
+
+    message_id: MessageId
+    epoch: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One XQDISCARD command: give me ``most`` events, I applied those up to ``after``."""
+
+    most: int
+    at: Mark | None = None
+    after: Mark | None = None
+    questions: tuple[Question, ...] = ()
+    revoke: Revocation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the answer. ``event`` is its number, None for an answer to CHECK or REVOKE."""
+
+    event: int | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A whole answer, with the mark of the member that gave it."""
+
+    lines: tuple[Line, ...]
+    mark: Mark
+
+
+def introduce(ledger: Ledger, to: ServerName) -> Greeting:
+    """Our greeting for that member: the lineage goes back to the incarnation that it said it knows."""
+    member = ledger.member(to)
+    lineage = ledger.lineage.since(member.knows_ours if member else None)
+    return Greeting(ledger.name, lineage, member.lineage.incarnation if member and member.lineage else None)
+
+
+def met(books: Transaction, theirs: Greeting, now: datetime, *, after_silence: bool) -> None:
+    """A member introduced itself, as the caller or in answer to us."""
+    heartbeat.meet(books, theirs.name, theirs.lineage, theirs.known, now, after_silence=after_silence)
+
+
+def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime) -> Query:
+    """The next XQDISCARD: events, and the copies to be asked about.
+
+    Those are the messages that may not be delivered before everybody was asked, and copies held for that
+    member of which it said nothing for ``orphan_check_interval``.
+    """
+    member = ledger.member(to)
+    due: dict[MessageId, Copy] = {}
+    for copy in ledger.copies_to_confirm():
+        if len(due) < MAX_QUESTIONS and inquiry.unasked(copy, to):
+            due[copy.id] = copy
+    for copy in ledger.copies_to_check(to, now, MAX_QUESTIONS - len(due)):
+        due.setdefault(copy.id, copy)
+    asked_about = tuple(Question(c.id, c.epoch, c.rank if c.owned else None) for c in due.values())
+    return Query(MAX_LINES, ledger.lineage.mark, member.applied if member else None, asked_about)
+
+
+def asked(
+    books: Transaction,
+    asker: Speaker,
+    query: Query,
+    in_flight: Collection[MessageId],
+    policy: Policy,
+    now: datetime,
+) -> tuple[Line, ...]:
+    """Answer one XQDISCARD. Ids whose fate is being decided at this moment are left out."""
+    if query.at:
+        books.apply(heartbeat.heard(books, asker.name, query.at))
+    if query.after:
+        books.apply(discard.acknowledge(asker.database_id, query.after))
+    lines: list[Line] = []
+    if query.revoke:
+        gone = query.revoke
+        verdict = books.apply(revoke(books, gone.message_id, gone.epoch, gone.rank, policy, now))
+        lines.append(Line(None, verdict))
+    for question in query.questions:
+        if question.message_id in in_flight:
+            continue
+        verdicts = books.apply(
+            questions.answer(books, asker, question.message_id, question.epoch, question.rank, now)
+        )
+        lines += [Line(None, verdict) for verdict in verdicts]
+    room = max(0, min(query.most, MAX_LINES - len(lines)))
+    lines += [Line(event.number, event.verdict) for event in books.events_for(asker.database_id, room)]
+    return tuple(lines)
+
+
+def told(
+    books: Transaction,
+    speaker: Speaker,
+    query: Query,
+    lines: Sequence[Line],
+    inquiry: Inquiry,
+    policy: Policy,
+    now: datetime,
+) -> bool:
+    """Apply an answer, all of it in one transaction. True if there may be more events to fetch."""
+    books.apply(heartbeat.heard(books, speaker.name, speaker.mark))
+    for line in lines:
+        owner = _database_of(books, speaker, line.verdict)
+        books.apply(questions.learn(books, line.verdict, speaker, owner, now))
+    last = max((line.event for line in lines if line.event is not None), default=None)
+    if last is not None:
+        books.apply(discard.applied(books, speaker.name, Mark(speaker.mark.incarnation, last)))
+    answered = {line.verdict.message_id for line in lines if line.event is None}
+    pending = {line.verdict.message_id for line in lines if line.verdict.kind is Kind.PENDING}
+    for question in query.questions:
+        copy = books.copy(question.message_id)
+        if copy is None:
+            inquiry.forget(question.message_id)
+        elif copy.id in answered - pending:
+            inquiry.note(copy, speaker.name)
+        if copy is not None and copy.check_at is not None and copy.check_at <= now:
+            books.apply(questions.check_later(copy, now + policy.orphan_check_interval))
+    return len(lines) >= MAX_LINES
+
+
+def _database_of(ledger: Ledger, speaker: Speaker, verdict: Verdict) -> DatabaseId | None:
+    if verdict.kind is not Kind.TAKEN:
+        return None
+    if verdict.argument == speaker.name:
+        return speaker.database_id
+    member = ledger.member(ServerName(verdict.argument))
+    return member.lineage.database_id if member and member.lineage else None

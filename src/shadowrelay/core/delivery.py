@@ -1,0 +1,199 @@
+"""What becomes of recipients when an attempt at their next hop ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum
+
+from shadowrelay.core.announcements import addressed, delivered, listeners
+from shadowrelay.core.decisions import Content, Decision, Ledger, SaveCopy, Write
+from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.messages import Confirmation, Copy, Envelope, Recipient, Role, Stage, Status
+from shadowrelay.core.side_effects import report_is_safe
+from shadowrelay.core.tracking import (
+    Defer,
+    Deliver,
+    Dsn,
+    DuplicateDeliver,
+    Fail,
+    Send,
+    SendExternal,
+    SnapshotEnd,
+    TrackingEvent,
+)
+
+
+class Ending(Enum):
+    """How an attempt ended for one recipient.
+
+    IN_DOUBT: the connection was lost after the final dot and before the reply. It is tried again, and may
+    be the duplicate that nobody can avoid (RFC 1047). EXPIRED: it was too old to be tried again.
+    """
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    DEFERRED = "deferred"
+    REJECTED = "rejected"
+    IN_DOUBT = "in doubt"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one recipient was answered. ``retry_after`` counts from now, for endings that are not final."""
+
+    number: int
+    ending: Ending
+    reply: str
+    retry_after: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """The next hop of an attempt, as far as its outcome depends on it."""
+
+    server: str
+    inside: bool  # inside the boundary: Safety Net may resubmit
+    mailbox: bool  # LMTP: the message reached its mailbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A DSN made for one recipient, ready to be queued. ``settles``: the recipient waits for its safety."""
+
+    id: MessageId
+    about: int
+    content: bytes
+    next_hop: NextHop
+    settles: bool = True
+
+
+_FINAL = frozenset({Ending.ACCEPTED, Ending.DUPLICATE, Ending.REJECTED, Ending.EXPIRED})
+
+
+def settle(
+    ledger: Ledger,
+    message_id: MessageId,
+    results: Sequence[Result],
+    reports: Iterable[Report],
+    hop: Hop,
+    now: datetime,
+) -> Decision[Copy | None]:
+    """Write down what an attempt did, recipient by recipient, in one transaction.
+
+    Works in any role: a message that was taken over during the attempt lets it finish, and the outcome
+    travels to the new owner. Recipients settled meanwhile keep their state. The result is the copy after.
+    """
+    copy = ledger.copy(message_id)
+    if copy is None:
+        return Decision(None)
+    by_number = {recipient.number: recipient for recipient in copy.unsettled}
+    current = [result for result in results if result.number in by_number]
+    made = {report.about: report for report in reports if report.about in by_number}
+    changed = [
+        _after(by_number[result.number], result, hop, made.get(result.number), now) for result in current
+    ]
+    after = copy.with_recipients(changed)
+    if not after.unsettled:
+        after = replace(after, stage=Stage.SAFETY_NET, settled_at=now, check_at=None)
+    settled = [recipient for recipient in changed if recipient.settled]
+    writes: list[Write] = [SaveCopy(copy, after)] if after != copy else []
+    writes += addressed(listeners(after), delivered(after, settled), now)
+    events: list[TrackingEvent | SnapshotEnd] = list(_told(after, current, changed, hop, now))
+    for report in made.values():
+        queued = _queue_report(ledger, after, report, now)
+        writes += queued.writes
+        events += queued.events
+    if not after.unsettled and after.reports_on:
+        writes += report_is_safe(ledger, after, now).writes
+    return Decision(after, tuple(writes), tuple(events))
+
+
+def _after(recipient: Recipient, result: Result, hop: Hop, report: Report | None, now: datetime) -> Recipient:
+    waits = report.id if report and report.settles else None
+    tried = replace(recipient, last_reply=result.reply, attempts=recipient.attempts + 1)
+    match result.ending:
+        case Ending.ACCEPTED | Ending.DUPLICATE:
+            status = Status.DELIVERED if hop.inside else Status.RELAYED
+            return replace(tried, status=status, next_attempt=None, report=waits)
+        case Ending.REJECTED | Ending.EXPIRED:
+            return replace(tried, status=Status.FAILED, next_attempt=None, report=waits)
+        case Ending.DEFERRED | Ending.IN_DOUBT:
+            notified = recipient.delay_notified or report is not None
+            return replace(tried, next_attempt=now + result.retry_after, delay_notified=notified)
+
+
+def _told(
+    copy: Copy, results: Sequence[Result], changed: Sequence[Recipient], hop: Hop, now: datetime
+) -> Iterator[TrackingEvent]:
+    """One row per kind of ending and reply, so that a row's reply is that of all its recipients."""
+    groups: dict[tuple[Ending, str, MessageId | None], list[Recipient]] = {}
+    for result, recipient in zip(results, changed, strict=True):
+        groups.setdefault((result.ending, result.reply, recipient.report), []).append(recipient)
+    for (ending, reply, report), members in groups.items():
+        about = tuple(members)
+        match ending:
+            case Ending.ACCEPTED if hop.mailbox:
+                yield Deliver(at=now, copy=copy, recipients=about, server=hop.server, reply=reply)
+            case Ending.ACCEPTED if hop.inside:
+                yield Send(at=now, copy=copy, recipients=about, server=hop.server, reply=reply)
+            case Ending.ACCEPTED:
+                yield SendExternal(at=now, copy=copy, recipients=about, server=hop.server, reply=reply)
+            case Ending.DUPLICATE:
+                yield DuplicateDeliver(at=now, copy=copy, recipients=about, server=hop.server, reply=reply)
+            case Ending.REJECTED | Ending.EXPIRED:
+                yield Fail(at=now, copy=copy, recipients=about, server=hop.server, reply=reply, report=report)
+            case Ending.DEFERRED | Ending.IN_DOUBT:
+                doubt = "true" if ending is Ending.IN_DOUBT else ""
+                yield Defer(
+                    at=now, copy=copy, recipients=about, server=hop.server, reply=reply, in_doubt=doubt
+                )
+
+
+def _queue_report(ledger: Ledger, original: Copy, report: Report, now: datetime) -> Decision[None]:
+    """Queue a DSN: a primary message of this node, exposed until the repair of exposure gives it a holder.
+
+    If the original was taken over, another node may have made the same DSN: everybody is asked first.
+    """
+    if ledger.copy(report.id) or ledger.outcome(report.id):
+        return Decision(None)
+    own = ledger.lineage
+    ask = original.epoch > 1 or original.role is Role.SHADOW
+    copy = Copy(
+        id=report.id,
+        epoch=1,
+        rank=0,
+        role=Role.PRIMARY,
+        owner=ledger.name,
+        owner_database=own.database_id,
+        offered_in=own.incarnation,
+        envelope=Envelope(
+            sender="",
+            size=len(report.content),
+            body="7BIT" if report.content.isascii() else "8BITMIME",
+            smtputf8=original.envelope.smtputf8,
+            message_id=f"<{report.id}@{ledger.name}>",
+            subject="Delivery status notification",
+        ),
+        recipients=(Recipient(1, original.envelope.sender, report.next_hop),),
+        confirmation=Confirmation.ASK if ask else Confirmation.NONE,
+        confirm_since=now if ask else None,
+        received_at=now,
+        reports_on=original.id if report.settles else None,
+    )
+    event = Dsn(at=now, copy=copy, reports_on=original.id)
+    return Decision(None, (SaveCopy(None, copy, Content(data=report.content)),), (event,))
+
+
+def forks(copy: Copy) -> Mapping[NextHop, tuple[Recipient, ...]]:
+    """Bifurcation: the unsettled recipients by next hop. Each fork is sent, and settles, on its own."""
+    grouped: dict[NextHop, tuple[Recipient, ...]] = {}
+    for recipient in copy.unsettled:
+        grouped[recipient.next_hop] = (*grouped.get(recipient.next_hop, ()), recipient)
+    return grouped
+
+
+def is_final(ending: Ending) -> bool:
+    return ending in _FINAL

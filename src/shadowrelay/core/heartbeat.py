@@ -1,0 +1,151 @@
+"""Is another member alive, is its lineage unbroken, and what follows when it is not.
+
+Two parts. ``meet`` is the durable one: a member showed its lineage. ``Watch`` is the one of this process:
+whether a member can be reached, counted from our own first failed attempt on a clock that counts
+suspension, so that a node that was itself down or asleep does not blame its peers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+
+from shadowrelay.core.decisions import Decision, DropEvents, Ledger, Member, SaveCopy, Transaction
+from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
+from shadowrelay.core.messages import Copy, HolderState
+from shadowrelay.core.ownership import Reason, ask_about, promote
+from shadowrelay.core.policy import Policy
+
+
+def meet(
+    books: Transaction,
+    name: ServerName,
+    found: Lineage,
+    known: Incarnation | None,
+    now: datetime,
+    *,
+    after_silence: bool,
+) -> Continuity | None:
+    """A member showed its lineage: remember it, and act on a broken one, in the same transaction.
+
+    Broken: what it held for us is lost, and what we hold for it is promoted. Otherwise holders that had
+    only been out of reach count again. ``after_silence``: there was no contact before this one, so what
+    was taken over from it has to be asked about again. Returns None for a member met the first time.
+    """
+    member = books.member(name) or Member(name)
+    former = member.lineage
+    continuity = found.continuity(former.database_id, former.mark) if former else None
+    met = replace(member, lineage=found, knows_ours=known or member.knows_ours)
+    if former is None or continuity is not Continuity.BROKEN:
+        if met != member:
+            books.apply(Decision(None, (met,)))
+        if after_silence:
+            for copy in tuple(books.copies_held_by(name)):
+                books.apply(_holders(copy, name, HolderState.LOST, HolderState.HOLDING))
+            for copy in tuple(books.copies_taken_from(name)):
+                books.apply(ask_about(copy, now))
+        return continuity
+    replaced = found.database_id != former.database_id
+    reason = Reason.DATABASE_REPLACED if replaced else Reason.DATABASE_ROLLED_BACK
+    gone = (DropEvents(former.database_id),) if replaced else ()
+    books.apply(Decision(None, (replace(met, applied=None), *gone)))
+    for copy in tuple(books.copies_held_by(name)):
+        books.apply(_forgotten(copy, name) if replaced else _holders(copy, name, None, HolderState.UNCERTAIN))
+    for copy in tuple(books.copies_held_for(name)):
+        books.apply(promote(books, copy, reason, now))
+    return continuity
+
+
+def heard(ledger: Ledger, name: ServerName, mark: Mark) -> Decision[None]:
+    """Remember the highest sequence that a member announced in its running incarnation."""
+    member = ledger.member(name)
+    if member is None or member.lineage is None or member.lineage.incarnation != mark.incarnation:
+        return Decision(None)
+    later = member.lineage.at(mark.sequence)
+    return Decision(None, (replace(member, lineage=later),)) if later != member.lineage else Decision(None)
+
+
+def lose_holder(books: Transaction, name: ServerName) -> None:
+    """A holder was out of reach for a few heartbeats: its copies do not count until it is back."""
+    for copy in tuple(books.copies_held_by(name)):
+        books.apply(_holders(copy, name, HolderState.HOLDING, HolderState.LOST))
+
+
+def cut_off(books: Transaction, name: ServerName, now: datetime) -> None:
+    """We were cut off from a holder so long that it may have promoted: ask before delivering."""
+    for copy in tuple(books.copies_held_by(name)):
+        books.apply(ask_about(copy, now))
+
+
+def promote_held(books: Transaction, name: ServerName, reason: Reason, now: datetime) -> int:
+    """Promote every copy held for that owner. Repeating it changes nothing. Returns how many."""
+    copies = tuple(books.copies_held_for(name))
+    for copy in copies:
+        books.apply(promote(books, copy, reason, now))
+    return len(copies)
+
+
+def _holders(copy: Copy, name: ServerName, old: HolderState | None, new: HolderState) -> Decision[None]:
+    holders = tuple(
+        replace(holder, state=new) if holder.name == name and old in (None, holder.state) else holder
+        for holder in copy.holders
+    )
+    if holders == copy.holders:
+        return Decision(None)
+    return Decision(None, (SaveCopy(copy, replace(copy, holders=holders)),))
+
+
+def _forgotten(copy: Copy, name: ServerName) -> Decision[None]:
+    holders = tuple(holder for holder in copy.holders if holder.name != name)
+    return Decision(None, (SaveCopy(copy, replace(copy, holders=holders)),))
+
+
+class Alarm(Enum):
+    """What a failed heartbeat calls for."""
+
+    HOLDER_LOST = "holder lost"
+    PROMOTE = "promote"
+    CUT_OFF = "cut off"
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What this process knows of reaching one member. Times are seconds of a clock that counts suspension."""
+
+    name: ServerName
+    failures: int = 0
+    failing_since: float | None = None
+    contact_at: float | None = None
+    error: str = ""
+    cut_off: bool = False
+
+    @property
+    def reachable(self) -> bool:
+        """True until the first attempt failed: nobody is called unreachable untried."""
+        return self.failing_since is None
+
+    @property
+    def silent(self) -> bool:
+        """No contact so far in this process, or none since the last failure."""
+        return self.contact_at is None or self.failing_since is not None
+
+    def answered(self, at: float) -> Watch:
+        """The member answered (or called us)."""
+        return Watch(self.name, contact_at=at)
+
+    def failed(self, at: float, error: str, policy: Policy) -> tuple[Watch, tuple[Alarm, ...]]:
+        """One more attempt failed. The alarms are raised at every failure past their limit."""
+        since = at if self.failing_since is None else self.failing_since
+        watch = replace(self, failures=self.failures + 1, failing_since=since, error=error)
+        alarms = tuple(self._alarms(watch.failures, at - since, policy))
+        return replace(watch, cut_off=watch.cut_off or Alarm.CUT_OFF in alarms), alarms
+
+    def _alarms(self, failures: int, silence: float, policy: Policy) -> Iterator[Alarm]:
+        if failures >= policy.holder_loss_heartbeats:
+            yield Alarm.HOLDER_LOST
+        if silence >= policy.shadow_resubmit_time_span.total_seconds():
+            yield Alarm.PROMOTE
+            if not self.cut_off:
+                yield Alarm.CUT_OFF

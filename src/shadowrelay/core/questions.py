@@ -1,0 +1,191 @@
+"""CHECK: *I have this message at this epoch; what do you know of it?* – and what the answers mean.
+
+Asked by holders of an owner that said nothing for a while, and by everybody of everybody at a return, a
+promotion, and a new contact after a long silence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from shadowrelay.core.announcements import STATUS, delivered
+from shadowrelay.core.decisions import Decision, Kind, Ledger, SaveCopy, Verdict
+from shadowrelay.core.holding import release, settle_held
+from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
+from shadowrelay.core.messages import Copy, Holder, HolderState, Recipient, Role, Stage, Status
+from shadowrelay.core.ownership import Reason, ask_about, outranks, promote, yields
+from shadowrelay.core.tracking import HaRedirect
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """A member as we know it at this moment: the answers and questions of a session carry its mark."""
+
+    name: ServerName
+    database_id: DatabaseId
+    mark: Mark
+
+
+def answer(
+    ledger: Ledger, asker: Speaker, message_id: MessageId, epoch: int, rank: int | None, now: datetime
+) -> Decision[tuple[Verdict, ...]]:
+    """Say what we know. ``rank`` is given by an asker that owns the message, as the rank it owns it by.
+
+    An owner that is asked by a holder records it as one; a copy of ours that turns out to be of an older
+    ownership follows the asker.
+    """
+    copy = ledger.copy(message_id)
+    if copy is None:
+        outcome = ledger.outcome(message_id)
+        if outcome is None:
+            return Decision((Verdict(message_id, epoch, Kind.UNKNOWN),))
+        return Decision((Verdict(message_id, outcome.epoch, Kind.DELIVERED, recipients=outcome.delivered),))
+    known = delivered(copy, copy.recipients)
+    if copy.stage is Stage.SAFETY_NET:
+        # Its reports may not be safe yet: until they are, the asker is to keep its copy.
+        return Decision(known or (Verdict(message_id, copy.epoch, Kind.PENDING),))
+    if copy.role is Role.PRIMARY:
+        return _answer_as_owner(ledger, copy, known, asker, epoch, rank, now)
+    return _answer_as_holder(ledger, copy, known, asker, epoch, rank, now)
+
+
+def _answer_as_owner(
+    ledger: Ledger,
+    copy: Copy,
+    known: tuple[Verdict, ...],
+    asker: Speaker,
+    epoch: int,
+    rank: int | None,
+    now: datetime,
+) -> Decision[tuple[Verdict, ...]]:
+    if rank is not None and outranks(epoch, rank, asker.name, (copy.epoch, copy.rank, ledger.name)):
+        swapped = yields(ledger, copy, asker.name, asker.database_id, epoch, now)
+        return Decision((*known, Verdict(copy.id, epoch, Kind.YOURS)), swapped.writes, swapped.events)
+    if epoch > copy.epoch:  # somebody took it over, and the asker holds it for them: find out who
+        stale = ask_about(copy, now)
+        return Decision(known, stale.writes)
+    if rank is not None or epoch != copy.epoch:
+        return Decision((*known, Verdict(copy.id, copy.epoch, Kind.TAKEN, ledger.name)))
+    holder = copy.holder(asker.database_id)
+    given = holder.rank if holder else copy.ranks_given + 1
+    recorded = copy.with_holder(Holder(asker.name, asker.database_id, asker.mark, given, HolderState.HOLDING))
+    held = (*known, Verdict(copy.id, copy.epoch, Kind.HELD, str(given)))
+    if holder and holder.state is HolderState.HOLDING:
+        return Decision(held)
+    event = HaRedirect(
+        at=now,
+        copy=recorded,
+        recipients=recorded.unsettled,
+        shadow=asker.name,
+        attempts=(f"{asker.name}=holds a copy",),
+    )
+    return Decision(held, (SaveCopy(copy, recorded),), (event,))
+
+
+def _answer_as_holder(
+    ledger: Ledger,
+    copy: Copy,
+    known: tuple[Verdict, ...],
+    asker: Speaker,
+    epoch: int,
+    rank: int | None,
+    now: datetime,
+) -> Decision[tuple[Verdict, ...]]:
+    if copy.owner == asker.name and epoch <= copy.epoch:
+        return Decision((*known, Verdict(copy.id, copy.epoch, Kind.YOURS)))
+    if rank is not None and epoch > copy.epoch:
+        swapped = yields(ledger, copy, asker.name, asker.database_id, epoch, now)
+        return Decision((*known, Verdict(copy.id, epoch, Kind.YOURS)), swapped.writes, swapped.events)
+    if epoch < copy.epoch:
+        return Decision((*known, Verdict(copy.id, copy.epoch, Kind.TAKEN, copy.owner)))
+    return Decision(known or (Verdict(copy.id, copy.epoch, Kind.UNKNOWN),))
+
+
+def learn(
+    ledger: Ledger, verdict: Verdict, speaker: Speaker, owner_database: DatabaseId | None, now: datetime
+) -> Decision[None]:
+    """Apply a verdict, told as a discard event or as an answer. Idempotent; an unknown id creates nothing.
+
+    ``owner_database`` is the database of the member that TAKEN names, when we know it.
+    """
+    copy = ledger.copy(verdict.message_id)
+    if copy is None:
+        return Decision(None)
+    match verdict.kind:
+        case Kind.DELIVERED:
+            return settle_held(ledger, copy, _settled(copy, verdict), speaker.database_id, now)
+        case Kind.TAKEN:
+            return _taken(ledger, copy, verdict, owner_database, now)
+        case Kind.REJECTED | Kind.SUPERSEDED:
+            if not copy.held or verdict.epoch < copy.epoch or int(verdict.argument or 0) < copy.rank:
+                return Decision(None)
+            return release(copy, verdict.kind.capitalize(), now)
+        case Kind.HELD:
+            return _held(copy, verdict)
+        case Kind.YOURS:
+            return _yours(copy, verdict, speaker)
+        case Kind.UNKNOWN:
+            return _unknown(ledger, copy, speaker, now)
+        case Kind.PENDING:
+            return Decision(None)
+
+
+def _settled(copy: Copy, verdict: Verdict) -> tuple[Recipient, ...]:
+    status = STATUS.get(verdict.argument, Status.DELIVERED)
+    named = set(verdict.recipients)
+    return tuple(
+        replace(recipient, status=status)
+        for recipient in copy.unsettled
+        if not named or recipient.number in named
+    )
+
+
+def _taken(
+    ledger: Ledger, copy: Copy, verdict: Verdict, owner_database: DatabaseId | None, now: datetime
+) -> Decision[None]:
+    owner = ServerName(verdict.argument)
+    newer = verdict.epoch > copy.epoch or (verdict.epoch == copy.epoch and copy.owned)
+    if not newer or owner == ledger.name or not owner_database:
+        return Decision(None)
+    return yields(ledger, copy, owner, owner_database, verdict.epoch, now)
+
+
+def _held(copy: Copy, verdict: Verdict) -> Decision[None]:
+    """The owner knows of our copy: nothing more to ask."""
+    if not copy.held or verdict.epoch != copy.epoch:
+        return Decision(None)
+    after = replace(copy, rank=int(verdict.argument or copy.rank), check_at=None)
+    return Decision(None, (SaveCopy(copy, after),)) if after != copy else Decision(None)
+
+
+def _yours(copy: Copy, verdict: Verdict, speaker: Speaker) -> Decision[None]:
+    """The speaker holds a copy for us, at this moment and durably."""
+    holder = copy.holder(speaker.database_id)
+    if not copy.owned or verdict.epoch != copy.epoch or holder is None:
+        return Decision(None)  # one that we do not know yet asks by itself, and is recorded then
+    after = copy.with_holder(replace(holder, mark=speaker.mark, state=HolderState.HOLDING))
+    return Decision(None, (SaveCopy(copy, after),)) if after != copy else Decision(None)
+
+
+def _unknown(ledger: Ledger, copy: Copy, speaker: Speaker, now: datetime) -> Decision[None]:
+    """The speaker has never heard of it, which means something in two cases only.
+
+    From the owner: in the incarnation that offered the copy, that the sender never saw a 250; in a later
+    one it may have lost the message in a rollback, so the copy is promoted. From a holder of ours: that
+    the message is exposed.
+    """
+    if copy.held and speaker.name == copy.owner:
+        if speaker.database_id == copy.owner_database and speaker.mark.incarnation == copy.offered_in:
+            return release(copy, "Orphaned", now)
+        return promote(ledger, copy, Reason.OWNER_FORGOT, now)
+    holder = copy.holder(speaker.database_id)
+    if copy.owned and holder and holder.state in {HolderState.HOLDING, HolderState.LOST}:
+        after = copy.with_holder(replace(holder, state=HolderState.UNCERTAIN))
+        return Decision(None, (SaveCopy(copy, after),))
+    return Decision(None)
+
+
+def check_later(copy: Copy, at: datetime) -> Decision[None]:
+    """The owner left this copy out of its answer: ask again then."""
+    return Decision(None, (SaveCopy(copy, replace(copy, check_at=at)),))

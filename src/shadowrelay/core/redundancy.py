@@ -1,0 +1,221 @@
+"""When may we answer 250, when 451, and when nothing: redundancy comes before acknowledgement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+
+from shadowrelay.core.announcements import addressed, delivered
+from shadowrelay.core.decisions import Content, Decision, Kind, Ledger, SaveCopy, Verdict, Write
+from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, ServerName
+from shadowrelay.core.messages import Copy, Envelope, Holder, HolderState, Recipient, Role
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.side_effects import report_is_safe
+from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive, TrackingEvent
+
+
+class Leg(Enum):
+    """How one shadow session ended. LOST: it may hold a copy, its answer did not reach us."""
+
+    ACKNOWLEDGED = "acknowledged"
+    REFUSED = "refused"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One member asked to hold a copy. ``database_id`` and ``mark`` are those of its answer, if any."""
+
+    name: ServerName
+    leg: Leg
+    rank: int
+    reply: str
+    database_id: DatabaseId | None = None
+    mark: Mark | None = None
+
+    @property
+    def told(self) -> str:
+        """As HAREDIRECT's source-context has it."""
+        return f"{self.name}={self.reply}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A message whose content is complete and that was not yet answered."""
+
+    id: MessageId
+    envelope: Envelope
+    recipients: tuple[Recipient, ...]
+    received_at: datetime
+    client_ip: str = ""
+    client_hostname: str = ""
+    connector: str = ""
+    session: str = ""
+
+
+class Answer(Enum):
+    """What the sender is told. HANG_UP: the connection is closed without a reply, the sender will retry."""
+
+    ACCEPTED = "accepted"
+    NOT_REDUNDANT = "not redundant"
+    HANG_UP = "hang up"
+
+
+def accept(
+    ledger: Ledger,
+    arrival: Arrival,
+    content: Content,
+    attempts: Sequence[Attempt],
+    policy: Policy,
+    now: datetime,
+    *,
+    last_resort: bool,
+) -> Decision[Answer]:
+    """Accept the message if it is redundant; else nothing is kept here.
+
+    As a ``last_resort``, when no candidate is left, policy may accept it exposed.
+
+    The shadow committed first, so this row means that a copy exists elsewhere. An acknowledgement counts
+    only if its holder's lineage is unbroken since, as the ledger knows at this very moment.
+    """
+    own = ledger.lineage
+    holders = tuple(holder for attempt in attempts if (holder := _holder(ledger, attempt)))
+    redundant = [holder for holder in holders if holder.state is HolderState.HOLDING]
+    may_be_exposed = last_resort and not policy.reject_message_on_shadow_failure
+    if not redundant and policy.shadow_redundancy_enabled and not may_be_exposed:
+        return Decision(Answer.NOT_REDUNDANT)
+    copy = Copy(
+        id=arrival.id,
+        epoch=1,
+        rank=0,
+        role=Role.PRIMARY,
+        owner=ledger.name,
+        owner_database=own.database_id,
+        offered_in=own.incarnation,
+        envelope=arrival.envelope,
+        recipients=arrival.recipients,
+        holders=holders,
+        ranks_given=max((attempt.rank for attempt in attempts), default=0),
+        received_at=arrival.received_at,
+    )
+    told = tuple(attempt.told for attempt in attempts)
+    events: list[TrackingEvent] = []
+    if redundant:
+        events.append(HaRedirect(at=now, copy=copy, shadow=redundant[-1].name, attempts=told))
+    elif policy.shadow_redundancy_enabled:
+        events.append(HaRedirectFail(at=now, copy=copy, attempts=told))
+    events.append(
+        Receive(
+            at=now,
+            copy=copy,
+            client_ip=arrival.client_ip,
+            client_hostname=arrival.client_hostname,
+            connector=arrival.connector,
+            session=arrival.session,
+            redundant="" if redundant else "Failed",
+        )
+    )
+    return Decision(Answer.ACCEPTED, (SaveCopy(None, copy, content),), tuple(events))
+
+
+def counts(ledger: Ledger, attempt: Attempt) -> bool:
+    """Is this acknowledgement still worth something: has its holder shown no broken lineage since?"""
+    if attempt.leg is not Leg.ACKNOWLEDGED or attempt.database_id is None or attempt.mark is None:
+        return False
+    member = ledger.member(attempt.name)
+    if member is None or member.lineage is None or member.retired:
+        return False
+    return member.lineage.at_least(attempt.mark).continuity(attempt.database_id, attempt.mark) is (
+        Continuity.UNBROKEN
+    )
+
+
+def _holder(ledger: Ledger, attempt: Attempt) -> Holder | None:
+    """The row for a member that holds, or may hold, a copy; None if it refused, or has another database."""
+    if attempt.leg is Leg.REFUSED or attempt.database_id is None:
+        return None
+    if counts(ledger, attempt):
+        return Holder(attempt.name, attempt.database_id, attempt.mark, attempt.rank, HolderState.HOLDING)
+    member = ledger.member(attempt.name)
+    if member and member.lineage and member.lineage.database_id != attempt.database_id:
+        return None
+    return Holder(attempt.name, attempt.database_id, None, attempt.rank, HolderState.UNCERTAIN)
+
+
+def uncertain(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """Attempts that may have left a copy: before a 451 each of them has to be revoked.
+
+    An acknowledged one that no longer counts is among them: its database may come back.
+    """
+    return tuple(attempt for attempt in attempts if attempt.leg is not Leg.REFUSED)
+
+
+def reserve_rank(ledger: Ledger, message_id: MessageId, to: ServerName) -> Decision[Copy | None]:
+    """Before a copy is offered again: give the offer its rank, and put a possible holder on record.
+
+    The result is the message to offer; None if it is gone, and nothing changes unless it is exposed.
+    """
+    copy = ledger.copy(message_id)
+    if copy is None or not copy.exposed:
+        return Decision(copy)
+    rank = copy.ranks_given + 1
+    after = replace(copy, ranks_given=rank)
+    member = ledger.member(to)
+    if member and member.lineage:
+        known = copy.holder(member.lineage.database_id)
+        state = known.state if known and known.state is HolderState.LOST else HolderState.UNCERTAIN
+        after = after.with_holder(Holder(to, member.lineage.database_id, None, rank, state))
+    return Decision(after, (SaveCopy(copy, after),))
+
+
+def repaired(ledger: Ledger, message_id: MessageId, attempt: Attempt, now: datetime) -> Decision[bool]:
+    """A member took a copy of a message that was exposed: record it, and tell the former holders to let go.
+
+    If the message was settled or taken over meanwhile, an event says so to the new holder, so that no copy
+    is left behind. The result: does the copy count?
+    """
+    if attempt.leg is Leg.REFUSED or attempt.database_id is None:
+        return Decision(False)
+    copy = ledger.copy(message_id)
+    if copy is None:
+        outcome = ledger.outcome(message_id)
+        if outcome is None:
+            return Decision(False)
+        gone = (Verdict(message_id, outcome.epoch, Kind.DELIVERED, recipients=outcome.delivered),)
+        return Decision(False, addressed([attempt.database_id], gone, now))
+    if not copy.queued:
+        return Decision(False, addressed([attempt.database_id], delivered(copy, copy.recipients), now))
+    if not copy.owned:
+        taken = (Verdict(copy.id, copy.epoch, Kind.TAKEN, copy.owner),)
+        return Decision(False, addressed([attempt.database_id], taken, now))
+    holder = _holder(ledger, attempt)
+    if holder is None:
+        return Decision(False)
+    if holder.state is not HolderState.HOLDING:
+        after = replace(copy.with_holder(holder), ranks_given=max(copy.ranks_given, attempt.rank))
+        return Decision(False, (SaveCopy(copy, after),))
+    return _recorded(ledger, copy, holder, attempt, now)
+
+
+def _recorded(ledger: Ledger, copy: Copy, holder: Holder, attempt: Attempt, now: datetime) -> Decision[bool]:
+    writes: list[Write] = []
+    former = []
+    for other in copy.holders:
+        if other.database_id != holder.database_id and other.state in {
+            HolderState.LOST,
+            HolderState.UNCERTAIN,
+        }:
+            gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(other.rank)),)
+            writes += addressed([other.database_id], gone, now)
+            other = replace(other, state=HolderState.SUPERSEDED)  # noqa: PLW2901
+        former.append(other)
+    after = replace(copy, holders=tuple(former)).with_holder(holder)
+    settled = [recipient for recipient in copy.recipients if recipient.settled]
+    writes += addressed([holder.database_id], delivered(after, settled), now)
+    writes += report_is_safe(ledger, after, now).writes
+    event = HaRedirect(
+        at=now, copy=after, recipients=after.unsettled, shadow=attempt.name, attempts=(attempt.told,)
+    )
+    return Decision(True, (SaveCopy(copy, after), *writes), (event,))

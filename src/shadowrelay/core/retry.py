@@ -1,0 +1,50 @@
+"""When a recipient is tried again, when its sender hears of the delay, and when it is given up.
+
+Exchange's retry order: glitch retries, transient retries, then the outbound connection failure interval
+for as long as the message lives. Ages count from reception at the first owner: a takeover does not reset
+them (RFC 5321 4.5.4.1).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from shadowrelay.core.messages import Recipient
+from shadowrelay.core.policy import Policy
+
+
+def after(failures: int, policy: Policy) -> timedelta:
+    """How long to wait after that many failed attempts in a row; no time before the first failure."""
+    if failures <= 0:
+        return timedelta(0)
+    if failures <= policy.queue_glitch_retry_count:
+        return policy.queue_glitch_retry_interval
+    if failures <= policy.queue_glitch_retry_count + policy.transient_failure_retry_count:
+        return policy.transient_failure_retry_interval
+    return policy.outbound_connection_failure_retry_interval
+
+
+def expires_at(received_at: datetime, policy: Policy) -> datetime:
+    """When an undelivered message fails; a delay notice promises retries until then."""
+    return _aware(received_at) + policy.message_expiration_timeout
+
+
+def expired(received_at: datetime, now: datetime, policy: Policy) -> bool:
+    """Whether undelivered recipients are given up. A clock set back makes a message younger, never older."""
+    return _aware(now) >= expires_at(received_at, policy)
+
+
+def delay_notice_due(recipient: Recipient, received_at: datetime, now: datetime, policy: Policy) -> bool:
+    """Whether it is time for the one delay notice about a recipient still in the queue.
+
+    Whether the sender wants to hear of it is for ``core.reports`` to say.
+    """
+    if recipient.settled or recipient.delay_notified or expired(received_at, now, policy):
+        return False
+    return now - received_at >= policy.delay_notification_timeout
+
+
+def _aware(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError("a datetime without time zone has no place here")
+    return moment

@@ -1,0 +1,71 @@
+"""Which route a recipient takes, by its domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from shadowrelay.core.identifiers import NextHop
+
+DEFAULT = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A name for a next hop and the domains that go there.
+
+    A domain is ``example.net`` (that name alone), ``*.example.net`` or ``.example.net`` (everything below
+    it, at any depth, but not itself), or ``*`` (all that no other route names). ``inside``: the next hop
+    belongs to the boundary.
+    """
+
+    name: NextHop
+    domains: tuple[str, ...]
+    inside: bool = False
+
+
+def canonical(domain: str) -> str:
+    """One spelling per domain: lower case, A-labels, no root dot.
+
+    U-labels become A-labels by IDNA 2003, which Python brings along. A name that it cannot convert is
+    compared as it stands, in lower case, so it still matches a route written the same way; where IDNA 2008
+    differs (``ß``, ``ς``, joiners), write the A-label in the route.
+    """
+    plain = domain.removesuffix(".").lower()
+    if plain.isascii():
+        return plain
+    try:
+        return plain.encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        return plain
+
+
+def route_for(address: str, routes: Iterable[Route]) -> Route | None:
+    """The most specific route for an address: its own domain, the closest domain above, the default.
+
+    Of two equally specific routes the first counts. An address literal (``user@[192.0.2.1]``) takes the
+    default route only. None: nothing matches, or the address has no domain.
+    """
+    local, _, domain = address.rpartition("@")
+    if not local or not domain:
+        return None
+    literal = domain.startswith("[")
+    name = canonical(domain)
+    best: tuple[int, Route] | None = None
+    for route in routes:
+        for pattern in route.domains:
+            weight = _specificity("" if literal else name, pattern)
+            if weight and (best is None or weight > best[0]):
+                best = (weight, route)
+    return best[1] if best else None
+
+
+def _specificity(domain: str, pattern: str) -> int:
+    """0: no match. Otherwise the longer the name in the pattern the higher, the name itself highest."""
+    if pattern == DEFAULT:
+        return 1
+    if pattern.startswith((".", "*.")):
+        parent = canonical(pattern.lstrip("*").lstrip("."))
+        return 1 + len(parent) if parent and domain.endswith("." + parent) else 0
+    # No domain is longer than 255 octets, so an exact match outweighs every parent.
+    return 1000 if domain and domain == canonical(pattern) else 0

@@ -1,0 +1,27 @@
+"""Messages made out of other messages: a DSN settles a recipient only once it is safe itself.
+
+Until a DSN has two copies, or is settled, nobody is told that the recipient it reports on is settled: if
+this node is lost, a holder still has the original and makes the same DSN again (its id is derived).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from shadowrelay.core.announcements import addressed, delivered, listeners
+from shadowrelay.core.decisions import Decision, Ledger, SaveCopy
+from shadowrelay.core.messages import Copy
+
+
+def report_is_safe(ledger: Ledger, report: Copy, now: datetime) -> Decision[None]:
+    """That DSN is safe: announce the settlement of the recipients that waited for it."""
+    original = report.reports_on and ledger.copy(report.reports_on)
+    if not original:
+        return Decision(None)
+    waiting = [replace(r, report=None) for r in original.recipients if r.report == report.id]
+    if not waiting:
+        return Decision(None)
+    after = original.with_recipients(waiting)
+    told = addressed(listeners(after), delivered(after, waiting), now)
+    return Decision(None, (SaveCopy(original, after), *told))

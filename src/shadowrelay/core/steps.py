@@ -1,0 +1,99 @@
+"""Scripts: procedures that decide the order of steps, and leave every step to whoever runs them.
+
+A script is a generator. It yields steps (a transaction, a word with a peer, a delivery) and is sent their
+results, so that the order on which the promise rests (the shadow commits first, persist before speaking,
+ask before delivering) stands in one place: the node runs it on sockets and SQLite, the simulation on a
+virtual clock with faults between any two steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from shadowrelay.core.conversation import Answered, Greeting, Query
+from shadowrelay.core.decisions import Transaction
+from shadowrelay.core.delivery import Hop, Report, Result
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Copy, Envelope, Recipient
+from shadowrelay.core.redundancy import Attempt
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Transact:
+    """Run this in a transaction; its result arrives only after the commit is durable."""
+
+    work: Callable[[Transaction], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferCopy:
+    """Send a copy to that member in a shadow session. Result: Attempt."""
+
+    to: ServerName
+    message_id: MessageId
+    epoch: int
+    rank: int
+    envelope: Envelope
+    recipients: tuple[Recipient, ...]
+    received_at: Any  # datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Greet:
+    """Introduce ourselves. Result: the member's Greeting; Unanswered if it did not answer."""
+
+    to: ServerName
+    greeting: Greeting
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send an XQDISCARD. Result: Answered or Unanswered."""
+
+    to: ServerName
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class SendOn:
+    """Send a fork to its next hop. Result: Sent."""
+
+    next_hop: NextHop
+    copy: Copy
+    recipients: tuple[Recipient, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReports:
+    """Write the DSNs that these endings call for. Result: a tuple of Report."""
+
+    copy: Copy
+    results: tuple[Result, ...]
+    hop: Hop
+    dsn_offered: bool  # the next hop took the duty to report success
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The peer did not answer: which step failed, and how."""
+
+    step: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How an attempt ended: per recipient, and at which hop."""
+
+    results: tuple[Result, ...]
+    hop: Hop
+    dsn_offered: bool = True
+
+
+Step: TypeAlias = Transact | OfferCopy | Greet | Ask | SendOn | WriteReports
+Answer: TypeAlias = Attempt | Greeting | Answered | Unanswered | Sent | tuple[Report, ...]
+Script: TypeAlias = Generator[Step, Any, T]

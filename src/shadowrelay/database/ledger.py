@@ -1,0 +1,191 @@
+"""The ledger on SQLite: what decisions read, and how their writes and events are stored.
+
+Synchronous and bound to one connection. In a node it runs in the database thread, inside a transaction
+that the group commit owns; nothing here begins, commits or rolls back.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TypeVar, assert_never
+
+from shadowrelay.core.decisions import (
+    AcknowledgeEvents,
+    Decision,
+    DiscardEvent,
+    DropCopy,
+    DropEvents,
+    Member,
+    Outcome,
+    SaveCopy,
+    Tombstone,
+    Write,
+)
+from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
+from shadowrelay.core.messages import Copy
+from shadowrelay.core.tracking import SnapshotEnd, TrackingEvent
+from shadowrelay.database import records
+from shadowrelay.database.queries import load
+
+T = TypeVar("T")
+
+SQL = load("queries.sql")
+
+
+class SqlLedger:
+    """A ``Transaction`` (core.decisions) on one SQLite connection.
+
+    ``name`` is this node's own. ``freed`` collects the files of dropped content: to be removed once the
+    transaction is durable, never before.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, name: ServerName) -> None:
+        self.connection = connection
+        self.name = name
+        self.freed: list[str] = []
+        self._run = connection.execute
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read what is kept in memory again: after opening, and after a rollback."""
+        rows = self._run(SQL["incarnations"]).fetchall()
+        self._incarnations = [(Incarnation(token), began, first) for token, began, first in rows]
+        self._beginnings = tuple(Beginning(token, began) for token, began, _ in self._incarnations)
+        row = self._run(SQL["meta"], ("database_id",)).fetchone()
+        self._database_id = DatabaseId(row[0]) if row else DatabaseId("")
+        self._sequence = self._last(SQL["last_sequence"])
+        self.freed.clear()
+
+    def _last(self, query: str) -> int:
+        row = self._run(query).fetchone()
+        return int(row[0]) if row else 0
+
+    @property
+    def lineage(self) -> Lineage:
+        return Lineage(self._database_id, self._beginnings, self._sequence)
+
+    def copy(self, message_id: MessageId) -> Copy | None:
+        row = self._run(SQL["message"], (message_id,)).fetchone()
+        if row is None:
+            return None
+        recipients = self._run(SQL["recipients"], (message_id,)).fetchall()
+        holders = self._run(SQL["holders"], (message_id,)).fetchall()
+        return records.copy_of(row, recipients, holders)
+
+    def _copies(self, query: str, *values: object) -> Iterator[Copy]:
+        for (message_id,) in self._run(SQL[query], values).fetchall():
+            if copy := self.copy(message_id):
+                yield copy
+
+    def outcome(self, message_id: MessageId) -> Outcome | None:
+        row = self._run(SQL["outcome"], (message_id,)).fetchone()
+        return records.outcome_of(row) if row else None
+
+    def tombstone(self, message_id: MessageId) -> Tombstone | None:
+        row = self._run(SQL["tombstone"], (message_id,)).fetchone()
+        return records.tombstone_of(row) if row else None
+
+    def member(self, name: ServerName) -> Member | None:
+        row = self._run(SQL["member"], (name,)).fetchone()
+        return records.member_of(row) if row else None
+
+    def members(self) -> Iterable[Member]:
+        return [records.member_of(row) for row in self._run(SQL["members"]).fetchall()]
+
+    def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
+        return self._copies("held_for", owner)
+
+    def copies_held_by(self, holder: ServerName) -> Iterable[Copy]:
+        return self._copies("held_by", holder)
+
+    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
+        return self._copies("taken_from", former)
+
+    def copies_to_confirm(self) -> Iterable[Copy]:
+        return self._copies("to_confirm")
+
+    def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
+        return self._copies("to_check", owner, records.micros(now), most)
+
+    def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
+        rows = self._run(SQL["events_for"], (addressee, most)).fetchall()
+        return [records.event_of(row) for row in rows]
+
+    def apply(self, decision: Decision[T]) -> T:
+        """Store writes and events; they count, as ``then`` does, once the transaction commits."""
+        for write in decision.writes:
+            self._write(write)
+        for event in decision.events:
+            self._track(event)
+        return decision.then
+
+    def _track(self, event: TrackingEvent | SnapshotEnd) -> None:
+        columns = json.dumps(event.columns(), ensure_ascii=False, separators=(",", ":"))
+        self._sequence = self._run(SQL["put_tracking"], (columns,)).lastrowid or self._sequence
+
+    def _write(self, write: Write) -> None:
+        match write:
+            case SaveCopy():
+                self._save(write)
+            case DropCopy(copy):
+                self._drop(copy)
+            case DiscardEvent():
+                self._run(SQL["put_event"], records.event_row(write))
+            case AcknowledgeEvents(addressee, upto):
+                last = self._last_event_of(upto.incarnation)
+                if last is not None:
+                    self._run(SQL["acknowledge_events"], (addressee, min(last, upto.sequence)))
+            case DropEvents(addressee):
+                self._run(SQL["drop_events"], (addressee,))
+            case Outcome(message_id, epoch, delivered, until):
+                numbers = records.numbers_text(delivered)
+                self._run(SQL["put_outcome"], (message_id, epoch, numbers, records.micros(until)))
+            case Tombstone(message_id, epoch, rank, until):
+                self._run(SQL["put_tombstone"], (message_id, epoch, rank, records.micros(until)))
+            case Member():
+                self._run(SQL["put_member"], records.member_row(write))
+            case _:
+                assert_never(write)
+
+    def _save(self, write: SaveCopy) -> None:
+        before, after = write.before, write.after
+        row = records.message_row(after)
+        if before is None or row != records.message_row(before):
+            self._run(SQL["put_message"], row)
+        old = {records.recipient_row(before, item) for item in before.recipients} if before else set()
+        for recipient in after.recipients:
+            row = records.recipient_row(after, recipient)
+            if row not in old:
+                self._run(SQL["put_recipient"], row)
+        old = {records.holder_row(before, item) for item in before.holders} if before else set()
+        new = {records.holder_row(after, item) for item in after.holders}
+        kept = {holder.database_id for holder in after.holders}
+        for row in old:
+            if row[1] not in kept:
+                self._run(SQL["drop_holder"], row[:2])
+        for row in new - old:
+            self._run(SQL["put_holder"], row)
+        if write.content:
+            self._run(SQL["put_content"], (after.id, write.content.data, write.content.path))
+
+    def _drop(self, copy: Copy) -> None:
+        row = self._run(SQL["content"], (copy.id,)).fetchone()
+        if row and row[1]:
+            self.freed.append(row[1])
+        for query in ("drop_content", "drop_holders", "drop_recipients", "drop_message"):
+            self._run(SQL[query], (copy.id,))
+
+    def _last_event_of(self, incarnation: Incarnation) -> int | None:
+        """The last event number that existed when that incarnation ended; None if it is not known here.
+
+        After a rollback numbers are used again: an acknowledgement of a lost incarnation, or of numbers
+        past the end of a known one, must not forget the new events.
+        """
+        for index, (token, _, _) in enumerate(self._incarnations):
+            if token == incarnation:
+                following = self._incarnations[index + 1 :]
+                return following[0][2] - 1 if following else self._last(SQL["last_event"])
+        return None

@@ -1,0 +1,185 @@
+"""Opening a transport database: one connection, durable, of a known schema, as a new incarnation.
+
+Corruption alone sets a database aside (under a new name, never deleted) and begins a new one. Everything
+else (locked, no permission, disk full, I/O error, a newer schema) is refused with a clear message, and
+nothing is touched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
+from shadowrelay.database import records
+from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.queries import migrations
+
+FILE = "transport.db"
+_CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_LARGE = 1 << 30  # octets past which an unclean stop is not followed by a full check
+
+
+class CannotOpen(Exception):
+    """The transport database cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What opening a database found. ``away_since``: when its node last ran, None if it is new."""
+
+    created: bool
+    away_since: datetime | None
+    set_aside: Path | None = None
+
+
+def lock(directory: Path) -> int:
+    """Take the directory for this process until it ends. Raises CannotOpen if another one has it."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(directory / "transport.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CannotOpen(f"cannot use the data directory {directory}: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise CannotOpen(
+            f"another process uses the data directory {directory}; a transport database has one owner"
+        ) from error
+    return handle
+
+
+def prepare(connection: sqlite3.Connection, *, durable: bool) -> None:
+    """Set what durability rests on, and see that SQLite took it. Raises CannotOpen or sqlite3.Error.
+
+    WAL with ``synchronous=FULL`` keeps committed transactions through a power cut; one exclusive
+    connection keeps clear of the WAL-reset defect of SQLite before 3.51.3.
+    """
+    wanted = [
+        ("auto_vacuum", "incremental", 2),
+        ("locking_mode", "exclusive", "exclusive"),
+        ("journal_mode", "wal" if durable else "memory", "wal" if durable else "memory"),
+        ("synchronous", "full", 2),
+        ("temp_store", "memory", 2),
+        ("busy_timeout", "0", 0),
+        ("cache_size", "-16000", -16000),
+    ]
+    for pragma, value, expected in wanted:
+        connection.execute(f"PRAGMA {pragma}={value}").fetchone()
+        found = connection.execute(f"PRAGMA {pragma}").fetchone()
+        if found is None or found[0] != expected:
+            raise CannotOpen(f"SQLite did not accept {pragma}={value} (it is {found and found[0]})")
+    connection.execute(
+        "CREATE TEMP TABLE IF NOT EXISTS active (message_id TEXT, next_hop TEXT, "
+        "PRIMARY KEY (message_id, next_hop)) WITHOUT ROWID"
+    )
+
+
+def migrate(connection: sqlite3.Connection) -> bool:
+    """Bring the schema up to date, each version in one transaction. True for a new database."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    steps = migrations()
+    if version > len(steps):
+        raise CannotOpen(
+            f"the transport database has schema version {version}, this program knows {len(steps)}: "
+            "it was written by a newer shadowrelay; run that one"
+        )
+    for number, script in enumerate(steps[version:], start=version + 1):
+        connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version={number};\nCOMMIT;")
+    return bool(version == 0)
+
+
+def begin_incarnation(
+    connection: sqlite3.Connection, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
+) -> tuple[SqlLedger, Opening]:
+    """Record, durably, that the database lives on under a new incarnation; its queue asks before it sends.
+
+    ``fresh_id`` becomes the database id of a new database.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    ledger = SqlLedger(connection, name)
+    created = not ledger.lineage.database_id
+    alive = connection.execute(SQL["meta"], ("alive_at",)).fetchone()
+    if created:
+        connection.execute(SQL["put_meta"], ("database_id", fresh_id))
+        connection.execute(SQL["put_meta"], ("node", name))
+    owner = connection.execute(SQL["meta"], ("node",)).fetchone()[0]
+    if owner != name:
+        connection.execute("ROLLBACK")
+        raise CannotOpen(f"this transport database belongs to the node {owner}, not to {name}")
+    known = [member.knows_ours for member in ledger.members() if not member.retired]
+    tokens = [beginning.incarnation for beginning in ledger.lineage.beginnings]
+    if known and all(item in tokens for item in known):
+        oldest = min((item for item in known if item), key=tokens.index)
+        connection.execute(SQL["prune_incarnations"], (oldest,))
+    row = connection.execute(SQL["last_event"]).fetchone()
+    first_event = (row[0] if row else 0) + 1
+    connection.execute(
+        SQL["put_incarnation"], (token, ledger.lineage.sequence, first_event, records.micros(now))
+    )
+    connection.execute(SQL["ask_about_everything"], (records.micros(now),))
+    connection.execute(SQL["hold_back_due"])
+    connection.execute(SQL["put_meta"], ("alive_at", str(records.micros(now))))
+    connection.execute(SQL["put_meta"], ("clean", "0"))
+    connection.execute("COMMIT")
+    ledger.refresh()
+    return ledger, Opening(created, records.moment(int(alive[0])) if alive else None)
+
+
+def check(connection: sqlite3.Connection, file: Path) -> None:
+    """After an unclean stop: is the file whole? Raises sqlite3.DatabaseError (CORRUPT) if it is not."""
+    tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
+    clean = tables and connection.execute(SQL["meta"], ("clean",)).fetchone()
+    if not tables or (clean and clean[0] == "1") or file.stat().st_size > _LARGE:
+        return
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        error = sqlite3.DatabaseError(found)
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+
+def is_corrupt(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _CORRUPT
+
+
+def set_aside(file: Path, now: datetime) -> Path:
+    """Move a corrupt database and its log out of the way, durably. The caller holds the lock."""
+    aside = file.with_name(f"{file.name}.corrupt-{now:%Y%m%dT%H%M%S.%fZ}")
+    for suffix in ("-wal", "-shm", ""):
+        source = Path(f"{file}{suffix}")
+        if source.exists():
+            source.rename(f"{aside}{suffix}")
+    sync_directory(file.parent)
+    return aside
+
+
+def sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def explain(error: sqlite3.Error, file: Path) -> str:
+    """A sentence for the operator."""
+    code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+    reasons = {
+        sqlite3.SQLITE_BUSY: "it is locked: another program has it open; close that one",
+        sqlite3.SQLITE_LOCKED: "it is locked: another program has it open; close that one",
+        sqlite3.SQLITE_FULL: "the disk is full: free some space and start again",
+        sqlite3.SQLITE_IOERR: "the disk reports an I/O error: look at the system's log",
+        sqlite3.SQLITE_READONLY: "it is read-only: check owner and permissions",
+        sqlite3.SQLITE_PERM: "permission is denied: check owner and permissions",
+        sqlite3.SQLITE_CANTOPEN: "it cannot be opened: check that the directory exists and its permissions",
+        sqlite3.SQLITE_CORRUPT: "it is corrupt: the next start sets it aside and begins a new one",
+        sqlite3.SQLITE_NOTADB: "it is not a database: the next start sets it aside and begins a new one",
+    }
+    return f"transport database {file}: {reasons.get(code, str(error))} ({error})"

@@ -1,0 +1,221 @@
+-- Named queries of the ledger: every statement that a decision or a stage runs.
+
+-- name: message
+SELECT id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body, smtputf8, ret, envid,
+       message_id, subject, ranks_given, confirmation, confirm_since, former_owner, check_at, received_at,
+       settled_at, reports_on
+  FROM message WHERE id = ?;
+
+-- name: recipients
+SELECT number, address, next_hop, notify, orcpt, status, attempts, next_attempt, last_reply, delay_notified, report
+  FROM recipient WHERE message_id = ? ORDER BY number;
+
+-- name: holders
+SELECT name, database_id, incarnation, sequence, rank, state FROM holder WHERE message_id = ? ORDER BY rank, name;
+
+-- name: put_message
+INSERT OR REPLACE INTO message (id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body,
+       smtputf8, ret, envid, message_id, subject, ranks_given, confirmation, confirm_since, former_owner, check_at,
+       received_at, settled_at, reports_on, exposed)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: put_recipient
+INSERT OR REPLACE INTO recipient (message_id, number, address, next_hop, notify, orcpt, status, attempts,
+       next_attempt, last_reply, delay_notified, report, due_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: put_holder
+INSERT OR REPLACE INTO holder (message_id, database_id, name, incarnation, sequence, rank, state)
+VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- name: drop_holder
+DELETE FROM holder WHERE message_id = ? AND database_id = ?;
+
+-- name: put_content
+INSERT INTO content (message_id, data, path) VALUES (?, ?, ?);
+
+-- name: content
+SELECT data, path FROM content WHERE message_id = ?;
+
+-- name: content_paths
+SELECT path FROM content WHERE path IS NOT NULL;
+
+-- name: drop_message
+DELETE FROM message WHERE id = ?;
+
+-- name: drop_recipients
+DELETE FROM recipient WHERE message_id = ?;
+
+-- name: drop_holders
+DELETE FROM holder WHERE message_id = ?;
+
+-- name: drop_content
+DELETE FROM content WHERE message_id = ?;
+
+-- name: outcome
+SELECT message_id, epoch, delivered, keep_until FROM outcome WHERE message_id = ?;
+
+-- name: put_outcome
+INSERT OR REPLACE INTO outcome (message_id, epoch, delivered, keep_until) VALUES (?, ?, ?, ?);
+
+-- name: tombstone
+SELECT message_id, epoch, rank, keep_until FROM tombstone WHERE message_id = ?;
+
+-- name: put_tombstone
+INSERT OR REPLACE INTO tombstone (message_id, epoch, rank, keep_until) VALUES (?, ?, ?, ?);
+
+-- name: member
+SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired
+  FROM member WHERE name = ?;
+
+-- name: members
+SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired
+  FROM member ORDER BY name;
+
+-- name: put_member
+INSERT OR REPLACE INTO member (name, database_id, beginnings, sequence, knows_ours, applied_incarnation,
+       applied_event, retired)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: held_for
+SELECT id FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' ORDER BY id;
+
+-- name: held_by
+SELECT h.message_id FROM holder h JOIN message m ON m.id = h.message_id
+ WHERE h.name = ? AND m.role = 'primary' AND m.stage = 'queued' ORDER BY h.message_id;
+
+-- name: taken_from
+SELECT id FROM message WHERE former_owner = ? AND role = 'primary' AND stage = 'queued' ORDER BY id;
+
+-- name: to_confirm
+SELECT id FROM message WHERE confirmation <> 'none' AND stage = 'queued' ORDER BY id;
+
+-- name: to_check
+SELECT id FROM message WHERE owner = ? AND check_at <= ? AND role = 'shadow' AND stage = 'queued'
+ ORDER BY check_at, id LIMIT ?;
+
+-- name: events_for
+SELECT number, addressee, message_id, epoch, kind, argument, recipients, created_at
+  FROM discard_event WHERE addressee = ? ORDER BY number LIMIT ?;
+
+-- name: put_event
+INSERT INTO discard_event (addressee, message_id, epoch, kind, argument, recipients, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- name: acknowledge_events
+DELETE FROM discard_event WHERE addressee = ? AND number <= ?;
+
+-- name: drop_events
+DELETE FROM discard_event WHERE addressee = ?;
+
+-- name: last_event
+SELECT seq FROM sqlite_sequence WHERE name = 'discard_event';
+
+-- name: put_tracking
+INSERT INTO outbox (columns) VALUES (?);
+
+-- name: last_sequence
+SELECT seq FROM sqlite_sequence WHERE name = 'outbox';
+
+-- name: outbox_after
+SELECT sequence, columns FROM outbox WHERE sequence > ? ORDER BY sequence LIMIT ?;
+
+-- name: outbox_forget
+DELETE FROM outbox WHERE sequence <= ?;
+
+-- name: incarnations
+SELECT token, began_at, first_event FROM incarnation ORDER BY number;
+
+-- name: put_incarnation
+INSERT INTO incarnation (token, began_at, first_event, opened_at) VALUES (?, ?, ?, ?);
+
+-- name: prune_incarnations
+DELETE FROM incarnation WHERE number < (SELECT number FROM incarnation WHERE token = ?);
+
+-- name: meta
+SELECT value FROM meta WHERE key = ?;
+
+-- name: put_meta
+INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?);
+
+-- name: ask_about_everything
+UPDATE message SET confirmation = 'ask', confirm_since = ? WHERE stage = 'queued';
+
+-- name: hold_back_due
+UPDATE recipient SET due_at = NULL WHERE due_at IS NOT NULL;
+
+-- name: exposed
+SELECT id FROM message WHERE exposed = 1 ORDER BY id LIMIT ?;
+
+-- name: due_hops
+SELECT next_hop, MIN(due_at) FROM recipient WHERE due_at IS NOT NULL GROUP BY next_hop;
+
+-- name: claim
+SELECT DISTINCT message_id FROM recipient AS r WHERE next_hop = ? AND due_at <= ?
+   AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
+ ORDER BY due_at LIMIT ?;
+
+-- name: activate
+INSERT OR IGNORE INTO temp.active (message_id, next_hop) VALUES (?, ?);
+
+-- name: deactivate
+DELETE FROM temp.active WHERE message_id = ? AND next_hop = ?;
+
+-- name: settled_before
+SELECT id FROM message WHERE settled_at <= ? ORDER BY settled_at LIMIT ?;
+
+-- name: held_since_before
+SELECT id FROM message WHERE role = 'shadow' AND stage = 'queued' AND received_at <= ? LIMIT ?;
+
+-- name: expire_events
+DELETE FROM discard_event WHERE created_at <= ? AND kind <> 'taken';
+
+-- name: expire_outcomes
+DELETE FROM outcome WHERE keep_until <= ?;
+
+-- name: expire_tombstones
+DELETE FROM tombstone WHERE keep_until <= ?;
+
+-- name: count_queued
+SELECT COUNT(*) FROM message WHERE role = 'primary' AND stage = 'queued';
+
+-- name: count_held
+SELECT COUNT(*) FROM message WHERE role = 'shadow' AND stage = 'queued';
+
+-- name: count_safety_net
+SELECT COUNT(*) FROM message WHERE stage = 'safety_net';
+
+-- name: count_set_aside
+SELECT COUNT(*) FROM message WHERE stage = 'set_aside';
+
+-- name: count_exposed
+SELECT COUNT(*) FROM message WHERE exposed = 1;
+
+-- name: count_held_for
+SELECT owner, COUNT(*) FROM message WHERE role = 'shadow' AND stage = 'queued' GROUP BY owner;
+
+-- name: count_events
+SELECT addressee, COUNT(*) FROM discard_event GROUP BY addressee;
+
+-- name: queues
+SELECT r.next_hop, COUNT(DISTINCT r.message_id), COUNT(*), MIN(r.due_at), MAX(r.attempts), MAX(r.last_reply)
+  FROM recipient r JOIN message m ON m.id = r.message_id
+ WHERE m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready' GROUP BY r.next_hop ORDER BY r.next_hop;
+
+-- name: shadow_queues
+SELECT m.owner, r.next_hop, COUNT(DISTINCT r.message_id), COUNT(*), MIN(m.received_at)
+  FROM recipient r JOIN message m ON m.id = r.message_id
+ WHERE m.role = 'shadow' AND m.stage = 'queued' AND r.status = 'ready'
+ GROUP BY m.owner, r.next_hop ORDER BY m.owner, r.next_hop;
+
+-- name: page_queued
+SELECT id FROM message WHERE role = 'primary' AND stage IN ('queued', 'set_aside') AND id > ? ORDER BY id LIMIT ?;
+
+-- name: page_held
+SELECT id FROM message WHERE role = 'shadow' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
+
+-- name: page_safety_net
+SELECT id FROM message WHERE stage = 'safety_net' AND id > ? ORDER BY id LIMIT ?;
+
+-- name: page_in_transit
+SELECT id FROM message WHERE stage <> 'safety_net' AND id > ? ORDER BY id LIMIT ?;

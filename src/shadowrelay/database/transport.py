@@ -1,0 +1,254 @@
+"""The transport database of a running node: one connection, one writer, group commit.
+
+Everything that waits shares one transaction and one fsync. Callers get their result only after that
+commit, and cannot cancel it: the work runs in a task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiosqlite
+
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, ServerName
+from shadowrelay.database import opening, records
+from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.opening import CannotOpen, Opening
+
+T = TypeVar("T")
+
+MOST_PER_COMMIT = 512
+
+
+class DatabaseFailed(Exception):
+    """A write or fsync failed: nothing may be acknowledged any more, the node has to exit."""
+
+
+class _Connection(aiosqlite.Connection):
+    """aiosqlite with one more verb: run a function in the database thread, one hop for many statements."""
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        result: T = await self._execute(work, *arguments)  # type: ignore[no-untyped-call]
+        return result
+
+    @property
+    def raw(self) -> sqlite3.Connection:
+        return self._conn
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[SqlLedger], Any]
+    done: asyncio.Future[Any]
+
+
+@dataclass(slots=True)
+class TransportDatabase:
+    """Open it with ``open``. ``committed`` is set after every commit that tracked something."""
+
+    file: Path
+    ledger: SqlLedger
+    opened: Opening
+    _connection: _Connection
+    _lock: int
+    committed: asyncio.Event = field(default_factory=asyncio.Event)
+    failed: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: str = ""
+    lineage: Lineage = field(init=False)
+    commits: int = 0
+    _jobs: asyncio.Queue[_Job | None] = field(default_factory=asyncio.Queue)
+    _writer: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls, directory: Path, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
+    ) -> TransportDatabase:
+        """Open the database of that directory, or create it. Raises CannotOpen.
+
+        ``token`` is this incarnation, ``fresh_id`` the database id should a new one be created.
+        """
+        handle = opening.lock(directory)
+        file = directory / opening.FILE
+        aside: Path | None = None
+        try:
+            for _ in range(2):
+                try:
+                    connection, ledger, opened = await _open(file, name, token, fresh_id, now)
+                except sqlite3.Error as error:
+                    if aside is None and opening.is_corrupt(error):
+                        aside = opening.set_aside(file, now)
+                        continue
+                    raise CannotOpen(opening.explain(error, file)) from error
+                opening.sync_directory(directory)
+                found = Opening(opened.created, opened.away_since, aside)
+                database = cls(file, ledger, found, connection, handle)
+                database.lineage = ledger.lineage
+                database._writer = asyncio.create_task(database._write(), name="transport database writer")
+                return database
+            raise CannotOpen(f"transport database {file} is corrupt again after it was set aside")
+        except BaseException:
+            os.close(handle)
+            raise
+
+    async def transact(self, work: Callable[[SqlLedger], T]) -> T:
+        """Run ``work`` in a transaction; returns its result once that is durable. Raises DatabaseFailed.
+
+        An exception of ``work`` undoes its own writes alone and is raised here.
+        """
+        if self.failed.is_set() or self._writer is None:
+            raise DatabaseFailed(self.failure or "the transport database is closed")
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put_nowait(_Job(work, done))
+        return await done
+
+    async def _write(self) -> None:
+        while True:
+            job = await self._jobs.get()
+            group: list[_Job] = []
+            while job is not None:
+                group.append(job)
+                if len(group) >= MOST_PER_COMMIT or self._jobs.empty():
+                    break
+                job = self._jobs.get_nowait()
+            if group and not await self._commit(group):
+                return
+            if job is None:
+                return
+
+    async def _commit(self, group: list[_Job]) -> bool:
+        """Commit a group and answer its callers; False after a failure, which is final."""
+        before = self.lineage.sequence
+        try:
+            results = await self._connection.run(_commit_group, self.ledger, [job.work for job in group])
+        except sqlite3.Error as error:
+            self._fail(opening.explain(error, self.file), group)
+            return False
+        except OSError as error:
+            self._fail(f"transport database {self.file}: {error}", group)
+            return False
+        self.lineage = self.ledger.lineage
+        self.commits += 1
+        for job, (result, problem) in zip(group, results, strict=True):
+            if job.done.cancelled():
+                continue
+            if problem is not None:
+                job.done.set_exception(problem)
+            else:
+                job.done.set_result(result)
+        if self.lineage.sequence != before:
+            self.committed.set()
+        return True
+
+    def _fail(self, why: str, group: list[_Job]) -> None:
+        self.failure = why
+        self.failed.set()
+        while not self._jobs.empty():
+            if (job := self._jobs.get_nowait()) is not None:
+                group.append(job)
+        for job in group:
+            if not job.done.done():
+                job.done.set_exception(DatabaseFailed(why))
+
+    async def touch(self, now: datetime) -> None:
+        """Note that the node runs, give freed pages back to the file system, and shorten the log."""
+        stamp = str(records.micros(now))
+        await self.transact(lambda ledger: ledger.connection.execute(SQL["put_meta"], ("alive_at", stamp)))
+        await self._connection.run(_shrink, self._connection.raw)
+
+    async def close(self, now: datetime) -> None:
+        """Finish what waits, mark the stop as clean, and let the database go."""
+        if self._writer is not None:
+            if not self.failed.is_set():
+                with contextlib.suppress(DatabaseFailed):
+                    await self.transact(lambda ledger: _mark_clean(ledger.connection, now))
+            self._jobs.put_nowait(None)
+            await self._writer
+            self._writer = None
+        with contextlib.suppress(sqlite3.Error):
+            await self._connection.close()
+        os.close(self._lock)
+
+
+async def _open(
+    file: Path, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
+) -> tuple[_Connection, SqlLedger, Opening]:
+    connection = _Connection(lambda: sqlite3.connect(file, isolation_level=None, cached_statements=256), 64)
+    await connection
+    try:
+        ledger, opened = await connection.run(_begin, connection.raw, file, name, token, fresh_id, now)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection, ledger, opened
+
+
+def _begin(
+    raw: sqlite3.Connection,
+    file: Path,
+    name: ServerName,
+    token: Incarnation,
+    fresh_id: DatabaseId,
+    now: datetime,
+) -> tuple[SqlLedger, Opening]:
+    file.chmod(0o600)
+    opening.prepare(raw, durable=True)
+    opening.check(raw, file)
+    opening.migrate(raw)
+    return opening.begin_incarnation(raw, name, token, fresh_id, now)
+
+
+def _commit_group(
+    ledger: SqlLedger, works: list[Callable[[SqlLedger], Any]]
+) -> list[tuple[Any, Exception | None]]:
+    """Runs in the database thread. A failing COMMIT is rolled back before it is reported."""
+    run = ledger.connection.execute
+    results: list[tuple[Any, Exception | None]] = []
+    run("BEGIN IMMEDIATE")
+    try:
+        for work in works:
+            run("SAVEPOINT work")
+            try:
+                results.append((work(ledger), None))
+            except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
+                results.append((None, _undo(ledger, error)))
+            except sqlite3.Error:
+                raise
+            except Exception as error:
+                results.append((None, _undo(ledger, error)))
+            run("RELEASE work")
+        run("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            run("ROLLBACK")
+        raise
+    for path in ledger.freed:
+        with contextlib.suppress(FileNotFoundError):
+            Path(path).unlink()
+    ledger.freed.clear()
+    return results
+
+
+def _undo(ledger: SqlLedger, error: Exception) -> Exception:
+    ledger.connection.execute("ROLLBACK TO work")
+    freed = list(ledger.freed)
+    ledger.refresh()
+    ledger.freed.extend(freed)
+    return error
+
+
+def _mark_clean(connection: sqlite3.Connection, now: datetime) -> None:
+    connection.execute(SQL["put_meta"], ("clean", "1"))
+    connection.execute(SQL["put_meta"], ("alive_at", str(records.micros(now))))
+
+
+def _shrink(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA incremental_vacuum(2000)").fetchall()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -1,0 +1,51 @@
+"""The settings of a node: environment over one TOML file over defaults, and every error at once."""
+
+from shadowrelay.settings.description import Described, described
+from shadowrelay.settings.effective import Effective, effective
+from shadowrelay.settings.errors import SettingError, SettingsInvalid
+from shadowrelay.settings.overrides import apply_overrides, to_toml
+from shadowrelay.settings.schema import (
+    Admin,
+    Log,
+    LogFormat,
+    LogLevel,
+    Member,
+    NextHopProtocol,
+    PeerConnector,
+    ReceiveConnector,
+    Route,
+    Settings,
+    Tls,
+    Tracking,
+)
+from shadowrelay.settings.sources import SETTINGS_PATH_VARIABLE
+from shadowrelay.settings.values import HostPort, format_duration, format_size, parse_duration, parse_size
+
+__all__ = [
+    "SETTINGS_PATH_VARIABLE",
+    "Admin",
+    "Described",
+    "Effective",
+    "HostPort",
+    "Log",
+    "LogFormat",
+    "LogLevel",
+    "Member",
+    "NextHopProtocol",
+    "PeerConnector",
+    "ReceiveConnector",
+    "Route",
+    "SettingError",
+    "Settings",
+    "SettingsInvalid",
+    "Tls",
+    "Tracking",
+    "apply_overrides",
+    "described",
+    "effective",
+    "format_duration",
+    "format_size",
+    "parse_duration",
+    "parse_size",
+    "to_toml",
+]

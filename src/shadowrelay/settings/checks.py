@@ -1,0 +1,192 @@
+"""What single values cannot show: values that do not go together, and files that are not there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from ipaddress import ip_address
+from pathlib import Path
+
+from shadowrelay.core.policy import ShadowMessagePreference
+from shadowrelay.settings.errors import SettingError
+from shadowrelay.settings.origins import Origin, origin_of
+from shadowrelay.settings.schema import Member, ReceiveConnector, Settings, Tls
+from shadowrelay.settings.values import format_duration
+
+Refuse = Callable[..., SettingError]
+
+
+def cross_checks(
+    settings: Settings, *, broken: frozenset[str], origins: Mapping[str, Origin]
+) -> Iterator[SettingError]:
+    """Errors between settings. ``broken``: top-level keys with errors of their own, which are not whole."""
+
+    def refuse(key: str, message: str, *, value: object = "", allowed: str = "") -> SettingError:
+        origin = origin_of(key, origins)
+        shown = f'"{value}"' if value else ""
+        return SettingError(key=key, message=message, value=shown, source=str(origin or ""), allowed=allowed)
+
+    if not settings.receive and "receive" not in broken:
+        yield refuse("receive", "has to be set", allowed="at least one table [receive.NAME] with listen")
+    for name, connector in settings.receive.items():
+        yield from _receive(f"receive.{name}", connector, refuse)
+    yield from _peer(settings, broken, refuse)
+    yield from _members(settings, broken, refuse)
+    yield from _listeners(settings, refuse)
+    yield from _routes(settings, refuse)
+    if not broken & {"shadow_message_preference_setting", *_RETRIES.values()}:
+        yield from _preference(settings, refuse)
+
+
+def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
+    silence, session = connector.connection_inactivity_timeout, connector.connection_timeout
+    if silence >= session:
+        yield refuse(
+            f"{key}.connection_inactivity_timeout",
+            "not below connection_timeout",
+            value=format_duration(silence),
+            allowed=f"less than {format_duration(session)}",
+        )
+    if (connector.tls_certificate is None) != (connector.tls_key is None):
+        missing = "tls_key" if connector.tls_key is None else "tls_certificate"
+        yield refuse(f"{key}.{missing}", "has to be set", allowed="tls_certificate and tls_key, or neither")
+    yield from _files(
+        {f"{key}.tls_certificate": connector.tls_certificate, f"{key}.tls_key": connector.tls_key}, refuse
+    )
+
+
+def _peer(settings: Settings, broken: frozenset[str], refuse: Refuse) -> Iterator[SettingError]:
+    peer = settings.peer
+    if peer is None:
+        if any(member.name != settings.name for member in settings.members) and not broken & {"peer", "name"}:
+            yield refuse("peer", "has to be set", allowed="a table [peer] with listen: there are members")
+        return
+    files = {"peer.certificate": peer.certificate, "peer.key": peer.key, "peer.ca": peer.ca}
+    if not peer.tls and (any(files.values()) or not peer.externally_secured):
+        missing = next(key for key, path in files.items() if path is None)
+        yield refuse(
+            missing,
+            "has to be set: members are known by their certificates",
+            allowed="certificate, key and ca together, or externally_secured networks alone",
+        )
+    yield from _files(files, refuse)
+
+
+def _files(files: Mapping[str, Path | None], refuse: Refuse) -> Iterator[SettingError]:
+    for key, path in files.items():
+        if path is None:
+            continue
+        if not path.is_file():
+            yield refuse(key, "there is no such file", value=path)
+            continue
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            yield refuse(key, f"cannot be read: {error.strerror}", value=path)
+
+
+def _members(settings: Settings, broken: frozenset[str], refuse: Refuse) -> Iterator[SettingError]:
+    seen: dict[str, int] = {}
+    for index, member in enumerate(settings.members):
+        key = f"members[{index}]"
+        if member.name in seen:
+            yield refuse(f"{key}.name", f"the name of members[{seen[member.name]}] too", value=member.name)
+        seen.setdefault(member.name, index)
+        if member.name != settings.name or broken & {"name", "site", "host"}:
+            continue
+        for part in ("site", "host"):
+            theirs, ours = getattr(member, part), getattr(settings, part)
+            if theirs != ours:
+                yield refuse(f"{key}.{part}", f'this node is said to have {part} "{ours}"', value=theirs)
+    same = Counter(str(member.address) for member in settings.members)
+    for index, member in enumerate(settings.members):
+        if same[str(member.address)] > 1:
+            yield refuse(
+                f"members[{index}].address", "the address of another member too", value=member.address
+            )
+
+
+def _listeners(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
+    listeners = {f"receive.{name}.listen": table.listen for name, table in settings.receive.items()}
+    if settings.peer is not None:
+        listeners["peer.listen"] = settings.peer.listen
+    listeners["admin.listen"] = settings.admin.listen
+    taken: dict[str, str] = {}
+    for key, listen in listeners.items():
+        if listen.port and str(listen) in taken:
+            yield refuse(key, f"taken by {taken[str(listen)]}", value=listen)
+        taken.setdefault(str(listen), key)
+
+
+def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
+    if "*" in settings.accepted_domains:
+        yield refuse("accepted_domains", "an open relay", value="*", allowed="domains and *.domain")
+    claimed: dict[str, str] = {}
+    for name, route in settings.routes.items():
+        for domain in dict.fromkeys(route.domains):
+            if domain in claimed:
+                yield refuse(
+                    f"routes.{name}.domains", f"claimed by routes.{claimed[domain]} too", value=domain
+                )
+            claimed.setdefault(domain, name)
+        if route.tls is not Tls.NONE:
+            yield from _files({f"routes.{name}.ca": route.ca}, refuse)
+
+
+_RETRIES = {
+    ShadowMessagePreference.LOCAL_ONLY: "max_retries_for_local_site_shadow",
+    ShadowMessagePreference.REMOTE_ONLY: "max_retries_for_remote_site_shadow",
+}
+
+
+def _preference(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
+    """Attempts must be left for the sites that the preference admits; the other count is not looked at.
+
+    So each preference can be set in one step, whatever the counts were before.
+    """
+    policy = settings.policy()
+    counts = {
+        key: getattr(policy, key)
+        for preference, key in _RETRIES.items()
+        if policy.shadow_message_preference_setting in (preference, ShadowMessagePreference.PREFER_REMOTE)
+    }
+    if policy.shadow_redundancy_enabled and not any(counts.values()):
+        key, preference = next(iter(counts)), policy.shadow_message_preference_setting
+        allowed = f"at least 1 with shadow_message_preference_setting {preference}"
+        yield refuse(key, "no attempt is left to find a shadow server", value="0", allowed=allowed)
+
+
+def warnings(settings: Settings) -> list[str]:
+    """What is allowed but hardly meant, one sentence each."""
+    found, policy = [], settings.policy()
+    if policy.shadow_redundancy_enabled and not _eligible(settings):
+        answer = (
+            "answered 451 4.4.0" if policy.reject_message_on_shadow_failure else "accepted without a shadow"
+        )
+        found.append(f"no member can hold a shadow for this node: every message will be {answer}")
+    if any(network.prefixlen == 0 for network in settings.relay_networks):
+        found.append("relay_networks holds every address: this is an open relay")
+    if settings.peer and not settings.peer.tls:
+        found.append("members are trusted by their address (peer.externally_secured), without TLS")
+    if settings.admin.token is None and not _loopback(settings.admin.listen.host):
+        found.append(f"admin.listen is {settings.admin.listen} and no admin.token is set: anyone may use it")
+    return found
+
+
+def _eligible(settings: Settings) -> list[Member]:
+    preference = settings.policy().shadow_message_preference_setting
+    return [
+        member
+        for member in settings.members
+        if member.name != settings.name
+        and member.host != settings.host
+        and not (preference is ShadowMessagePreference.LOCAL_ONLY and member.site != settings.site)
+        and not (preference is ShadowMessagePreference.REMOTE_ONLY and member.site == settings.site)
+    ]
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

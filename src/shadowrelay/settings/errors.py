@@ -1,0 +1,34 @@
+"""What is wrong with the settings: everything at once, each with key, value, place and what is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingError:
+    """One wrong setting. Empty text means that the part does not apply.
+
+    ``source`` is the file, the environment variable or the option that the value came from; ``value`` is
+    already masked when the setting is a secret.
+    """
+
+    key: str
+    message: str
+    value: str = ""
+    source: str = ""
+    allowed: str = ""
+
+    def __str__(self) -> str:
+        subject = f"{self.key} = {self.value}" if self.key and self.value else self.key
+        place = f" ({self.source})" if subject and self.source else self.source
+        allowed = f"; allowed: {self.allowed}" if self.allowed else ""
+        return f"{subject}{place}: {self.message}{allowed}"
+
+
+class SettingsInvalid(Exception):
+    """The settings cannot be used; ``errors`` names every reason, in the order of the schema."""
+
+    def __init__(self, errors: list[SettingError]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = errors

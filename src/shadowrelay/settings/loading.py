@@ -1,0 +1,166 @@
+"""From text to settings: merge the sources, validate, and report everything that is wrong at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from shadowrelay.settings.checks import cross_checks
+from shadowrelay.settings.description import Node, Step, dotted, find, suggestion
+from shadowrelay.settings.errors import SettingError, SettingsInvalid
+from shadowrelay.settings.origins import Kind, Origin, origin_of
+from shadowrelay.settings.schema import Settings
+from shadowrelay.settings.sources import EnvironmentSource, FileSource, Tree, merge, rewrite
+
+_CONSEQUENCES = frozenset({"default_factory_not_called"})
+_REASONS = {
+    "greater_than_equal": "out of range",
+    "less_than_equal": "out of range",
+    "too_short": "too short",
+    "string_too_short": "too short",
+    "enum": "not one of the choices",
+    "string_pattern_mismatch": "not allowed",
+    "string_type": "not text",
+    "list_type": "not a list",
+    "dict_type": "not a table",
+    "model_type": "not a table",
+}
+_PLACEHOLDER = "name.invalid"
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
+    """See `Settings.load`. Relative paths are taken from the directory of the settings file."""
+    file = None if path is None else FileSource(Settings, path)
+    beneath = file() if file else {}
+    environment = EnvironmentSource(Settings, environ, beneath)
+    unread = [*(file.errors if file else []), *environment.errors]
+    if file and file.errors:
+        raise SettingsInvalid(unread)
+    base = path.absolute().parent if path else Path.cwd()
+    tree = rewrite(merge(beneath, environment()), lambda node, value: _from(base, node, value))
+    origins = {**(file.origins if file else {}), **environment.origins}
+    settings, errors = validate(tree, origins)
+    if settings is None or unread or errors:
+        raise SettingsInvalid([*unread, *errors])
+    return settings
+
+
+def from_tree(tree: Mapping[str, Any], *, source: str = "") -> Settings:
+    """See `Settings.from_tree`."""
+    origins = {key: Origin(Kind.FILE, source) for key in tree} if source else {}
+    settings, errors = validate(dict(tree), origins)
+    if settings is None or errors:
+        raise SettingsInvalid(errors)
+    return settings
+
+
+def validate(tree: Tree, origins: Mapping[str, Origin]) -> tuple[Settings | None, list[SettingError]]:
+    """The settings, or every error: of single values, and of values that do not go together.
+
+    The second kind is looked for among what remains when the tables with wrong values are left out, so that
+    one misspelt key does not hide it.
+    """
+    # BaseSettings takes arguments of its own that begin with an underscore: never from a file.
+    hidden = [key for key in tree if key.startswith("_")]
+    if hidden:
+        settings, errors = validate({key: tree[key] for key in tree if key not in hidden}, origins)
+        return settings, [*(_unknown_setting((key,), origins) for key in hidden), *errors]
+    try:
+        settings = Settings(**tree)
+    except ValidationError as error:
+        details = [
+            detail for detail in error.errors(include_url=False) if detail["type"] not in _CONSEQUENCES
+        ]
+        errors = [_described(detail, origins) for detail in details]
+        broken = {str(detail["loc"][0]) for detail in details}
+        return None, errors + _remaining(tree, [detail["loc"] for detail in details], broken, origins)
+    errors = list(cross_checks(settings, broken=frozenset(), origins=origins))
+    ours = settings.name
+    settings = settings.model_copy(
+        update={"members": [member for member in settings.members if member.name != ours]}
+    )
+    settings._origins = dict(origins)
+    return settings, errors
+
+
+def _remaining(
+    tree: Tree, wrong: Sequence[Sequence[Step]], broken: set[str], origins: Mapping[str, Origin]
+) -> list[SettingError]:
+    sound = {"name": _PLACEHOLDER, **{key: _sound(key, value, wrong) for key, value in tree.items()}}
+    try:
+        settings = Settings(**{key: value for key, value in sound.items() if value is not None})
+    except ValidationError:
+        return []
+    return list(cross_checks(settings, broken=frozenset(broken), origins=origins))
+
+
+def _sound(key: str, value: Any, wrong: Sequence[Sequence[Step]]) -> Any:
+    """What remains of a top-level value: whole, without its wrong tables, or nothing."""
+    below = [path[1:] for path in wrong if path[0] == key]
+    if not below:
+        return value
+    inner = {path[0] for path in below if path}
+    group = find((key,))
+    of_tables = group is not None and group.element is not None and group.element.table is not None
+    if not of_tables or () in map(tuple, below):
+        return _PLACEHOLDER if key == "name" else None
+    if isinstance(value, dict):
+        return {name: table for name, table in value.items() if name not in inner}
+    return [table for index, table in enumerate(value) if index not in inner]
+
+
+def _described(detail: ErrorDetails, origins: Mapping[str, Origin]) -> SettingError:
+    path = tuple(step for step in detail["loc"] if step != "[key]")
+    node, key = find(path), dotted(path)
+    origin = origin_of(key, origins)
+    source = str(origin) if origin else ""
+    if detail["type"] == "missing":
+        file = next((str(where) for where in origins.values() if where.kind is Kind.FILE), "")
+        allowed = node.allowed() if node else ""
+        return SettingError(key=key, source=file, message="has to be set", allowed=allowed)
+    if detail["type"] == "extra_forbidden" or node is None:
+        return _unknown_setting(path, origins)
+    if "[key]" in detail["loc"]:
+        allowed = "1 to 64 of letters, digits, _ and -"
+        return SettingError(key=key, source=source, message="not a name for a table", allowed=allowed)
+    return SettingError(
+        key=key,
+        value=_shown(node, detail["input"]),
+        source=source,
+        message=_reason(detail),
+        allowed=node.allowed(),
+    )
+
+
+def _reason(detail: ErrorDetails) -> str:
+    if detail["type"] == "value_error":
+        return str(detail.get("ctx", {}).get("error", detail["msg"]))
+    return _REASONS.get(detail["type"], detail["msg"][:1].lower() + detail["msg"][1:])
+
+
+def _unknown_setting(path: Sequence[Step], origins: Mapping[str, Origin]) -> SettingError:
+    """Its value is not repeated: it may be a secret under a misspelt key."""
+    key, parent = dotted(path), find(path[:-1])
+    siblings = list(parent.table.model_fields) if parent and parent.table else []
+    hint = suggestion(str(path[-1]), siblings)
+    message = " – ".join(filter(None, ["unknown setting", hint]))
+    return SettingError(key=key, source=str(origin_of(key, origins) or ""), message=message)
+
+
+def _shown(node: Node, value: Any) -> str:
+    if isinstance(value, dict):
+        return ""
+    if node.secret:
+        return "********"
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _from(base: Path, node: Node, value: Any) -> Any:
+    if node.annotation is Path and isinstance(value, str) and value and not value.startswith("~"):
+        return str(base / value)
+    return value

@@ -1,0 +1,36 @@
+"""Where the value of a setting came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """``detail``: the file or the variable (``…_FILE`` when the value was in a file); empty for a default."""
+
+    kind: Kind
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return self.detail or self.kind
+
+
+DEFAULT = Origin(Kind.DEFAULT)
+
+
+def origin_of(key: str, origins: Mapping[str, Origin]) -> Origin | None:
+    """The origin of a dotted key, or of the nearest table or list that it stands in."""
+    while key:
+        if key in origins:
+            return origins[key]
+        key = key[: max(key.rfind("."), key.rfind("["), 0)]
+    return None

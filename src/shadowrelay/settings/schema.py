@@ -1,0 +1,293 @@
+"""The settings of one node: what may be set, what it is when nobody sets it, and the range it may have.
+
+The tunables of ``core.policy`` are settings under their own names; their defaults and ranges stand there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from shadowrelay.core.policy import Policy
+from shadowrelay.settings.origins import DEFAULT, Origin, origin_of
+from shadowrelay.settings.values import (
+    Cidr,
+    DialAddress,
+    DomainPattern,
+    Duration,
+    FilePath,
+    Flag,
+    Fqdn,
+    HostName,
+    HostPort,
+    Integer,
+    Label,
+    ListenAddress,
+    Secret,
+    Size,
+    TableName,
+)
+
+_DAY = timedelta(days=1)
+_SECOND = timedelta(seconds=1)
+
+
+class NextHopProtocol(StrEnum):
+    SMTP = "smtp"
+    LMTP = "lmtp"
+
+
+class Tls(StrEnum):
+    """Towards a next hop: never, when it is offered (RFC 7435), or always with a verified certificate."""
+
+    NONE = "none"
+    OPPORTUNISTIC = "opportunistic"
+    REQUIRED = "required"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """``auto``: for people on a terminal, JSON elsewhere."""
+
+    AUTO = "auto"
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class Section(BaseModel):
+    """A table of the settings file. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class ReceiveConnector(Section):
+    listen: ListenAddress = Field(description="Where this connector listens.")
+    submission: Flag = Field(
+        default=False, description="Mail from users (RFC 6409): missing header fields are added."
+    )
+    tls_certificate: FilePath | None = Field(None, description="PEM chain; with `tls_key` offers STARTTLS.")
+    tls_key: FilePath | None = Field(None, description="PEM private key of `tls_certificate`.")
+    max_message_size: Size = Field(64 * 2**20, ge=2**10, le=2**31, description="Largest message (RFC 1870).")
+    max_header_size: Size = Field(256 * 2**10, ge=2**10, le=2**24, description="Largest header section.")
+    connection_timeout: Duration = Field(
+        timedelta(minutes=10), ge=_SECOND, le=_DAY, description="Longest session, busy or not."
+    )
+    connection_inactivity_timeout: Duration = Field(
+        timedelta(minutes=5), ge=_SECOND, le=_DAY, description="Longest silence; below `connection_timeout`."
+    )
+    tarpit_interval: Duration = Field(
+        timedelta(seconds=5),
+        ge=timedelta(),
+        le=timedelta(minutes=10),
+        description="Delay before a 5yz reply.",
+    )
+    max_protocol_errors: Integer = Field(5, ge=1, le=1000, description="Errors after which a session ends.")
+    max_inbound_connection: Integer = Field(5000, ge=1, le=100_000, description="Sessions at a time.")
+    max_inbound_connection_per_source: Integer = Field(
+        20, ge=1, le=100_000, description="Sessions at a time from one address."
+    )
+    max_recipients_per_message: Integer = Field(
+        200, ge=100, le=100_000, description="Recipients after which 452 is answered (RFC 5321 4.5.3.1.8)."
+    )
+
+
+class PeerConnector(Section):
+    listen: ListenAddress = Field(description="Where other members call this one.")
+    certificate: FilePath | None = Field(None, description="PEM chain that shows our name to members.")
+    key: FilePath | None = Field(None, description="PEM private key of `certificate`.")
+    ca: FilePath | None = Field(
+        None, description="PEM certificate of the authority that vouches for members."
+    )
+    externally_secured: list[Cidr] = Field(
+        [], description="Networks whose members are trusted without TLS; for labs."
+    )
+    connection_inactivity_timeout: Duration = Field(
+        timedelta(minutes=5), ge=_SECOND, le=_DAY, description="Longest silence in a session between members."
+    )
+    max_inbound_connection: Integer = Field(1000, ge=1, le=100_000, description="Sessions at a time.")
+
+    @property
+    def tls(self) -> bool:
+        """Implicit TLS with client certificates; otherwise the networks are externally secured."""
+        return self.certificate is not None and self.key is not None and self.ca is not None
+
+
+class Member(Section):
+    name: Fqdn = Field(description="Name of the member, as in its own settings.")
+    address: DialAddress = Field(description="Where its peer connector is called.")
+    site: Label = Field("default", description="Its site.")
+    host: Label = Field(
+        default_factory=lambda data: data["name"],
+        description="Its failure domain: no copy is placed on the host of its owner. Default: `name`.",
+    )
+
+
+class Route(Section):
+    domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
+    host: HostName = Field(description="The next hop.")
+    port: Integer = Field(25, ge=1, le=65535, description="Its port.")
+    protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
+    inside: Flag = Field(
+        default=False, description="The next hop is inside the boundary: delivery there is final."
+    )
+    tls: Tls = Field(Tls.OPPORTUNISTIC, description="STARTTLS with the next hop.")
+    ca: FilePath | None = Field(None, description="PEM authorities for it. Default: those of the system.")
+
+
+class Admin(Section):
+    listen: ListenAddress = Field(HostPort("127.0.0.1", 8025), description="HTTP API, console and metrics.")
+    token: Secret | None = Field(None, description="Bearer token that requests must carry.")
+
+
+class Tracking(Section):
+    directory: FilePath = Field(description="Directory of the log. Default: `tracking` in `data_dir`.")
+    max_file_size: Size = Field(10 * 10**6, ge=10**4, le=4 * 10**9, description="A larger file is rolled.")
+    max_file_age: Duration = Field(
+        timedelta(hours=1), ge=_SECOND, le=timedelta(days=30), description="An older file is rolled."
+    )
+    max_directory_size: Size = Field(
+        1000 * 10**6, ge=10**5, le=10**13, description="Beyond it the oldest files are deleted."
+    )
+    max_age: Duration = Field(
+        timedelta(days=30), ge=_SECOND, le=timedelta(days=3650), description="Older files are deleted."
+    )
+
+
+class Log(Section):
+    level: LogLevel = Field(LogLevel.INFO, description="Least severity that is written to standard error.")
+    format: LogFormat = Field(LogFormat.AUTO, description="`auto` is `console` on a terminal, else `json`.")
+
+
+def _policy_fields() -> dict[str, Any]:
+    kinds = get_type_hints(Policy)
+    notations = {bool: Flag, int: Integer, timedelta: Duration}
+    return {
+        tunable.name: (
+            notations.get(kinds[tunable.name], kinds[tunable.name]),
+            Field(
+                tunable.default,
+                ge=tunable.metadata["least"],
+                le=tunable.metadata["most"],
+                description=tunable.metadata["doc"],
+            ),
+        )
+        for tunable in fields(Policy)
+    }
+
+
+if TYPE_CHECKING:
+
+    class PolicySettings(BaseSettings):
+        """A setting for each tunable of `Policy`."""
+else:
+    PolicySettings = create_model("PolicySettings", __base__=BaseSettings, **_policy_fields())
+
+
+class Settings(PolicySettings):
+    """Everything that one node is told. `load` reads it; constructing it reads nothing."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        env_prefix="SHADOWRELAY_",
+        env_nested_delimiter="__",
+    )
+
+    name: Fqdn = Field(description="FQDN of this node: its name to members, in EHLO and in Received.")
+    site: Label = Field("default", description="Site of this node.")
+    host: Label = Field(
+        default_factory=lambda data: data["name"],
+        description="Failure domain of this node: machine, rack or zone. Default: `name`.",
+    )
+    data_dir: FilePath = Field(Path("/var/lib/shadowrelay"), description="Where the node keeps its data.")
+    accepted_domains: list[DomainPattern] = Field(
+        [], description="Domains that mail is accepted for from all."
+    )
+    relay_networks: list[Cidr] = Field([], description="Clients that may send to any domain.")
+    drain_timeout: Duration = Field(
+        timedelta(seconds=30), ge=timedelta(), le=timedelta(hours=1), description="Time to finish at a stop."
+    )
+    minimum_free_disk: Size = Field(
+        256 * 2**20, ge=0, le=2**50, description="With less free space in `data_dir` mail is put off (452)."
+    )
+    receive: dict[TableName, ReceiveConnector] = Field({}, description="Receive connectors, at least one.")
+    peer: PeerConnector | None = Field(None, description="The connector for members; needed with members.")
+    members: list[Member] = Field([], description="Members of the boundary; our own entry is left out.")
+    routes: dict[TableName, Route] = Field({}, description="Next hops.")
+    admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
+    tracking: Tracking = Field(
+        default_factory=lambda data: Tracking(directory=data["data_dir"] / "tracking"),
+        description="The message tracking log.",
+    )
+    log: Log = Field(default_factory=Log, description="The diagnostic log.")
+
+    _origins: Mapping[str, Origin] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tracking_stands_in_the_data_directory(cls, data: Any) -> Any:
+        """Give a `tracking` table without `directory` the one under `data_dir`."""
+        given = data.get("tracking") if isinstance(data, dict) else None
+        if not isinstance(given, dict) or "directory" in given:
+            return data
+        parent = data.get("data_dir", cls.model_fields["data_dir"].default)
+        directory = Path(parent if isinstance(parent, str | Path) else ".") / "tracking"
+        return {**data, "tracking": {**given, "directory": directory}}
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what it is given: `load` runs our own sources, which report all errors and keep origins."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+    @classmethod
+    def load(cls, path: Path | None, environ: Mapping[str, str]) -> Settings:
+        """Read one node's settings: environment over file over defaults.
+
+        Raises SettingsInvalid with every error found. Without a path only the environment is read.
+        """
+        from shadowrelay.settings.loading import load
+
+        return load(path, environ)
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any], *, source: str = "") -> Settings:
+        """Validate settings that are at hand as nested tables, as strictly as `load` does."""
+        from shadowrelay.settings.loading import from_tree
+
+        return from_tree(tree, source=source)
+
+    def policy(self) -> Policy:
+        """The tunables, as core takes them."""
+        return Policy(**{tunable.name: getattr(self, tunable.name) for tunable in fields(Policy)})
+
+    def origin(self, key: str) -> Origin:
+        """Where the value of a dotted key came from."""
+        return origin_of(key, self._origins) or DEFAULT
+
+    def warnings(self) -> list[str]:
+        """What is allowed but hardly meant."""
+        from shadowrelay.settings.checks import warnings
+
+        return warnings(self)

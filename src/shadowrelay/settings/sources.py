@@ -1,0 +1,196 @@
+"""The two places that settings are read from. Each collects its errors instead of raising the first."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from shadowrelay.settings.description import ROOT, Node, Step, dotted, suggestion
+from shadowrelay.settings.errors import SettingError
+from shadowrelay.settings.origins import Kind, Origin
+
+PREFIX = "SHADOWRELAY_"
+SETTINGS_PATH_VARIABLE = "SHADOWRELAY_CONFIG"
+"""Names the settings file for the commands; the only variable with our prefix that is not a setting."""
+
+Tree = dict[str, Any]
+
+
+class Source(PydanticBaseSettingsSource):
+    """What one place says: the values as nested tables, the origin of each, and what could not be read."""
+
+    def __init__(self, settings: type[BaseSettings]) -> None:
+        super().__init__(settings)
+        self.tree: Tree = {}
+        self.origins: dict[str, Origin] = {}
+        self.errors: list[SettingError] = []
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """The value of a top-level setting, with its key; never text that is still to be parsed."""
+        del field
+        return self.tree.get(field_name), field_name, False
+
+    def __call__(self) -> Tree:
+        return self.tree
+
+
+class FileSource(Source):
+    """One TOML file."""
+
+    def __init__(self, settings: type[BaseSettings], path: Path) -> None:
+        super().__init__(settings)
+        self._path = path
+        try:
+            self.tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        except tomllib.TOMLDecodeError as error:
+            self._refuse(f"not TOML: {error}")
+        except UnicodeDecodeError as error:
+            self._refuse(f"not UTF-8 at octet {error.start}")
+        except FileNotFoundError:
+            self._refuse("there is no such file")
+        except OSError as error:
+            self._refuse(f"cannot be read: {error.strerror}")
+        self.origins = {dotted(path): Origin(Kind.FILE, str(self._path)) for path in _leaves(self.tree)}
+
+    def _refuse(self, message: str) -> None:
+        self.errors.append(SettingError(key="", source=str(self._path), message=message))
+
+
+class EnvironmentSource(Source):
+    """Variables with our prefix: ``__`` steps into a table, ``_FILE`` at the end names a file with the value.
+
+    Lists of text are comma-separated or JSON; tables and lists of tables are JSON. A table that the settings
+    file names with a hyphen or in capitals is found by its name with ``_`` in any case. Every variable with
+    our prefix must be a setting: a misspelt one would otherwise pass unseen.
+    """
+
+    def __init__(self, settings: type[BaseSettings], environ: Mapping[str, str], beneath: Tree) -> None:
+        super().__init__(settings)
+        self._beneath = beneath
+        # Outer tables first, so that JSON for a table does not undo a variable for one of its values.
+        for variable in sorted(environ, key=lambda name: (name.count("__"), name)):
+            if variable.upper().startswith(PREFIX) and variable.upper() != SETTINGS_PATH_VARIABLE:
+                self._take(variable, environ[variable])
+
+    def _take(self, variable: str, text: str) -> None:
+        name = variable[len(PREFIX) :].lower()
+        found = self._find(name)
+        try:
+            if found is None and name.endswith("_file"):
+                found = self._find(name.removesuffix("_file"))
+                text = _content(text) if found else ""
+            if found is None:
+                self._unknown(variable)
+            else:
+                self._set(variable, *found, text)
+        except UnicodeDecodeError:
+            self._refuse(variable, f"{text} is not UTF-8")
+        except OSError as error:
+            self._refuse(variable, f"{text} cannot be read: {error.strerror}")
+        except ValueError as error:
+            self._refuse(variable, f"not JSON: {error}")
+
+    def _set(self, variable: str, path: tuple[str, ...], node: Node, text: str) -> None:
+        key, table = dotted(path), self.tree
+        if key in self.origins:
+            return self._refuse(variable, f"{key} is set by {self.origins[key]} as well")
+        for step in path[:-1]:
+            table = table.setdefault(step, {})
+            if not isinstance(table, dict):
+                return self._refuse(variable, f"{step} is set by another variable, and not to a table")
+        table[path[-1]] = _parse(node, text)
+        self.origins[key] = Origin(Kind.ENVIRONMENT, variable)
+        return None
+
+    def _find(self, name: str) -> tuple[tuple[str, ...], Node] | None:
+        node, known = ROOT, self._beneath
+        path: tuple[str, ...] = ()
+        for segment in name.split("__"):
+            step = _as_spelt(segment, known) if node.named else segment
+            child = node.child(step) if step else None
+            if child is None:
+                return None
+            inner = known.get(step)
+            node, known, path = child, inner if isinstance(inner, dict) else {}, (*path, step)
+        return path, node
+
+    def _unknown(self, variable: str) -> None:
+        hint = suggestion(variable.upper(), [_variable(path) for path in _settable(ROOT, self._beneath)])
+        self._refuse(variable, " – ".join(filter(None, ["unknown setting", hint])))
+
+    def _refuse(self, variable: str, message: str) -> None:
+        self.errors.append(SettingError(key=variable, source="environment", message=message))
+
+
+def _content(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+
+
+def _parse(node: Node, text: str) -> Any:
+    """A value as TOML would have given it. Empty text leaves an optional setting unset."""
+    if not text and node.optional:
+        return None
+    of_tables = node.element is not None and node.element.table is not None
+    if node.table is not None or of_tables or (node.element is not None and text.lstrip().startswith("[")):
+        return json.loads(text)
+    if node.element is not None:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return text
+
+
+def _as_spelt(segment: str, known: Mapping[str, Any]) -> str:
+    return next((name for name in known if re.sub("-", "_", name).lower() == segment), segment)
+
+
+def _variable(path: tuple[str, ...]) -> str:
+    return PREFIX + "__".join(path).replace("-", "_").upper()
+
+
+def _settable(node: Node, known: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Paths that a variable may name, with the names of tables that the file has."""
+    names = (known or ["default"]) if node.named else node.table.model_fields if node.table else []
+    for name in names:
+        child, inner = node.child(name), known.get(name)
+        yield (name,)
+        if child is not None:
+            below = _settable(child, inner if isinstance(inner, dict) else {})
+            yield from ((name, *path) for path in below)
+
+
+def _leaves(tree: Mapping[str, Any], path: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def merge(lower: Tree, upper: Tree) -> Tree:
+    """Tables are merged key by key; anything else in ``upper`` replaces what is below it."""
+    merged = dict(lower)
+    for key, value in upper.items():
+        below = merged.get(key)
+        merged[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def rewrite(tree: Tree, change: Callable[[Node, Any], Any], node: Node = ROOT) -> Tree:
+    """The same tables, each value that the schema knows passed through ``change``."""
+
+    def visit(child: Node | None, value: Any) -> Any:
+        if child is None:
+            return value
+        if isinstance(value, dict):
+            return rewrite(value, change, child)
+        if isinstance(value, list):
+            return [visit(child.element, item) for item in value]
+        return change(child, value)
+
+    return {key: visit(node.child(key), value) for key, value in tree.items()}

@@ -1,0 +1,73 @@
+"""The scripts of the talk between members: greeting, polling, questions – and what a failure calls for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from shadowrelay.core import heartbeat
+from shadowrelay.core.conversation import Answered, Greeting, Query, ask, introduce, met, told
+from shadowrelay.core.decisions import Transaction
+from shadowrelay.core.heartbeat import Alarm
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.ownership import Reason
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.questions import Speaker
+from shadowrelay.core.steps import Ask, Greet, Script, Transact, Unanswered
+
+Clock = Callable[[], datetime]
+
+
+def greet(member: ServerName, clock: Clock, *, after_silence: bool) -> Script[Greeting | Unanswered]:
+    """Introduce ourselves and remember the answer, before anything else is said on the session."""
+    mine: Greeting = yield Transact(lambda books: introduce(books, member))
+    theirs: Greeting | Unanswered = yield Greet(member, mine)
+    if isinstance(theirs, Unanswered):
+        return theirs
+    if theirs.name != member:
+        return Unanswered("xshadow", f"answered as {theirs.name}")
+    greeting = theirs
+    yield Transact(lambda books: met(books, greeting, clock(), after_silence=after_silence))
+    return greeting
+
+
+def poll(member: Greeting, inquiry: Inquiry, policy: Policy, clock: Clock) -> Script[Unanswered | None]:
+    """Ask for events and about copies, until there is no more to fetch. None when all went well."""
+    more = True
+    while more:
+        query: Query = yield Transact(lambda books: ask(books, member.name, inquiry, clock()))
+        answered: Answered | Unanswered = yield Ask(member.name, query)
+        if isinstance(answered, Unanswered):
+            return answered
+        speaker = Speaker(member.name, member.lineage.database_id, answered.mark)
+
+        def apply(
+            books: Transaction,
+            query: Query = query,
+            answered: Answered = answered,
+            speaker: Speaker = speaker,
+        ) -> bool:
+            return told(books, speaker, query, answered.lines, inquiry, policy, clock())
+
+        more = yield Transact(apply)
+    return None
+
+
+def unreachable(member: ServerName, alarms: Collection[Alarm], clock: Clock) -> Script[int]:
+    """What follows when a member cannot be reached. Repeated at every heartbeat, it changes nothing new.
+
+    Returns how many messages were promoted.
+    """
+
+    def work(books: Transaction) -> int:
+        if Alarm.HOLDER_LOST in alarms:
+            heartbeat.lose_holder(books, member)
+        if Alarm.CUT_OFF in alarms:
+            heartbeat.cut_off(books, member, clock())
+        if Alarm.PROMOTE in alarms:
+            return heartbeat.promote_held(books, member, Reason.HEARTBEAT_LOST, clock())
+        return 0
+
+    promoted: int = (yield Transact(work)) if alarms else 0
+    return promoted

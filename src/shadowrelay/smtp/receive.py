@@ -1,0 +1,122 @@
+"""The contract of a Receive connector: what the stages that take mail in are told, and what they answer.
+
+A connector speaks SMTP or LMTP and decides nothing but syntax and limits. For each transaction it calls a
+Receiver: ``mail``, ``rcpt`` per recipient, ``content`` once, and then the Sink that this returned.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from shadowrelay.wire.esmtp import MailFrom, RcptTo
+from shadowrelay.wire.replies import Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Facts about a session. A new one replaces it at EHLO, STARTTLS and MAIL; ``id`` stays."""
+
+    id: str
+    connector: str
+    address: str  # of the client, '' when unknown
+    port: int = 0
+    local: tuple[str, int] = ("", 0)
+    helo: str = ""
+    tls: bool = False
+    certificate: Mapping[str, Any] | None = None  # as ssl.SSLSocket.getpeercert() tells it, verified
+    smtputf8: bool = False  # of the current transaction
+    protocol: str = "SMTP"  # for the Received field: RFC 3848, RFC 6531 section 4.3
+
+
+class Hangup:
+    """Answers a message by closing the connection without a reply: the client cannot know, and retries."""
+
+    __slots__ = ()
+
+
+class Sink(Protocol):
+    """One message's content, exactly as the client meant it: dot-unstuffed, CRLF line ends, nothing added.
+
+    Exactly one of ``finish`` and ``abort`` is called, once, and nothing after it.
+    """
+
+    async def write(self, data: bytes) -> None:
+        """Take the next octets; the client waits meanwhile.
+
+        May raise Refused: ``abort`` follows, the rest is read and thrown away, and that reply is sent. Any
+        other exception is answered 451 4.3.0 in the same way.
+        """
+        ...
+
+    async def finish(self) -> Sequence[Reply] | Hangup:
+        """The content is complete. SMTP: one reply; LMTP: one for each accepted recipient, in order.
+
+        It is never cancelled, not even when the client is gone. An exception counts as a Hangup: nobody
+        knows what has been kept, so no reply would be true.
+        """
+        ...
+
+    async def abort(self) -> None:
+        """Keep nothing: the connection was lost before the end, or the content is refused."""
+        ...
+
+
+class Receiver(Protocol):
+    """What takes mail in on one connector. Any method may raise Refused instead of returning the reply."""
+
+    async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
+        """Begin a transaction. None is ``250 2.1.0``; a negative reply means that none has begun."""
+        ...
+
+    async def rcpt(
+        self, session: Peer, mail: MailFrom, rcpt: RcptTo, accepted: Sequence[RcptTo]
+    ) -> Reply | None:
+        """Judge one recipient. None is ``250 2.1.5``."""
+        ...
+
+    async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> Sink | Reply:
+        """Called before the 354, or at the first BDAT; a negative reply ends the transaction."""
+        ...
+
+    async def reset(self, session: Peer) -> None:
+        """Forget the transaction: it ended without ``Sink.finish`` (RSET, EHLO, refusal, disconnection)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorOptions:
+    """All that can be set on a Receive connector; sizes are octets, None means no limit.
+
+    Raises ValueError when the inactivity timeout is not the smaller one.
+    """
+
+    hostname: str
+    host: str = "127.0.0.1"
+    port: int = 0  # 0: any free one
+    name: str = "default"
+    greeting: str = "ESMTP"
+    lmtp: bool = False
+    tls: ssl.SSLContext | None = None  # STARTTLS is offered, unless TLS is implicit
+    implicit_tls: bool = False
+    connection_timeout: timedelta | None = timedelta(minutes=10)
+    inactivity_timeout: timedelta = timedelta(minutes=5)  # also the most that one command line may take
+    data_timeout: timedelta = timedelta(minutes=10)  # for one DATA, or one BDAT
+    tarpit_interval: timedelta = timedelta(seconds=5)  # before each 5yz reply
+    max_protocol_errors: int = 5
+    max_inbound_connections: int | None = 5000
+    max_inbound_connections_per_source: int | None = 20
+    max_recipients_per_message: int = 200
+    max_message_size: int = 36 * 1024 * 1024
+    max_header_size: int = 256 * 1024
+    max_text_line: int | None = 1000  # CRLF included
+    max_command_line: int = 512  # CRLF included; extended per verb by its parameters
+
+    def __post_init__(self) -> None:
+        if self.connection_timeout is not None and self.inactivity_timeout >= self.connection_timeout:
+            raise ValueError("the inactivity timeout must be smaller than the connection timeout")
+        if self.implicit_tls and self.tls is None:
+            raise ValueError("implicit TLS needs a certificate")

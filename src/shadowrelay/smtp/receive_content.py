@@ -1,0 +1,115 @@
+"""What the content of a message must look like, and how DATA wraps it. No I/O.
+
+Content is a sequence of lines that end in CRLF. A CR or LF that stands alone is refused wherever it is:
+programs differ on whether it ends a line, and that difference smuggles messages. NUL and 8-bit octets are
+content like any other, kept as they are.
+"""
+
+from __future__ import annotations
+
+from shadowrelay.wire.replies import Reply
+
+BARE_LINE_END = Reply(550, "5.6.11", "Bare carriage return or line feed in the message")
+LINE_TOO_LONG = Reply(554, "5.6.0", "Text line too long")
+HEADER_TOO_BIG = Reply(552, "5.3.4", "Message header too big")
+MESSAGE_TOO_BIG = Reply(552, "5.3.4", "Message size exceeds the limit")
+
+_END = b"\r\n.\r\n"
+
+
+class DotDecoder:
+    """Undoes the transparency of DATA (RFC 5321 section 4.5.2), block by block.
+
+    Only CRLF.CRLF ends the content; the CRLF before the dot belongs to it.
+    """
+
+    __slots__ = ("_window",)
+
+    def __init__(self) -> None:
+        # The last two octets already given out, then those held back. The line end of the DATA command
+        # stands for the former, so that a dot in the first line is seen as one.
+        self._window = b"\r\n"
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
+        """Content octets, and what follows the end (None while the end is not reached)."""
+        window = self._window + data
+        end = window.find(_END)
+        if end >= 0:
+            return window[: end + 2].replace(b"\r\n.", b"\r\n")[2:], window[end + len(_END) :]
+        # The end may have begun in the last four octets, so those wait for the next block.
+        cut = max(2, len(window) - len(_END) + 1)
+        self._window = window[cut - 2 :]
+        return window[:cut].replace(b"\r\n.", b"\r\n")[2:], None
+
+
+class ContentCheck:
+    """Judges content as it passes, in blocks of any size; it looks at blocks, not at lines."""
+
+    __slots__ = (
+        "_after_cr",
+        "_header",
+        "_header_tail",
+        "_line",
+        "_most",
+        "_most_header",
+        "_most_line",
+        "size",
+    )
+
+    def __init__(self, *, most: int, most_header: int, most_line: int | None) -> None:
+        self.size = 0
+        self._most, self._most_header, self._most_line = most, most_header, most_line
+        self._after_cr = False  # the last octet was a CR
+        self._line = 0  # octets of the current line so far
+        self._header = 0  # octets of the header so far
+        self._header_tail: bytes | None = b"\r\n"  # its last octets, None once it is over
+
+    def feed(self, data: bytes) -> Reply | None:
+        """The reply that refuses the content, None as long as nothing is wrong."""
+        if not data:
+            return None
+        self.size += len(data)
+        if self.size > self._most:
+            return MESSAGE_TOO_BIG
+        if self._header_tail is not None and not self._header_fits(data):
+            return HEADER_TOO_BIG
+        if not self._line_ends_are_pairs(data):
+            return BARE_LINE_END
+        if self._most_line is not None and not self._lines_fit(data, self._most_line):
+            return LINE_TOO_LONG
+        return None
+
+    def end(self) -> Reply | None:
+        """Call at the end of the content: a last CR has lost its LF."""
+        return BARE_LINE_END if self._after_cr else None
+
+    def _header_fits(self, data: bytes) -> bool:
+        held = self._header_tail or b""
+        tail = held + data[: self._most_header + 4]
+        end = tail.find(b"\r\n\r\n")
+        self._header += len(data) if end < 0 else end + 4 - len(held)
+        self._header_tail = tail[-3:] if end < 0 else None
+        return self._header <= self._most_header
+
+    def _line_ends_are_pairs(self, data: bytes) -> bool:
+        begin = 0
+        if self._after_cr:
+            if not data.startswith(b"\n"):
+                return False
+            begin = 1
+        self._after_cr = len(data) > begin and data.endswith(b"\r")
+        end = len(data) - 1 if self._after_cr else len(data)
+        pairs = data.count(b"\r\n", begin, end)
+        return data.count(b"\r", begin, end) == pairs == data.count(b"\n", begin, end)
+
+    def _lines_fit(self, data: bytes, most: int) -> bool:
+        begin = -self._line  # where the current line began, seen from this block
+        while begin + most < len(data):
+            # The last line end within reach: every line before it is shorter still.
+            newline = data.rfind(b"\n", max(begin, 0), begin + most)
+            if newline < 0:
+                return False
+            begin = newline + 1
+        newline = data.rfind(b"\n", max(begin, 0))
+        self._line = len(data) - (newline + 1 if newline >= 0 else begin)
+        return True

@@ -1,0 +1,288 @@
+"""A receiving session from connection to disconnection: greeting, command loop, replies, limits, the end.
+
+The verbs are in ``receive_session``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from dataclasses import dataclass, field, replace
+from typing import AnyStr
+
+import structlog
+from aiosmtpd.smtp import SMTP
+
+from shadowrelay.smtp.receive import ConnectorOptions, Peer, Receiver
+from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body
+from shadowrelay.smtp.receive_limits import STOPPING, Register
+from shadowrelay.smtp.receive_stream import BLOCK, Duplex, Interrupted, Why
+from shadowrelay.wire.esmtp import LINE_EXTENSIONS, MailFrom, RcptTo
+from shadowrelay.wire.replies import MAX_REPLY_LINE, Refused, Reply
+
+log = structlog.get_logger(__name__)
+
+UNKNOWN_COMMAND = Reply(500, "5.5.2", "Command not recognised")
+LINE_TOO_LONG = Reply(500, "5.5.2", "Command line too long")
+BARE_LINE_END = Reply(500, "5.5.2", "Command line must end in CRLF")
+BAD_CHARACTER = Reply(501, "5.5.2", "Control character in command")
+TIMEOUT = Reply(421, "4.4.2", "Timeout, closing connection")
+TOO_MANY_ERRORS = Reply(421, "4.7.0", "Too many errors, closing connection")
+
+LINGER = 1.0
+"""Seconds that a client which we cut off is given to read why."""
+
+_PROTOCOL_ERRORS = frozenset({500, 501, 502, 503, 504, 555})
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+@dataclass(slots=True)
+class Transaction:
+    """From MAIL to the reply after the content. ``failed`` is what later chunks of a refused body get."""
+
+    mail: MailFrom
+    recipients: list[RcptTo] = field(default_factory=list)
+    refused: int = 0
+    body: Body | None = None
+    chunking: bool = False
+    failed: Reply | None = None
+
+
+class SessionLifecycle(SMTP):
+    """One connection. ``register`` counts it; ``receiver`` is told of its transactions."""
+
+    def __init__(self, receiver: Receiver, options: ConnectorOptions, register: Register) -> None:
+        # The library's own constructor inspects every attribute for AUTH mechanisms and hooks, at a cost of
+        # a tenth of a message per connection, to prepare what is not used here. Its base is set up instead.
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=32_768, loop=loop)
+        asyncio.StreamReaderProtocol.__init__(self, reader, self._cb_client_connected, loop=loop)
+        self.loop = loop
+        self.event_handler = self.receiver = receiver
+        self.options = options
+        self.hostname = options.hostname
+        self.transport: asyncio.BaseTransport | None = None
+        self.duplex: Duplex
+        self.peer: Peer
+        self.transaction: Transaction | None = None
+        self.extended = False
+        self._register = register
+        self._handler_coroutine: asyncio.Task[None] | None = None
+        self._lost = asyncio.Event()
+        self._leaving = self._draining = self._busy = False
+        self._errors = 0
+        # Per session: in the library they are shared by all.
+        base = options.max_command_line
+        self.command_size_limits = {verb: base + more for verb, more in LINE_EXTENSIONS.items()}
+        self._longest = max(self.command_size_limits.values())
+
+    # The connection, as the event loop tells it
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        asyncio.StreamReaderProtocol.connection_made(self, transport)
+        self.transport = transport
+        host, port = (*(transport.get_extra_info("peername") or ("", 0)), 0)[:2]
+        self.peer = Peer(
+            id=secrets.token_hex(8).upper(),
+            connector=self.options.name,
+            address=str(host),
+            port=port,
+            local=(*(transport.get_extra_info("sockname") or ("", 0)), 0)[:2],
+            tls=transport.get_extra_info("ssl_object") is not None,
+            certificate=transport.get_extra_info("peercert") or None,
+        )
+        whole = self.options.connection_timeout
+        self.duplex = Duplex(
+            self._reader,
+            self._writer,
+            self.options.inactivity_timeout.total_seconds(),
+            None if whole is None else self.loop.time() + whole.total_seconds(),
+        )
+        self._handler_coroutine = self.loop.create_task(self._handle_client())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        # The task is not cancelled: it finds out when it reads, after what must be finished is finished.
+        self._lost.set()
+        asyncio.StreamReaderProtocol.connection_lost(self, error)
+
+    def eof_received(self) -> bool | None:
+        # A client may close its direction after the final dot and still wait for the reply.
+        return asyncio.StreamReaderProtocol.eof_received(self)
+
+    def drain(self) -> None:
+        """Leave as soon as no transaction is under way."""
+        self._draining = True
+        if self.transaction is None and not self._busy:
+            self.duplex.interrupt(Why.STOPPING)
+
+    def expire(self) -> None:
+        """Leave now, unless a message is being committed: then right after its reply."""
+        self._draining = True
+        self.duplex.interrupt(Why.STOPPING)
+
+    # The conversation
+
+    async def _handle_client(self) -> None:
+        task = self._handler_coroutine
+        refusal = STOPPING if task is None else self._register.enter(self, task, self.peer.address)
+        try:
+            if refusal is not None:
+                log.info("connection_refused", client=self.peer.address, reply=str(refusal))
+                await self.leave(refusal)
+            else:
+                await self._converse()
+        except Interrupted as interrupted:
+            log.debug("session_interrupted", session=self.peer.id, why=interrupted.why.value)
+            await self.forget()
+            if interrupted.why is not Why.GONE:
+                await self.leave(TIMEOUT if interrupted.why is Why.TIMEOUT else STOPPING)
+        finally:
+            self._register.leave(self, self.peer.address)
+            if self.transport is not None:
+                self.transport.close()
+            await self.forget()
+
+    async def _converse(self) -> None:
+        greeting = "LMTP" if self.options.lmtp else self.options.greeting
+        self.duplex.write(Reply(220, None, f"{self.hostname} {greeting}").encode())
+        while not self._leaving:
+            if self._draining and self.transaction is None:
+                raise Interrupted(Why.STOPPING)
+            line = await self.duplex.read_line(self._longest)
+            self._busy = True
+            try:
+                await self._serve(line)
+            except Refused as refused:
+                await self.answer(refused.reply)
+            except Interrupted:
+                raise
+            except Exception as error:
+                await self.handle_exception(error)
+                await self.answer(LOCAL_ERROR)
+            self._busy = False
+            if self.duplex.unsent > BLOCK:
+                await self.duplex.flush()
+        await self.duplex.flush()
+
+    async def _serve(self, line: bytes | None) -> None:
+        if line is None:
+            return await self.answer(LINE_TOO_LONG)
+        if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
+            return await self.answer(BARE_LINE_END)
+        try:
+            command = line[:-2].decode("utf-8").rstrip(" \t")
+        except UnicodeDecodeError:
+            raise Refused(500, "5.5.2", "Command line is not UTF-8") from None
+        verb, _, argument = command.partition(" ")
+        verb = verb.upper()
+        if len(line) > self.command_size_limits.get(verb, self.options.max_command_line):
+            return await self.answer(LINE_TOO_LONG)
+        method = getattr(self, f"smtp_{verb}", None) if verb.isalnum() and self.offers(verb) else None
+        if method is None:
+            return await self.answer(UNKNOWN_COMMAND)
+        if _CONTROL.search(argument):
+            return await self.answer(BAD_CHARACTER)
+        await method(argument.lstrip(" ") or None)
+        return None
+
+    def offers(self, verb: str) -> bool:
+        """Whether a verb with a method of its own is known on this connector; else it is unknown."""
+        match verb:
+            case "AUTH":  # the library's; nobody logs in here
+                return False
+            case "LHLO":
+                return self.options.lmtp
+            case "HELO" | "EHLO":
+                return not self.options.lmtp
+            case "STARTTLS":
+                return self.options.tls is not None and not self.options.implicit_tls
+            case _:
+                return True
+
+    def _secured(self, transport: asyncio.Transport) -> None:
+        """TLS is active: speak through it, and know nothing of what was said before (RFC 3207)."""
+        self.transport = transport
+        # asyncio can put TLS under a protocol, but offers no way to tell the streams above it.
+        self._transport = transport
+        self._over_ssl = True
+        self._reader._transport = transport  # type: ignore[attr-defined]
+        self._writer._transport = transport  # type: ignore[attr-defined]
+        self.extended = False
+        self.peer = replace(
+            self.peer, tls=True, certificate=transport.get_extra_info("peercert") or None, helo=""
+        )
+
+    # Replies
+
+    def decorate(self, reply: Reply) -> Reply:
+        """Hook: every reply but the greeting and the answer to EHLO passes here."""
+        return reply
+
+    async def answer(self, reply: Reply) -> None:
+        """Reply to a command. Negative replies are slow in coming, and too many end the session."""
+        if reply.code in _PROTOCOL_ERRORS:
+            self._errors += 1
+            if self._errors > self.options.max_protocol_errors:
+                log.info("session_ended_by_errors", session=self.peer.id, client=self.peer.address)
+                return await self.leave(TOO_MANY_ERRORS)
+        if reply.permanent and self.options.tarpit_interval:
+            await self._tarpit(self.options.tarpit_interval.total_seconds())
+        self.write_reply(self.decorate(reply))
+        return None
+
+    def write_reply(self, reply: Reply) -> None:
+        """Put a reply, as it is, among those that leave at the next flush."""
+        self.duplex.write(reply.encode(most=max(MAX_REPLY_LINE, self.options.max_command_line)))
+
+    async def push(self, status: AnyStr) -> None:
+        """The library's way to reply."""
+        text = status.encode("utf-8", "replace") if isinstance(status, str) else status
+        self.duplex.write(text + b"\r\n")
+
+    async def leave(self, reply: Reply) -> None:
+        """Say why, and close."""
+        self._leaving = True
+        self.write_reply(self.decorate(reply))
+        await self.duplex.linger(LINGER)
+
+    async def hang_up(self) -> None:
+        """Close without a reply to what was asked last."""
+        self._leaving = True
+
+    async def _tarpit(self, seconds: float) -> None:
+        await self.duplex.flush()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._lost.wait()
+        except TimeoutError:
+            return
+        raise Interrupted(Why.GONE)
+
+    async def handle_exception(self, error: Exception) -> str:
+        """Our mistake is no reason to bounce mail, and none of the client's business."""
+        log.error("session_error", session=self.peer.id, client=self.peer.address, exc_info=error)
+        return str(LOCAL_ERROR)
+
+    # The transaction
+
+    def protocol_name(self, *, smtputf8: bool) -> str:
+        """As the Received field tells it."""
+        name = "LMTP" if self.options.lmtp else "ESMTP" if self.extended else "SMTP"
+        if smtputf8:
+            name = "UTF8" + name.removeprefix("E")
+        return name + "S" if self.peer.tls else name
+
+    async def forget(self) -> None:
+        """End the transaction, if there is one, without a message."""
+        transaction, self.transaction = self.transaction, None
+        if transaction is None:
+            return
+        if transaction.body is not None:
+            await transaction.body.abort()
+        try:
+            await self.receiver.reset(self.peer)
+        except Exception:
+            log.exception("receiver_reset_failed", session=self.peer.id)
+        finally:
+            self.peer = replace(self.peer, smtputf8=False, protocol=self.protocol_name(smtputf8=False))

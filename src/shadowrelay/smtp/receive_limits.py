@@ -1,0 +1,83 @@
+"""Who is connected: the sessions of one connector, counted in all and per source, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections import Counter
+from typing import Protocol
+
+from shadowrelay.wire.replies import Reply
+
+TOO_MANY = Reply(421, "4.3.2", "Too many connections, try again later")
+TOO_MANY_FROM_SOURCE = Reply(421, "4.7.0", "Too many connections from your address")
+STOPPING = Reply(421, "4.3.2", "Service is shutting down")
+
+
+class Stoppable(Protocol):
+    """A session, as the register needs it."""
+
+    def drain(self) -> None:
+        """Leave as soon as no transaction is under way."""
+        ...
+
+    def expire(self) -> None:
+        """Leave now, unless a message is being committed."""
+        ...
+
+
+class Register:
+    """The open sessions. One register per connector, so members never compete with strangers."""
+
+    def __init__(self, most: int | None, most_per_source: int | None) -> None:
+        self._most, self._most_per_source = most, most_per_source
+        self._sources: Counter[str] = Counter()
+        self._sessions: dict[Stoppable, asyncio.Task[None]] = {}
+        self._closing = False
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def enter(self, session: Stoppable, task: asyncio.Task[None], address: str) -> Reply | None:
+        """Count a connection; the reply turns it away, but it is counted until ``leave``."""
+        source = self._source(address)
+        self._sessions[session] = task
+        self._sources[source] += 1
+        if self._closing:
+            return STOPPING
+        if self._most is not None and len(self._sessions) > self._most:
+            return TOO_MANY
+        if self._most_per_source is not None and self._sources[source] > self._most_per_source:
+            return TOO_MANY_FROM_SOURCE
+        return None
+
+    def leave(self, session: Stoppable, address: str) -> None:
+        source = self._source(address)
+        del self._sessions[session]
+        self._sources[source] -= 1
+        if not self._sources[source]:
+            del self._sources[source]
+
+    async def close(self, drain: float) -> None:
+        """Let idle sessions go at once, the others after their transaction, or after ``drain`` seconds."""
+        self._closing = True
+        tasks = dict(self._sessions)
+        for session in tasks:
+            session.drain()
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=drain)
+        for session in self._sessions:
+            session.expire()
+        if self._sessions:
+            await asyncio.wait(tuple(self._sessions.values()))
+
+    @staticmethod
+    def _source(address: str) -> str:
+        """An IPv4 address; of an IPv6 address its /64, which is what one customer gets."""
+        try:
+            parsed = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return address
+        if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
+            return str(ipaddress.IPv6Network((parsed, 64), strict=False))
+        return str(parsed)

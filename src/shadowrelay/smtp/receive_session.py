@@ -1,0 +1,285 @@
+"""The verbs of a Receive connector.
+
+A connector with verbs of its own subclasses ReceiveSession: a method ``smtp_XVERB(argument)`` is the verb
+XVERB, and ``keywords`` and the two parameter sets say what EHLO, MAIL and RCPT know besides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import structlog
+
+from shadowrelay.smtp.receive import Hangup
+from shadowrelay.smtp.receive_content import MESSAGE_TOO_BIG, ContentCheck
+from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body, read_chunk, read_data
+from shadowrelay.smtp.receive_lifecycle import SessionLifecycle, Transaction
+from shadowrelay.smtp.receive_stream import Interrupted, Why
+from shadowrelay.wire.addresses import is_literal
+from shadowrelay.wire.esmtp import MAIL_KEYWORDS, RCPT_KEYWORDS, parse_mail, parse_rcpt
+from shadowrelay.wire.replies import Refused, Reply
+
+log = structlog.get_logger(__name__)
+
+OK = Reply(250, "2.0.0", "OK")
+START = Reply(354, None, "End data with <CR><LF>.<CR><LF>")
+
+_NAME = re.compile(r"[\w.:-]{1,255}")
+_CHUNK = re.compile(r"(\d{1,19})(?: +(LAST))?", re.IGNORECASE | re.ASCII)
+_HANDSHAKE = 30.0  # seconds
+
+
+def _sequence(text: str) -> Reply:
+    return Reply(503, "5.5.1", text)
+
+
+class ReceiveSession(SessionLifecycle):
+    """One SMTP or LMTP session."""
+
+    extra_mail_parameters: ClassVar[frozenset[str]] = frozenset()
+    extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset()
+
+    def keywords(self) -> list[str]:
+        """Hook: what EHLO offers, one line each."""
+        options = self.options
+        offered = [
+            "PIPELINING",
+            f"SIZE {options.max_message_size}",
+            "8BITMIME",
+            "SMTPUTF8",
+            "ENHANCEDSTATUSCODES",
+            "CHUNKING",
+            "DSN",
+            f"LIMITS RCPTMAX={options.max_recipients_per_message}",
+        ]
+        if self.offers("STARTTLS") and not self.peer.tls:
+            offered.append("STARTTLS")
+        return offered
+
+    # Who is there
+
+    async def smtp_HELO(self, argument: str | None) -> None:
+        await self._greet(argument, [])
+
+    async def smtp_EHLO(self, argument: str | None) -> None:
+        await self._greet(argument, self.keywords())
+
+    async def smtp_LHLO(self, argument: str | None) -> None:
+        await self._greet(argument, self.keywords())
+
+    async def _greet(self, name: str | None, keywords: Sequence[str]) -> None:
+        if name is None or not (_NAME.fullmatch(name) or is_literal(name)):
+            raise Refused(501, "5.5.4", "Host name or address literal needed")
+        await self.forget()
+        self.extended = bool(keywords)
+        self.peer = replace(self.peer, helo=name)
+        self.peer = replace(self.peer, protocol=self.protocol_name(smtputf8=False))
+        # The answers to HELO and EHLO carry no enhanced codes (RFC 2034 section 3).
+        self.write_reply(Reply(250, None, (self.hostname, *keywords)))
+        await self.duplex.flush()
+
+    async def smtp_STARTTLS(self, argument: str | None) -> None:
+        if argument:
+            raise Refused(501, "5.5.4", "Syntax: STARTTLS")
+        context, transport = self.options.tls, self.transport
+        if self.peer.tls or context is None or transport is None:
+            return await self.answer(_sequence("TLS is active already"))
+        if self.duplex.forget_input():
+            # Commands slipped in front of the handshake would be taken for the client's own.
+            log.warning("starttls_injection_refused", session=self.peer.id, client=self.peer.address)
+            return await self.leave(Reply(421, "4.7.0", "Nothing may follow STARTTLS"))
+        await self.forget()
+        await self.answer(Reply(220, "2.0.0", "Ready to start TLS"))
+        await self.duplex.flush()
+        if self.duplex.forget_input():
+            log.warning("starttls_injection_refused", session=self.peer.id, client=self.peer.address)
+            raise Interrupted(Why.GONE)
+        try:
+            secured = await self.loop.start_tls(
+                transport,  # type: ignore[arg-type]
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=_HANDSHAKE,
+            )
+        except OSError as error:
+            log.info("tls_handshake_failed", client=self.peer.address, error=str(error))
+            raise Interrupted(Why.GONE) from None
+        if secured is None:
+            raise Interrupted(Why.GONE)
+        self._secured(secured)
+        return None
+
+    # The transaction
+
+    async def smtp_MAIL(self, argument: str | None) -> None:
+        if not self.peer.helo:
+            return await self.answer(_sequence("Say hello first"))
+        if self.transaction is not None:
+            return await self.answer(_sequence("A transaction is under way"))
+        mail = parse_mail(
+            argument or "", keywords=self._parameters(MAIL_KEYWORDS, self.extra_mail_parameters)
+        )
+        if mail.size is not None and mail.size > self.options.max_message_size:
+            return await self.answer(MESSAGE_TOO_BIG)
+        self.peer = replace(
+            self.peer, smtputf8=mail.smtputf8, protocol=self.protocol_name(smtputf8=mail.smtputf8)
+        )
+        reply = await self.receiver.mail(self.peer, mail) or Reply(250, "2.1.0", "Sender OK")
+        if reply.positive:
+            self.transaction = Transaction(mail)
+        return await self.answer(reply)
+
+    async def smtp_RCPT(self, argument: str | None) -> None:
+        transaction = self.transaction
+        if transaction is None:
+            return await self.answer(_sequence("MAIL needed first"))
+        if transaction.chunking:
+            return await self.answer(_sequence("BDAT is under way"))
+        transaction.refused += 1  # until the opposite is known
+        rcpt = parse_rcpt(
+            argument or "",
+            smtputf8=transaction.mail.smtputf8,
+            keywords=self._parameters(RCPT_KEYWORDS, self.extra_rcpt_parameters),
+        )
+        if len(transaction.recipients) >= self.options.max_recipients_per_message:
+            return await self.answer(Reply(452, "4.5.3", "Too many recipients"))
+        accepted = tuple(transaction.recipients)
+        reply = await self.receiver.rcpt(self.peer, transaction.mail, rcpt, accepted)
+        if reply is None or reply.positive:
+            transaction.refused -= 1
+            transaction.recipients.append(rcpt)
+        return await self.answer(reply or Reply(250, "2.1.5", "Recipient OK"))
+
+    async def smtp_DATA(self, argument: str | None) -> None:
+        refusal = self._content_is_due()
+        if argument:
+            refusal = Reply(501, "5.5.4", "Syntax: DATA")
+        elif refusal is None and self.transaction is not None and self.transaction.chunking:
+            refusal = _sequence("BDAT is under way")
+        if refusal is not None or self.transaction is None:
+            return await self.answer(refusal or LOCAL_ERROR)
+        body = await self._open(self.transaction)
+        if isinstance(body, Reply):
+            await self.forget()
+            return await self.answer(body)
+        self.write_reply(START)
+        await read_data(self.duplex, body, self._deadline())
+        return await self._finish(self.transaction, body)
+
+    async def smtp_BDAT(self, argument: str | None) -> None:
+        found = _CHUNK.fullmatch(argument or "")
+        if found is None:
+            # The octets that follow cannot be told from commands.
+            await self.answer(Reply(501, "5.5.4", "Syntax: BDAT octets [LAST]"))
+            return await self.hang_up()
+        octets, last = int(found[1]), found[2] is not None
+        transaction, refusal = self.transaction, self._content_is_due()
+        if transaction is None or refusal is not None:
+            await read_chunk(self.duplex, octets, None, self._deadline())
+            return await self.answer(refusal or LOCAL_ERROR)
+        transaction.chunking = True
+        if transaction.failed is None and transaction.body is None:
+            opened = await self._open(transaction)
+            if isinstance(opened, Reply):
+                transaction.failed = opened
+        await read_chunk(self.duplex, octets, transaction.body, self._deadline())
+        if transaction.body is not None:
+            transaction.failed = transaction.failed or transaction.body.refusal
+        if last and transaction.failed is None and transaction.body is not None:
+            return await self._finish(transaction, transaction.body)
+        reply = transaction.failed or Reply(250, "2.0.0", f"{octets} octets received")
+        if last:
+            await self.forget()
+        for _ in range(self._replies_due(transaction) if last else 1):
+            await self.answer(reply)
+        return None
+
+    def _content_is_due(self) -> Reply | None:
+        transaction = self.transaction
+        if transaction is None:
+            return _sequence("MAIL needed first")
+        if transaction.recipients:
+            return None
+        if transaction.refused:
+            return Reply(554, "5.5.1", "No valid recipients")
+        return _sequence("RCPT needed first")
+
+    async def _open(self, transaction: Transaction) -> Body | Reply:
+        options = self.options
+        try:
+            sink = await self.receiver.content(self.peer, transaction.mail, tuple(transaction.recipients))
+        except Refused as refused:
+            return refused.reply
+        except Exception as error:
+            await self.handle_exception(error)
+            return LOCAL_ERROR
+        if isinstance(sink, Reply):
+            return sink
+        check = ContentCheck(
+            most=options.max_message_size,
+            most_header=options.max_header_size,
+            most_line=options.max_text_line,
+        )
+        transaction.body = Body(sink, check)
+        return transaction.body
+
+    async def _finish(self, transaction: Transaction, body: Body) -> None:
+        """End of content: the replies, and the transaction is over whatever they are."""
+        outcome = await body.finish()
+        if body.refusal is not None:
+            await self.forget()
+        self.transaction = None
+        self.peer = replace(self.peer, smtputf8=False, protocol=self.protocol_name(smtputf8=False))
+        if isinstance(outcome, Hangup):
+            return await self.hang_up()
+        expected = self._replies_due(transaction)
+        replies = [body.refusal] * expected if body.refusal is not None else outcome
+        if len(replies) != expected:
+            log.error("sink_miscounted_replies", session=self.peer.id, got=len(replies), expected=expected)
+            return await self.hang_up()
+        for reply in replies:
+            await self.answer(reply)
+        return None
+
+    def _replies_due(self, transaction: Transaction) -> int:
+        """After the content: LMTP has a reply for each recipient (RFC 2033 section 4.2)."""
+        return len(transaction.recipients) if self.options.lmtp else 1
+
+    # The rest
+
+    async def smtp_RSET(self, argument: str | None) -> None:
+        if argument:
+            raise Refused(501, "5.5.4", "Syntax: RSET")
+        await self.forget()
+        await self.answer(OK)
+
+    async def smtp_NOOP(self, argument: str | None) -> None:  # noqa: ARG002
+        await self.answer(OK)
+
+    async def smtp_QUIT(self, argument: str | None) -> None:
+        if argument:
+            raise Refused(501, "5.5.4", "Syntax: QUIT")
+        await self.answer(Reply(221, "2.0.0", "Bye"))
+        await self.hang_up()
+
+    async def smtp_VRFY(self, argument: str | None) -> None:
+        if not argument:
+            raise Refused(501, "5.5.4", "Syntax: VRFY address")
+        await self.answer(Reply(252, "2.0.0", "Cannot verify, but will take mail for delivery"))
+
+    async def smtp_EXPN(self, argument: str | None) -> None:  # noqa: ARG002
+        await self.answer(Reply(502, "5.5.1", "EXPN is not implemented"))
+
+    async def smtp_HELP(self, argument: str | None) -> None:  # noqa: ARG002
+        verbs = [name.removeprefix("smtp_") for name in dir(self) if name.startswith("smtp_")]
+        await self.answer(Reply(214, "2.0.0", " ".join(verb for verb in verbs if self.offers(verb))))
+
+    def _parameters(self, known: frozenset[str], extra: frozenset[str]) -> frozenset[str]:
+        return known | extra if self.extended else frozenset()
+
+    def _deadline(self) -> float:
+        return self.loop.time() + self.options.data_timeout.total_seconds()

@@ -1,0 +1,154 @@
+"""A session with a next hop, used for one message after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.smtp.send_commands import mail_command, rcpt_command, refusals
+from shadowrelay.smtp.send_connect import SESSION_ERRORS, Connection, describe, open_connection
+from shadowrelay.smtp.send_content import Source, examine
+from shadowrelay.smtp.send_hop import (
+    ConnectionFailed,
+    DeliveryResult,
+    NextHopServer,
+    Outcome,
+    RecipientResult,
+    Step,
+    Timeouts,
+)
+from shadowrelay.smtp.send_replies import one_line
+from shadowrelay.smtp.send_transaction import Transaction
+
+__all__ = [
+    "ConnectionFailed",
+    "DeliveryResult",
+    "DeliverySession",
+    "NextHopServer",
+    "Outcome",
+    "RecipientResult",
+    "Timeouts",
+]
+
+
+class DeliverySession:
+    """Talks to one server, for one task at a time. Closed when the server says 421, or nothing in time."""
+
+    def __init__(self, server: NextHopServer) -> None:
+        self.server = server
+        self._connection: Connection | None = None
+        self._reused = False
+        self._needs_reset = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether another message may be tried. True is no promise: the server may have left meanwhile."""
+        return self._connection is not None and self._connection.protocol.is_connected
+
+    @property
+    def encrypted(self) -> str:
+        """The TLS version; '' for clear text."""
+        return self._connection.encrypted if self._connection else ""
+
+    async def connect(self) -> None:
+        """Open the session, up to EHLO or LHLO. Raises ConnectionFailed; may be called again after that."""
+        self.abort()
+        self._connection = await open_connection(self.server)
+        self._reused = self._needs_reset = False
+
+    async def deliver(
+        self,
+        envelope: Envelope,
+        recipients: Sequence[Recipient],
+        content: Source,
+        *,
+        eight_bit: bool | None = None,
+    ) -> DeliveryResult:
+        """Offer one message for these recipients, and say what became of each.
+
+        The content has CRLF line ends and leaves octet for octet; one that lacks the last CRLF gets it. A
+        stream is the caller's to close, and is touched before DATA only to look at its header.
+        ``eight_bit`` says whether a streamed content holds octets above 127 (None: as BODY declares).
+
+        Raises ConnectionFailed, with nothing changed for any recipient, until MAIL is answered; if it says
+        ``reused``, try again at once on a fresh session. After that a lost session is a result: DEFERRED
+        before the final dot, IN_DOUBT after it. What a streamed content raises passes through, the session
+        aborted.
+        """
+        connection = self._usable("mail")
+        need, content = await examine(envelope, content, connection.offer, eight_bit=eight_bit)
+        results = {
+            refusal.number: refusal for refusal in refusals(envelope, recipients, need, connection.offer)
+        }
+        offered = [recipient for recipient in recipients if recipient.number not in results]
+        overflow: list[int] = []
+        if offered:
+            if self._needs_reset:
+                await self.reset()
+            transaction = Transaction(
+                connection=connection,
+                server=self.server,
+                reused=self._reused,
+                mail=mail_command(envelope, need, connection.offer),
+                rcpts=[(one.number, rcpt_command(one, connection.offer)) for one in offered],
+            )
+            await transaction.run(content)
+            self._reused = True
+            self._needs_reset = transaction.needs_reset
+            results |= transaction.results
+            overflow = transaction.overflow
+        taken = any(result.outcome in {Outcome.ACCEPTED, Outcome.DUPLICATE} for result in results.values())
+        return DeliveryResult(
+            results=tuple(results[recipient.number] for recipient in recipients),
+            dsn_offered="DSN" in connection.offer,
+            encrypted=connection.encrypted,
+            overflow=tuple(overflow) if taken else (),
+        )
+
+    async def reset(self) -> None:
+        """RSET. Raises ConnectionFailed."""
+        await self._simple(b"RSET\r\n", "rset")
+        self._needs_reset = False
+
+    async def noop(self) -> None:
+        """Ask whether the session still lives. Raises ConnectionFailed."""
+        await self._simple(b"NOOP\r\n", "noop")
+
+    async def close(self) -> None:
+        """Say QUIT if anybody listens, and close. Never raises but for cancellation."""
+        if self._connection is None:
+            return
+        protocol = self._connection.protocol
+        try:
+            protocol.expect()
+            protocol.write(b"QUIT\r\n")
+            await protocol.reply(self.server.timeouts.quit)
+        except SESSION_ERRORS:
+            pass  # it was going to end anyway
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close at once, without a word."""
+        if self._connection is not None:
+            self._connection.protocol.abort()
+            self._connection = None
+
+    async def _simple(self, command: bytes, step: Literal["rset", "noop"]) -> None:
+        protocol = self._usable(step).protocol
+        try:
+            protocol.expect()
+            protocol.write(command)
+            reply = await protocol.reply(self.server.timeouts.mail)
+        except SESSION_ERRORS as error:
+            self.abort()
+            raise ConnectionFailed(step, describe(error), reused=self._reused) from error
+        if not reply.positive:
+            self.abort()
+            raise ConnectionFailed(step, "refused", reply=one_line(reply), reused=self._reused)
+
+    def _usable(self, step: Step) -> Connection:
+        if self._connection is None:
+            raise ConnectionFailed(step, "not connected")
+        return self._connection

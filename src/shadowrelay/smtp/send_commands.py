@@ -1,0 +1,99 @@
+"""What a message needs of a next hop, what the hop offers, and the MAIL and RCPT commands that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.smtp.send_hop import Outcome, RecipientResult
+from shadowrelay.wire import addresses
+from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
+from shadowrelay.wire.replies import Reply
+
+Offer = Mapping[str, str]
+"""The extensions of the last EHLO (or LHLO): keyword in upper case to its arguments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What the content asks for: its octets, whether any is above 127, and whether one of the header's is."""
+
+    size: int
+    eight_bit: bool
+    utf8_header: bool
+
+
+def refusals(
+    envelope: Envelope, recipients: Sequence[Recipient], need: Need, offer: Offer
+) -> list[RecipientResult]:
+    """Recipients that this hop cannot be asked to take, REJECTED without a word to it."""
+    everybody = _refusal_for_all(envelope, need, offer)
+    found = []
+    for recipient in recipients:
+        reply = everybody or _refusal_for_one(recipient, offer)
+        if reply:
+            found.append(RecipientResult(recipient.number, Outcome.REJECTED, str(reply), remote=False))
+    return found
+
+
+def mail_command(envelope: Envelope, need: Need, offer: Offer) -> bytes:
+    """MAIL, CRLF included, with SIZE, BODY, SMTPUTF8, RET and ENVID as far as they are offered."""
+    mail = MailFrom(
+        sender=envelope.sender,
+        size=need.size,
+        body="8BITMIME" if need.eight_bit else envelope.body,
+        smtputf8=envelope.smtputf8,
+        ret=envelope.ret,
+        envid=envelope.envid,
+    )
+    return format_mail(mail, offer)
+
+
+def rcpt_command(recipient: Recipient, offer: Offer) -> bytes:
+    """RCPT, CRLF included, with NOTIFY and ORCPT where DSN is offered.
+
+    An ORCPT in UTF-8 goes only where SMTPUTF8 is offered too: it is a comment, not a reason to refuse.
+    """
+    orcpt = recipient.orcpt
+    if orcpt and not orcpt.isascii() and "SMTPUTF8" not in offer:
+        orcpt = None
+    return format_rcpt(RcptTo(recipient.address, recipient.notify, orcpt), offer)
+
+
+def _refusal_for_all(envelope: Envelope, need: Need, offer: Offer) -> Reply | None:
+    limit = size_limit(offer)
+    if limit is not None and need.size > limit:
+        return Reply(552, "5.3.4", f"Message size {need.size} exceeds the next hop's limit of {limit}")
+    if need.eight_bit and "8BITMIME" not in offer:
+        return Reply(554, "5.6.3", "The next hop does not take 8-bit content")
+    if "SMTPUTF8" not in offer:
+        if not envelope.sender.isascii():
+            return Reply(553, "5.6.7", "The next hop does not take non-ASCII addresses")
+        if need.utf8_header:
+            return Reply(554, "5.6.9", "The next hop does not take non-ASCII headers")
+    if envelope.sender and not _is_address(envelope.sender):
+        return Reply(553, "5.1.7", "The sender address cannot be written in SMTP")
+    return None
+
+
+def _refusal_for_one(recipient: Recipient, offer: Offer) -> Reply | None:
+    if not recipient.address.isascii() and "SMTPUTF8" not in offer:
+        return Reply(553, "5.6.7", "The next hop does not take non-ASCII addresses")
+    if not _is_address(recipient.address):
+        return Reply(553, "5.1.3", "The recipient address cannot be written in SMTP")
+    return None
+
+
+def size_limit(offer: Offer) -> int | None:
+    """Octets (RFC 1870); None when there is no limit, or none is named."""
+    limit = offer.get("SIZE", "")
+    return int(limit) or None if limit.isascii() and limit.isdigit() and len(limit) <= 20 else None
+
+
+def _is_address(text: str) -> bool:
+    """Whether the text can stand between angle brackets without becoming something else."""
+    try:
+        return addresses.read_path(f"<{text}>") == ("", text, "")
+    except addresses.AddressError:
+        return False

@@ -1,0 +1,108 @@
+"""What is said about a next hop: the server, its deadlines, and what it made of a message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.wire import addresses
+
+Step = Literal["connect", "tls", "greeting", "ehlo", "mail", "rset", "noop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Seconds that one step may take, whole replies included; the defaults are those of RFC 5321 4.5.3.2."""
+
+    connect: float = 30.0
+    tls: float = 30.0
+    greeting: float = 300.0
+    ehlo: float = 300.0
+    mail: float = 300.0
+    rcpt: float = 300.0
+    data: float = 120.0
+    block: float = 180.0
+    final_dot: float = 600.0
+    quit: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextHopServer:
+    """One server that takes mail for a next hop.
+
+    ``inside`` says that it belongs to the boundary. ``opportunistic`` encrypts without asking who answers
+    (RFC 7435) and falls back to clear text; ``required`` verifies the certificate against ``ca_file`` (None:
+    the system's authorities) and, with ``check_hostname``, its name, and never falls back.
+    """
+
+    name: NextHop
+    host: str
+    port: int
+    local_hostname: str
+    protocol: Literal["smtp", "lmtp"] = "smtp"
+    inside: bool = False
+    tls: Literal["none", "opportunistic", "required"] = "opportunistic"
+    ca_file: str | None = None
+    check_hostname: bool = True
+    timeouts: Timeouts = field(default_factory=Timeouts)
+
+    def __post_init__(self) -> None:
+        if not (addresses.is_domain(self.local_hostname) or addresses.is_literal(self.local_hostname)):
+            raise ValueError("local_hostname is a domain name or an address literal")
+
+
+class Outcome(StrEnum):
+    """What became of one recipient in one attempt.
+
+    DUPLICATE: taken, and dropped because the mailbox had the message already. IN_DOUBT: the final dot was
+    written, at least in part, and no reply to it was seen: the message may have been taken (RFC 1047).
+    """
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    DEFERRED = "deferred"
+    REJECTED = "rejected"
+    IN_DOUBT = "in_doubt"
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientResult:
+    """``reply`` is one line such as ``250 2.1.5 ok``; ``remote``: the next hop said it, not we."""
+
+    number: int
+    outcome: Outcome
+    reply: str
+    remote: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryResult:
+    """One attempt: a result for each recipient, in the order given.
+
+    ``dsn_offered``: the hop answers for NOTIFY itself (RFC 3461); otherwise a ``relayed`` report is ours to
+    make. ``encrypted`` is the TLS version, '' for clear text. ``overflow``: recipients past the hop's limit
+    (452 while others were taken, RFC 5321 4.5.3.1.10); they are DEFERRED in ``results``, but may be offered
+    again at once, in the same session, without counting a failure.
+    """
+
+    results: tuple[RecipientResult, ...]
+    dsn_offered: bool
+    encrypted: str = ""
+    overflow: tuple[int, ...] = ()
+
+
+class ConnectionFailed(Exception):
+    """There is no usable session; nothing changed for any recipient.
+
+    ``reply`` is the next hop's refusal, if it said anything. ``reused``: the session had been idle since an
+    earlier message and was found dead before MAIL was answered, so a fresh one should be tried at once.
+    """
+
+    def __init__(self, step: Step, error: str, *, reply: str = "", reused: bool = False) -> None:
+        super().__init__(f"{step}: {error}")
+        self.step = step
+        self.error = error
+        self.reply = reply
+        self.reused = reused

@@ -1,0 +1,43 @@
+"""What a next hop's reply, or its silence, means for a recipient."""
+
+from __future__ import annotations
+
+from shadowrelay.smtp.send_hop import Outcome, RecipientResult
+from shadowrelay.wire.replies import Reply
+
+_LONGEST_TEXT = 600
+
+
+def one_line(reply: Reply) -> str:
+    """The reply as it is kept: one printable line of at most 600 characters."""
+    return str(reply)[:_LONGEST_TEXT]
+
+
+def refused(number: int, reply: Reply) -> RecipientResult:
+    """A reply other than 2yz before the content: 5yz is for good, anything else for now.
+
+    A code out of place (3yz to RCPT, say) is the hop's error: permanent only by explicit choice.
+    """
+    outcome = Outcome.REJECTED if reply.permanent else Outcome.DEFERRED
+    return RecipientResult(number, outcome, one_line(reply))
+
+
+def final(number: int, reply: Reply) -> RecipientResult:
+    """The reply to the final dot. One that is out of place (3yz) leaves the recipient in doubt."""
+    if reply.positive:
+        outcome = Outcome.DUPLICATE if reply.duplicate else Outcome.ACCEPTED
+        return RecipientResult(number, outcome, one_line(reply))
+    if reply.transient or reply.permanent:
+        return refused(number, reply)
+    return RecipientResult(number, Outcome.IN_DOUBT, one_line(reply))
+
+
+def lost(number: int, step: str) -> RecipientResult:
+    """The session ended before the final dot was written: not taken, to be tried again."""
+    return RecipientResult(number, Outcome.DEFERRED, f"451 4.4.2 Session lost at {step}", remote=False)
+
+
+def in_doubt(number: int) -> RecipientResult:
+    """The session ended between the final dot and its reply."""
+    text = "451 4.4.2 Session lost after the final dot"
+    return RecipientResult(number, Outcome.IN_DOUBT, text, remote=False)

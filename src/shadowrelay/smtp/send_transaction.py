@@ -1,0 +1,205 @@
+"""One mail transaction: MAIL, RCPT, DATA, content, and what the replies mean for each recipient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from shadowrelay.smtp.send_connect import SESSION_ERRORS, Connection, describe
+from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer, Source, blocks
+from shadowrelay.smtp.send_hop import ConnectionFailed, NextHopServer, Outcome, RecipientResult
+from shadowrelay.smtp.send_replies import final, in_doubt, lost, one_line, refused
+from shadowrelay.wire.replies import Reply
+
+SENT_WITH_THE_DOT = 16 * 1024
+"""Up to this many octets of content share a write with the final dot. More is written before it, so that a
+session lost in the middle of them is known to be lost before the dot."""
+
+
+class _Over(Exception):
+    """Every recipient has its result, and the session is closed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction:
+    """For one use. When ``run`` returns, ``results`` holds every recipient.
+
+    ``needs_reset``: the server may still remember a sender and recipients. ``overflow``: see DeliveryResult.
+    """
+
+    connection: Connection
+    server: NextHopServer
+    reused: bool
+    mail: bytes
+    rcpts: Sequence[tuple[int, bytes]]
+    results: dict[int, RecipientResult] = field(default_factory=dict)
+    overflow: list[int] = field(default_factory=list)
+    needs_reset: bool = False
+
+    @property
+    def _open(self) -> list[int]:
+        """Recipients without result; once all RCPTs are answered, those that the hop accepted."""
+        return [number for number, _ in self.rcpts if number not in self.results]
+
+    async def run(self, content: Source) -> None:
+        """Raises ConnectionFailed when the session ends before MAIL is answered, and what ``content`` raises.
+
+        Whatever is raised, cancellation included, the connection is aborted; if that is before the final
+        dot, the next hop keeps nothing (RFC 5321 4.1.1.4).
+        """
+        try:
+            if "PIPELINING" in self.connection.offer:
+                await self._pipelined(content)
+            else:
+                await self._in_turn(content)
+        except _Over:
+            self.connection.protocol.abort()
+        except BaseException:
+            self.connection.protocol.abort()
+            raise
+
+    async def _pipelined(self, content: Source) -> None:
+        rcpts = b"".join(command for _, command in self.rcpts)
+        await self._mail(self.mail + rcpts + b"DATA\r\n", replies=len(self.rcpts) + 2)
+        for number, _ in self.rcpts:
+            await self._rcpt(number)
+        await self._data(content)
+
+    async def _in_turn(self, content: Source) -> None:
+        await self._mail(self.mail, replies=1)
+        for number in self._open:
+            self._say(dict(self.rcpts)[number], "RCPT")
+            await self._rcpt(number)
+        self.needs_reset = True
+        if self._open:
+            self._say(b"DATA\r\n", "DATA")
+            await self._data(content)
+
+    async def _mail(self, commands: bytes, *, replies: int) -> None:
+        protocol = self.connection.protocol
+        try:
+            protocol.expect(replies)
+            protocol.write(commands)
+            reply = await protocol.reply(self.server.timeouts.mail)
+        except SESSION_ERRORS as error:
+            raise ConnectionFailed("mail", describe(error), reused=self.reused) from error
+        if reply.code == 421 and self.reused:
+            # The server had given up waiting for us: that says nothing about this message.
+            raise ConnectionFailed("mail", "session closed", reply=one_line(reply), reused=True)
+        self._leave_at_421(reply)
+        if not reply.positive:
+            self._settle(lambda number: refused(number, reply))
+
+    async def _rcpt(self, number: int) -> None:
+        reply = await self._hear("RCPT", self.server.timeouts.rcpt)
+        if reply.positive or number in self.results:  # after a refused MAIL, RCPT only repeats it
+            return
+        result = refused(number, reply)
+        if _past_the_limit(reply):
+            result = replace(result, outcome=Outcome.DEFERRED)
+            self.overflow.append(number)
+        self.results[number] = result
+
+    async def _data(self, content: Source) -> None:
+        reply = await self._hear("DATA", self.server.timeouts.data)
+        if reply.code != 354:
+            self._settle(lambda number: refused(number, reply))
+            self.needs_reset = True
+            if not (reply.transient or reply.permanent):
+                raise _Over  # the two sides disagree about where they are
+        elif self._open:
+            await self._content(content)
+        elif self.server.protocol == "lmtp":
+            raise _Over  # no recipient, hence no reply to wait for (RFC 2033 4.2)
+        else:
+            # Pipelined DATA was taken although no RCPT was: end it with nothing in it (RFC 2920 3.1).
+            self._say(b".\r\n", "DATA")
+            await self._hear("DATA", self.server.timeouts.final_dot)
+            self.needs_reset = True
+
+    async def _content(self, content: Source) -> None:
+        replies = len(self._open) if self.server.protocol == "lmtp" else 1
+        self.connection.protocol.expect(replies)
+        stuffer, pending = DotStuffer(), b""
+        try:
+            async with aclosing(blocks(content)) as pieces:
+                async for block in pieces:
+                    await self._write(pending)
+                    pending = stuffer.feed(block)
+            dot = stuffer.end()
+        except BareLineEnding:
+            text = "550 5.6.11 Bare carriage return or line feed in the message"
+            self._give_up(lambda number: RecipientResult(number, Outcome.REJECTED, text, remote=False))
+        if len(pending) > SENT_WITH_THE_DOT:
+            await self._write(pending)
+            pending = b""
+        self._leave_at_early_reply()
+        self._say(pending + dot, "content", replies=0)
+        # From here on the next hop may have the message.
+        if self.server.protocol == "lmtp":
+            for number in self._open:
+                await self._final([number])
+        else:
+            await self._final(self._open)
+
+    async def _write(self, block: bytes) -> None:
+        self._leave_at_early_reply()
+        if not block:
+            return
+        try:
+            await self.connection.protocol.write_block(block, self.server.timeouts.block)
+        except SESSION_ERRORS:
+            self._leave_at_early_reply()
+            self._give_up(lambda number: lost(number, "content"))
+
+    def _leave_at_early_reply(self) -> None:
+        """A reply before the final dot cannot mean that the message was taken, whatever its code."""
+        reply = self.connection.protocol.early_reply()
+        if reply is not None:
+            self._give_up(lambda number: refused(number, reply))
+
+    async def _final(self, numbers: Sequence[int]) -> None:
+        """The reply to the final dot: one for all, or with LMTP one for each, in the order of RCPT."""
+        try:
+            reply = await self.connection.protocol.reply(self.server.timeouts.final_dot)
+        except SESSION_ERRORS:
+            self._give_up(in_doubt)
+        self._leave_at_421(reply)
+        self.results.update((number, final(number, reply)) for number in numbers)
+        if not (reply.positive or reply.transient or reply.permanent):
+            self._give_up(in_doubt)
+
+    def _say(self, octets: bytes, step: str, *, replies: int = 1) -> None:
+        try:
+            self.connection.protocol.expect(replies)
+            self.connection.protocol.write(octets)
+        except SESSION_ERRORS:
+            self._give_up(lambda number: lost(number, step))
+
+    async def _hear(self, step: str, timeout: float) -> Reply:
+        try:
+            reply = await self.connection.protocol.reply(timeout)
+        except SESSION_ERRORS:
+            self._give_up(lambda number: lost(number, step))
+        self._leave_at_421(reply)
+        return reply
+
+    def _leave_at_421(self, reply: Reply) -> None:
+        if reply.code == 421:
+            self._give_up(lambda number: refused(number, reply))
+
+    def _settle(self, result: Callable[[int], RecipientResult]) -> None:
+        self.results.update((number, result(number)) for number in self._open)
+
+    def _give_up(self, result: Callable[[int], RecipientResult]) -> NoReturn:
+        self._settle(result)
+        raise _Over
+
+
+def _past_the_limit(reply: Reply) -> bool:
+    """Too many recipients in one transaction (RFC 5321 4.5.3.1.10); 552 is how RFC 821 spelt it."""
+    if reply.code == 452:
+        return reply.enhanced in {None, "4.5.3"}
+    return reply.code == 552 and reply.enhanced == "5.5.3"

@@ -1,0 +1,221 @@
+"""Tracking log files: written under a dot name, renamed once when closed, never touched again.
+
+Readers that list a directory (Spark among them) never see a file that still grows. All calls here block:
+the writer makes them in a thread.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from shadowrelay.core.identifiers import Incarnation
+from shadowrelay.tracking.format import header
+from shadowrelay.tracking.seal import Footer
+
+_NAME = re.compile(r"MSGTRK-(?P<node>.+)-(?P<incarnation>[0-9A-Za-z]+)-(?P<first>[0-9]+)\.LOG", re.ASCII)
+_NODE = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]*", re.ASCII)
+_BUFFER = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """When a file is closed, and what a directory keeps. The last three defaults are Exchange's."""
+
+    max_file_age: timedelta = timedelta(hours=1)
+    max_file_size: int = 10 * 10**6  # octets
+    max_directory_size: int = 1000 * 10**6  # octets, of this node's closed files
+    max_age: timedelta = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class LogName:
+    """What a file's name says: whose rows it holds, and which is the first."""
+
+    node: str
+    incarnation: Incarnation
+    first: int
+
+    def __post_init__(self) -> None:
+        if not _NODE.fullmatch(self.node) or not _NAME.fullmatch(self.closed):
+            raise ValueError(f"no file name for node {self.node!r}, incarnation {self.incarnation!r}")
+
+    @property
+    def closed(self) -> str:
+        return f"MSGTRK-{self.node}-{self.incarnation}-{self.first}.LOG"
+
+    @property
+    def open(self) -> str:
+        return f".{self.closed}.open"
+
+    @property
+    def sealing(self) -> str:
+        """A left-over's whole rows while they are copied."""
+        return f".{self.closed}.sealing"
+
+    @property
+    def damaged(self) -> str:
+        """A left-over set aside, because more than its last line was torn."""
+        return f".{self.closed}.damaged"
+
+
+def log_name(file_name: str) -> LogName | None:
+    """The name of a closed file, taken apart; None when it is not one."""
+    found = _NAME.fullmatch(file_name)
+    if found is None or not _NODE.fullmatch(found["node"]):
+        return None
+    return LogName(found["node"], Incarnation(found["incarnation"]), int(found["first"]))
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the directory's entries durable. Raises OSError."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class LogFile:
+    """The one file that rows go to. After any OSError it must only be abandoned."""
+
+    def __init__(self, directory: Path, name: LogName, opened: datetime, handle: int) -> None:
+        """Not for callers: see ``create``."""
+        self.name = name
+        self.opened = opened
+        self.rows = 0
+        self.last = 0
+        self.size = 0
+        self._directory = directory
+        self._handle = handle
+        self._hash = hashlib.sha256()
+        self._buffer = bytearray()
+
+    @classmethod
+    def create(cls, directory: Path, name: LogName, *, opened: datetime) -> LogFile:
+        """A new file under its dot name, with its header.
+
+        Raises FileExistsError if a file of that name was ever begun here: it is never appended to.
+        """
+        if os.path.lexists(directory / name.closed):
+            raise FileExistsError(f"{name.closed} exists already")
+        file = cls(directory, name, opened, create_file(directory / name.open))
+        try:
+            file._put(header(opened).encode())
+            sync_directory(directory)
+        except BaseException:
+            file.abandon()
+            raise
+        return file
+
+    def takes(self, incarnation: str, now: datetime, limits: LogLimits) -> bool:
+        """Whether a row of that incarnation belongs into this file, or a new one has to begin."""
+        # A clock stepped back begins a new file too: at worst a short one.
+        in_time = self.opened <= now < self.opened + limits.max_file_age
+        return self.name.incarnation == incarnation and in_time and self.size < limits.max_file_size
+
+    def append(self, row: str, sequence: int) -> None:
+        """Add a row; it is on disk only after ``sync`` or ``close``."""
+        self._put(row.encode())
+        self.rows += 1
+        self.last = sequence
+
+    def sync(self) -> None:
+        """Make every row so far durable."""
+        self._write_out()
+        os.fsync(self._handle)
+
+    def close(self) -> Path:
+        """Write the footer, make the file durable, give it its final name; that path is returned."""
+        footer = Footer(self.name.first, self.last, self.rows, self._hash.hexdigest())
+        self._buffer += footer.line().encode()
+        self.sync()
+        closed = publish(self._directory, self.name.open, self.name.closed)
+        os.close(self._handle)
+        return closed
+
+    def abandon(self) -> None:
+        """Let go of the file as it is, for the recovery at the next start."""
+        os.close(self._handle)
+
+    def _put(self, data: bytes) -> None:
+        self._hash.update(data)
+        self._buffer += data
+        self.size += len(data)
+        if len(self._buffer) >= _BUFFER:
+            self._write_out()
+
+    def _write_out(self) -> None:
+        write_all(self._handle, self._buffer)
+        self._buffer.clear()
+
+
+def create_file(path: Path) -> int:
+    """A new, locked file for writing: descriptor. Raises FileExistsError.
+
+    The lock lets a recovery in another process see that somebody still writes here.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(path, flags, 0o640)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def write_all(handle: int, data: bytes | bytearray) -> None:
+    """Write every byte: one call may write only part of them."""
+    with memoryview(data) as rest:
+        done = 0
+        while done < len(rest):
+            done += os.write(handle, rest[done:])
+
+
+def publish(directory: Path, hidden: str, closed: str) -> Path:
+    """Rename a synced file to its final name, durably. Raises FileExistsError if that name is taken."""
+    target = directory / closed
+    if os.path.lexists(target):
+        raise FileExistsError(f"{closed} exists already")
+    os.rename(directory / hidden, target)
+    sync_directory(directory)
+    return target
+
+
+def closed_files(directory: Path, node: str) -> Iterator[tuple[LogName, os.DirEntry[str]]]:
+    """The closed files of that node, in no order; those of other nodes and symbolic links are passed over."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = log_name(entry.name)
+            if name is not None and name.node == node and entry.is_file(follow_symlinks=False):
+                yield name, entry
+
+
+def enforce_limits(directory: Path, node: str, *, now: datetime, limits: LogLimits) -> list[Path]:
+    """Delete this node's closed files that are too old, then the oldest until the rest fits; returns them.
+
+    A file's age counts from its last write. Call it only when the outbox has forgotten the rows of these
+    files: afterwards nothing tells that they were written.
+    """
+    found = []
+    for name, entry in closed_files(directory, node):
+        status = entry.stat(follow_symlinks=False)
+        found.append((status.st_mtime, name.first, status.st_size, Path(entry.path)))
+    found.sort()
+    total = sum(size for _, _, size, _ in found)
+    oldest_kept = (now - limits.max_age).timestamp()
+    deleted = []
+    for modified, _, size, path in found:
+        if modified >= oldest_kept and total <= limits.max_directory_size:
+            break
+        path.unlink()
+        total -= size
+        deleted.append(path)
+    return deleted

@@ -1,0 +1,136 @@
+"""What a crash left in the log directory: sealed before anything else is written."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shadowrelay.core.identifiers import Incarnation
+from shadowrelay.tracking.files import (
+    LogName,
+    closed_files,
+    create_file,
+    log_name,
+    publish,
+    sync_directory,
+    write_all,
+)
+from shadowrelay.tracking.seal import WholeRows, footer_of, whole_rows
+
+_TAIL = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """``written``: per incarnation, the last sequence that is in a file here.
+
+    Per incarnation, because a database set back to an old copy gives the same numbers out again, and a new
+    database begins at 1: their rows carry another incarnation and are not the ones on disk.
+    """
+
+    sealed: tuple[Path, ...] = ()
+    removed: tuple[Path, ...] = ()
+    set_aside: tuple[Path, ...] = ()
+    written: Mapping[Incarnation, int] = field(default_factory=dict)
+
+
+def recover(directory: Path, node: str) -> Recovery:
+    """Seal what a crash left of this node's files, and say which rows are in files already.
+
+    Run it before the first row is written. A left-over keeps its whole rows; one without rows is removed; one
+    with more than a torn last line is sealed as far as it is whole and also kept under a dot name. Safe to
+    repeat after a crash in the middle of it. Raises BlockingIOError when another process writes here as the
+    same node, and OSError.
+    """
+    directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    sealed: list[Path] = []
+    removed: list[Path] = []
+    set_aside: list[Path] = []
+    for path in sorted(directory.iterdir()):
+        name = _left_over(path.name, node)
+        if name is None:
+            continue
+        with _locked(path) as handle:
+            data = _content(handle)
+            rows = whole_rows(data, name.incarnation)
+            # A closed file there already: an earlier recovery was cut short, only the removal is missing.
+            if rows is not None and not os.path.lexists(directory / name.closed):
+                sealed.append(_seal(directory, name, rows))
+            if (rows is None and not _only_header(data)) or (rows is not None and rows.unexplained):
+                os.rename(path, directory / name.damaged)
+                set_aside.append(directory / name.damaged)
+            else:
+                path.unlink()
+                if rows is None:
+                    removed.append(path)
+    sync_directory(directory)
+    return Recovery(tuple(sealed), tuple(removed), tuple(set_aside), _written(directory, node))
+
+
+def _left_over(file_name: str, node: str) -> LogName | None:
+    """The name of a left-over of that node, None for any other file."""
+    base, dot, ending = file_name.removeprefix(".").rpartition(".")
+    if not (file_name.startswith(".") and dot and ending == "open"):
+        return None
+    name = log_name(base)
+    return name if name is not None and name.node == node else None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _content(handle: int) -> bytes:
+    with os.fdopen(os.dup(handle), "rb") as file:
+        return file.read()
+
+
+def _only_header(data: bytes) -> bool:
+    return all(line.startswith(b"#") for line in data.split(b"\r\n")[:-1])
+
+
+def _seal(directory: Path, name: LogName, rows: WholeRows) -> Path:
+    """Copy the whole rows to a new file, with a footer, and publish that.
+
+    A copy, not the left-over itself: if the crash came of a failed fsync, the kernel may call pages clean
+    that never reached the disk, and a second fsync would confirm them. Copied bytes are dirty again.
+    """
+    (directory / name.sealing).unlink(missing_ok=True)  # of a recovery that was itself cut short
+    handle = create_file(directory / name.sealing)
+    try:
+        write_all(handle, rows.content + rows.footer().line().encode())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    return publish(directory, name.sealing, name.closed)
+
+
+def _written(directory: Path, node: str) -> dict[Incarnation, int]:
+    """Per incarnation, the last sequence in its newest file that has one: earlier ones are in older files."""
+    written: dict[Incarnation, int] = {}
+    newest_first = sorted(closed_files(directory, node), key=lambda found: -found[0].first)
+    for name, entry in newest_first:
+        if name.incarnation not in written and (last := _last_sequence(Path(entry.path), name)):
+            written[name.incarnation] = last
+    return written
+
+
+def _last_sequence(path: Path, name: LogName) -> int | None:
+    with _locked(path) as handle:
+        length = os.fstat(handle).st_size
+        footer = footer_of(os.pread(handle, _TAIL, max(0, length - _TAIL)))
+        if footer is not None:
+            return footer.last
+        # Closed files have a footer; somebody cut this one. Its rows still are not to be written twice.
+        rows = whole_rows(_content(handle), name.incarnation)
+        return rows.last if rows is not None else None

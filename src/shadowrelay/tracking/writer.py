@@ -1,0 +1,241 @@
+"""The stage that drains the outbox into tracking log files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import structlog
+
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
+from shadowrelay.tracking.files import LogFile, LogLimits, LogName, enforce_limits
+from shadowrelay.tracking.format import render
+from shadowrelay.tracking.recovery import recover
+
+log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+BATCH = 2000
+"""Rows per question to the outbox: about 1 MB of text."""
+
+SYNC_INTERVAL = 1.0
+"""Seconds between two fsyncs under load, and between two looks at an outbox of which nobody tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """A tracking event as the commit that wrote it left it. ``columns``: see ``TrackingEvent.columns``."""
+
+    sequence: int
+    incarnation: Incarnation
+    database_id: DatabaseId
+    columns: dict[str, str]
+
+
+class Outbox(Protocol):
+    """The outbox table of the transport database."""
+
+    async def rows_after(self, sequence: int, most: int) -> list[OutboxRow]:
+        """At most ``most`` committed rows above that sequence, oldest first."""
+        ...
+
+    async def forget(self, upto: int) -> None:
+        """Delete the rows up to that sequence: they are safely in a file. Harmless when repeated."""
+        ...
+
+
+class TrackingWriter:
+    """Writes every outbox row to a file, once; an outbox row goes only when its file was fsynced.
+
+    An OSError from the log directory ends the stage, and with it the node: what is on disk is then unknown,
+    and a failed fsync must never be retried. The next start's recovery seals what is whole.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        *,
+        directory: Path,
+        node: ServerName,
+        limits: LogLimits,
+        committed: asyncio.Event,
+        clock: Callable[[], datetime],
+        sync_interval: float = SYNC_INTERVAL,
+    ) -> None:
+        """``committed``: set by others when a commit added rows, cleared here alone."""
+        self._outbox = outbox
+        self._directory = directory
+        self._node = node
+        self._limits = limits
+        self._committed = committed
+        self._clock = clock
+        self._interval = sync_interval
+        self._turn = asyncio.Lock()
+        self._file: LogFile | None = None
+        self._written: Mapping[Incarnation, int] | None = None  # None: not recovered yet
+        self._last: OutboxRow | None = None
+        self._read = 0  # rows up to here are in a file, though perhaps not fsynced
+        self._forgotten = 0
+        self._synced_at = float("-inf")  # loop time
+        self._limits_due = True
+        self._failure: Exception | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Drain until ``stop``, then drain what is left and close the file.
+
+        Set ``stop`` only when the stages that commit rows have ended. Raises OSError.
+        """
+        try:
+            while not stop.is_set():
+                self._committed.clear()
+                await self._round()
+                await self._pause(stop)
+            await self._round()
+            async with self._turn:
+                await self._off_loop(self._close)
+                await self._off_loop(self._enforce_limits)
+        finally:
+            async with self._turn:
+                if self._file is not None:
+                    self._file.abandon()
+                    self._file = None
+            self._failure = self._failure or RuntimeError("the tracking writer has ended")
+
+    async def flush(self) -> None:
+        """Return when every row committed before the call is in a file and fsynced. Raises OSError."""
+        await self._round()
+
+    async def _round(self) -> None:
+        """Write all that the outbox holds, fsync, and only then let the outbox forget it."""
+        async with self._turn:
+            if self._written is None:
+                self._written = await self._recover()
+            loop = asyncio.get_running_loop()
+            more = True
+            while more:
+                rows = await self._outbox.rows_after(self._read, BATCH)
+                more = len(rows) == BATCH
+                await self._off_loop(self._store, rows)
+                if not more or loop.time() >= self._synced_at + self._interval:
+                    await self._settle()
+            await self._off_loop(self._enforce_limits)
+
+    async def _settle(self) -> None:
+        upto = self._read
+        if upto == self._forgotten:
+            return
+        await self._off_loop(self._sync)
+        self._synced_at = asyncio.get_running_loop().time()
+        await self._outbox.forget(upto)
+        self._forgotten = upto
+
+    async def _recover(self) -> Mapping[Incarnation, int]:
+        """Before the first row: seal what a crash left, learn which rows are in files already."""
+        found = await self._off_loop(lambda: recover(self._directory, self._node))
+        for path in found.sealed:
+            log.info("tracking_log_sealed_after_crash", file=path.name)
+        for path in found.set_aside:
+            log.warning("tracking_log_damaged", file=path.name)
+        return found.written
+
+    # The methods below block: they run in a thread, one at a time.
+
+    def _store(self, rows: Sequence[OutboxRow]) -> None:
+        now = self._clock()
+        if self._file is not None and not self._file.takes(self._file.name.incarnation, now, self._limits):
+            self._close()  # by time, also when no row comes
+        for row in rows:
+            self._note_gap(row)
+            if row.sequence > (self._written or {}).get(row.incarnation, 0):
+                self._write(row, now)
+            self._read = row.sequence
+
+    def _write(self, row: OutboxRow, now: datetime) -> None:
+        if self._file is not None and not self._file.takes(row.incarnation, now, self._limits):
+            self._close()
+        if self._file is None:
+            name = LogName(self._node, row.incarnation, row.sequence)
+            self._file = LogFile.create(self._directory, name, opened=now)
+        text = render(
+            row.columns,
+            sequence=row.sequence,
+            incarnation=row.incarnation,
+            database_id=row.database_id,
+            server=self._node,
+        )
+        self._file.append(text, row.sequence)
+
+    def _note_gap(self, row: OutboxRow) -> None:
+        last = self._last
+        if last and last.database_id == row.database_id and row.sequence != last.sequence + 1:
+            log.warning("tracking_sequence_gap", after=last.sequence, before=row.sequence)
+        self._last = row
+
+    def _sync(self) -> None:
+        if self._file is not None:
+            self._file.sync()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            closed, self._file = self._file, None
+            try:
+                closed.close()
+            except BaseException:
+                closed.abandon()
+                raise
+            self._limits_due = True
+
+    def _enforce_limits(self) -> None:
+        if self._limits_due:
+            deleted = enforce_limits(self._directory, self._node, now=self._clock(), limits=self._limits)
+            self._limits_due = False
+            for path in deleted:
+                log.info("tracking_log_deleted", file=path.name)
+
+    async def _off_loop(self, work: Callable[..., Result], *arguments: object) -> Result:
+        """Run blocking file work in a thread; even when cancelled, return only when it has ended.
+
+        Otherwise the thread would go on writing to a file that is closed by then.
+        """
+        if self._failure is not None:
+            raise self._failure
+        job = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+        try:
+            return await asyncio.shield(job)
+        except asyncio.CancelledError:
+            while not job.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([job])
+            if not job.cancelled():
+                self._failure = self._failure or _failure_of(job)
+            raise
+        except Exception as problem:
+            self._failure = problem
+            raise
+
+    async def _pause(self, stop: asyncio.Event) -> None:
+        """Until a commit or the next look, but no earlier than the interval after the last fsync."""
+        await _first_of(stop, self._committed, within=self._interval)
+        early = self._synced_at + self._interval - asyncio.get_running_loop().time()
+        if early > 0:
+            await _first_of(stop, within=early)
+
+
+def _failure_of(job: asyncio.Future[Result]) -> Exception | None:
+    failure = job.exception()
+    return failure if isinstance(failure, Exception) else None
+
+
+async def _first_of(*events: asyncio.Event, within: float) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

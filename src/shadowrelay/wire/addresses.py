@@ -1,0 +1,119 @@
+"""Mailbox addresses and paths as MAIL and RCPT carry them (RFC 5321 section 4.1.2, RFC 6531 section 3.3).
+
+Two deliberate leniencies: an underscore may stand in a domain (hosts are named so), and white space may
+stand before the opening bracket. Everything else follows the grammar.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import unicodedata
+
+MAX_LOCAL_PART = 64
+MAX_DOMAIN = 255
+MAX_PATH = 256
+"""RFC 5321 section 4.5.3.1, octets; the path's includes its brackets."""
+
+_UTF8 = "\u00a0-\ud7ff\ue000-\U0010ffff"
+_ATOM = rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_UTF8}-]+"
+_LABEL = rf"[A-Za-z0-9_{_UTF8}](?:[A-Za-z0-9_{_UTF8}-]*[A-Za-z0-9_{_UTF8}])?"
+_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_LOCAL_PART = re.compile(rf'{_ATOM}(?:\.{_ATOM})*|"(?:[ !#-\[\]-~{_UTF8}]|\\[ -~])*"')
+_ROUTE = re.compile(rf"@{_LABEL}(?:\.{_LABEL})*(?:,@{_LABEL}(?:\.{_LABEL})*)*:")
+_BREAKING = frozenset({"Cc", "Zl", "Zp", "Cs"})
+
+
+class AddressError(ValueError):
+    """The text is no address, or is too long to be one. Its message is fit to be sent to a peer."""
+
+
+def read_path(text: str) -> tuple[str, str, str]:
+    """Split ``<path> rest`` into (source route, address, rest); the address of the null path is ''.
+
+    The route is returned as it stands (``@a,@b:``) so that the caller decides; '' when there is none.
+    ``<Postmaster>`` needs no domain (RFC 5321 section 4.1.1.3). Raises AddressError.
+    """
+    text = text.lstrip(" ")
+    if not text.startswith("<"):
+        raise AddressError("Path must be enclosed in angle brackets")
+    if any(unicodedata.category(character) in _BREAKING for character in text):
+        raise AddressError("Control character in address")
+    found = _ROUTE.match(text, 1)
+    route = found[0] if found else ""
+    begin = 1 + len(route)
+    local = _LOCAL_PART.match(text, begin)
+    if local is None:
+        if text.startswith("<>"):
+            return "", "", text[2:]
+        raise AddressError("Malformed address")
+    end = local.end()
+    if text.startswith("@", end):
+        end = _end_of_domain(text, end + 1)
+    elif local[0].lower() != "postmaster":
+        raise AddressError("Address needs a domain")
+    if not text.startswith(">", end):
+        raise AddressError("Malformed address")
+    if _octets(text[: end + 1]) > MAX_PATH:
+        raise AddressError("Path too long")
+    if _octets(local[0]) > MAX_LOCAL_PART:
+        raise AddressError("Local part too long")
+    return route, text[begin:end], text[end + 1 :]
+
+
+def _end_of_domain(text: str, begin: int) -> int:
+    if text.startswith("[", begin):
+        end = text.find("]", begin) + 1
+        if not end or not is_literal(text[begin:end]):
+            raise AddressError("Malformed address literal")
+        return end
+    found = _DOMAIN.match(text, begin)
+    if found is None:
+        raise AddressError("Malformed domain")
+    if _octets(found[0]) > MAX_DOMAIN:
+        raise AddressError("Domain too long")
+    if any(len(label) > 63 for label in found[0].split(".")):
+        raise AddressError("Malformed domain")
+    return found.end()
+
+
+def is_literal(text: str) -> bool:
+    """Whether ``text`` is an IPv4 or IPv6 address literal, ``[192.0.2.1]`` or ``[IPv6:2001:db8::1]``."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return False
+    inner = text[1:-1]
+    try:
+        if inner[:5].lower() == "ipv6:":
+            ipaddress.IPv6Address(inner[5:])
+        else:
+            ipaddress.IPv4Address(inner)
+    except ValueError:
+        return False
+    return "%" not in inner
+
+
+def is_domain(text: str) -> bool:
+    """Whether ``text`` is a domain name of at most 255 octets."""
+    return _DOMAIN.fullmatch(text) is not None and _octets(text) <= MAX_DOMAIN
+
+
+def split(address: str) -> tuple[str, str]:
+    """(local part without its quoting, domain in lower case); the domain of ``Postmaster`` is ''."""
+    if not address.startswith('"'):
+        local, _, domain = address.partition("@")
+        return local, domain.lower()
+    quoted, _, domain = address.rpartition("@") if not address.endswith('"') else (address, "", "")
+    return re.sub(r"\\(.)", r"\1", quoted[1:-1]), domain.lower()
+
+
+def is_routed(address: str) -> bool:
+    """Whether the local part names a further destination: ``user%host``, ``host!user``, ``"user@host"``.
+
+    Our next hop might honour it, and we would be an open relay by proxy.
+    """
+    local, _ = split(address)
+    return any(mark in local for mark in "%!@")
+
+
+def _octets(text: str) -> int:
+    return len(text.encode("utf-8"))

@@ -1,0 +1,247 @@
+"""MAIL and RCPT with their parameters, read and written (RFC 5321, 1870, 3461, 4954, 6152, 6531).
+
+Parameter keywords are case-insensitive; values keep their case, because ENVID and ORCPT are returned to
+the sender as they were given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from shadowrelay.wire import addresses
+from shadowrelay.wire.replies import Refused, Reply
+from shadowrelay.wire.xtext import is_xtext
+
+MAIL_KEYWORDS = frozenset({"SIZE", "BODY", "SMTPUTF8", "RET", "ENVID", "AUTH"})
+RCPT_KEYWORDS = frozenset({"NOTIFY", "ORCPT"})
+
+COMMAND_LINE = 512
+"""RFC 5321 section 4.5.3.1.4: octets of a command line, CRLF included."""
+
+LINE_EXTENSIONS: Mapping[str, int] = MappingProxyType(
+    {
+        "MAIL": 26 + 17 + 10 + 124 + 500,  # SIZE, BODY, SMTPUTF8, RET with ENVID, AUTH
+        "RCPT": 527,  # NOTIFY with ORCPT
+    }
+)
+"""By how many octets the extensions lengthen a command line."""
+
+_PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~\u00a0-\U0010ffff]+))?")
+_ADDRESS_TYPE = re.compile(r"[A-Za-z0-9-]+")
+_UTF8_ADDRESS = re.compile(r"(?:[!-*,-<>-~\u00a0-\U0010ffff]|\+[0-9A-F]{2})+")
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[str, str]:
+    return _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class MailFrom:
+    """A MAIL command. ``sender`` is '' for the null path; ``envid`` and ``auth`` are xtext as received."""
+
+    sender: str
+    size: int | None = None  # octets, as declared
+    body: str = "7BIT"  # or 8BITMIME
+    smtputf8: bool = False
+    ret: str | None = None  # FULL or HDRS
+    envid: str | None = None
+    auth: str | None = None
+    extra: Mapping[str, str] = field(default_factory=_nothing)  # parameters of this connector alone, raw
+
+
+@dataclass(frozen=True, slots=True)
+class RcptTo:
+    """An RCPT command. ``notify`` is upper case, empty when not given; ``orcpt`` is as received."""
+
+    address: str
+    notify: tuple[str, ...] = ()
+    orcpt: str | None = None
+    extra: Mapping[str, str] = field(default_factory=_nothing)
+
+
+def parse_mail(argument: str, *, keywords: Collection[str] = MAIL_KEYWORDS) -> MailFrom:
+    """Read what follows ``MAIL``. ``keywords`` are the parameters on offer (none at all after HELO).
+
+    A source route in the reverse-path is dropped, as RFC 5321 appendix C asks. Raises Refused.
+    """
+    try:
+        _, sender, rest = addresses.read_path(_after("FROM:", argument))
+    except addresses.AddressError as error:
+        raise Refused(501, "5.1.7", str(error)) from None
+    if sender and "@" not in sender:
+        raise Refused(501, "5.1.7", "Address needs a domain")
+    given = _parameters(rest, keywords)
+    smtputf8 = "SMTPUTF8" in given
+    if given.pop("SMTPUTF8", ""):
+        raise _bad("SMTPUTF8 takes no value")
+    _refuse_non_ascii((sender, *given.values()), smtputf8=smtputf8)
+    body = given.pop("BODY", "7BIT").upper()
+    if body not in {"7BIT", "8BITMIME"}:
+        raise _bad("BODY is 7BIT or 8BITMIME")
+    return MailFrom(
+        sender=sender,
+        size=_size(given.pop("SIZE", None)),
+        body=body,
+        smtputf8=smtputf8,
+        ret=_ret(given.pop("RET", None)),
+        envid=_envid(given.pop("ENVID", None)),
+        auth=_auth(given.pop("AUTH", None)),
+        extra=MappingProxyType(given) if given else _NOTHING,
+    )
+
+
+def parse_rcpt(argument: str, *, smtputf8: bool, keywords: Collection[str] = RCPT_KEYWORDS) -> RcptTo:
+    """Read what follows ``RCPT``; ``smtputf8`` is whether the MAIL command gave that parameter.
+
+    Routing by the sender is refused in all its spellings (source route, ``%``, ``!``, a quoted ``@``):
+    it serves nobody but those who look for an open relay. Raises Refused.
+    """
+    try:
+        route, address, rest = addresses.read_path(_after("TO:", argument))
+    except addresses.AddressError as error:
+        raise Refused(501, "5.1.3", str(error)) from None
+    if not address:
+        raise Refused(501, "5.1.3", "Null recipient")
+    if route or addresses.is_routed(address):
+        raise Refused(550, "5.7.1", "Routing by the sender is refused")
+    given = _parameters(rest, keywords)
+    _refuse_non_ascii((address, *given.values()), smtputf8=smtputf8)
+    return RcptTo(
+        address=address,
+        notify=_notify(given.pop("NOTIFY", None)),
+        orcpt=_orcpt(given.pop("ORCPT", None)),
+        extra=MappingProxyType(given) if given else _NOTHING,
+    )
+
+
+def format_mail(mail: MailFrom, offered: Collection[str]) -> bytes:
+    """The MAIL command, CRLF included, with those parameters whose extension the server ``offered``.
+
+    ``extra`` goes out as it is. Raises ValueError when a value could break the line.
+    """
+    parameters: list[tuple[str, str | None]] = []
+    if mail.size is not None and "SIZE" in offered:
+        parameters.append(("SIZE", str(mail.size)))
+    if mail.body != "7BIT" and "8BITMIME" in offered:
+        parameters.append(("BODY", mail.body))
+    if mail.smtputf8 and "SMTPUTF8" in offered:
+        parameters.append(("SMTPUTF8", None))
+    if "DSN" in offered:
+        parameters += [(key, value) for key, value in (("RET", mail.ret), ("ENVID", mail.envid)) if value]
+    if mail.auth and "AUTH" in offered:
+        parameters.append(("AUTH", mail.auth))
+    return _command(f"MAIL FROM:<{mail.sender}>", [*parameters, *mail.extra.items()])
+
+
+def format_rcpt(rcpt: RcptTo, offered: Collection[str]) -> bytes:
+    """The RCPT command; see ``format_mail``."""
+    parameters: list[tuple[str, str | None]] = []
+    if "DSN" in offered:
+        if rcpt.notify:
+            parameters.append(("NOTIFY", ",".join(rcpt.notify)))
+        if rcpt.orcpt:
+            parameters.append(("ORCPT", rcpt.orcpt))
+    return _command(f"RCPT TO:<{rcpt.address}>", [*parameters, *rcpt.extra.items()])
+
+
+def extensions(reply: Reply) -> dict[str, str]:
+    """What a positive answer to EHLO or LHLO offers: keyword in upper case to its arguments."""
+    offered: dict[str, str] = {}
+    for line in reply.lines[1:]:
+        keyword, _, arguments = line.strip().partition(" ")
+        offered.setdefault(keyword.upper(), arguments.strip())
+    return offered
+
+
+def _command(start: str, parameters: Collection[tuple[str, str | None]]) -> bytes:
+    words = [start, *(key if value is None else f"{key}={value}" for key, value in parameters)]
+    if any(character < " " or character == "\x7f" for word in words for character in word):
+        raise ValueError("control character in a command")
+    if any(" " in word for word in words[1:]):
+        raise ValueError("space in a parameter")
+    return " ".join(words).encode("utf-8") + b"\r\n"
+
+
+def _bad(text: str) -> Refused:
+    return Refused(501, "5.5.4", text)
+
+
+def _after(keyword: str, argument: str) -> str:
+    if argument[: len(keyword)].upper() != keyword:
+        raise _bad(f"Syntax: {'MAIL' if keyword == 'FROM:' else 'RCPT'} {keyword}<address>")
+    return argument[len(keyword) :]
+
+
+def _parameters(text: str, keywords: Collection[str]) -> dict[str, str]:
+    """Keyword in upper case to value, '' for none."""
+    if text and not text.startswith(" "):
+        raise _bad("Malformed parameters")
+    given: dict[str, str] = {}
+    for word in filter(None, text.split(" ")):
+        found = _PARAMETER.fullmatch(word)
+        if found is None:
+            raise _bad("Malformed parameters")
+        key = found[1].upper()
+        if key not in keywords:
+            raise Refused(555, "5.5.4", "Parameter not recognised")
+        if key in given:
+            raise _bad("Parameter given twice")
+        given[key] = found[2] or ""
+    return given
+
+
+def _refuse_non_ascii(texts: Collection[str], *, smtputf8: bool) -> None:
+    if not smtputf8 and not all(text.isascii() for text in texts):
+        raise Refused(553, "5.6.7", "SMTPUTF8 is needed for this address")
+
+
+def _size(value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit() and len(value) <= 20):
+        raise _bad("SIZE is a number of octets")
+    return int(value)
+
+
+def _ret(value: str | None) -> str | None:
+    if value is not None and value.upper() not in {"FULL", "HDRS"}:
+        raise _bad("RET is FULL or HDRS")
+    return value.upper() if value else None
+
+
+def _envid(value: str | None) -> str | None:
+    if value is not None and not (0 < len(value) <= 100 and is_xtext(value)):
+        raise _bad("ENVID is xtext of at most 100 characters")
+    return value
+
+
+def _auth(value: str | None) -> str | None:
+    if value is not None and value != "<>" and not (0 < len(value) <= 500 and is_xtext(value)):
+        raise _bad("AUTH is xtext or <>")
+    return value
+
+
+def _notify(value: str | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    words = tuple(dict.fromkeys(value.upper().split(",")))
+    if words != ("NEVER",) and not set(words) <= {"SUCCESS", "FAILURE", "DELAY"}:
+        raise _bad("NOTIFY is NEVER, or a list of SUCCESS, FAILURE, DELAY")
+    return words
+
+
+def _orcpt(value: str | None) -> str | None:
+    """RFC 3461 section 4.2; the utf-8 address type has its own spelling (RFC 6533 section 3)."""
+    if value is None:
+        return None
+    kind, separator, address = value.partition(";")
+    if not separator or not address or len(value) > 500 or not _ADDRESS_TYPE.fullmatch(kind):
+        raise _bad("ORCPT is an address type, a semicolon and xtext")
+    fits = _UTF8_ADDRESS.fullmatch(address) if kind.lower() == "utf-8" else is_xtext(address)
+    if not fits:
+        raise _bad("ORCPT is an address type, a semicolon and xtext")
+    return value

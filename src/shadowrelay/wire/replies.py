@@ -1,0 +1,152 @@
+"""SMTP replies (RFC 5321 section 4.2) with enhanced status codes (RFC 2034, RFC 3463)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+DUPLICATE_DROPPED = "Duplicate dropped"
+"""How a mailbox server's 250 begins when it had the message already; senders recognise it."""
+
+MAX_REPLY_LINE = 512
+"""RFC 5321 section 4.5.3.1.5: octets of a reply line, code and CRLF included."""
+
+_ENHANCED = re.compile(r"([245])\.(\d{1,3})\.(\d{1,3})(?: |$)")
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
+
+
+class ReplyError(ValueError):
+    """What the peer sent is not an SMTP reply, or is longer than we are willing to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply of one or more lines.
+
+    ``enhanced`` is None for a greeting, an answer to EHLO, and the 354 (RFC 2034 section 3). ``text`` is
+    a line, or several; it never holds the codes.
+    """
+
+    code: int
+    enhanced: str | None
+    text: str | tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return (self.text,) if isinstance(self.text, str) else self.text
+
+    @property
+    def positive(self) -> bool:
+        return 200 <= self.code < 300
+
+    @property
+    def transient(self) -> bool:
+        return 400 <= self.code < 500
+
+    @property
+    def permanent(self) -> bool:
+        return 500 <= self.code < 600
+
+    @property
+    def duplicate(self) -> bool:
+        """Positive because the receiver had the message already."""
+        return self.positive and bool(self.lines) and self.lines[-1].startswith(DUPLICATE_DROPPED)
+
+    def encode(self, *, most: int | None = None) -> bytes:
+        """The octets on the wire, CRLF included; every line carries both codes.
+
+        What is not printable ASCII becomes ``?``: a reply may quote a peer, and never needs SMTPUTF8.
+        A line longer than ``most`` octets is cut, None means any length.
+        """
+        start = f"{self.enhanced} " if self.enhanced else ""
+        lines = self.lines or ("",)
+        room = None if most is None else most - 6 - len(start)
+        encoded = [
+            f"{self.code}{'-' if number < len(lines) else ' '}{start}{_UNPRINTABLE.sub('?', line)[:room]}\r\n"
+            for number, line in enumerate(lines, 1)
+        ]
+        return "".join(encoded).encode("ascii")
+
+    def __str__(self) -> str:
+        """One printable line, for the tracking log and DSNs."""
+        codes = f"{self.code} {self.enhanced}" if self.enhanced else str(self.code)
+        return _UNPRINTABLE.sub("?", f"{codes} {' '.join(self.lines)}").rstrip()
+
+
+class Refused(Exception):
+    """Carries the negative reply that a command, or a message, gets."""
+
+    def __init__(self, code: int, enhanced: str, text: str) -> None:
+        super().__init__(code, enhanced, text)
+        self.reply = Reply(code, enhanced, text)
+
+
+def parse_reply(lines: Sequence[bytes]) -> Reply:
+    """A reply from its complete lines, without their line ends.
+
+    An enhanced code counts only where its class is that of the reply code. Raises ReplyError.
+    """
+    parsed = [_parse_line(line) for line in lines]
+    if not parsed:
+        raise ReplyError("no reply line")
+    code = parsed[0][0]
+    if any(other != code for other, _, _ in parsed):
+        raise ReplyError("the lines of a reply differ in their code")
+    if [last for _, last, _ in parsed] != [False] * (len(parsed) - 1) + [True]:
+        raise ReplyError("the last line of a reply, and only that one, has a space after the code")
+    enhanced: str | None = None
+    texts = []
+    for _, _, line in parsed:
+        text = line
+        found = _ENHANCED.match(text)
+        if found and int(found[1]) == code // 100:
+            enhanced = enhanced or found[0].rstrip()
+            text = text[found.end() :]
+        texts.append(text)
+    return Reply(code, enhanced, texts[0] if len(texts) == 1 else tuple(texts))
+
+
+def _parse_line(line: bytes) -> tuple[int, bool, str]:
+    """Code, whether it is the last line, text. A code alone is a last line (RFC 5321 section 4.2)."""
+    code, separator = line[:3], line[3:4]
+    if (
+        len(code) != 3
+        or not code.isdigit()
+        or not b"200" <= code < b"600"
+        or separator not in {b"", b" ", b"-"}
+    ):
+        raise ReplyError("not a reply line")
+    return int(code), separator != b"-", line[4:].decode("utf-8", "replace")
+
+
+class ReplyReader:
+    """Cuts a stream of octets into replies, never holding more than ``most`` octets of one reply."""
+
+    __slots__ = ("_buffer", "_held", "_lines", "_most")
+
+    def __init__(self, most: int = 65_536) -> None:
+        self._most = most
+        self._buffer = bytearray()
+        self._lines: list[bytes] = []
+        self._held = 0
+
+    def feed(self, data: bytes) -> list[Reply]:
+        """The replies that ``data`` completes, in order. Raises ReplyError; the stream is useless then."""
+        self._buffer += data
+        replies: list[Reply] = []
+        begin = 0
+        while (end := self._buffer.find(b"\n", begin)) >= 0:
+            line = bytes(self._buffer[begin:end]).removesuffix(b"\r")
+            self._held += end + 1 - begin
+            begin = end + 1
+            self._lines.append(line)
+            if self._held > self._most:
+                raise ReplyError("reply too long")
+            if line[3:4] != b"-":
+                replies.append(parse_reply(self._lines))
+                self._lines, self._held = [], 0
+        del self._buffer[:begin]
+        if self._held + len(self._buffer) > self._most:
+            raise ReplyError("reply too long")
+        return replies

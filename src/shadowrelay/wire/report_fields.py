@@ -1,0 +1,124 @@
+"""The fields of a delivery status notification, spelt so that nothing in them can begin another one."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.reports import ReportKind
+from shadowrelay.wire.xtext import decode_xtext
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+# C0, DEL, C1, and what some readers take for a line end or cannot encode.
+_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_NOT_ASCII = re.compile("[^\x20-\x7e]")
+_REPLY = re.compile(r"([245])(\d\d)(?:[ -](?:\1\.(\d{1,3})\.(\d{1,3})(?= |$))?|$)")
+_FOLD_AT = 76
+_LONGEST_TEXT = 900
+
+_SUBJECT_OF_CODE = {
+    "421": "4.3.2",
+    "450": "4.2.0",
+    "451": "4.3.0",
+    "452": "4.3.1",
+    "500": "5.5.2",
+    "501": "5.5.4",
+    "502": "5.5.1",
+    "503": "5.5.1",
+    "504": "5.5.4",
+    "550": "5.2.0",
+    "551": "5.1.6",
+    "552": "5.3.4",
+    "553": "5.1.3",
+    "555": "5.5.4",
+}
+"""The status closest to a reply code without one of its own (RFC 3463, RFC 5248)."""
+
+_WITHOUT_REPLY = {
+    ReportKind.FAILED: "5.0.0",
+    ReportKind.DELAYED: "4.0.0",
+    ReportKind.RELAYED: "2.0.0",
+    ReportKind.DELIVERED: "2.0.0",
+}
+_CLASSES = {
+    ReportKind.FAILED: "45",
+    ReportKind.DELAYED: "4",
+    ReportKind.RELAYED: "2",
+    ReportKind.DELIVERED: "2",
+}
+
+EXPIRED = "4.4.7"
+"""Delivery time expired: the status of a recipient given up without ever hearing a reply."""
+
+
+def clean(text: str) -> str:
+    """Text without control characters, each one written ``\\x{HEX}``."""
+    return _BREAKING.sub(lambda found: f"\\x{{{ord(found[0]):X}}}", text)
+
+
+def ascii_only(text: str) -> str:
+    """As ``clean``, for fields that are ASCII by definition; others are ``\\x{HEX}`` too."""
+    return _NOT_ASCII.sub(lambda found: f"\\x{{{ord(found[0]):X}}}", text)
+
+
+def date(moment: datetime) -> str:
+    """RFC 5322 3.3 date-time. Refuses naive datetimes."""
+    if moment.tzinfo is None:
+        raise ValueError("a datetime without time zone has no place here")
+    day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
+    return f"{day}, {moment.day:02d} {month} {moment:%Y %H:%M:%S %z}"
+
+
+def status(kind: ReportKind, reply: str) -> str:
+    """RFC 3464 2.3.4: the reply's enhanced code, or what its code stands for.
+
+    A failure may keep a status of class 4: tried until the message expired. A reply of a class that does
+    not fit the kind tells nothing.
+    """
+    found = _REPLY.match(reply)
+    if not reply and kind is ReportKind.FAILED:
+        return EXPIRED
+    if found is None or found[1] not in _CLASSES[kind]:
+        return _WITHOUT_REPLY[kind]
+    if found[3]:
+        return f"{found[1]}.{int(found[3])}.{int(found[4])}"
+    return _SUBJECT_OF_CODE.get(found[1] + found[2], f"{found[1]}.0.0")
+
+
+def field(name: str, value: str) -> str:
+    """``Name: value`` and CRLF, folded at spaces. The value must be clean."""
+    lines, line = [], f"{name}:"
+    for word in value[:_LONGEST_TEXT].split(" "):
+        if len(line) + 1 + len(word) > _FOLD_AT and not line.endswith(":") and line.strip() and word:
+            lines.append(line)
+            line = ""
+        line += " " + word
+    return "\r\n".join([*lines, line]) + "\r\n"
+
+
+def typed_address(address: str) -> str:
+    """RFC 3464 2.3.2, RFC 6533 3: ``rfc822;`` and an ASCII address, or ``utf-8;`` and one in UTF-8."""
+    return f"{'rfc822' if address.isascii() else 'utf-8'}; {clean(address)}"
+
+
+def original_recipient(recipient: Recipient) -> str | None:
+    """ORCPT with its xtext decoded; None when there is none, or it is not one."""
+    kind, separator, address = (recipient.orcpt or "").partition(";")
+    if not separator or not kind or not address:
+        return None
+    return f"{ascii_only(kind)}; {clean(_decoded(address))}"
+
+
+def envelope_id(envelope: Envelope) -> str | None:
+    """ENVID with its xtext decoded; what is not printable ASCII then stays as it was."""
+    return ascii_only(_decoded(envelope.envid)) if envelope.envid else None
+
+
+def _decoded(text: str) -> str:
+    try:
+        return decode_xtext(text)
+    except ValueError:
+        return text

@@ -1,0 +1,26 @@
+"""xtext (RFC 3461 section 4): printable ASCII in which ``+``, ``=`` and all other octets are ``+XX``."""
+
+from __future__ import annotations
+
+import re
+
+_PLAIN = frozenset(range(0x21, 0x7F)) - {0x2B, 0x3D}
+_XTEXT = re.compile(r"(?:[!-*,-<>-~]|\+[0-9A-F]{2})*")
+
+
+def is_xtext(text: str) -> bool:
+    """Whether ``text`` is well-formed xtext; the empty string is."""
+    return _XTEXT.fullmatch(text) is not None
+
+
+def encode_xtext(text: str) -> str:
+    """xtext of the UTF-8 octets of ``text``."""
+    return "".join(chr(octet) if octet in _PLAIN else f"+{octet:02X}" for octet in text.encode("utf-8"))
+
+
+def decode_xtext(text: str) -> str:
+    """What ``encode_xtext`` was given. Raises ValueError on malformed xtext, or octets that are not UTF-8."""
+    if not is_xtext(text):
+        raise ValueError("malformed xtext")
+    octets = re.sub(r"\+([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), text).encode("latin-1")
+    return octets.decode("utf-8")

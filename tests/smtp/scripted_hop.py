@@ -1,0 +1,166 @@
+"""A next hop on loopback that says and does what a test tells it to."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.smtp.send import NextHopServer, Timeouts
+
+HANG = object()
+"""Never answer."""
+
+CLOSE = object()
+"""Close the connection instead of answering."""
+
+DEFAULTS: dict[str, bytes] = {
+    "GREETING": b"220 hop.example ESMTP\r\n",
+    "HELO": b"250 hop.example\r\n",
+    "MAIL": b"250 2.1.0 sender ok\r\n",
+    "RCPT": b"250 2.1.5 recipient ok\r\n",
+    "DATA": b"354 go ahead\r\n",
+    "DOT": b"250 2.0.0 queued\r\n",
+    "RSET": b"250 2.0.0 flushed\r\n",
+    "NOOP": b"250 2.0.0 here\r\n",
+    "QUIT": b"221 2.0.0 bye\r\n",
+    "STARTTLS": b"220 2.0.0 go ahead\r\n",
+}
+
+QUICK = Timeouts(connect=5, tls=5, greeting=5, ehlo=5, mail=5, rcpt=5, data=5, block=5, final_dot=5, quit=1)
+
+
+class ScriptedHop:
+    """``script`` maps a verb (also GREETING and DOT) to an answer, or a list of them; the last one stays."""
+
+    def __init__(
+        self,
+        *,
+        offers: tuple[str, ...] = ("PIPELINING", "8BITMIME", "ENHANCEDSTATUSCODES"),
+        tls: ssl.SSLContext | None = None,
+        pause: Callable[[], Any] | None = None,
+        **script: Any,
+    ) -> None:
+        self.offers = offers
+        self.tls = tls
+        self.pause = pause  # awaited before content is read
+        self.script = {key: value if isinstance(value, list) else [value] for key, value in script.items()}
+        self.commands: list[str] = []
+        self.contents: list[bytes] = []
+        self.keep_contents = True
+        self.octets = 0  # of content that was not kept, its end included
+        self.connections = 0
+
+    async def __aenter__(self) -> ScriptedHop:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=64 * 2**20)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def server(self, **changes: Any) -> NextHopServer:
+        settings: dict[str, Any] = {
+            "name": NextHop("hop"),
+            "host": "127.0.0.1",
+            "port": self.port,
+            "local_hostname": "mx1.example.org",
+            "tls": "none",
+            "timeouts": QUICK,
+        }
+        return NextHopServer(**settings | changes)
+
+    def verbs(self) -> list[str]:
+        return [command.split(" ")[0].upper() for command in self.commands]
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        self._tasks.add(task)
+        self.connections += 1
+        try:
+            await self._talk(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._answer("GREETING", writer)
+        while line := await reader.readline():
+            command = line.decode().removesuffix("\r\n")
+            self.commands.append(command)
+            verb = command.split(" ")[0].upper()
+            if verb in {"EHLO", "LHLO"}:
+                verb = "EHLO"
+            answer = await self._answer(verb, writer)
+            if verb == "DATA" and answer.startswith(b"354"):
+                if self.pause:
+                    await self.pause()
+                if not self.keep_contents:
+                    await self._count(reader)
+                    await self._answer("DOT", writer)
+                    continue
+                head = await reader.readexactly(3)
+                content = head if head == b".\r\n" else head + await reader.readuntil(b"\r\n.\r\n")
+                self.contents.append(content)
+                await self._answer("DOT", writer)
+            elif verb == "STARTTLS" and answer.startswith(b"220") and self.tls:
+                await writer.start_tls(self.tls)
+            elif verb == "QUIT":
+                return
+
+    async def _count(self, reader: asyncio.StreamReader) -> None:
+        tail = b""
+        while tail[-5:] != b"\r\n.\r\n":
+            block = await reader.read(65536)
+            self.octets += len(block)
+            tail = tail[-5:] + block
+
+    async def _answer(self, verb: str, writer: asyncio.StreamWriter) -> bytes:
+        if verb in self.script:
+            answers = self.script[verb]
+            answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        elif verb == "EHLO":
+            lines = ["hop.example", *self.offers]
+            answer = "".join(
+                f"250{'-' if number < len(lines) else ' '}{line}\r\n" for number, line in enumerate(lines, 1)
+            ).encode()
+        else:
+            answer = DEFAULTS[verb]
+        if answer is HANG:
+            await asyncio.Event().wait()
+        if answer is CLOSE:
+            raise ConnectionResetError
+        writer.write(answer)
+        await writer.drain()
+        if answer.startswith(b"421"):
+            writer.close()
+            raise ConnectionAbortedError
+        return answer  # type: ignore[no-any-return]
+
+
+def envelope(**changes: Any) -> Envelope:
+    return Envelope(**{"sender": "sender@example.org", "size": 100} | changes)
+
+
+def recipients(*addresses: str, **changes: Any) -> list[Recipient]:
+    return [
+        Recipient(number, address, NextHop("hop"), **changes) for number, address in enumerate(addresses, 1)
+    ]
+
+
+def original(content: bytes) -> bytes:
+    """What a server makes of what it read after DATA: dots and the end taken away."""
+    return (
+        content.removesuffix(b".\r\n")
+        .replace(b"\r\n..", b"\r\n.")
+        .removeprefix(b"."[: content.startswith(b"..")])
+    )

@@ -1,0 +1,267 @@
+"""What leaves for a next hop: octets, extensions, and what is refused without asking it."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from collections.abc import AsyncIterator
+
+import pytest
+from aiosmtpd.smtp import SMTP as Server
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted_hop import ScriptedHop, envelope, original, recipients
+
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.smtp.send import DeliveryResult, DeliverySession, Outcome, Timeouts
+from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer
+
+MESSAGE = b"Subject: hello\r\n\r\nText.\r\n"
+DOTTED = b".\r\n..\r\n.a\r\n\r\n.\r\nb.\r\n...\r\n"
+
+
+async def send(
+    hop: ScriptedHop,
+    content: bytes | AsyncIterator[bytes] = MESSAGE,
+    *,
+    about: Envelope | None = None,
+    to: list[Recipient] | None = None,
+    **options: object,
+) -> DeliveryResult:
+    session = DeliverySession(hop.server())
+    await session.connect()
+    try:
+        return await session.deliver(
+            about or envelope(), to or recipients("a@example.net"), content, **options
+        )
+    finally:
+        await session.close()
+
+
+async def stream(*pieces: bytes) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+def status(result: DeliveryResult) -> list[str]:
+    return [one.reply.split(" ")[1] for one in result.results]
+
+
+@pytest.mark.parametrize("content", [b"", DOTTED, MESSAGE, b"\r\n", b"a\x00b\xff\r\n", b"x" * 5000 + b"\r\n"])
+async def test_content_arrives_octet_for_octet(content: bytes) -> None:
+    async with ScriptedHop() as hop:
+        result = await send(hop, content)
+    assert result.results[0].outcome is Outcome.ACCEPTED
+    assert original(hop.contents[0]) == content
+
+
+async def test_content_without_a_last_line_end_gets_one() -> None:
+    async with ScriptedHop() as hop:
+        await send(hop, b"no end")
+    assert hop.contents == [b"no end\r\n.\r\n"]
+
+
+@given(st.data())
+def test_stuffing_does_not_depend_on_where_blocks_end(data: st.DataObject) -> None:
+    words = st.lists(st.sampled_from([b".", b"..", b"a", b"\r\n", b"\r\n.\r\n", b"\r\n."]), max_size=12)
+    content = b"".join(data.draw(words)) + b"\r\n"
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=6)))
+    stuffer = DotStuffer()
+    edges = [0, *cuts, len(content)]
+    sent = b"".join(stuffer.feed(content[a:b]) for a, b in zip(edges, edges[1:], strict=False))
+    lines = content.split(b"\r\n")
+    expected = b"\r\n".join(b"." + line if line.startswith(b".") else line for line in lines)
+    assert sent + stuffer.end() == expected + b".\r\n"
+
+
+@pytest.mark.parametrize("bare", [b"a\nb\r\n", b"a\rb\r\n", b"a\r\r\n", b"\n.\r\n", b"a\n.\nb\r\n", b"a\r"])
+def test_a_bare_line_ending_is_found_wherever_a_block_ends(bare: bytes) -> None:
+    for cut in range(len(bare) + 1):
+        stuffer = DotStuffer()
+        with pytest.raises(BareLineEnding):  # noqa: PT012
+            stuffer.feed(bare[:cut])
+            stuffer.feed(bare[cut:])
+            stuffer.end()
+
+
+async def test_a_bare_line_ending_never_reaches_the_next_hop() -> None:
+    async with ScriptedHop() as hop:
+        result = await send(hop, b"a\r\n\n.\r\nMAIL FROM:<forged@example.org>\r\n")
+    assert hop.contents == []
+    assert result.results[0].outcome is Outcome.REJECTED
+    assert status(result) == ["5.6.11"]
+
+
+async def test_a_large_stream_leaves_at_the_pace_of_the_reader_in_flat_memory() -> None:
+    piece, count, made = b"x" * 1022 + b"\r\n", 25 * 1024, 0
+    resumed = asyncio.Event()
+
+    async def content() -> AsyncIterator[bytes]:
+        nonlocal made
+        for _ in range(count // 256):
+            made += 1
+            yield piece * 256
+
+    async with ScriptedHop(pause=resumed.wait) as hop:
+        hop.keep_contents = False
+        session = DeliverySession(hop.server())
+        await session.connect()
+        delivering = asyncio.create_task(
+            session.deliver(envelope(size=count * 1024), recipients("a@example.net"), content())
+        )
+        before = -1
+        async with asyncio.timeout(5):
+            while made != before or not made:
+                before = made
+                await asyncio.sleep(0.05)
+        assert made < count // 256 // 2  # the reader stopped, so did we
+        tracemalloc.start()
+        resumed.set()
+        result = await delivering
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        await session.close()
+    assert result.results[0].outcome is Outcome.ACCEPTED
+    assert made == count // 256
+    assert hop.octets == count * 1024 + 3
+    assert peak < 8 * 2**20
+
+
+async def test_a_next_hop_that_stops_reading_is_given_up_before_the_dot() -> None:
+    never = asyncio.Event()
+    async with ScriptedHop(pause=never.wait) as hop:
+        session = DeliverySession(hop.server(timeouts=Timeouts(block=0.1)))
+        await session.connect()
+        content = (b"x" * 998 + b"\r\n") * 20_000
+        result = await session.deliver(envelope(), recipients("a@example.net"), content)
+    assert result.results[0].outcome is Outcome.DEFERRED
+    assert not session.alive
+
+
+async def test_a_refusal_in_the_middle_of_the_content_is_heard() -> None:
+    async with ScriptedHop(DATA=b"354 go ahead\r\n552 5.3.4 too much\r\n") as hop:
+
+        async def content() -> AsyncIterator[bytes]:
+            yield MESSAGE
+            await asyncio.sleep(0.05)
+            yield MESSAGE
+
+        result = await send(hop, content())
+    assert result.results[0].outcome is Outcome.REJECTED
+    assert hop.contents == []
+
+
+async def test_a_positive_reply_before_the_dot_takes_nothing() -> None:
+    async with ScriptedHop(DATA=b"354 go ahead\r\n250 2.0.0 queued\r\n") as hop:
+
+        async def content() -> AsyncIterator[bytes]:
+            await asyncio.sleep(0.05)
+            yield MESSAGE
+
+        result = await send(hop, content())
+    assert result.results[0].outcome is Outcome.DEFERRED
+
+
+async def test_an_independent_server_understands_us() -> None:
+    received = []
+
+    class Handler:
+        async def handle_DATA(self, server: object, session: object, given: object) -> str:
+            received.append((given.mail_from, given.rcpt_tos, given.original_content))
+            return "250 OK"
+
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(lambda: Server(Handler(), enable_SMTPUTF8=True), "127.0.0.1", 0)
+    hop = ScriptedHop()
+    hop.port = listening.sockets[0].getsockname()[1]
+    result = await send(hop, MESSAGE + DOTTED, about=envelope(sender=""))
+    listening.close()
+    assert result.results[0].reply == "250 OK"
+    assert received == [("<>", ["a@example.net"], MESSAGE + DOTTED)]
+
+
+async def test_parameters_are_passed_on_where_they_are_offered() -> None:
+    about = envelope(body="8BITMIME", smtputf8=True, ret="HDRS", envid="q+2Bx", size=5)
+    to = recipients("a@example.net", notify=("SUCCESS", "DELAY"), orcpt="rfc822;A@example.net")
+    offers = ("PIPELINING", "SIZE 1000", "8BITMIME", "SMTPUTF8", "DSN")
+    async with ScriptedHop(offers=offers) as full, ScriptedHop(offers=()) as bare:
+        assert (await send(full, about=about, to=to)).dsn_offered
+        result = await send(bare, about=about, to=to)
+    assert full.commands[1:3] == [
+        f"MAIL FROM:<sender@example.org> SIZE={len(MESSAGE)} BODY=8BITMIME SMTPUTF8 RET=HDRS ENVID=q+2Bx",
+        "RCPT TO:<a@example.net> NOTIFY=SUCCESS,DELAY ORCPT=rfc822;A@example.net",
+    ]
+    assert bare.commands[1:3] == ["MAIL FROM:<sender@example.org>", "RCPT TO:<a@example.net>"]
+    assert not result.dsn_offered
+    assert result.results[0].outcome is Outcome.ACCEPTED  # declared 8-bit, but it is not
+
+
+async def test_eight_bit_content_is_declared_even_if_the_sender_did_not() -> None:
+    async with ScriptedHop() as hop:
+        await send(hop, b"\xc3\xa4\r\n")
+    assert hop.commands[1].endswith("BODY=8BITMIME")
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [(b"\xc3\xa4\r\n", {}), (stream(MESSAGE), {"eight_bit": True})],
+)
+async def test_eight_bit_content_is_not_sent_to_a_hop_without_8bitmime(
+    content: bytes, options: dict[str, bool]
+) -> None:
+    async with ScriptedHop(offers=("PIPELINING",)) as hop:
+        result = await send(hop, content, **options)
+    assert result.results[0].outcome is Outcome.REJECTED
+    assert not result.results[0].remote
+    assert status(result) == ["5.6.3"]
+    assert "MAIL" not in hop.verbs()
+
+
+async def test_a_streamed_body_is_believed_to_be_what_it_declares() -> None:
+    async with ScriptedHop(offers=("PIPELINING",)) as hop:
+        assert status(await send(hop, stream(MESSAGE), about=envelope(body="8BITMIME"))) == ["5.6.3"]
+        assert status(await send(hop, stream(MESSAGE))) == ["2.0.0"]
+
+
+async def test_a_non_ascii_recipient_alone_is_refused_where_smtputf8_is_missing() -> None:
+    async with ScriptedHop() as hop:
+        result = await send(
+            hop, about=envelope(smtputf8=True), to=recipients("ä@example.net", "b@example.net")
+        )
+    assert [one.outcome for one in result.results] == [Outcome.REJECTED, Outcome.ACCEPTED]
+    assert status(result)[0] == "5.6.7"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_non_ascii_header_needs_smtputf8_but_a_non_ascii_body_does_not(streamed: bool) -> None:
+    header, body = "Subject: ä\r\n\r\n".encode(), "Subject: a\r\n\r\nä\r\n".encode()
+    about = envelope(smtputf8=True, body="8BITMIME")
+    async with ScriptedHop() as hop:
+        results = [
+            await send(hop, stream(content[:20], content[20:]) if streamed else content, about=about)
+            for content in (header, body)
+        ]
+    assert status(results[0]) == ["5.6.9"]
+    assert results[1].results[0].outcome is Outcome.ACCEPTED
+    assert original(hop.contents[0]) == body
+
+
+async def test_a_message_past_the_hops_size_is_not_sent() -> None:
+    async with ScriptedHop(offers=("SIZE 20",)) as hop:
+        result = await send(hop)
+    assert result.results[0].reply.startswith("552 5.3.4 ")
+    assert "MAIL" not in hop.verbs()
+
+
+@pytest.mark.parametrize("size", ["SIZE", "SIZE 0", "SIZE lots"])
+async def test_a_size_offer_without_a_limit_limits_nothing(size: str) -> None:
+    async with ScriptedHop(offers=(size,)) as hop:
+        assert (await send(hop)).results[0].outcome is Outcome.ACCEPTED
+
+
+@pytest.mark.parametrize("address", ["a@b\r\nRCPT TO:<c@d>", "a> NOTIFY=NEVER@b", "a b@c", "@x:a@b", ""])
+async def test_an_address_that_would_break_the_command_is_refused_without_asking(address: str) -> None:
+    async with ScriptedHop() as hop:
+        result = await send(hop, to=recipients(address, "b@example.net"))
+    assert [one.outcome for one in result.results] == [Outcome.REJECTED, Outcome.ACCEPTED]
+    assert hop.verbs().count("RCPT") == 1

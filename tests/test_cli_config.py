@@ -1,0 +1,109 @@
+"""The command line's `config` group, and what all commands share."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import shadowrelay.cli
+from shadowrelay.cli import COMMANDS, main
+
+GOOD = """
+name = "mx1.example.net"
+[receive.default]
+listen = "127.0.0.1:2525"
+[admin]
+token = "a secret of some length"
+"""
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "mx1.toml"
+    path.write_text(GOOD)
+    return path
+
+
+def run(*arguments: object, **environ: str) -> Result:
+    return CliRunner(env=environ).invoke(main, [str(argument) for argument in arguments])
+
+
+def test_check_says_ok_and_warns_on_standard_error(good):
+    result = run("config", "check", good)
+    assert result.exit_code == 0
+    assert result.stdout == "OK\n"
+    assert result.stderr.startswith("warning: no member can hold a shadow")
+
+
+def test_check_prints_one_line_per_error_and_exits_with_2(tmp_path):
+    path = tmp_path / "bad.toml"
+    path.write_text(GOOD.replace("2525", "x") + "site = 3\n")
+    result = run("config", "check", path, SHADOWRELAY_SITEE="x")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("SHADOWRELAY_SITEE (environment): unknown setting")
+
+
+def test_the_file_may_be_named_by_a_variable(good):
+    assert run("config", "check", SHADOWRELAY_CONFIG=str(good)).stdout == "OK\n"
+
+
+def test_a_missing_file_is_a_settings_error(tmp_path):
+    result = run("config", "show", tmp_path / "nowhere.toml")
+    assert result.exit_code == 2
+    assert "there is no such file" in result.stderr
+
+
+def test_show_tells_each_value_and_where_it_came_from(good):
+    result = run("config", "show", good, SHADOWRELAY_LOG__LEVEL="debug")
+    rows = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()[1:]}
+    assert rows["log.level"] == ["debug", "SHADOWRELAY_LOG__LEVEL"]
+    assert rows["safety_net_hold_time"] == ["2d", "default"]
+    assert rows["receive.default.listen"][0] == "127.0.0.1:2525"
+    assert rows["admin.token"][0] == "********"
+    assert "secret of some" not in result.output
+
+
+def test_show_as_json_can_be_read_by_a_program(good):
+    shown = json.loads(run("config", "show", good, "--json").stdout)
+    assert shown["name"] == {"value": "mx1.example.net", "source": "file", "detail": str(good)}
+    assert shown["loop_hop_limit"] == {"value": 100, "source": "default", "detail": None}
+    assert shown["admin.token"]["value"] == "********"
+    assert shown["relay_networks"]["value"] == []
+
+
+def test_every_command_is_importable_and_has_a_line_of_help():
+    modules = {module.name.replace("_", "-") for module in pkgutil.iter_modules(shadowrelay.cli.__path__)}
+    context = main.make_context("shadowrelay", ["--version"], resilient_parsing=True)
+    assert set(COMMANDS) <= modules
+    for name in COMMANDS:
+        assert main.get_command(context, name) is not None
+        assert f"\n  {name} " in run("--help").stdout
+
+
+def test_wrong_usage_exits_with_2():
+    for arguments in (["confg"], ["config", "check"], ["--nonsense"]):
+        assert run(*arguments).exit_code == 2
+
+
+def test_version_tells_the_installed_version():
+    assert run("--version").stdout.startswith("shadowrelay, version ")
+
+
+def test_help_imports_neither_pydantic_nor_any_command():
+    script = (
+        "import sys, shadowrelay.cli as cli\n"
+        "cli.main(['--help'], standalone_mode=False)\n"
+        "unwanted = {'pydantic', 'rich', 'asyncio', 'structlog', 'shadowrelay.cli.config'}\n"
+        "print(sorted(unwanted & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,132 @@
+"""Settings that do not go together, and those that are hardly meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shadowrelay.settings import Settings, SettingsInvalid
+
+PEER = {"listen": "127.0.0.1:2526", "externally_secured": ["127.0.0.0/8"]}
+MX2 = {"name": "mx2.example.net", "address": "mx2.example.net:2526"}
+
+
+def tree(**changes: Any) -> dict[str, Any]:
+    return {"name": "mx1.example.net", "receive": {"default": {"listen": "127.0.0.1:2525"}}, **changes}
+
+
+def errors_of(**changes: Any) -> dict[str, str]:
+    with pytest.raises(SettingsInvalid) as refused:
+        Settings.from_tree(tree(**changes))
+    return {error.key: str(error) for error in refused.value.errors}
+
+
+def warnings_of(**changes: Any) -> str:
+    return "\n".join(Settings.from_tree(tree(**changes)).warnings())
+
+
+def test_a_node_without_a_receive_connector_is_refused():
+    assert set(errors_of(receive={})) == {"receive"}
+
+
+def test_an_inactivity_timeout_has_to_be_below_the_connection_timeout():
+    connector = {"listen": "127.0.0.1:25", "connection_timeout": "5m"}
+    assert set(errors_of(receive={"a": connector})) == {"receive.a.connection_inactivity_timeout"}
+
+
+def test_certificate_and_key_come_together_and_have_to_be_there(tmp_path: Path):
+    connector = {"listen": "127.0.0.1:25", "tls_certificate": str(tmp_path / "nowhere.pem")}
+    errors = errors_of(receive={"a": connector})
+    assert "no such file" in errors["receive.a.tls_certificate"]
+    assert "has to be set" in errors["receive.a.tls_key"]
+
+
+def test_a_peer_connector_needs_tls_or_externally_secured_networks(tmp_path: Path):
+    assert set(errors_of(peer={"listen": "127.0.0.1:2526"})) == {"peer.certificate"}
+    assert "peer.key" in errors_of(peer={**PEER, "certificate": str(tmp_path)})
+    files = {name: tmp_path / f"{name}.pem" for name in ("certificate", "key", "ca")}
+    for file in files.values():
+        file.write_text("PEM")
+    settings = Settings.from_tree(tree(peer={"listen": "127.0.0.1:2526", **files}))
+    assert settings.peer is not None
+    assert settings.peer.tls
+
+
+def test_members_need_a_peer_connector():
+    assert set(errors_of(members=[MX2])) == {"peer"}
+
+
+def test_two_members_never_share_a_name_or_an_address():
+    same_name = [MX2, {**MX2, "name": "MX2.example.net", "address": "mx3.example.net:2526"}]
+    assert set(errors_of(peer=PEER, members=same_name)) == {"members[1].name"}
+    same_address = [MX2, {**MX2, "name": "mx3.example.net"}]
+    assert set(errors_of(peer=PEER, members=same_address)) == {"members[0].address", "members[1].address"}
+
+
+def test_the_list_of_members_may_not_say_something_else_about_this_node():
+    ours = {"name": "mx1.example.net", "address": "mx1:2526", "site": "north", "host": "rack1"}
+    assert set(errors_of(peer=PEER, members=[ours])) == {"members[0].site", "members[0].host"}
+    Settings.from_tree(tree(peer=PEER, members=[ours], site="north", host="rack1"))
+
+
+def test_two_listeners_never_share_an_address_but_may_all_ask_for_a_free_port():
+    connectors = {"a": {"listen": "127.0.0.1:25"}, "b": {"listen": "127.0.0.1:25"}}
+    assert set(errors_of(receive=connectors)) == {"receive.b.listen"}
+    free = {"listen": "127.0.0.1:0"}
+    Settings.from_tree(tree(receive={"a": free, "b": free}, admin=free))
+
+
+def test_a_domain_has_one_route():
+    route = {"domains": ["inside.test"], "host": "127.0.0.1"}
+    assert set(errors_of(routes={"a": route, "b": route})) == {"routes.b.domains"}
+
+
+def test_accepting_every_domain_from_everyone_is_refused_as_an_open_relay():
+    assert "open relay" in errors_of(accepted_domains=["*"])["accepted_domains"]
+
+
+@pytest.mark.parametrize(
+    ("preference", "counts", "accepted"),
+    [
+        ("local_only", (2, 4), True),
+        ("local_only", (2, 0), True),
+        ("local_only", (0, 4), False),
+        ("remote_only", (0, 4), True),
+        ("remote_only", (2, 0), False),
+        ("prefer_remote", (0, 4), True),
+        ("prefer_remote", (2, 0), True),
+        ("prefer_remote", (0, 0), False),
+    ],
+)
+def test_attempts_must_be_left_for_the_preferred_sites_and_only_for_those(preference, counts, accepted):
+    changes = {
+        "shadow_message_preference_setting": preference,
+        "max_retries_for_local_site_shadow": counts[0],
+        "max_retries_for_remote_site_shadow": counts[1],
+    }
+    if accepted:
+        Settings.from_tree(tree(**changes))
+    else:
+        assert len(errors_of(**changes)) == 1
+        Settings.from_tree(tree(**changes, shadow_redundancy_enabled=False))
+
+
+def test_rejecting_without_members_is_a_warning_and_not_an_error():
+    assert "every message will be answered 451 4.4.0" in warnings_of(reject_message_on_shadow_failure=True)
+
+
+def test_a_member_on_our_own_host_cannot_hold_a_shadow():
+    member = {**MX2, "host": "rack1"}
+    assert "no member can hold" in warnings_of(peer=PEER, members=[member], host="rack1")
+    assert "no member can hold" not in warnings_of(peer=PEER, members=[member])
+
+
+def test_an_api_that_everyone_reaches_without_a_token_is_a_warning():
+    assert "admin.token" in warnings_of(admin={"listen": "0.0.0.0:8025"})
+    assert "admin.token" not in warnings_of(admin={"listen": "[::1]:8025"})
+
+
+def test_relaying_for_every_address_is_a_warning():
+    assert "open relay" in warnings_of(relay_networks=["::/0"])

@@ -1,0 +1,53 @@
+"""docs/reference/settings.md says of every setting what the code says."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from shadowrelay.core.policy import Policy
+from shadowrelay.settings import Described, Settings, SettingsInvalid, described
+
+PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "settings.md").read_text()
+ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (.*?) \| (.*) \|$", re.MULTILINE)
+ROWS = {found[1]: found for found in ROW.finditer(PAGE) if re.fullmatch(r"[a-z_.\[\]A-Z]+", found[1])}
+DERIVED = {"host": "`name`", "members[].host": "`name`", "tracking.directory": "`tracking` in `data_dir`"}
+
+
+@pytest.mark.parametrize("setting", list(described()), ids=lambda setting: setting.key)
+def test_every_setting_has_a_row_with_its_default_and_range(setting: Described):
+    row = ROWS.get(setting.key)
+    assert row is not None, "not in docs/reference/settings.md"
+    plain = setting.default if setting.default == "not set" else f"`{setting.default}`"
+    assert row[2] == DERIVED.get(setting.key, plain if setting.default else "**required**")
+    limits = re.search(r"from \S+ to \S+|at (least|most) \d+ characters|\S+, \S+ or \S+$", setting.allowed)
+    assert (
+        limits is None
+        or limits[0] in row[3]
+        or setting.allowed.startswith(("host:port", "a domain", "a list"))
+    )
+
+
+def test_no_row_is_about_a_setting_that_does_not_exist():
+    known = {setting.key for setting in described()}
+    recommendations = {"queue_glitch_retry_interval"}
+    assert set(ROWS) <= known | recommendations
+
+
+def test_settings_that_are_ours_stand_apart_from_those_of_exchange():
+    ours = PAGE.index("These have no counterpart in Exchange")
+    end = PAGE.index("## `[receive.NAME]`")
+    for tunable in fields(Policy):
+        place = PAGE.index(f"| `{tunable.name}` |")
+        assert (ours < place < end) == (tunable.metadata["source"] == "ours"), tunable.name
+
+
+def test_the_example_is_right_but_for_the_files_that_are_not_here():
+    (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    with pytest.raises(SettingsInvalid) as refused:
+        Settings.from_tree(tomllib.loads(example))
+    assert {error.message for error in refused.value.errors} == {"there is no such file"}

@@ -1,0 +1,89 @@
+"""Every event of the core fits the log, and stands in its reference."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shadowrelay.core import tracking
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Copy, Envelope, Recipient, Role
+from shadowrelay.core.tracking import TrackingEvent
+from shadowrelay.tracking.format import COLUMNS, custom_entries, parse_row, render
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "tracking-log.md"
+HOSTILE = "=cmd|' /C calc'!A0,\"x\"\r\n\t\x00"
+NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+
+
+def event_classes() -> Iterator[type[Any]]:
+    """Every dataclass of core.tracking that gives columns, but for the abstract base."""
+    for thing in vars(tracking).values():
+        is_event = isinstance(thing, type) and dataclasses.is_dataclass(thing) and hasattr(thing, "columns")
+        if is_event and thing is not TrackingEvent:
+            yield thing
+
+
+EVENTS = sorted(event_classes(), key=lambda kind: kind.__name__)
+
+
+def a_copy() -> Copy:
+    recipients = tuple(Recipient(number, f"+r{number}@example.org", NextHop("out")) for number in (1, 2))
+    return Copy(
+        id=MessageId("019aa5d0-0000-7000-8000-000000000001"),
+        epoch=1,
+        rank=1,
+        role=Role.SHADOW,
+        owner=ServerName("mx2.example.net"),
+        owner_database=DatabaseId("db-2"),
+        offered_in=Incarnation("00aa"),
+        envelope=Envelope(sender="s@example.com", size=10, message_id=f"<{HOSTILE}>", subject=HOSTILE),
+        recipients=recipients,
+        received_at=NOW,
+    )
+
+
+def example(kind: type[Any]) -> Any:
+    """An event of that kind, each text field filled with hostile text."""
+    known = {"at": NOW, "copy": a_copy(), "count": 2, "recipients": (), "attempts": (HOSTILE, HOSTILE)}
+    names = [field.name for field in dataclasses.fields(kind) if field.init]
+    return kind(**{name: known.get(name, HOSTILE) for name in names})
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+def test_every_event_fills_columns_of_the_log_and_its_row_parses_back(kind: type[Any]) -> None:
+    columns = example(kind).columns()
+    assert columns.keys() <= set(COLUMNS)
+    line = render(columns, sequence=9, incarnation="00aa", database_id="db-1", server="mx1.example.net")
+    assert len(line.splitlines()) == 1
+    parsed = parse_row(line)
+    assert parsed["event-id"] == columns["event-id"]
+    assert custom_entries(parsed["custom-data"])["Seq"] == "9"
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+def test_every_event_and_its_custom_data_stand_in_the_reference(kind: type[Any]) -> None:
+    reference = REFERENCE.read_text(encoding="utf-8")
+    columns = example(kind).columns()
+    sections = re.split(r"^### ", reference, flags=re.MULTILINE)[1:]
+    described = [
+        text for text in sections if columns["event-id"] in re.findall(r"`([A-Z]+)`", text.split("\n")[0])
+    ]
+    assert described, f"{columns['event-id']} has no section"
+    section = "".join(described)
+    assert f"({columns['source']})" in section
+    for name in custom_entries(columns["custom-data"]).keys() - {"Epoch", "Fork"}:
+        assert f"`S:{name}=" in section, f"custom-data {name} of {columns['event-id']}"
+    for column in columns.keys() & {"source-context", "recipient-status", "reference", "client-hostname"}:
+        assert f"`{column}`" in section, f"{column} of {columns['event-id']}"
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_every_column_stands_in_the_reference(column: str) -> None:
+    assert f"| `{column}` |" in REFERENCE.read_text(encoding="utf-8")
