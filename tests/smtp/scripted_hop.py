@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +57,8 @@ class ScriptedHop:
 
     async def __aenter__(self) -> ScriptedHop:
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=64 * 2**20)
+        self._writers: list[asyncio.StreamWriter] = []
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -77,6 +79,13 @@ class ScriptedHop:
         }
         return NextHopServer(**settings | changes)
 
+    def narrow(self, transport: asyncio.BaseTransport) -> None:
+        """Let the kernel take little of what a client writes and this hop does not read."""
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        for writer in self._writers:
+            theirs = writer.get_extra_info("socket")
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
     def verbs(self) -> list[str]:
         return [command.split(" ")[0].upper() for command in self.commands]
 
@@ -84,10 +93,11 @@ class ScriptedHop:
         task = asyncio.current_task()
         assert task
         self._tasks.add(task)
+        self._writers.append(writer)
         self.connections += 1
         try:
             await self._talk(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, ssl.SSLError):
             pass
         finally:
             writer.transport.abort()
@@ -102,14 +112,19 @@ class ScriptedHop:
                 verb = "EHLO"
             answer = await self._answer(verb, writer)
             if verb == "DATA" and answer.startswith(b"354"):
+                if "EARLY" in self.script:  # some time after the 354, and before the content is read
+                    await asyncio.sleep(0.02)
+                    await self._answer("EARLY", writer)
                 if self.pause:
                     await self.pause()
                 if not self.keep_contents:
                     await self._count(reader)
                     await self._answer("DOT", writer)
                     continue
-                head = await reader.readexactly(3)
-                content = head if head == b".\r\n" else head + await reader.readuntil(b"\r\n.\r\n")
+                lines = []
+                while not lines or lines[-1] != b".\r\n":
+                    lines.append(await reader.readuntil(b"\r\n"))
+                content = b"".join(lines)
                 self.contents.append(content)
                 await self._answer("DOT", writer)
             elif verb == "STARTTLS" and answer.startswith(b"220") and self.tls:
@@ -121,6 +136,8 @@ class ScriptedHop:
         tail = b""
         while tail[-5:] != b"\r\n.\r\n":
             block = await reader.read(65536)
+            if not block:
+                raise ConnectionResetError
             self.octets += len(block)
             tail = tail[-5:] + block
 

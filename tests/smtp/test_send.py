@@ -94,6 +94,11 @@ async def test_a_full_mailbox_is_not_a_limit_on_recipients() -> None:
         assert (await send(hop)).overflow == ()
 
 
+async def test_a_hop_that_takes_nobody_names_no_recipients_past_its_limit() -> None:
+    async with ScriptedHop(RCPT=b"452 4.5.3 too many\r\n") as hop:
+        assert (await send(hop)).overflow == ()
+
+
 @pytest.mark.parametrize(
     ("reply", "outcome"),
     [
@@ -198,3 +203,4 @@ async def test_lmtp_recipients_not_answered_before_the_session_is_lost_are_in_do
 async def test_lmtp_without_any_recipient_does_not_wait_for_replies_that_never_come() -> None:
     async with ScriptedHop(RCPT=b"550 5.1.1 unknown\r\n") as hop:
         assert outcomes(await send(hop, protocol="lmtp")) == [Outcome.REJECTED] * 2
+    assert hop.contents == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import pytest
 from aiosmtpd.smtp import SMTP as Server
@@ -17,6 +18,7 @@ from shadowrelay.smtp.send import DeliveryResult, DeliverySession, Outcome, Time
 from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer
 
 MESSAGE = b"Subject: hello\r\n\r\nText.\r\n"
+LARGE = (b"x" * 998 + b"\r\n") * 20_000
 DOTTED = b".\r\n..\r\n.a\r\n\r\n.\r\nb.\r\n...\r\n"
 
 
@@ -68,13 +70,15 @@ def test_stuffing_does_not_depend_on_where_blocks_end(data: st.DataObject) -> No
     cuts = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=6)))
     stuffer = DotStuffer()
     edges = [0, *cuts, len(content)]
-    sent = b"".join(stuffer.feed(content[a:b]) for a, b in zip(edges, edges[1:], strict=False))
+    sent = b"".join(stuffer.feed(content[a:b]) for a, b in pairwise(edges))
     lines = content.split(b"\r\n")
     expected = b"\r\n".join(b"." + line if line.startswith(b".") else line for line in lines)
     assert sent + stuffer.end() == expected + b".\r\n"
 
 
-@pytest.mark.parametrize("bare", [b"a\nb\r\n", b"a\rb\r\n", b"a\r\r\n", b"\n.\r\n", b"a\n.\nb\r\n", b"a\r"])
+@pytest.mark.parametrize(
+    "bare", [b"a\nb\r\n", b"a\rb\r\n", b"a\r\r\n", b"\n.\r\n", b"a\n.\nb\r\n", b"a\r", b"\ra\n\r\n"]
+)
 def test_a_bare_line_ending_is_found_wherever_a_block_ends(bare: bytes) -> None:
     for cut in range(len(bare) + 1):
         stuffer = DotStuffer()
@@ -132,18 +136,17 @@ async def test_a_next_hop_that_stops_reading_is_given_up_before_the_dot() -> Non
     async with ScriptedHop(pause=never.wait) as hop:
         session = DeliverySession(hop.server(timeouts=Timeouts(block=0.1)))
         await session.connect()
-        content = (b"x" * 998 + b"\r\n") * 20_000
-        result = await session.deliver(envelope(), recipients("a@example.net"), content)
+        result = await session.deliver(envelope(), recipients("a@example.net"), LARGE)
     assert result.results[0].outcome is Outcome.DEFERRED
     assert not session.alive
 
 
 async def test_a_refusal_in_the_middle_of_the_content_is_heard() -> None:
-    async with ScriptedHop(DATA=b"354 go ahead\r\n552 5.3.4 too much\r\n") as hop:
+    async with ScriptedHop(EARLY=b"552 5.3.4 too much\r\n") as hop:
 
         async def content() -> AsyncIterator[bytes]:
             yield MESSAGE
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
             yield MESSAGE
 
         result = await send(hop, content())
@@ -152,13 +155,38 @@ async def test_a_refusal_in_the_middle_of_the_content_is_heard() -> None:
 
 
 async def test_a_positive_reply_before_the_dot_takes_nothing() -> None:
-    async with ScriptedHop(DATA=b"354 go ahead\r\n250 2.0.0 queued\r\n") as hop:
+    async with ScriptedHop(EARLY=b"250 2.0.0 queued\r\n") as hop:
 
         async def content() -> AsyncIterator[bytes]:
-            await asyncio.sleep(0.05)
             yield MESSAGE
+            await asyncio.sleep(0.1)
 
         result = await send(hop, content())
+    assert result.results[0].outcome is Outcome.DEFERRED
+    assert hop.contents == []
+
+
+async def test_a_refusal_followed_by_a_closed_connection_is_heard() -> None:
+    async def leave() -> None:
+        await asyncio.sleep(0.05)
+        raise ConnectionResetError
+
+    async with ScriptedHop(EARLY=b"552 5.3.4 too much\r\n", pause=leave) as hop:
+        result = await send(hop, LARGE)
+    assert result.results[0].reply == "552 5.3.4 too much"
+
+
+async def test_a_session_lost_in_the_last_block_is_lost_before_the_dot() -> None:
+    async def leave() -> None:
+        await asyncio.sleep(0.05)
+        raise ConnectionResetError
+
+    async with ScriptedHop(pause=leave) as hop:
+        session = DeliverySession(hop.server())
+        await session.connect()
+        assert session._connection
+        hop.narrow(session._connection.protocol.transport)
+        result = await session.deliver(envelope(), recipients("a@example.net"), LARGE[: 200 * 1000])
     assert result.results[0].outcome is Outcome.DEFERRED
 
 

@@ -16,8 +16,11 @@ from shadowrelay import __doc__ as summary
 # A command NAME is the attribute NAME of the module `cli.NAME` (hyphens as underscores). Its line for help
 # stands here too, so that `--help` imports nothing.
 COMMANDS = {
+    "run": "Run a node.",
     "ca": "Make the cluster's own certificate authority, and certificates for its members.",
     "config": "Check a settings file, or show the settings in force.",
+    "mailbox": "Run a small mailbox server, the destination of labs.",
+    "lab": "Start, break and heal a cluster on this machine.",
 }
 
 

@@ -48,6 +48,7 @@ class Result:
     ending: Ending
     reply: str
     retry_after: timedelta = timedelta(0)
+    remote: bool = True  # the next hop said so, not we
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ def _queue_report(ledger: Ledger, original: Copy, report: Report, now: datetime)
             sender="",
             size=len(report.content),
             body="7BIT" if report.content.isascii() else "8BITMIME",
-            smtputf8=original.envelope.smtputf8,
+            smtputf8=not original.envelope.sender.isascii(),
             message_id=f"<{report.id}@{ledger.name}>",
             subject="Delivery status notification",
         ),

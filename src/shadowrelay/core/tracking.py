@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Recipient
 
 Columns = dict[str, str]
@@ -326,3 +326,13 @@ class SnapshotEnd:
             "event-id": "LOAD",
             "custom-data": entries({"Snapshot": self.snapshot, "Count": str(self.count)}),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """A tracking event as the commit that wrote it left it. ``columns``: see ``TrackingEvent.columns``."""
+
+    sequence: int
+    incarnation: Incarnation
+    database_id: DatabaseId
+    columns: Columns

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TypeVar, assert_never
@@ -38,14 +39,15 @@ SQL = load("queries.sql")
 class SqlLedger:
     """A ``Transaction`` (core.decisions) on one SQLite connection.
 
-    ``name`` is this node's own. ``freed`` collects the files of dropped content: to be removed once the
-    transaction is durable, never before.
+    ``name`` is this node's own. ``tracked`` counts tracking events by event-id, for metrics. ``freed``
+    collects the files of dropped content: to be removed once the transaction is durable, never before.
     """
 
     def __init__(self, connection: sqlite3.Connection, name: ServerName) -> None:
         self.connection = connection
         self.name = name
         self.freed: list[str] = []
+        self.tracked: Counter[str] = Counter()
         self._run = connection.execute
         self.refresh()
 
@@ -110,6 +112,10 @@ class SqlLedger:
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         return self._copies("to_check", owner, records.micros(now), most)
 
+    def count_held_for(self, owner: ServerName) -> int:
+        """How many copies in transit are held for that owner."""
+        return int(self._run(SQL["count_held_for_owner"], (owner,)).fetchone()[0])
+
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
         rows = self._run(SQL["events_for"], (addressee, most)).fetchall()
         return [records.event_of(row) for row in rows]
@@ -123,7 +129,9 @@ class SqlLedger:
         return decision.then
 
     def _track(self, event: TrackingEvent | SnapshotEnd) -> None:
-        columns = json.dumps(event.columns(), ensure_ascii=False, separators=(",", ":"))
+        row = event.columns()
+        self.tracked[row["event-id"]] += 1
+        columns = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
         self._sequence = self._run(SQL["put_tracking"], (columns,)).lastrowid or self._sequence
 
     def _write(self, write: Write) -> None:

@@ -194,6 +194,9 @@ SELECT COUNT(*) FROM message WHERE exposed = 1;
 -- name: count_held_for
 SELECT owner, COUNT(*) FROM message WHERE role = 'shadow' AND stage = 'queued' GROUP BY owner;
 
+-- name: count_held_for_owner
+SELECT COUNT(*) FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued';
+
 -- name: count_events
 SELECT addressee, COUNT(*) FROM discard_event GROUP BY addressee;
 

@@ -52,14 +52,14 @@ class _Job:
 
 @dataclass(slots=True)
 class TransportDatabase:
-    """Open it with ``open``. ``committed`` is set after every commit that tracked something."""
+    """Open it with ``open``. ``failed`` is set when it can be trusted no more; ``failure`` says why."""
 
     file: Path
     ledger: SqlLedger
     opened: Opening
     _connection: _Connection
     _lock: int
-    committed: asyncio.Event = field(default_factory=asyncio.Event)
+    _listeners: list[asyncio.Event] = field(default_factory=list)
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     failure: str = ""
     lineage: Lineage = field(init=False)
@@ -97,6 +97,12 @@ class TransportDatabase:
         except BaseException:
             os.close(handle)
             raise
+
+    def subscribe(self) -> asyncio.Event:
+        """An event of the caller's own, set after every commit that tracked something."""
+        listener = asyncio.Event()
+        self._listeners.append(listener)
+        return listener
 
     async def transact(self, work: Callable[[SqlLedger], T]) -> T:
         """Run ``work`` in a transaction; returns its result once that is durable. Raises DatabaseFailed.
@@ -144,7 +150,8 @@ class TransportDatabase:
             else:
                 job.done.set_result(result)
         if self.lineage.sequence != before:
-            self.committed.set()
+            for listener in self._listeners:
+                listener.set()
         return True
 
     def _fail(self, why: str, group: list[_Job]) -> None:

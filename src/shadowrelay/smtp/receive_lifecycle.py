@@ -33,6 +33,9 @@ TOO_MANY_ERRORS = Reply(421, "4.7.0", "Too many errors, closing connection")
 LINGER = 1.0
 """Seconds that a client which we cut off is given to read why."""
 
+_GROUPED = frozenset({"MAIL", "RCPT", "RSET", "DATA", "BDAT"})
+"""Verbs whose replies may wait for those of the commands behind them (RFC 2920 section 3.2)."""
+
 _PROTOCOL_ERRORS = frozenset({500, 501, 502, 503, 504, 555})
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -70,7 +73,7 @@ class SessionLifecycle(SMTP):
         self._register = register
         self._handler_coroutine: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
-        self._leaving = self._draining = self._busy = False
+        self._leaving = self._draining = self._busy = self._grouped = False
         self._errors = 0
         # Per session: in the library they are shared by all.
         base = options.max_command_line
@@ -161,11 +164,12 @@ class SessionLifecycle(SMTP):
                 await self.handle_exception(error)
                 await self.answer(LOCAL_ERROR)
             self._busy = False
-            if self.duplex.unsent > BLOCK:
+            if not self._grouped or self.duplex.unsent > BLOCK:
                 await self.duplex.flush()
         await self.duplex.flush()
 
     async def _serve(self, line: bytes | None) -> None:
+        self._grouped = False
         if line is None:
             return await self.answer(LINE_TOO_LONG)
         if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
@@ -176,6 +180,7 @@ class SessionLifecycle(SMTP):
             raise Refused(500, "5.5.2", "Command line is not UTF-8") from None
         verb, _, argument = command.partition(" ")
         verb = verb.upper()
+        self._grouped = verb in _GROUPED
         if len(line) > self.command_size_limits.get(verb, self.options.max_command_line):
             return await self.answer(LINE_TOO_LONG)
         method = getattr(self, f"smtp_{verb}", None) if verb.isalnum() and self.offers(verb) else None

@@ -79,7 +79,6 @@ class ReceiveSession(SessionLifecycle):
         self.peer = replace(self.peer, protocol=self.protocol_name(smtputf8=False))
         # The answers to HELO and EHLO carry no enhanced codes (RFC 2034 section 3).
         self.write_reply(Reply(250, None, (self.hostname, *keywords)))
-        await self.duplex.flush()
 
     async def smtp_STARTTLS(self, argument: str | None) -> None:
         if argument:
@@ -166,7 +165,8 @@ class ReceiveSession(SessionLifecycle):
         if isinstance(body, Reply):
             await self.forget()
             return await self.answer(body)
-        self.write_reply(START)
+        self.write_reply(self.decorate(START))
+        await self.duplex.flush()
         await read_data(self.duplex, body, self._deadline())
         return await self._finish(self.transaction, body)
 

@@ -94,6 +94,6 @@ def size_limit(offer: Offer) -> int | None:
 def _is_address(text: str) -> bool:
     """Whether the text can stand between angle brackets without becoming something else."""
     try:
-        return addresses.read_path(f"<{text}>") == ("", text, "")
+        return text != "" and addresses.read_path(f"<{text}>") == ("", text, "")
     except addresses.AddressError:
         return False

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import structlog
 
-from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
+from shadowrelay.core.identifiers import Incarnation, ServerName
+from shadowrelay.core.tracking import OutboxRow
 from shadowrelay.tracking.files import LogFile, LogLimits, LogName, enforce_limits
 from shadowrelay.tracking.format import render
 from shadowrelay.tracking.recovery import recover
@@ -26,16 +26,6 @@ BATCH = 2000
 
 SYNC_INTERVAL = 1.0
 """Seconds between two fsyncs under load, and between two looks at an outbox of which nobody tells."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxRow:
-    """A tracking event as the commit that wrote it left it. ``columns``: see ``TrackingEvent.columns``."""
-
-    sequence: int
-    incarnation: Incarnation
-    database_id: DatabaseId
-    columns: dict[str, str]
 
 
 class Outbox(Protocol):

@@ -1,0 +1,122 @@
+"""What the admin API needs to know of the running node, and of each member as this process sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from shadowrelay.core.heartbeat import Watch
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.database.transport import TransportDatabase
+
+
+class PeerState(StrEnum):
+    """Whether a member can be reached. NOT_CONFIGURED: the database knows it, the settings do not."""
+
+    REACHABLE = "reachable"
+    UNREACHABLE = "unreachable"
+    UNTRIED = "untried"
+    NOT_CONFIGURED = "not_configured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerStatus:
+    """What this process knows of reaching one member. What is durable of it, the database tells.
+
+    ``since``: of an unreachable member, when our first attempt of this failure was; of a reachable one, the
+    first contact if the node keeps it. ``step`` and ``error`` say what failed last. ``losing_in``: failures
+    after which its copies of our messages no longer count. ``promoting_in``: time after which what is held
+    for it is promoted, zero when it is due. ``next`` replaces the sentence made of those two.
+    """
+
+    name: ServerName
+    site: str
+    host: str
+    address: str
+    state: PeerState
+    since: datetime | None = None
+    last_contact: datetime | None = None
+    step: str = ""
+    error: str = ""
+    failures: int = 0
+    losing_in: int = 0
+    promoting_in: timedelta | None = None
+    next: str = ""
+
+
+class Node(Protocol):
+    """The running node. Nothing here waits; what needs the database goes through ``database``."""
+
+    @property
+    def name(self) -> ServerName: ...
+
+    @property
+    def site(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def database(self) -> TransportDatabase: ...
+
+    @property
+    def started_at(self) -> datetime: ...
+
+    def peers(self) -> Sequence[PeerStatus]:
+        """Every member of the settings but this node."""
+        ...
+
+    def ready(self) -> tuple[bool, str]:
+        """Does this node take mail now? If not, a sentence says why."""
+        ...
+
+    def live(self) -> bool:
+        """False when only a restart can help."""
+        ...
+
+    def retired(self, name: ServerName) -> None:
+        """That member was retired, durably: stop calling it, and look at the queue and at exposure again."""
+        ...
+
+
+def peer_status(
+    place: MemberPlace,
+    address: str,
+    watch: Watch,
+    policy: Policy,
+    *,
+    clock: float,
+    now: datetime,
+    step: str = "",
+) -> PeerStatus:
+    """A member's status out of its watch. ``clock`` is the present moment on the clock of the watch."""
+
+    def at(moment: float | None) -> datetime | None:
+        return None if moment is None else now - timedelta(seconds=max(0.0, clock - moment))
+
+    if watch.reachable:
+        state = PeerState.UNTRIED if watch.contact_at is None else PeerState.REACHABLE
+        promoting_in = None
+    else:
+        state = PeerState.UNREACHABLE
+        silence = timedelta(seconds=clock - (watch.failing_since or clock))
+        promoting_in = max(timedelta(0), policy.shadow_resubmit_time_span - silence)
+    return PeerStatus(
+        name=place.name,
+        site=place.site,
+        host=place.host,
+        address=address,
+        state=state,
+        since=at(watch.failing_since),
+        last_contact=at(watch.contact_at),
+        step=step if watch.failures else "",
+        error=watch.error,
+        failures=watch.failures,
+        losing_in=max(0, policy.holder_loss_heartbeats - watch.failures),
+        promoting_in=promoting_in,
+    )

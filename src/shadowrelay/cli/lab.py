@@ -1,0 +1,235 @@
+"""``shadowrelay lab``: a cluster on this machine, to break and to heal."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shadowrelay.lab.cluster import DEFAULT_NODES, Cluster, up
+from shadowrelay.lab.errors import LabError
+from shadowrelay.lab.guard import terminable
+from shadowrelay.lab.layout import MOST_NODES
+
+if TYPE_CHECKING:
+    from shadowrelay.lab.condition import NodeReport, Report
+
+_directory = click.option(
+    "--dir",
+    "directory",
+    default="./lab",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the lab.",
+)
+_node = click.argument("node")
+
+
+@contextmanager
+def _problems() -> Iterator[None]:
+    try:
+        with terminable():
+            yield
+    except LabError as problem:
+        raise click.ClickException(str(problem)) from problem
+
+
+@click.group(short_help="Start, break and heal a cluster on this machine.")
+def lab() -> None:
+    """Start, break and heal a cluster on this machine: nodes, and a mailbox server that they deliver to.
+
+    NODE is a node's name (mx1.lab.test), its first label (mx1) or its number (1); where a process is meant,
+    mailbox is the mailbox server. No root, no containers: everything listens on 127.0.0.1.
+    """
+
+
+@lab.command("up")
+@_directory
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, MOST_NODES),
+    help=f"How many nodes. Default: as many as the lab has, or {DEFAULT_NODES}.",
+)
+@click.option(
+    "--set",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of all nodes, such as safety_net_hold_time=1h or log.level=debug; may be repeated.",
+)
+def start_lab(directory: Path, nodes: int | None, options: tuple[str, ...]) -> None:
+    """Start a lab, or resume the one in DIR with its data, its ports and its certificates."""
+    with _problems():
+        started = up(directory, nodes=nodes, options=options)
+        at = Cluster(directory).layout
+    if not started:
+        click.echo("The lab runs already.")
+    elif len(started) <= len(at.nodes):
+        click.echo(f"Started what was down: {', '.join(started)}.")
+    for node in at.nodes:
+        smtp, admin = f"{node.smtp[0]}:{node.smtp[1]}", node.admin
+        click.echo(f"{node.name}  {node.site}  SMTP {smtp}  admin {admin}")
+    click.echo(f"mailbox server: delivers *@inside.test and *@outside.test into {at.mailbox.dir}")
+    server = f"{at.nodes[0].smtp[0]}:{at.nodes[0].smtp[1]}"
+    click.echo(f"Try: swaks --server {server} --from me@outside.test --to you@inside.test")
+    click.echo(f"     shadowrelay lab status --dir {shlex.quote(str(directory))}")
+
+
+@lab.command("kill")
+@_node
+@_directory
+def kill(node: str, directory: Path) -> None:
+    """SIGKILL: the process dies at once."""
+    _done(directory, lambda cluster: cluster.kill(node), f"{node} is killed")
+
+
+@lab.command("freeze")
+@_node
+@_directory
+def freeze(node: str, directory: Path) -> None:
+    """SIGSTOP: the process keeps its connections, and answers nothing."""
+    _done(directory, lambda cluster: cluster.freeze(node), f"{node} is frozen")
+
+
+@lab.command("thaw")
+@_node
+@_directory
+def thaw(node: str, directory: Path) -> None:
+    """SIGCONT: a frozen process goes on."""
+    _done(directory, lambda cluster: cluster.thaw(node), f"{node} goes on")
+
+
+@lab.command("stop")
+@_node
+@_directory
+def stop(node: str, directory: Path) -> None:
+    """SIGTERM: the process finishes what it is doing, and ends."""
+    _done(directory, lambda cluster: cluster.stop(node), f"{node} has stopped")
+
+
+@lab.command("wipe")
+@_node
+@_directory
+def wipe(node: str, directory: Path) -> None:
+    """Remove the data of a node that is down, as if its disk were lost.
+
+    The tracking files that it had closed stay: they count as shipped elsewhere.
+    """
+    _done(directory, lambda cluster: cluster.wipe(node), f"{node} has lost its data")
+
+
+@lab.command("start")
+@_node
+@_directory
+def start(node: str, directory: Path) -> None:
+    """Start a process that is down; it answers when the command returns."""
+    with _problems():
+        started = Cluster(directory).start(node)
+    click.echo(f"{node} answers" if started else f"{node} runs already")
+
+
+@lab.command("mailbox")
+@click.argument("mood", type=click.Choice(["refuse", "accept"]))
+@_directory
+def mailbox(mood: str, directory: Path) -> None:
+    """Let the mailbox server refuse all mail for now (4xx), or accept it again."""
+    refuse = mood == "refuse"
+    _done(
+        directory,
+        lambda cluster: cluster.refuse() if refuse else cluster.accept(),
+        "the mailbox server refuses mail" if refuse else "the mailbox server accepts mail",
+    )
+
+
+@lab.command("status")
+@_directory
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(directory: Path, *, as_json: bool) -> None:
+    """Who is up, and what each node holds."""
+    from shadowrelay.lab.condition import look
+
+    with _problems():
+        report = look(Cluster(directory))
+    if as_json:
+        click.echo(json.dumps(report.tree(), indent=2))
+    else:
+        _print(report)
+
+
+@lab.command("down")
+@_directory
+def down(directory: Path) -> None:
+    """Stop every process of the lab. All data stays, for another up."""
+    with _problems():
+        killed = Cluster(directory).down()
+    for name in killed:
+        click.echo(f"{name} did not stop in time and was killed", err=True)
+    click.echo("The lab is down; its data stays.")
+
+
+@lab.command("demo")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of a new lab. Default: a temporary one, removed after success.",
+)
+@click.option("--keep", is_flag=True, help="Keep the directory after success too.")
+@click.pass_context
+def demo(ctx: click.Context, directory: Path | None, *, keep: bool) -> None:
+    """Lose a node and its disk while mail is in transit, and count what arrives. Takes half a minute.
+
+    Exit status 0: every acknowledged message arrived, once.
+    """
+    from shadowrelay.lab.demo import demonstrate
+
+    with _problems():
+        held = demonstrate(directory, keep=keep)
+    ctx.exit(0 if held else 1)
+
+
+def _done(directory: Path, act: Callable[[Cluster], None], text: str) -> None:
+    with _problems():
+        act(Cluster(directory))
+    click.echo(text)
+
+
+def _print(report: Report) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("node", "site", "state", "queued", "shadow held", "exposed", "safety net", "peers"):
+        table.add_column(title, justify="left" if title in ("node", "site", "state", "peers") else "right")
+    for one in report.nodes:
+        table.add_row(one.node.short, one.node.site, _coloured(one.condition.value), *_counts(one))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 160  # a pipe has no width: keep one node on one line for grep
+    console.print(table)
+    refusing = ", [yellow]refuses mail[/]" if report.refusing else ""
+    console.print(f"mailbox server: {_coloured(report.mailbox.value)}{refusing}")
+
+
+def _counts(report: NodeReport) -> list[str]:
+    found = report.status
+    if found is None:
+        return ["–"] * 5
+    counts: list[Any] = [found.queued, found.shadow_held, found.exposed, found.safety_net]
+    return [*map(str, counts), ", ".join(_peer(peer) for peer in found.peers) or "–"]
+
+
+def _peer(peer: Any) -> str:
+    name = str(peer.get("name", "?")).partition(".")[0]
+    reachable = peer.get("reachable")
+    return name if reachable is None else f"{name} {'reachable' if reachable else '[red]unreachable[/]'}"
+
+
+def _coloured(state: str) -> str:
+    colour = {"up": "green", "down": "red"}.get(state, "yellow")
+    return f"[{colour}]{state}[/]"

@@ -1,0 +1,65 @@
+"""The members of the boundary as this process sees them now: where they stand, and who can be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from shadowrelay.core.heartbeat import Alarm, Watch
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.shadow_servers import MemberPlace, candidates
+
+
+@dataclass(slots=True)
+class Boundary:
+    """Memory of this process. Times are seconds of a clock that counts suspension."""
+
+    own: MemberPlace
+    places: tuple[MemberPlace, ...]
+    policy: Policy
+    watches: dict[ServerName, Watch] = field(default_factory=dict)
+    _skipped: dict[ServerName, float] = field(default_factory=dict)
+    _turn: int = 0
+
+    def __post_init__(self) -> None:
+        for place in self.places:
+            self.watches[place.name] = Watch(place.name)
+
+    def retire(self, name: ServerName) -> None:
+        """That member is gone for good: an operator said so."""
+        self.places = tuple(place for place in self.places if place.name != name)
+        self.watches.pop(name, None)
+
+    def reachable(self) -> frozenset[ServerName]:
+        """Members that no attempt has failed to reach since the last contact."""
+        return frozenset(watch.name for watch in self.watches.values() if watch.reachable)
+
+    def answered(self, name: ServerName, at: float) -> None:
+        """There was contact with that member, whoever called."""
+        if name in self.watches:
+            self.watches[name] = self.watches[name].answered(at)
+            self._skipped.pop(name, None)
+
+    def failed(self, name: ServerName, at: float, error: str) -> tuple[Alarm, ...]:
+        """A heartbeat failed; what that calls for."""
+        self.watches[name], alarms = self.watches[name].failed(at, error, self.policy)
+        return alarms
+
+    def skip(self, name: ServerName, at: float) -> None:
+        """It failed to hold a copy: do not ask it for a while."""
+        self._skipped[name] = at + self.policy.member_skip_interval.total_seconds()
+
+    def skipped(self, at: float) -> frozenset[ServerName]:
+        lately = {name for name, until in self._skipped.items() if until > at}
+        return frozenset(lately | {name for name, watch in self.watches.items() if not watch.reachable})
+
+    def candidates(self, at: float, *, but: Iterable[ServerName] = ()) -> Iterator[ServerName]:
+        """Members to ask for a copy, in order; one that fails meanwhile is left out of what remains."""
+        self._turn += 1
+        avoided = {*but}
+        for place in candidates(
+            self.own, self.places, self.policy, skipped=self.skipped(at) | avoided, turn=self._turn
+        ):
+            if place.name not in self.skipped(at):
+                yield place.name

@@ -1,0 +1,122 @@
+"""Message content: small ones in the database, large ones as files flushed to disk before their row.
+
+Stored once and never rewritten. A file without a row is an orphan of a crash, swept at start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from shadowrelay.core.decisions import Content
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.opening import sync_directory
+
+INLINE = 64 * 1024  # octets up to which content is kept in the database
+BLOCK = 256 * 1024
+
+
+class Spool:
+    """Content on its way in. Up to 64 KiB stay in memory, more goes to a file as it arrives."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        """``name`` is used by nobody else, ever: an owner may offer the same message again."""
+        self.size = 0
+        self._path = directory / f"{name}.eml"
+        self._parts: list[bytes] = []
+        self._file: int | None = None
+
+    def write(self, data: bytes) -> None:
+        """Take the next octets. Raises OSError; the spool must be discarded then."""
+        self.size += len(data)
+        if self._file is None:
+            self._parts.append(data)
+            if self.size <= INLINE:
+                return
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(self._path, flags, 0o600)
+            data = b"".join(self._parts)
+            self._parts.clear()
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+
+    async def seal(self) -> Content:
+        """All is here: in memory, or durably in a file (file and directory). Raises OSError."""
+        if self._file is None:
+            return Content(data=b"".join(self._parts))
+        await asyncio.to_thread(self._sync)
+        return Content(path=str(self._path))
+
+    def _sync(self) -> None:
+        if self._file is not None:
+            os.fsync(self._file)
+            os.close(self._file)
+            self._file = None
+            sync_directory(self._path.parent)
+
+    async def blocks(self) -> AsyncIterator[bytes]:
+        """What was written so far, sealed or not."""
+        if self._file is None and self._parts:
+            yield b"".join(self._parts)
+        else:
+            async for block in blocks(Content(path=str(self._path))):
+                yield block
+
+    def discard(self) -> None:
+        """Keep nothing."""
+        self._parts.clear()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        self._path.unlink(missing_ok=True)
+
+
+def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:
+    """Where the content of a message is; None if there is no such message."""
+    row = ledger.connection.execute(SQL["content"], (message_id,)).fetchone()
+    return Content(row[0], row[1]) if row else None
+
+
+async def blocks(content: Content) -> AsyncIterator[bytes]:
+    """The octets of a content, block by block. Raises OSError."""
+    if content.data is not None:
+        yield content.data
+        return
+    if content.path is None:
+        return
+    handle = os.open(content.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        while block := await asyncio.to_thread(os.read, handle, BLOCK):
+            yield block
+    finally:
+        os.close(handle)
+
+
+async def head(content: Content, most: int) -> bytes:
+    """The first ``most`` octets."""
+    taken = b""
+    async for block in blocks(content):
+        taken += block
+        if len(taken) >= most:
+            break
+    return taken[:most]
+
+
+def prepare(directory: Path) -> None:
+    """Make the directory of the content files."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def sweep(ledger: SqlLedger, directory: Path) -> int:
+    """Remove files that no row names: left by a crash before their commit. Returns how many."""
+    named = {row[0] for row in ledger.connection.execute(SQL["content_paths"]).fetchall()}
+    removed = 0
+    for path in directory.glob("*.eml"):
+        if str(path) not in named:
+            path.unlink()
+            removed += 1
+    return removed

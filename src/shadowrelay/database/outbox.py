@@ -1,0 +1,41 @@
+"""The outbox of tracking events: rows leave it only after a log file holds them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from shadowrelay.core.identifiers import Incarnation, Lineage
+from shadowrelay.core.tracking import OutboxRow
+from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.transport import TransportDatabase
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """Reads and forgets rows, oldest first."""
+
+    database: TransportDatabase
+
+    async def rows_after(self, sequence: int, most: int) -> list[OutboxRow]:
+        """Committed rows alone: the transaction that reads them is the one writer's."""
+        rows, lineage = await self.database.transact(lambda ledger: _read(ledger, sequence, most))
+        return [
+            OutboxRow(number, _committed_in(lineage, number), lineage.database_id, json.loads(columns))
+            for number, columns in rows
+        ]
+
+    async def forget(self, upto: int) -> None:
+        """Returns after the deletion is durable."""
+        await self.database.transact(
+            lambda ledger: ledger.connection.execute(SQL["outbox_forget"], (upto,)).rowcount
+        )
+
+
+def _read(ledger: SqlLedger, sequence: int, most: int) -> tuple[list[tuple[int, str]], Lineage]:
+    return ledger.connection.execute(SQL["outbox_after"], (sequence, most)).fetchall(), ledger.lineage
+
+
+def _committed_in(lineage: Lineage, sequence: int) -> Incarnation:
+    began = [beginning for beginning in lineage.beginnings if beginning.sequence < sequence]
+    return (began or lineage.beginnings[:1])[-1].incarnation

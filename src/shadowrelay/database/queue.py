@@ -1,0 +1,79 @@
+"""What the stages take out of the database to work on. Claims are memory: they end with the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from shadowrelay.core.decisions import Content
+from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.messages import Copy, Recipient
+from shadowrelay.database import records
+from shadowrelay.database.content import stored
+from shadowrelay.database.ledger import SQL, SqlLedger
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A fork to be sent now: one message, one next hop, the recipients that are due."""
+
+    copy: Copy
+    next_hop: NextHop
+    recipients: tuple[Recipient, ...]
+    content: Content
+
+
+def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
+    """Every next hop with mail that may be sent, and when its first is due."""
+    rows = ledger.connection.execute(SQL["due_hops"]).fetchall()
+    return [(NextHop(hop), records.moment(due)) for hop, due in rows]
+
+
+def claim(ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int) -> list[Claim]:
+    """Take up to ``most`` forks that are due; nobody else gets them until ``unclaim``."""
+    run = ledger.connection.execute
+    claims = []
+    for (message_id,) in run(SQL["claim"], (next_hop, records.micros(now), most)).fetchall():
+        copy, content = ledger.copy(message_id), stored(ledger, message_id)
+        if copy is None or content is None:
+            continue
+        due = tuple(
+            recipient
+            for recipient in copy.unsettled
+            if recipient.next_hop == next_hop and (recipient.next_attempt or now) <= now
+        )
+        run(SQL["activate"], (message_id, next_hop))
+        claims.append(Claim(copy, next_hop, due, content))
+    return claims
+
+
+def unclaim(ledger: SqlLedger, message_id: MessageId, next_hop: NextHop) -> None:
+    ledger.connection.execute(SQL["deactivate"], (message_id, next_hop))
+
+
+def exposed(ledger: SqlLedger, most: int) -> list[MessageId]:
+    """Messages in transit of which no other member is known to hold a copy, oldest first."""
+    return [MessageId(row[0]) for row in ledger.connection.execute(SQL["exposed"], (most,)).fetchall()]
+
+
+def settled_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:
+    return _copies(ledger, SQL["settled_before"], before, most)
+
+
+def held_since_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:
+    return _copies(ledger, SQL["held_since_before"], before, most)
+
+
+def _copies(ledger: SqlLedger, query: str, before: datetime, most: int) -> Iterator[Copy]:
+    rows = ledger.connection.execute(query, (records.micros(before), most)).fetchall()
+    for (message_id,) in rows:
+        if copy := ledger.copy(message_id):
+            yield copy
+
+
+def forget_expired(ledger: SqlLedger, events_before: datetime, now: datetime) -> None:
+    """Drop discard events that nobody asked for in time, and what need not be remembered any longer."""
+    ledger.connection.execute(SQL["expire_events"], (records.micros(events_before),))
+    ledger.connection.execute(SQL["expire_outcomes"], (records.micros(now),))
+    ledger.connection.execute(SQL["expire_tombstones"], (records.micros(now),))

@@ -1,0 +1,31 @@
+"""A snapshot of what this node holds, as LOAD rows of the tracking log.
+
+Without it *lost* and *still queued* cannot be told apart from the logs alone.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from shadowrelay.core.decisions import Decision
+from shadowrelay.core.tracking import Load, SnapshotEnd
+from shadowrelay.database.ledger import SQL, SqlLedger
+
+PAGE = 1000
+
+
+def take_snapshot(ledger: SqlLedger, snapshot: str, now: datetime) -> int:
+    """Log every message in a queue or shadow queue, and then their count, in one transaction."""
+    count, last = 0, ""
+    while True:
+        rows = ledger.connection.execute(SQL["page_in_transit"], (last, PAGE)).fetchall()
+        for (message_id,) in rows:
+            if copy := ledger.copy(message_id):
+                load = Load(at=now, copy=copy, recipients=copy.unsettled, snapshot=snapshot)
+                ledger.apply(Decision(None, (), (load,)))
+                count += 1
+        if len(rows) < PAGE:
+            break
+        last = rows[-1][0]
+    ledger.apply(Decision(None, (), (SnapshotEnd(at=now, snapshot=snapshot, count=count),)))
+    return count

@@ -1,0 +1,62 @@
+-- Named queries of the admin API: they read, and change nothing.
+
+-- name: stages
+SELECT role, stage, COUNT(*), SUM(exposed), SUM(confirmation = 'ask'), SUM(confirmation = 'in_doubt'), MIN(received_at)
+  FROM message GROUP BY role, stage;
+
+-- name: held_for
+SELECT owner, COUNT(*), MIN(received_at) FROM message WHERE role = 'shadow' AND stage = 'queued' GROUP BY owner;
+
+-- name: held_by
+SELECT h.name, COUNT(*) FROM message m JOIN holder h ON h.message_id = m.id
+ WHERE m.role = 'primary' AND m.stage = 'queued' AND h.state = 'holding' GROUP BY h.name;
+
+-- name: events_waiting
+SELECT addressee, COUNT(*) FROM discard_event GROUP BY addressee;
+
+-- name: queues
+SELECT r.next_hop, COUNT(DISTINCT m.id), COUNT(*), MIN(r.due_at), SUM(r.due_at IS NULL), MIN(m.received_at),
+       SUM(m.exposed)
+  FROM message m JOIN recipient r ON r.message_id = m.id
+ WHERE m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready' GROUP BY r.next_hop ORDER BY r.next_hop;
+
+-- The bare column last_reply is that of the row with the maximum (SQLite: "bare columns in an aggregate query").
+-- name: last_errors
+SELECT r.next_hop, r.last_reply, MAX(r.next_attempt)
+  FROM message m JOIN recipient r ON r.message_id = m.id
+ WHERE m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready' AND r.next_attempt IS NOT NULL
+ GROUP BY r.next_hop;
+
+-- name: active
+SELECT next_hop, COUNT(*) FROM temp.active GROUP BY next_hop;
+
+-- name: active_hops
+SELECT next_hop FROM temp.active WHERE message_id = ?;
+
+-- name: shadow_queues
+SELECT m.owner, r.next_hop, COUNT(DISTINCT m.id), COUNT(*), MIN(m.received_at)
+  FROM message m JOIN recipient r ON r.message_id = m.id
+ WHERE m.role = 'shadow' AND m.stage = 'queued' AND r.status = 'ready'
+ GROUP BY m.owner, r.next_hop ORDER BY m.owner, r.next_hop;
+
+-- name: page_queued
+SELECT id FROM message WHERE role = 'primary' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
+
+-- name: page_shadow
+SELECT id FROM message WHERE role = 'shadow' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
+
+-- name: page_safety_net
+SELECT id FROM message WHERE stage = 'safety_net' AND id > ? ORDER BY id LIMIT ?;
+
+-- name: page_set_aside
+SELECT id FROM message WHERE stage = 'set_aside' AND id > ? ORDER BY id LIMIT ?;
+
+-- name: page_exposed
+SELECT id FROM message WHERE exposed = 1 AND id > ? ORDER BY id LIMIT ?;
+
+-- name: page_in_doubt
+SELECT id FROM message WHERE confirmation <> 'none' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
+
+-- name: like
+SELECT id FROM message WHERE id >= ?1 AND id < ?2 UNION SELECT message_id FROM outcome WHERE message_id >= ?1
+   AND message_id < ?2 ORDER BY 1 LIMIT 5;

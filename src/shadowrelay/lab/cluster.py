@@ -1,0 +1,204 @@
+"""Start, break and heal: what the lab's commands do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
+
+from shadowrelay.lab import authority, layout, node_settings, starting
+from shadowrelay.lab.errors import LabError
+from shadowrelay.lab.guard import locked
+from shadowrelay.lab.layout import MAILBOX, Layout, Node
+from shadowrelay.lab.ports import free_ports
+from shadowrelay.lab.processes import Process, State
+from shadowrelay.lab.starting import process_of
+
+DEFAULT_NODES = 3
+
+_SIGNAL_DEADLINE = 10.0  # seconds until the kernel has acted on a signal that cannot be refused
+_GRACE = 15.0  # seconds beyond the drain timeout of a node that was asked to stop
+
+
+class Cluster:
+    """The lab in one directory. Names are full names, first labels, numbers, or ``mailbox``.
+
+    Nothing is remembered between calls: ``lab.json`` and the kernel are asked each time, so that several
+    commands and programs can work on one lab. Every method raises LabError.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+
+    @property
+    def layout(self) -> Layout:
+        return layout.load(self.directory)
+
+    def node(self, name: str) -> Node:
+        return self.layout.node(name)
+
+    def process(self, name: str) -> Process:
+        """The process that this name had last, alive or not."""
+        at = self.layout
+        return process_of(at, _resolved(at, name))
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: no chance to say goodbye. Gone on return."""
+        process = self._alive(name)
+        process.signal(SIGKILL)
+        if not process.wait(_SIGNAL_DEADLINE):
+            raise LabError(f"{name} (pid {process.pid}) does not die")
+
+    def freeze(self, name: str) -> None:
+        """SIGSTOP: it keeps its connections and answers nothing."""
+        self._signalled(name, freeze=True)
+
+    def thaw(self, name: str) -> None:
+        self._signalled(name, freeze=False)
+
+    def stop(self, name: str) -> None:
+        """SIGTERM, and wait for its graceful end."""
+        process = self._alive(name)
+        if process.state is State.FROZEN:
+            raise LabError(f"{name} is frozen and cannot stop gracefully: thaw it first, or kill it")
+        process.signal(SIGTERM)
+        if not process.wait(self._patience(name)):
+            raise LabError(f"{name} (pid {process.pid}) has not stopped in time, and still runs")
+
+    def wipe(self, name: str) -> None:
+        """Lose its disk: its data, and the tracking file that was open. Sealed ones count as shipped."""
+        node = self.node(name)
+        if self.process(name).alive:
+            raise LabError(f"{node.short} runs: kill or stop it before its data is removed")
+        with suppress(FileNotFoundError):
+            shutil.rmtree(node.data_dir)
+        for unsealed in node.tracking_dir.glob(".*"):
+            unsealed.unlink()
+
+    def start(self, name: str) -> bool:
+        """Start a node that is down, with the data it finds; it answers on return. False: it ran already."""
+        with locked(self.directory):
+            at = self.layout
+            short = _resolved(at, name)
+            _refuse_frozen(at, [short])
+            return bool(starting.start(at, [short]))
+
+    def refuse(self) -> None:
+        """Let both ports of the mailbox server answer 4xx."""
+        self._refusal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._refusal.touch()
+
+    def accept(self) -> None:
+        self._refusal.unlink(missing_ok=True)
+
+    @property
+    def refusing(self) -> bool:
+        return self._refusal.exists()
+
+    def down(self) -> list[str]:
+        """Stop everything, nodes first; kill what does not stop. Returns the names of what was killed."""
+        with locked(self.directory):
+            at = self.layout
+            killed = starting.stop(
+                {node.short: process_of(at, node.short) for node in at.nodes},
+                grace=max(self._patience(node.short) for node in at.nodes),
+            )
+            return killed + starting.stop({MAILBOX: process_of(at, MAILBOX)}, grace=_GRACE)
+
+    @property
+    def _refusal(self) -> Path:
+        # Imported here, because it brings the mailbox server, which most commands can do without.
+        from shadowrelay.mailbox.receiving import REFUSE_FILE
+
+        return self.layout.mailbox.dir / REFUSE_FILE
+
+    def _alive(self, name: str) -> Process:
+        process = self.process(name)
+        if not process.alive:
+            raise LabError(f"{name} is down already")
+        return process
+
+    def _signalled(self, name: str, *, freeze: bool) -> None:
+        process = self._alive(name)
+        process.signal(SIGSTOP if freeze else SIGCONT)
+        if not process.wait_for(State.FROZEN if freeze else State.RUNNING, _SIGNAL_DEADLINE):
+            raise LabError(f"{name} (pid {process.pid}) does not react")
+
+    def _patience(self, name: str) -> float:
+        """Seconds that a graceful stop may take."""
+        at = self.layout
+        if _resolved(at, name) == MAILBOX:
+            return _GRACE
+        return node_settings.drain_timeout(at.node(name)).total_seconds() + _GRACE
+
+
+def up(
+    directory: Path,
+    *,
+    nodes: int | None = None,
+    options: Sequence[str] = (),
+) -> list[str]:
+    """Make a lab, or resume the one in the directory; every process answers on return.
+
+    Returns the names of what it started: none when the lab runs already. ``nodes`` None is the number that it
+    has, or three. ``options`` are KEY=VALUE for the settings of all nodes, and stay for later starts. A process
+    that does not come up is stopped again, with all that this call started. Raises LabError, SettingsInvalid.
+    """
+    with locked(directory):
+        at = _planned(directory, nodes)
+        names = [MAILBOX, *(node.short for node in at.nodes)]
+        running = [name for name in names if process_of(at, name).alive]
+        if running and options:
+            raise LabError(
+                f"{', '.join(running)} runs, and settings are read at a start only: "
+                f"shadowrelay lab down --dir {directory}, then up"
+            )
+        _refuse_frozen(at, running)
+        _prepare(at, options)
+        return starting.start(at, names)
+
+
+def _planned(directory: Path, nodes: int | None) -> Layout:
+    """The lab that is there, or a new one."""
+    if layout.path_of(directory).exists():
+        at = layout.load(directory)
+        if nodes is not None and nodes != len(at.nodes):
+            raise LabError(
+                f"the lab in {directory} has {len(at.nodes)} nodes, not {nodes}: "
+                f"leave --nodes out to resume it, or take another --dir"
+            )
+        return at
+    wanted = DEFAULT_NODES if nodes is None else nodes
+    ports = free_ports(layout.PORTS_PER_NODE * wanted + layout.PORTS_OF_MAILBOX)
+    return layout.plan(directory, nodes=wanted, ports=ports)
+
+
+def _prepare(at: Layout, options: Sequence[str]) -> None:
+    """Certificates, settings files and lab.json, each unless it is there."""
+    now = datetime.now(UTC)
+    try:
+        pair = authority.authority_pair(at.authority)
+        if not (pair.certificate.exists() and pair.key.exists()):
+            authority.init(at.authority, name="shadowrelay lab", now=now, force=True)
+        for node in at.nodes:
+            own = node_settings.certificate(node)
+            if not (own.certificate.exists() and own.key.exists()):
+                authority.issue(at.authority, node.name, now=now, out=own.certificate.parent, force=True)
+    except (authority.AuthorityError, OSError) as problem:
+        raise LabError(f"no certificates: {problem}") from problem
+    node_settings.write(at, options)
+    if not layout.path_of(at.directory).exists():
+        layout.save(at)
+
+
+def _resolved(at: Layout, name: str) -> str:
+    return MAILBOX if name.lower() in (MAILBOX, layout.MAILBOX_HOSTNAME) else at.node(name).short
+
+
+def _refuse_frozen(at: Layout, names: Sequence[str]) -> None:
+    for name in names:
+        if process_of(at, name).state is State.FROZEN:
+            raise LabError(f"{name} is frozen: shadowrelay lab thaw {name} --dir {at.directory}")

@@ -1,0 +1,86 @@
+"""What a lab looks like at this moment."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from shadowrelay.lab.cluster import Cluster
+from shadowrelay.lab.layout import MAILBOX, Node
+from shadowrelay.lab.node_settings import admin_token
+from shadowrelay.lab.probing import NodeStatus, mailbox_answers, status
+from shadowrelay.lab.processes import State
+
+
+class Condition(StrEnum):
+    """SILENT: the process runs and does not answer, or not yet."""
+
+    UP = "up"
+    SILENT = "silent"
+    FROZEN = "frozen"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """``status`` is None unless the node is up."""
+
+    node: Node
+    condition: Condition
+    status: NodeStatus | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Every node, and the mailbox server."""
+
+    nodes: tuple[NodeReport, ...]
+    mailbox: Condition
+    refusing: bool
+
+    def tree(self) -> dict[str, Any]:
+        """For ``lab status --json``."""
+        return {
+            "nodes": [
+                {
+                    "name": report.node.name,
+                    "site": report.node.site,
+                    "pid": report.node.pid if report.condition is not Condition.DOWN else None,
+                    "state": report.condition.value,
+                    "status": asdict(report.status) if report.status else None,
+                }
+                for report in self.nodes
+            ],
+            "mailbox": {"state": self.mailbox.value, "refusing": self.refusing},
+        }
+
+
+def look(cluster: Cluster) -> Report:
+    """Ask the kernel and the nodes. Raises LabError."""
+    at = cluster.layout
+    addresses = (at.mailbox.inside, at.mailbox.outside)
+    state = cluster.process(MAILBOX).state
+    answers = state is State.RUNNING and all(map(mailbox_answers, addresses))
+    return Report(
+        tuple(look_at(cluster, node) for node in at.nodes),
+        _condition(state, answers=answers),
+        cluster.refusing,
+    )
+
+
+def look_at(cluster: Cluster, node: Node) -> NodeReport:
+    """One node. A frozen one is not asked: it would let the caller wait."""
+    state = cluster.process(node.short).state
+    found = status(node, admin_token(node)) if state is State.RUNNING else None
+    return NodeReport(node, _condition(state, answers=found is not None), found)
+
+
+def _condition(state: State, *, answers: bool) -> Condition:
+    match state:
+        case State.GONE:
+            return Condition.DOWN
+        case State.FROZEN:
+            return Condition.FROZEN
+        case State.RUNNING:
+            return Condition.UP if answers else Condition.SILENT

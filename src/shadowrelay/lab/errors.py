@@ -1,0 +1,7 @@
+"""What a lab command may fail with."""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """The request cannot be met; the text says why and what to do, for a person."""

@@ -1,0 +1,139 @@
+"""The settings files of a lab's nodes. They are the lab's memory: an option once set stays until changed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from shadowrelay.lab.authority import Pair, authority_pair
+from shadowrelay.lab.errors import LabError
+from shadowrelay.lab.layout import INSIDE_DOMAIN, LOOPBACK, OUTSIDE_DOMAIN, Layout, Node
+from shadowrelay.settings import Settings, apply_overrides, parse_duration, to_toml
+
+DEFAULTS: dict[str, Any] = {
+    "reject_message_on_shadow_failure": True,
+    "shadow_heartbeat_frequency": "1s",
+    "shadow_resubmit_time_span": "5s",
+    "queue_glitch_retry_interval": "1s",
+    "transient_failure_retry_interval": "1s",
+    "outbound_connection_failure_retry_interval": "1s",
+}
+"""A lab shows in seconds what takes hours elsewhere."""
+
+_CONNECTIONS = 1000  # all clients of a lab have one address
+
+_OWN = (
+    "name",
+    "site",
+    "host",
+    "data_dir",
+    "members",
+    "receive.default.listen",
+    "peer.listen",
+    "admin.listen",
+    "tracking.directory",
+)
+_DRAIN = timedelta(seconds=30)
+
+
+def certificate(node: Node) -> Pair:
+    """Where a node's certificate and its key are."""
+    return Pair(node.config.parent / f"{node.name}.pem", node.config.parent / f"{node.name}.key")
+
+
+def write(layout: Layout, options: Sequence[str]) -> None:
+    """Write the settings file of every node that has none, and apply ``KEY=VALUE`` options to all of them.
+
+    Nothing is written unless every file is right. Raises SettingsInvalid, LabError.
+    """
+    _refuse_own(options)
+    texts: dict[Node, str] = {}
+    for node in layout.nodes:
+        tree = read(node) if node.config.exists() else _tree(layout, node)
+        if not node.config.exists() or options:
+            tree = apply_overrides(tree, options)
+            Settings.from_tree(tree, source="--set")
+            texts[node] = to_toml(tree)
+    for node, text in texts.items():
+        fresh = node.config.with_suffix(".new")
+        fresh.write_text(text, "utf-8")
+        fresh.replace(node.config)
+
+
+def read(node: Node) -> dict[str, Any]:
+    """A node's settings as nested tables. Raises LabError."""
+    try:
+        return tomllib.loads(node.config.read_text("utf-8"))
+    except (OSError, ValueError) as problem:
+        raise LabError(f"{node.config} cannot be read: {problem}") from problem
+
+
+def drain_timeout(node: Node) -> timedelta:
+    """How long a graceful stop of this node may take."""
+    try:
+        return parse_duration(read(node)["drain_timeout"])
+    except (KeyError, ValueError, LabError):
+        return _DRAIN
+
+
+def admin_token(node: Node) -> str:
+    """What its admin API asks for; empty when it asks for nothing."""
+    try:
+        return str(read(node).get("admin", {}).get("token", ""))
+    except LabError:
+        return ""
+
+
+def _refuse_own(options: Sequence[str]) -> None:
+    for option in options:
+        key = option.partition("=")[0].strip()
+        if any(key == own or f"{own}.".startswith(f"{key}.") for own in _OWN):
+            raise LabError(f"--set {option}: {key} is different on each node, and the lab's own to choose")
+
+
+def _tree(layout: Layout, node: Node) -> dict[str, Any]:
+    mailbox, pair = layout.mailbox, certificate(node)
+    return {
+        "name": node.name,
+        "site": node.site,
+        "host": node.host,
+        "data_dir": str(node.data_dir),
+        "relay_networks": ["127.0.0.0/8"],
+        **DEFAULTS,
+        "receive": {
+            "default": {"listen": _spelt(node.smtp), "max_inbound_connection_per_source": _CONNECTIONS}
+        },
+        "peer": {
+            "listen": _spelt(node.peer),
+            "certificate": str(pair.certificate),
+            "key": str(pair.key),
+            "ca": str(authority_pair(layout.authority).certificate),
+        },
+        "members": [
+            {"name": other.name, "address": _spelt(other.peer), "site": other.site, "host": other.host}
+            for other in layout.nodes
+        ],
+        "routes": {
+            "inside": _route(INSIDE_DOMAIN, mailbox.inside[1], protocol="lmtp", inside=True),
+            "outside": _route(OUTSIDE_DOMAIN, mailbox.outside[1], protocol="smtp", inside=False),
+        },
+        "admin": {"listen": node.admin.removeprefix("http://")},
+        "tracking": {"directory": str(node.tracking_dir)},
+    }
+
+
+def _route(domain: str, port: int, *, protocol: str, inside: bool) -> dict[str, Any]:
+    return {
+        "domains": [domain],
+        "host": LOOPBACK,
+        "port": port,
+        "protocol": protocol,
+        "inside": inside,
+        "tls": "none",
+    }
+
+
+def _spelt(address: tuple[str, int]) -> str:
+    return f"{address[0]}:{address[1]}"

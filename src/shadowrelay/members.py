@@ -1,0 +1,148 @@
+"""The channel to the other members: pools of greeted sessions, and who can be reached.
+
+Performs the steps that scripts ask for: transactions, offers of copies, greetings and questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterable, Callable, Mapping
+from datetime import datetime
+
+import structlog
+
+from shadowrelay.core.boundary import Boundary
+from shadowrelay.core.conversation import Answered, Greeting, introduce, met
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.redundancy import Attempt, Leg
+from shadowrelay.core.steps import Ask, OfferCopy, Step, Transact, Unanswered
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.smtp.peer_client import Address, Offering, PeerConnection, PeerFailed
+
+log = structlog.get_logger(__name__)
+
+IDLE_SESSIONS = 32  # kept per member; more are opened when they are needed, and closed afterwards
+
+
+def seconds() -> float:
+    """Of a clock that counts suspension."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Members:
+    """Every other member of the boundary, as this node reaches them."""
+
+    def __init__(
+        self,
+        database: TransportDatabase,
+        boundary: Boundary,
+        addresses: Mapping[ServerName, Address],
+        policy: Policy,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.database = database
+        self.boundary = boundary
+        self.policy = policy
+        self.clock = clock
+        self.addresses = addresses
+        self._idle: dict[ServerName, list[PeerConnection]] = {name: [] for name in addresses}
+        self._timeout = policy.shadow_attempt_timeout.total_seconds()
+
+    async def dial(self, name: ServerName, timeout: float) -> PeerConnection:
+        """Connect to a member. Raises PeerFailed."""
+        return await PeerConnection.dial(self.addresses[name], self.boundary.own.name, timeout)
+
+    async def acquire(self, name: ServerName) -> PeerConnection:
+        """A greeted session, from the pool or opened now. Raises PeerFailed."""
+        idle = self._idle[name]
+        while idle:
+            session = idle.pop()
+            if session.usable:
+                return session
+            session.abort()
+        session = await self.dial(name, self._timeout)
+        await self.greet(session, name)
+        return session
+
+    async def greet(self, session: PeerConnection, name: ServerName) -> Greeting:
+        """XSHADOW, with what both sides learn by it written down first. Raises PeerFailed."""
+        ours = await self.database.transact(lambda ledger: introduce(ledger, name))
+        theirs = await session.greet(ours)
+        if theirs.name != name:
+            session.abort()
+            raise PeerFailed("xshadow", f"it answers as {theirs.name}")
+        await self.meet(theirs)
+        return theirs
+
+    async def meet(self, theirs: Greeting) -> None:
+        """A member showed who it is, whoever called: contact, and perhaps a broken lineage."""
+        silent = self.boundary.watches[theirs.name].silent if theirs.name in self.boundary.watches else True
+        now = self.clock()
+        await self.database.transact(lambda ledger: met(ledger, theirs, now, after_silence=silent))
+        self.boundary.answered(theirs.name, seconds())
+
+    def release(self, name: ServerName, session: PeerConnection) -> None:
+        """Give a session back after a complete exchange."""
+        idle = self._idle[name]
+        if session.usable and len(idle) < IDLE_SESSIONS:
+            idle.append(session)
+        else:
+            session.abort()
+
+    async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> Attempt:
+        """Offer a copy in a session of its own. Never raises for what the member does."""
+        try:
+            session = await self.acquire(step.to)
+        except PeerFailed as failed:
+            return self.unreachable(step, failed)
+        offering = session.begin(step, self.database.lineage.mark)
+        return self.offered(session, offering, await offering.send(content))
+
+    def offered(self, session: PeerConnection, offering: Offering, attempt: Attempt) -> Attempt:
+        """An offer has ended: its session goes back, and a member that failed is not asked for a while."""
+        self.release(offering.step.to, session)
+        if attempt.leg is not Leg.ACKNOWLEDGED:
+            self.boundary.skip(attempt.name, seconds())
+            log.warning(
+                "shadow_copy_not_taken",
+                message=offering.step.message_id,
+                member=attempt.name,
+                leg=attempt.leg.value,
+                reply=attempt.reply,
+            )
+        return attempt
+
+    def unreachable(self, step: OfferCopy, failed: PeerFailed) -> Attempt:
+        self.boundary.skip(step.to, seconds())
+        log.warning("shadow_server_unreachable", member=step.to, step=failed.step, error=failed.error)
+        return Attempt(step.to, Leg.REFUSED, step.rank, str(failed))
+
+    async def ask(self, step: Ask, timeout: float | None = None) -> Answered | Unanswered:
+        """One XQDISCARD in a session from the pool, within ``timeout`` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                session = await self.acquire(step.to)
+                answered, _ = await session.ask(step.query)
+        except PeerFailed as failed:
+            return Unanswered(failed.step, failed.error)
+        except TimeoutError:
+            return Unanswered("xqdiscard", "no answer in time")
+        self.release(step.to, session)
+        return answered
+
+    async def perform(self, step: Step, timeout: float | None = None) -> object:
+        """The steps that need nothing but the database and the channel."""
+        match step:
+            case Transact(work):
+                return await self.database.transact(work)
+            case Ask():
+                return await self.ask(step, timeout)
+            case _:
+                raise TypeError(f"{type(step).__name__} is not a step for the channel")
+
+    async def close(self) -> None:
+        for sessions in self._idle.values():
+            while sessions:
+                await sessions.pop().close()

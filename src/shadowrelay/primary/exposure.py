@@ -1,0 +1,100 @@
+"""The stage that repairs exposure, and the one that lets messages go about which everybody was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+
+import structlog
+
+from shadowrelay.core.decisions import Content
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.steps import OfferCopy, Step
+from shadowrelay.database.content import blocks, stored
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue import exposed
+from shadowrelay.members import Members, seconds
+from shadowrelay.primary.repairing import copy_again
+from shadowrelay.running import run
+
+log = structlog.get_logger(__name__)
+
+MOST_AT_ONCE = 16
+INTERVAL = 0.5  # seconds between looks
+
+
+class Repair:
+    """Gives every exposed message a second copy again."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            if self._members.boundary.skipped(seconds()) < set(self._members.boundary.watches):
+                found = await self._members.database.transact(lambda ledger: exposed(ledger, 500))
+                if found:
+                    await self._repair(found)
+            await asyncio.sleep(INTERVAL)
+
+    async def _repair(self, found: list[MessageId]) -> None:
+        slots = asyncio.Semaphore(MOST_AT_ONCE)
+
+        async def one(message_id: MessageId) -> bool:
+            async with slots:
+                return await self._copy_again(message_id)
+
+        repaired = await asyncio.gather(*(one(message_id) for message_id in found))
+        log.info("exposure_repaired", messages=sum(repaired), still_exposed=len(found) - sum(repaired))
+
+    async def _copy_again(self, message_id: MessageId) -> bool:
+        content = await self._members.database.transact(lambda ledger: stored(ledger, message_id))
+        if content is None:
+            return True  # settled and expired meanwhile
+
+        async def perform(step: Step) -> object:
+            if isinstance(step, OfferCopy):
+                return await self._members.offer(step, _read(content))
+            return await self._members.perform(step)
+
+        candidates = self._members.boundary.candidates(seconds())
+        return await run(copy_again(message_id, candidates, self._members.clock), perform)
+
+
+async def _read(content: Content) -> AsyncIterator[bytes]:
+    async for block in blocks(content):
+        yield block
+
+
+class Reconcile:
+    """Concludes what peers were asked: messages are delivered once everybody who may know better answered."""
+
+    def __init__(
+        self, members: Members, inquiry: Inquiry, away: timedelta | None, changed: Callable[[], None]
+    ) -> None:
+        self._members = members
+        self._inquiry = inquiry
+        self._long_away = away is not None and away > members.policy.shadow_message_auto_discard_interval
+        self._changed = changed
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if self._long_away:
+            log.error("away_too_long", consequence="messages that no holder confirms are set aside")
+        while True:
+            if await self._members.database.transact(self._conclude):
+                self._changed()
+            await asyncio.sleep(INTERVAL)
+
+    def _conclude(self, ledger: SqlLedger) -> int:
+        return self._inquiry.conclude(
+            ledger,
+            self._members.boundary.reachable(),
+            self._members.policy,
+            self._members.clock(),
+            seconds(),
+            long_away=self._long_away,
+        )

@@ -1,0 +1,252 @@
+"""Taking mail in from senders: who may relay, what is added to the header, and the promise before the 250."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from email.utils import format_datetime
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from itertools import chain
+from pathlib import Path
+
+import structlog
+
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.redundancy import Answer, Arrival
+from shadowrelay.core.routing import Route, route_for
+from shadowrelay.core.steps import OfferCopy, Step, Transact
+from shadowrelay.database.content import Spool
+from shadowrelay.members import Members
+from shadowrelay.primary.accepting import make_redundant, offer
+from shadowrelay.primary.shadowing import ShadowSession
+from shadowrelay.running import run
+from shadowrelay.smtp.receive import Hangup, Peer
+from shadowrelay.wire.esmtp import MailFrom, RcptTo
+from shadowrelay.wire.header import HeaderScan, received_field
+from shadowrelay.wire.replies import Refused, Reply
+
+log = structlog.get_logger(__name__)
+
+STREAM_FROM = 256 * 1024  # octets past which a body streams to the shadow server while it arrives
+_ACCEPTED_DOMAIN = NextHop("accepted")
+
+NO_ROOM = Reply(452, "4.3.1", "Insufficient system resources")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeOptions:
+    """What a connector for senders may do. ``submission``: Message-ID and Date are added where missing."""
+
+    connector: str
+    relay_networks: tuple[IPv4Network | IPv6Network, ...]
+    accepted_domains: tuple[str, ...]
+    routes: tuple[Route, ...]
+    content: Path
+    minimum_free_disk: int
+    submission: bool
+
+
+class Intake:
+    """The Receiver of a connector for senders."""
+
+    def __init__(
+        self,
+        members: Members,
+        options: IntakeOptions,
+        policy: Policy,
+        mint: Callable[[datetime], MessageId],
+        in_flight: set[MessageId],
+    ) -> None:
+        self.members = members
+        self.options = options
+        self.policy = policy
+        self.in_flight = in_flight
+        self._mint = mint
+        self._accepted = (Route(_ACCEPTED_DOMAIN, options.accepted_domains),)
+        self._shadows: dict[str, ShadowSession] = {}
+
+    async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
+        room = shutil.disk_usage(self.options.content).free - (mail.size or 0)
+        if room < self.options.minimum_free_disk:
+            log.warning("mail_refused_disk_full", free=room, needed=self.options.minimum_free_disk)
+            return NO_ROOM
+        if self.policy.shadow_redundancy_enabled:
+            self._shadows[session.id] = ShadowSession(self.members)
+        return None
+
+    async def rcpt(
+        self,
+        session: Peer,
+        mail: MailFrom,  # noqa: ARG002
+        rcpt: RcptTo,
+        accepted: Sequence[RcptTo],  # noqa: ARG002
+    ) -> Reply | None:
+        if not self._trusted(session) and route_for(self._address(rcpt), self._accepted) is None:
+            return Reply(550, "5.7.1", "Relaying denied")
+        if self._route(rcpt) is None:
+            log.warning("no_route", recipient=rcpt.address)
+            return Reply(451, "4.4.4", "No route to that domain for now")
+        return None
+
+    async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> IntakeSink:
+        now = self.members.clock()
+        numbered = tuple(self._recipients(recipients))
+        arrival = Arrival(
+            id=self._mint(now),
+            envelope=Envelope(
+                sender=mail.sender,
+                size=0,
+                body=mail.body,
+                smtputf8=mail.smtputf8,
+                ret=mail.ret,
+                envid=mail.envid,
+            ),
+            recipients=numbered,
+            received_at=now,
+            client_ip=session.address,
+            client_hostname=session.helo,
+            connector=self.options.connector,
+            session=session.id,
+        )
+        shadow = self._shadows.pop(session.id, None)
+        return IntakeSink(self, session, arrival, shadow)
+
+    async def reset(self, session: Peer) -> None:
+        if shadow := self._shadows.pop(session.id, None):
+            await shadow.drop()
+
+    def _trusted(self, session: Peer) -> bool:
+        client = ip_address(session.address.partition("%")[0])
+        return any(client in network for network in self.options.relay_networks)
+
+    def _recipients(self, recipients: Sequence[RcptTo]) -> Iterator[Recipient]:
+        for number, rcpt in enumerate(recipients, 1):
+            route = self._route(rcpt)
+            hop = route.name if route else NextHop("")
+            yield Recipient(number, self._address(rcpt), hop, rcpt.notify, rcpt.orcpt)
+
+    def _address(self, rcpt: RcptTo) -> str:
+        """``postmaster`` alone is ours (RFC 5321 4.5.1)."""
+        own = self.members.boundary.own.name
+        return rcpt.address if "@" in rcpt.address else f"{rcpt.address}@{own}"
+
+    def _route(self, rcpt: RcptTo) -> Route | None:
+        return route_for(self._address(rcpt), self.options.routes)
+
+
+class IntakeSink:
+    """One message on its way in."""
+
+    def __init__(self, intake: Intake, session: Peer, arrival: Arrival, shadow: ShadowSession | None) -> None:
+        self._intake = intake
+        self._session = session
+        self._arrival = arrival
+        self._shadow = shadow
+        self._scan = HeaderScan()
+        self._spool = Spool(intake.options.content, arrival.id)
+        self._streaming = False
+
+    async def write(self, data: bytes) -> None:
+        if not self._scan.complete:
+            if not self._scan.feed(data):
+                return
+            data = self._header() + self._scan.rest
+        await self._keep(data)
+
+    async def finish(self) -> Sequence[Reply] | Hangup:
+        try:
+            if not self._scan.complete:
+                self._scan.finish()
+                await self._keep(self._header() + self._scan.rest)
+            answer = await self._accept()
+        finally:
+            self._intake.in_flight.discard(self._arrival.id)
+            if self._shadow is not None:
+                await self._shadow.drop()
+        if answer is Answer.ACCEPTED:
+            return [Reply(250, "2.6.0", f"{self._arrival.id} Queued mail for delivery")]
+        self._spool.discard()
+        if answer is Answer.HANG_UP:
+            log.error("hang_up_after_unconfirmed_revoke", message=self._arrival.id)
+            return Hangup()
+        return [Reply(451, "4.4.0", "Message failed to be made redundant")]
+
+    async def abort(self) -> None:
+        self._intake.in_flight.discard(self._arrival.id)
+        self._spool.discard()
+        if self._shadow is not None:
+            await self._shadow.drop()
+
+    async def _accept(self) -> Answer:
+        intake, members = self._intake, self._intake.members
+        self._intake.in_flight.add(self._arrival.id)
+        self._arrival = replace(
+            self._arrival, envelope=replace(self._arrival.envelope, size=self._spool.size)
+        )
+        content = await self._spool.seal()
+        clock, shadow = members.clock, self._shadow
+        names: Iterator[ServerName] = iter(())
+        if shadow is not None and shadow.first is not None:
+            names = chain([shadow.first], shadow.candidates)
+
+        async def perform(step: Step) -> object:
+            match step:
+                case Transact(work):
+                    return await members.database.transact(work)
+                case OfferCopy() if shadow is not None:
+                    return await shadow.offer(step, self._spool.blocks())
+                case _:
+                    return await members.perform(step, intake.policy.revoke_timeout.total_seconds())
+
+        deadline = clock() + intake.policy.shadow_time_cap
+        script = make_redundant(self._arrival, content, names, intake.policy, clock, deadline)
+        return await run(script, perform)
+
+    async def _keep(self, data: bytes) -> None:
+        try:
+            self._spool.write(data)
+        except OSError as error:
+            log.exception("spool_failed", message=self._arrival.id)
+            raise Refused(452, "4.3.1", "Insufficient system resources") from error
+        if self._shadow is None or self._shadow.first is None:
+            return
+        if self._streaming:
+            await self._shadow.stream(data)
+        elif self._spool.size > STREAM_FROM:
+            self._streaming = True
+            self._intake.in_flight.add(self._arrival.id)
+            step = offer(self._arrival, self._shadow.first, 1)
+            await self._shadow.begin(step)
+            async for block in self._spool.blocks():
+                await self._shadow.stream(block)
+
+    def _header(self) -> bytes:
+        """Our trace field and, for submission, what the sender left out; then the header as it came."""
+        scan, arrival = self._scan, self._arrival
+        if scan.received > self._intake.policy.loop_hop_limit:
+            raise Refused(554, "5.4.6", "Too many hops: mail loop")
+        date = format_datetime(arrival.received_at)
+        recipients = arrival.recipients
+        added = received_field(
+            helo=self._session.helo,
+            address=self._session.address,
+            by=self._intake.members.boundary.own.name,
+            protocol=self._session.protocol,
+            message_id=arrival.id,
+            date=date,
+            recipient=recipients[0].address if len(recipients) == 1 else "",
+        )
+        message_id = scan.message_id
+        if self._intake.options.submission:
+            if "message-id" not in scan.names:
+                message_id = f"<{arrival.id}@{self._intake.members.boundary.own.name}>"
+                added += f"Message-ID: {message_id}\r\n".encode()
+            if "date" not in scan.names:
+                added += f"Date: {date}\r\n".encode()
+        envelope = replace(arrival.envelope, message_id=message_id, subject=scan.subject)
+        self._arrival = replace(arrival, envelope=envelope)
+        return added + scan.section

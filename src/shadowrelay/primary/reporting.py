@@ -1,0 +1,98 @@
+"""Writes the DSNs that the endings of an attempt call for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from shadowrelay.core.decisions import Content
+from shadowrelay.core.delivery import Ending, Report, Result
+from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.core.messages import Recipient
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.reports import ReportKind, is_due, report_id, returns_whole_message
+from shadowrelay.core.retry import delay_notice_due, expires_at
+from shadowrelay.core.routing import Route, route_for
+from shadowrelay.core.steps import WriteReports
+from shadowrelay.database.content import head
+from shadowrelay.wire.report import build_report
+
+HEADER = 256 * 1024  # octets of the original that a report of its header looks at
+WHOLE = 1 << 20  # octets up to which the original is returned whole
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """``routes`` say where the sender's own mail goes."""
+
+    name: ServerName
+    routes: Sequence[Route]
+    policy: Policy
+    clock: Callable[[], datetime]
+
+    async def write(self, step: WriteReports, content: Content) -> tuple[Report, ...]:
+        """One report for each recipient whose ending its sender is told of."""
+        now = self.clock()
+        recipients = {recipient.number: recipient for recipient in step.copy.recipients}
+        reports = []
+        for result in step.results:
+            recipient = recipients[result.number]
+            kind = self._kind(step, recipient, result, now)
+            if kind is not None and is_due(kind, recipient, step.copy.envelope):
+                reports.append(await self._build(step, recipient, result, kind, content, now))
+        return tuple(reports)
+
+    def _kind(
+        self, step: WriteReports, recipient: Recipient, result: Result, now: datetime
+    ) -> ReportKind | None:
+        match result.ending:
+            case Ending.REJECTED | Ending.EXPIRED:
+                return ReportKind.FAILED
+            case Ending.ACCEPTED | Ending.DUPLICATE if step.hop.mailbox:
+                return ReportKind.DELIVERED
+            case Ending.ACCEPTED | Ending.DUPLICATE if not step.dsn_offered:
+                return ReportKind.RELAYED
+            case Ending.DEFERRED | Ending.IN_DOUBT if delay_notice_due(
+                recipient, step.copy.received_at, now, self.policy
+            ):
+                return ReportKind.DELAYED
+        return None
+
+    async def _build(
+        self,
+        step: WriteReports,
+        recipient: Recipient,
+        result: Result,
+        kind: ReportKind,
+        content: Content,
+        now: datetime,
+    ) -> Report:
+        copy = step.copy
+        whole = returns_whole_message(kind, copy.envelope) and copy.envelope.size <= WHOLE
+        original = await head(content, WHOLE if whole else HEADER)
+        report = report_id(copy.id, recipient.number, kind)
+        route = route_for(copy.envelope.sender, self.routes)
+        text = build_report(
+            report_id=report,
+            reporting_mta=self.name,
+            envelope=copy.envelope,
+            received_at=copy.received_at,
+            recipient=recipient,
+            kind=kind,
+            reply=result.reply,
+            remote_mta=(step.hop.server or None) if result.remote else None,
+            now=now,
+            will_retry_until=expires_at(copy.received_at, self.policy)
+            if kind is ReportKind.DELAYED
+            else None,
+            original=original,
+            original_is_complete=whole and len(original) == copy.envelope.size,
+        )
+        return Report(
+            id=report,
+            about=recipient.number,
+            content=text,
+            next_hop=route.name if route else NextHop(""),
+            settles=kind is not ReportKind.DELAYED,
+        )

@@ -1,0 +1,89 @@
+"""The shadow session of one message, opened while its sender is still talking."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable
+
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.redundancy import Attempt
+from shadowrelay.core.steps import OfferCopy
+from shadowrelay.members import Members, seconds
+from shadowrelay.smtp.peer_client import Offering, PeerConnection, PeerFailed
+
+
+class ShadowSession:
+    """From MAIL to the end of the transaction. The first candidate is connected to at once.
+
+    A large body streams to it while it arrives; whatever goes wrong on the way, the next candidate gets the
+    content from where it was kept.
+    """
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self.candidates = members.boundary.candidates(seconds())
+        self.first: ServerName | None = next(self.candidates, None)
+        self._opening: asyncio.Task[PeerConnection] | None = None
+        self._offering: Offering | None = None
+        self._session: PeerConnection | None = None
+        self._broken: PeerFailed | None = None
+        if self.first is not None:
+            self._opening = asyncio.create_task(members.acquire(self.first))
+
+    async def begin(self, step: OfferCopy) -> None:
+        """Start to stream: the envelope leaves now."""
+        try:
+            session = await self._opened()
+        except PeerFailed as failed:
+            self._broken = failed
+            return
+        self._offering = session.begin(step, self._members.database.lineage.mark)
+
+    async def stream(self, data: bytes) -> None:
+        """The next octets of a body that streams. A failure is remembered, not raised."""
+        if self._offering is not None and self._broken is None:
+            try:
+                await self._offering.write(data)
+            except PeerFailed as failed:
+                self._broken = failed
+
+    async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> Attempt:
+        """The whole offer, or the end of the one that streams."""
+        if step.to != self.first or self._opening is None:
+            return await self._members.offer(step, content)
+        try:
+            session = await self._opened()
+        except PeerFailed as failed:
+            self._opening = None
+            return self._members.unreachable(step, failed)
+        offering = self._offering
+        if offering is None:
+            offering = session.begin(step, self._members.database.lineage.mark)
+            attempt = await offering.send(content)
+        elif self._broken is not None:
+            attempt = offering.failed(self._broken)
+        else:
+            attempt = await offering.finish()
+        self._opening = self._session = self._offering = None
+        return self._members.offered(session, offering, attempt)
+
+    async def drop(self) -> None:
+        """The transaction is over: an unused session goes back, one in the middle of a body is cut off."""
+        opening, self._opening = self._opening, None
+        if opening is None or self.first is None:
+            return
+        if not opening.done():
+            opening.cancel()
+        (found,) = await asyncio.gather(opening, return_exceptions=True)
+        if isinstance(found, PeerConnection):
+            if self._offering is not None:
+                found.abort()
+            else:
+                self._members.release(self.first, found)
+
+    async def _opened(self) -> PeerConnection:
+        if self._session is None:
+            if self._opening is None:
+                raise PeerFailed("connect", "the session was given up")
+            self._session = await self._opening
+        return self._session

@@ -1,0 +1,51 @@
+"""The stage that empties Safety Net and forgets what need not be remembered any longer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+
+import structlog
+
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.safety_net import expire
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue import forget_expired, held_since_before, settled_before
+from shadowrelay.database.transport import TransportDatabase
+
+log = structlog.get_logger(__name__)
+
+BATCH = 500
+
+
+class Expiry:
+    """Sweeps every minute, or as often as the hold time asks for; gives the freed space back."""
+
+    def __init__(self, database: TransportDatabase, policy: Policy, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._policy = policy
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        interval = min(60.0, max(1.0, self._policy.safety_net_hold_time.total_seconds() / 4))
+        while True:
+            await asyncio.sleep(interval)
+            swept = BATCH
+            while swept >= BATCH:
+                swept = await self._database.transact(self._sweep)
+            await self._database.touch(self._clock())
+
+    def _sweep(self, ledger: SqlLedger) -> int:
+        policy, now = self._policy, self._clock()
+        hold = policy.safety_net_hold_time
+        gone = 0
+        for copy in settled_before(ledger, now - hold, BATCH):
+            gone += ledger.apply(expire(copy, policy, now))
+        for copy in held_since_before(ledger, now - hold - policy.message_expiration_timeout, BATCH):
+            gone += ledger.apply(expire(copy, policy, now))
+        forget_expired(ledger, now - policy.shadow_message_auto_discard_interval, now)
+        if gone:
+            log.info("safety_net_expired", messages=gone)
+        return gone

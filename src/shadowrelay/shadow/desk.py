@@ -1,0 +1,229 @@
+"""The desk for members: who may use the verbs, offers of copies, and the questions of other members."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from pathlib import Path
+
+import structlog
+
+from shadowrelay.core.conversation import Greeting, Line, Query, asked, introduce
+from shadowrelay.core.holding import Held, Offer, hold
+from shadowrelay.core.identifiers import Mark, MessageId, ServerName
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.questions import Speaker
+from shadowrelay.database.content import Spool
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.members import Members, seconds
+from shadowrelay.smtp.receive import Peer
+from shadowrelay.wire.esmtp import MailFrom, RcptTo
+from shadowrelay.wire.header import HeaderScan
+from shadowrelay.wire.replies import Refused, Reply
+from shadowrelay.wire.xshadow import Malformed, OfferMark, parse_fork, parse_offer
+
+log = structlog.get_logger(__name__)
+
+NO_ROOM = Reply(452, "4.3.1", "Insufficient system resources")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskOptions:
+    """``externally_secured``: networks whose clients are members by our word alone."""
+
+    externally_secured: tuple[IPv4Network | IPv6Network, ...]
+    content: Path
+    minimum_free_disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class Desks:
+    """Opens a desk for each session of the members' connector."""
+
+    members: Members
+    options: DeskOptions
+    policy: Policy
+    in_flight: Collection[MessageId]
+    met: Callable[[ServerName], None]  # a member called: after what it said or asked is on disk
+
+    def open(self) -> Desk:
+        return Desk(self)
+
+
+class Desk:
+    """One session of a member."""
+
+    def __init__(self, desks: Desks) -> None:
+        self.members = desks.members
+        self.options = desks.options
+        self.policy = desks.policy
+        self._in_flight = desks.in_flight
+        self._met = desks.met
+        self._greeting: Greeting | None = None
+        self._offer: OfferMark | None = None
+
+    def mark(self) -> Mark:
+        return self.members.database.lineage.mark
+
+    def admits(self, peer: Peer) -> bool:
+        if not self.policy.shadow_redundancy_enabled:
+            return False
+        return peer.certificate is not None or self._secured(peer)
+
+    def _secured(self, peer: Peer) -> bool:
+        client = ip_address(peer.address.partition("%")[0])
+        return any(client in network for network in self.options.externally_secured)
+
+    async def greet(self, peer: Peer, theirs: Greeting) -> Greeting:
+        names = {
+            value.lower()
+            for kind, value in (peer.certificate or {}).get("subjectAltName", ())
+            if kind == "DNS"
+        }
+        is_member = theirs.name in self.members.boundary.watches
+        if not is_member or (theirs.name not in names and not self._secured(peer)):
+            log.warning("stranger_refused", client=peer.address, said=theirs.name, certificate=sorted(names))
+            raise Refused(550, "5.7.1", "Not a member")
+        known = await self.members.database.transact(lambda ledger: ledger.member(theirs.name))
+        if known is not None and known.retired:
+            raise Refused(550, "5.7.1", "Not a member")
+        watch = self.members.boundary.watches[theirs.name]
+        new_contact = watch.silent or known is None or known.lineage is None
+        restarted = known and known.lineage and known.lineage.incarnation != theirs.lineage.incarnation
+        await self.members.meet(theirs)
+        self._greeting = theirs
+        if new_contact or restarted:
+            self._met(theirs.name)
+        return await self.members.database.transact(lambda ledger: introduce(ledger, theirs.name))
+
+    async def ask(self, query: Query) -> tuple[Line, ...]:
+        asker = self._member()
+        mark = query.at or asker.lineage.mark
+        speaker = Speaker(asker.name, asker.lineage.database_id, mark)
+        now = self.members.clock()
+        lines = await self.members.database.transact(
+            lambda ledger: asked(ledger, speaker, query, self._in_flight, self.policy, now)
+        )
+        self.members.boundary.answered(asker.name, seconds())
+        return lines
+
+    async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:  # noqa: ARG002
+        self._member()
+        if shutil.disk_usage(self.options.content).free < self.options.minimum_free_disk:
+            log.warning("copy_refused_disk_full", member=self._member().name)
+            return NO_ROOM
+        if "XSHADOW" not in mail.extra:
+            return Reply(501, "5.5.4", "XSHADOW needed")
+        try:
+            self._offer = parse_offer(mail.extra["XSHADOW"])
+        except Malformed as error:
+            return Reply(501, "5.5.4", str(error))
+        return None
+
+    async def rcpt(
+        self,
+        session: Peer,  # noqa: ARG002
+        mail: MailFrom,  # noqa: ARG002
+        rcpt: RcptTo,
+        accepted: Sequence[RcptTo],
+    ) -> Reply | None:
+        try:
+            number, _ = parse_fork(rcpt.extra.get("XFORK", ""))
+        except Malformed as error:
+            return Reply(501, "5.5.4", str(error))
+        if any(parse_fork(other.extra["XFORK"])[0] == number for other in accepted[-1:]):
+            return Reply(501, "5.5.4", "Recipient number used twice")
+        return None
+
+    async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> HoldSink | Reply:
+        if self._offer is None:
+            return Reply(503, "5.5.1", "MAIL needed first")
+        numbered = sorted((*parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
+        known = tuple(
+            Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt) for number, hop, rcpt in numbered
+        )
+        if len({recipient.number for recipient in known}) != len(known):
+            return Reply(501, "5.5.4", "Recipient number used twice")
+        return HoldSink(self, session, self._offer, self._member(), mail, known)
+
+    async def reset(self, session: Peer) -> None:  # noqa: ARG002
+        self._offer = None
+
+    def _member(self) -> Greeting:
+        if self._greeting is None:
+            raise Refused(503, "5.5.1", "XSHADOW needed first")
+        return self._greeting
+
+
+class HoldSink:
+    """One copy on its way in: never shadowed again."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        session: Peer,
+        offer: OfferMark,
+        owner: Greeting,
+        mail: MailFrom,
+        recipients: tuple[Recipient, ...],
+    ) -> None:
+        self._desk = desk
+        self._offer = offer
+        self._owner = owner
+        self._mail = mail
+        self._recipients = recipients
+        self._scan = HeaderScan()
+        self._spool = Spool(desk.options.content, f"{offer.message_id}-{session.id}-{offer.mark.sequence}")
+
+    async def write(self, data: bytes) -> None:
+        if not self._scan.complete:
+            self._scan.feed(data)
+        try:
+            self._spool.write(data)
+        except OSError as error:
+            log.exception("spool_failed", message=self._offer.message_id)
+            raise Refused(452, "4.3.1", "Insufficient system resources") from error
+
+    async def finish(self) -> Sequence[Reply]:
+        self._scan.finish()
+        content = await self._spool.seal()
+        offer, mail = self._offer, self._mail
+        described = Offer(
+            message_id=offer.message_id,
+            epoch=offer.epoch,
+            rank=offer.rank,
+            owner=ServerName(self._owner.name),
+            owner_database=self._owner.lineage.database_id,
+            mark=offer.mark,
+            received_at=offer.received_at,
+            envelope=Envelope(
+                sender=mail.sender,
+                size=self._spool.size,
+                body=mail.body,
+                smtputf8=mail.smtputf8,
+                ret=mail.ret,
+                envid=mail.envid,
+                message_id=self._scan.message_id,
+                subject=self._scan.subject,
+            ),
+            recipients=self._recipients,
+        )
+        now = self._desk.members.clock()
+
+        def work(ledger: SqlLedger) -> tuple[Held, bool]:
+            is_new = ledger.copy(offer.message_id) is None
+            return ledger.apply(hold(ledger, described, content, self._desk.policy, now)), is_new
+
+        held, is_new = await self._desk.members.database.transact(work)
+        if held is not Held.QUEUED or not is_new:
+            self._spool.discard()
+        if held is Held.QUEUED:
+            return [Reply(250, "2.6.0", f"{offer.message_id} Queued mail for redundancy")]
+        log.warning("copy_refused", message=offer.message_id, owner=self._owner.name, reason=held.value)
+        return [Reply(451, "4.4.0", f"{offer.message_id} {held.value}")]
+
+    async def abort(self) -> None:
+        self._spool.discard()

@@ -1,0 +1,260 @@
+"""A session with another member, as its client: pipelined, bodies by BDAT, exact octets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterable
+from dataclasses import dataclass
+
+from shadowrelay.core.conversation import Answered, Greeting, Line, Query
+from shadowrelay.core.identifiers import Mark, ServerName
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.redundancy import Attempt, Leg
+from shadowrelay.core.steps import OfferCopy
+from shadowrelay.wire import xqdiscard, xshadow
+from shadowrelay.wire.esmtp import MailFrom, RcptTo, extensions, format_mail, format_rcpt
+from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
+
+CHUNK = 256 * 1024
+_OFFERED = frozenset({"8BITMIME", "SMTPUTF8", "DSN"})
+_MOST_REPLY = 1 << 20  # 200 lines of 4,096 octets
+
+
+class PeerFailed(Exception):
+    """The session is of no use any more: which step failed, and how."""
+
+    def __init__(self, step: str, error: str) -> None:
+        super().__init__(f"{step}: {error}")
+        self.step = step
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a member's peer connector is, and how we show who we are. No context: a secured network."""
+
+    name: ServerName
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+
+
+class PeerConnection:
+    """One session. Used by one task at a time; every failure closes it and raises PeerFailed."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout: float) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._timeout = timeout
+        self._parser = ReplyReader(_MOST_REPLY)
+        self._replies: list[Reply] = []
+        self.greeting: Greeting | None = None
+
+    @classmethod
+    async def dial(cls, address: Address, own_name: ServerName, timeout: float) -> PeerConnection:
+        """Connect, up to EHLO. ``timeout``: seconds that each step may take."""
+        step = "connect"
+        try:
+            async with asyncio.timeout(timeout):
+                reader, writer = await asyncio.open_connection(
+                    address.host,
+                    address.port,
+                    ssl=address.tls,
+                    server_hostname=address.name if address.tls else None,
+                )
+        except (OSError, TimeoutError) as error:
+            raise PeerFailed(step, _said(error)) from error
+        session = cls(reader, writer, timeout)
+        await session._expect("greeting", 220)
+        session._write(f"EHLO {own_name}\r\n".encode())
+        offered = extensions(await session._expect("ehlo", 250))
+        if "XSHADOW" not in offered or "XQDISCARD" not in offered:
+            session.abort()
+            raise PeerFailed("ehlo", "the other end does not offer XSHADOW to us")
+        return session
+
+    @property
+    def usable(self) -> bool:
+        return not (self._writer.is_closing() or self._reader.at_eof())
+
+    async def greet(self, ours: Greeting) -> Greeting:
+        """XSHADOW."""
+        self._write(f"XSHADOW {xshadow.format_greeting(ours)}\r\n".encode())
+        reply = await self._expect("xshadow", 250)
+        try:
+            text, _ = _marked(reply)
+            self.greeting = xshadow.parse_greeting(text[-1])
+        except xshadow.Malformed as error:
+            self.abort()
+            raise PeerFailed("xshadow", str(error)) from error
+        return self.greeting
+
+    async def ask(self, query: Query) -> tuple[Answered, tuple[str, ...]]:
+        """XQDISCARD. Lines that cannot be read are returned beside the answer: they are skipped."""
+        self._write(f"XQDISCARD {xqdiscard.format_query(query)}\r\n".encode())
+        reply = await self._expect("xqdiscard", 250, 251)
+        bad: list[str] = []
+        lines: list[Line] = []
+        try:
+            texts, mark = _marked(reply)
+        except xshadow.Malformed as error:
+            self.abort()
+            raise PeerFailed("xqdiscard", str(error)) from error
+        for text in texts if reply.code == 250 else ():
+            try:
+                lines.append(xqdiscard.parse_line(text))
+            except xshadow.Malformed:
+                bad.append(text)
+        return Answered(tuple(lines), mark), tuple(bad)
+
+    def begin(self, step: OfferCopy, mark: Mark) -> Offering:
+        """Offer a copy: MAIL and RCPT leave at once, the content follows as it comes."""
+        return Offering(self, step, mark)
+
+    async def close(self) -> None:
+        """Say QUIT, if anybody listens."""
+        if self.usable:
+            with contextlib.suppress(PeerFailed):
+                self._write(b"QUIT\r\n")
+                await self._expect("quit", 221)
+        self.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if not self._writer.is_closing():
+            self._writer.transport.abort()
+
+    def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def drain(self, step: str) -> None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._writer.drain()
+        except (OSError, TimeoutError) as error:
+            self.abort()
+            raise PeerFailed(step, _said(error)) from error
+
+    async def reply(self, step: str) -> Reply:
+        """The next reply."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                while not self._replies:
+                    data = await self._reader.read(65_536)
+                    if not data:
+                        raise ConnectionResetError("the connection was closed")
+                    self._replies += self._parser.feed(data)
+        except (OSError, TimeoutError, ReplyError) as error:
+            self.abort()
+            raise PeerFailed(step, _said(error)) from error
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        return self._replies.pop(0)
+
+    async def _expect(self, step: str, *codes: int) -> Reply:
+        reply = await self.reply(step)
+        if reply.code not in codes:
+            self.abort()
+            raise PeerFailed(step, str(reply))
+        return reply
+
+
+class Offering:
+    """One copy on its way to a holder."""
+
+    def __init__(self, session: PeerConnection, step: OfferCopy, mark: Mark) -> None:
+        self.step = step
+        self._session = session
+        self._chunks = 0
+        self._ended = False
+        session._write(_mail(step.envelope, step, mark))
+        session._write(b"".join(_rcpt(recipient) for recipient in step.recipients))
+
+    async def write(self, data: bytes) -> None:
+        """One chunk. Raises PeerFailed."""
+        self._chunks += 1
+        self._session._write(b"BDAT %d\r\n" % len(data))
+        self._session._write(data)
+        await self._session.drain("content")
+
+    async def send(self, content: AsyncIterable[bytes]) -> Attempt:
+        """The whole content, then ``finish``. A content that cannot be read raises, the session aborted."""
+        try:
+            async for block in content:
+                await self.write(block)
+        except PeerFailed as failed:
+            return self.failed(failed)
+        except BaseException:
+            self._session.abort()
+            raise
+        return await self.finish()
+
+    async def finish(self, last: bytes = b"") -> Attempt:
+        """The end of the content, and what the holder says of it."""
+        session = self._session
+        session._write(b"BDAT %d LAST\r\n" % len(last) + last)
+        self._ended = True
+        try:
+            await session.drain("content")
+            refusal: Reply | None = None
+            for _ in range(1 + len(self.step.recipients) + self._chunks):
+                reply = await session.reply("offer")
+                if not reply.positive:
+                    refusal = refusal or reply
+            answer = await session.reply("acknowledgement")
+        except PeerFailed as failed:
+            return self.failed(failed)
+        refused = refusal or answer
+        if refusal is not None or not answer.positive:
+            if refused.code == 421 or refusal is not None:
+                session.abort()
+            return self._attempt(Leg.REFUSED, str(refused))
+        try:
+            texts, mark = _marked(answer)
+        except xshadow.Malformed as error:
+            session.abort()
+            return self._attempt(Leg.LOST, str(error))
+        reply_text = f"{answer.code} {answer.enhanced} {' '.join(texts)}"
+        return self._attempt(Leg.ACKNOWLEDGED, reply_text, mark)
+
+    def failed(self, failed: PeerFailed) -> Attempt:
+        """Before the last chunk left, nothing can be there; after it, a copy may."""
+        return self._attempt(Leg.LOST if self._ended else Leg.REFUSED, str(failed))
+
+    def _attempt(self, leg: Leg, reply: str, mark: Mark | None = None) -> Attempt:
+        greeting = self._session.greeting
+        database = greeting.lineage.database_id if greeting else None
+        return Attempt(self.step.to, leg, self.step.rank, reply, database, mark)
+
+
+def _mail(envelope: Envelope, step: OfferCopy, mark: Mark) -> bytes:
+    offer = xshadow.OfferMark(step.message_id, step.epoch, step.rank, mark, step.received_at)
+    mail = MailFrom(
+        sender=envelope.sender,
+        body=envelope.body,
+        smtputf8=envelope.smtputf8,
+        ret=envelope.ret,
+        envid=envelope.envid,
+        extra={"XSHADOW": xshadow.format_offer(offer)},
+    )
+    return format_mail(mail, _OFFERED)
+
+
+def _rcpt(recipient: Recipient) -> bytes:
+    fork = xshadow.format_fork(recipient.number, recipient.next_hop)
+    rcpt = RcptTo(recipient.address, recipient.notify, recipient.orcpt, {"XFORK": fork})
+    return format_rcpt(rcpt, _OFFERED)
+
+
+def _marked(reply: Reply) -> tuple[tuple[str, ...], Mark]:
+    """The lines of a reply, and the mark that the last one ends with."""
+    *before, last = reply.lines
+    text, _, mark = last.rpartition(" ")
+    return (*before, text), xshadow.parse_mark(mark)
+
+
+def _said(error: BaseException) -> str:
+    return "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

@@ -1,0 +1,108 @@
+"""The members' connector: XSHADOW and XQDISCARD beside ordinary SMTP (docs/reference/protocol.md).
+
+To anybody but a member the keywords are not offered, and the verbs answer as any unknown command does.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol, cast
+
+from shadowrelay.core.conversation import Greeting, Line, Query
+from shadowrelay.core.identifiers import Mark
+from shadowrelay.smtp.receive import ConnectorOptions, Peer, Receiver
+from shadowrelay.smtp.receive_limits import Register
+from shadowrelay.smtp.receive_session import ReceiveSession
+from shadowrelay.wire import xqdiscard, xshadow
+from shadowrelay.wire.replies import Refused, Reply
+
+
+class MemberDesk(Receiver, Protocol):
+    """What answers one session of a member. Its marks are those of committed sequences alone."""
+
+    def admits(self, peer: Peer) -> bool:
+        """May this client use the verbs at all: a certificate of our authority, or a secured network?"""
+        ...
+
+    def mark(self) -> Mark:
+        """Our incarnation and the last committed sequence."""
+        ...
+
+    async def greet(self, peer: Peer, theirs: Greeting) -> Greeting:
+        """A member introduced itself. Raises Refused if it is not one, or not the one of its certificate."""
+        ...
+
+    async def ask(self, query: Query) -> tuple[Line, ...]:
+        """Answer the member that introduced itself."""
+        ...
+
+
+class DeskFactory(Protocol):
+    """Makes a desk for each session."""
+
+    def open(self) -> MemberDesk: ...
+
+
+class PeerSession(ReceiveSession):
+    """One session of a member, or of somebody who would like to be one."""
+
+    extra_mail_parameters: ClassVar[frozenset[str]] = frozenset({"XSHADOW"})
+    extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset({"XFORK"})
+
+    def __init__(self, receiver: Receiver, options: ConnectorOptions, register: Register) -> None:
+        self.desk = cast("DeskFactory", receiver).open()
+        super().__init__(self.desk, options, register)
+        self._greeted = False
+
+    def offers(self, verb: str) -> bool:
+        if verb in {"XSHADOW", "XQDISCARD", "MAIL", "RCPT", "DATA", "BDAT"}:
+            return self.desk.admits(self.peer)
+        return super().offers(verb)
+
+    def keywords(self) -> list[str]:
+        offered = super().keywords()
+        if self.desk.admits(self.peer):
+            offered += [f"XSHADOW {xshadow.VERSION}", "XQDISCARD"]
+        return offered
+
+    def decorate(self, reply: Reply) -> Reply:
+        """Every reply ends with our mark, so that a member always knows how far our database has come."""
+        if not self._greeted:
+            return reply
+        *before, last = reply.lines
+        mark = xshadow.format_mark(self.desk.mark())
+        return Reply(reply.code, reply.enhanced, (*before, f"{last} {mark}"))
+
+    async def smtp_XSHADOW(self, argument: str | None) -> None:
+        if not self.peer.helo:
+            return await self.answer(Reply(503, "5.5.1", "Say hello first"))
+        if self.transaction is not None:
+            return await self.answer(Reply(503, "5.5.1", "A transaction is under way"))
+        try:
+            theirs = xshadow.parse_greeting(argument or "")
+        except xshadow.Malformed as error:
+            raise Refused(501, "5.5.4", str(error)) from error
+        ours = await self.desk.greet(self.peer, theirs)
+        self._greeted = True
+        return await self.answer(Reply(250, "2.0.0", xshadow.format_greeting(ours)))
+
+    async def smtp_XQDISCARD(self, argument: str | None) -> None:
+        if not self._greeted:
+            return await self.answer(Reply(503, "5.5.1", "XSHADOW needed first"))
+        try:
+            query = xqdiscard.parse_query(argument or "")
+        except xshadow.Malformed as error:
+            raise Refused(501, "5.5.4", str(error)) from error
+        lines = await self.desk.ask(query)
+        if not lines:
+            return await self.answer(Reply(251, "2.0.0", "No discard events"))
+        return await self.answer(Reply(250, "2.0.0", tuple(xqdiscard.format_line(line) for line in lines)))
+
+    async def smtp_MAIL(self, argument: str | None) -> None:
+        if not self._greeted:
+            return await self.answer(Reply(503, "5.5.1", "XSHADOW needed first"))
+        return await super().smtp_MAIL(argument)
+
+    def _content_is_due(self) -> Reply | None:
+        if self.transaction is not None and self.transaction.refused:
+            return Reply(451, "4.5.0", "A copy has all its recipients, or is none")
+        return super()._content_is_due()

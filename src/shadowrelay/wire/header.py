@@ -1,0 +1,72 @@
+"""The header section of a message, as far as a relay reads it. Nothing in it is changed."""
+
+from __future__ import annotations
+
+import re
+
+_UNFOLD = re.compile(rb"\r\n[ \t]+")
+_FIELD = re.compile(rb"^([!-9;-~]+)[ \t]*:(.*)$")
+_SUBJECT_LENGTH = 255  # characters kept for the tracking log
+
+
+class HeaderScan:
+    """Collects the header section out of the octets as they arrive.
+
+    ``section`` is all that came before the body, the empty line excluded; ``rest`` what followed it.
+    """
+
+    __slots__ = ("_pending", "complete", "message_id", "names", "received", "rest", "section", "subject")
+
+    def __init__(self) -> None:
+        self.complete = False
+        self.section = b""
+        self.rest = b""
+        self.message_id = ""
+        self.subject = ""
+        self.received = 0  # how many Received fields
+        self.names: set[str] = set()
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> bool:
+        """Take the next octets; True once the header section is complete. Only before that."""
+        searched = max(0, len(self._pending) - 3)
+        self._pending += data
+        if self._pending.startswith(b"\r\n"):
+            self._split(0, 0)
+        elif (end := self._pending.find(b"\r\n\r\n", searched)) >= 0:
+            self._split(end + 2, end + 2)
+        return self.complete
+
+    def finish(self) -> None:
+        """There is no more: a message without a body."""
+        if not self.complete:
+            self._split(len(self._pending), len(self._pending))
+
+    def _split(self, end: int, body: int) -> None:
+        self.section, self.rest = bytes(self._pending[:end]), bytes(self._pending[body:])
+        self._pending.clear()
+        self.complete = True
+        for line in _UNFOLD.sub(b" ", self.section).split(b"\r\n"):
+            if found := _FIELD.match(line):
+                self._field(found[1].lower().decode("ascii"), found[2].strip())
+
+    def _field(self, name: str, value: bytes) -> None:
+        first = name not in self.names
+        self.names.add(name)
+        if name == "received":
+            self.received += 1
+        elif name == "message-id" and first:
+            self.message_id = value.decode("utf-8", "replace")[:_SUBJECT_LENGTH]
+        elif name == "subject" and first:
+            self.subject = value.decode("utf-8", "replace")[:_SUBJECT_LENGTH]
+
+
+def received_field(
+    *, helo: str, address: str, by: str, protocol: str, message_id: str, date: str, recipient: str = ""
+) -> bytes:
+    """The trace field of RFC 5321 4.4, CRLF included. A single recipient may be named, several never are."""
+    literal = f"IPv6:{address}" if ":" in address else address
+    lines = [f"Received: from {helo} ([{literal}])", f"\tby {by} with {protocol}", f"\tid {message_id}"]
+    if recipient:
+        lines.append(f"\tfor <{recipient}>")
+    return ("\r\n".join(lines) + f";\r\n\t{date}\r\n").encode("utf-8")

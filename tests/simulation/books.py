@@ -1,0 +1,435 @@
+"""Ledgers of the simulation: one in memory, and the node's own on SQLite beside it.
+
+Both follow one life: transactions are applied at once, ``commit`` makes them durable as a group, and
+``rollback`` (a crash) takes back whatever no commit has covered. The memory ledger always runs: it knows
+what is durable and what a group has touched, which the invariants need. On top of it a seed may run
+``SqlLedger``, which then takes the decisions while every commit compares the two.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from shadowrelay.core.decisions import (
+    AcknowledgeEvents,
+    Decision,
+    DiscardEvent,
+    DropCopy,
+    DropEvents,
+    Kind,
+    Member,
+    Outcome,
+    SaveCopy,
+    Tombstone,
+    Write,
+)
+from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
+from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.tracking import SnapshotEnd, TrackingEvent
+from shadowrelay.database import opening
+from shadowrelay.database.ledger import SQL, SqlLedger
+
+T = TypeVar("T")
+_ABSENT: Any = object()
+
+
+class Disagreement(AssertionError):
+    """The two ledgers, or a decision and the ledger it was taken on, do not say the same."""
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that a transport database holds, as immutable values in dictionaries."""
+
+    database_id: DatabaseId
+    copies: dict[MessageId, Copy] = field(default_factory=dict)
+    contents: dict[MessageId, bytes] = field(default_factory=dict)
+    outcomes: dict[MessageId, Outcome] = field(default_factory=dict)
+    tombstones: dict[MessageId, Tombstone] = field(default_factory=dict)
+    known: dict[ServerName, Member] = field(default_factory=dict)
+    events: dict[int, DiscardEvent] = field(default_factory=dict)
+    last_event: int = 0
+    sequence: int = 0
+    incarnations: tuple[tuple[Incarnation, int, int], ...] = ()
+    alive_at: datetime | None = None
+
+    def snapshot(self) -> State:
+        return replace(
+            self,
+            copies=dict(self.copies),
+            contents=dict(self.contents),
+            outcomes=dict(self.outcomes),
+            tombstones=dict(self.tombstones),
+            known=dict(self.known),
+            events=dict(self.events),
+        )
+
+
+class MemoryBooks:
+    """The Transaction protocol on dictionaries, with what the current group would undo."""
+
+    def __init__(self, name: ServerName, state: State) -> None:
+        self.name = name
+        self.state = state
+        self.tracked: list[TrackingEvent | SnapshotEnd] = []  # of the group that is not yet durable
+        self._undo: dict[tuple[str, Any], Any] = {}
+        self._counters = (state.last_event, state.sequence)
+        self._lineage: Lineage | None = None
+
+    # What decisions read.
+
+    @property
+    def lineage(self) -> Lineage:
+        if self._lineage is None or self._lineage.sequence != self.state.sequence:
+            beginnings = tuple(Beginning(token, began) for token, began, _ in self.state.incarnations)
+            self._lineage = Lineage(self.state.database_id, beginnings, self.state.sequence)
+        return self._lineage
+
+    def copy(self, message_id: MessageId) -> Copy | None:
+        return self.state.copies.get(message_id)
+
+    def outcome(self, message_id: MessageId) -> Outcome | None:
+        return self.state.outcomes.get(message_id)
+
+    def tombstone(self, message_id: MessageId) -> Tombstone | None:
+        return self.state.tombstones.get(message_id)
+
+    def member(self, name: ServerName) -> Member | None:
+        return self.state.known.get(name)
+
+    def members(self) -> Iterable[Member]:
+        return [self.state.known[name] for name in sorted(self.state.known)]
+
+    def _sorted(self, chosen: Iterable[Copy]) -> list[Copy]:
+        return sorted(chosen, key=lambda copy: copy.id)
+
+    def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
+        return self._sorted(c for c in self.state.copies.values() if c.owner == owner and c.held)
+
+    def copies_held_by(self, holder: ServerName) -> Iterable[Copy]:
+        return self._sorted(
+            c for c in self.state.copies.values() if c.owned and any(h.name == holder for h in c.holders)
+        )
+
+    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
+        return self._sorted(c for c in self.state.copies.values() if c.former_owner == former and c.owned)
+
+    def copies_to_confirm(self) -> Iterable[Copy]:
+        return self._sorted(
+            c for c in self.state.copies.values() if c.confirmation is not Confirmation.NONE and c.queued
+        )
+
+    def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
+        due = [
+            (c.check_at, c.id, c)
+            for c in self.state.copies.values()
+            if c.check_at is not None and c.owner == owner and c.check_at <= now and c.held
+        ]
+        return [entry[2] for entry in sorted(due, key=lambda entry: entry[:2])[:most]]
+
+    def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
+        return [event for event in self.state.events.values() if event.addressee == addressee][:most]
+
+    # What decisions write.
+
+    def apply(self, decision: Decision[T]) -> T:
+        for write in decision.writes:
+            self._write(write)
+        if decision.events:
+            self.state.sequence += len(decision.events)
+            self.tracked += decision.events
+        return decision.then
+
+    def _put(self, table: str, key: Any, value: Any) -> None:
+        rows = getattr(self.state, table)
+        self._undo.setdefault((table, key), rows.get(key, _ABSENT))
+        if value is _ABSENT:
+            rows.pop(key, None)
+        else:
+            rows[key] = value
+
+    def _write(self, write: Write) -> None:
+        match write:
+            case SaveCopy(before, after, content):
+                stored = self.state.copies.get(after.id)
+                if stored != (before and _ordered(before)):
+                    raise Disagreement(f"{self.name}: a decision on {after.id} was taken on an old copy")
+                if (content is not None) != (before is None):
+                    raise Disagreement(f"{self.name}: content of {after.id} is stored with a new copy, and only then")
+                self._put("copies", after.id, _ordered(after))
+                if content is not None:
+                    self._put("contents", after.id, content.data or b"")
+            case DropCopy(copy):
+                self._put("copies", copy.id, _ABSENT)
+                self._put("contents", copy.id, _ABSENT)
+            case DiscardEvent():
+                self.state.last_event += 1
+                number = self.state.last_event
+                self._put("events", number, replace(write, number=number))
+            case AcknowledgeEvents(addressee, upto):
+                last = self._last_event_of(upto.incarnation)
+                if last is not None:
+                    self._drop_events(addressee, min(last, upto.sequence))
+            case DropEvents(addressee):
+                self._drop_events(addressee, None)
+            case Outcome():
+                self._put("outcomes", write.message_id, write)
+            case Tombstone():
+                self._put("tombstones", write.message_id, write)
+            case Member():
+                self._put("known", write.name, write)
+
+    def _drop_events(self, addressee: DatabaseId, upto: int | None) -> None:
+        for number in [
+            event.number
+            for event in self.state.events.values()
+            if event.addressee == addressee and (upto is None or event.number <= upto)
+        ]:
+            self._put("events", number, _ABSENT)
+
+    def _last_event_of(self, incarnation: Incarnation) -> int | None:
+        for index, (token, _, _) in enumerate(self.state.incarnations):
+            if token == incarnation:
+                following = self.state.incarnations[index + 1 :]
+                return following[0][2] - 1 if following else self.state.last_event
+        return None
+
+    # The life of a group.
+
+    @property
+    def dirty(self) -> bool:
+        return bool(self._undo or self.tracked or self._counters != (self.state.last_event, self.state.sequence))
+
+    def touched(self) -> dict[MessageId, Copy | None]:
+        """Messages that the open group changed, with what is durable of them."""
+        return {
+            key: None if old is _ABSENT else old for (table, key), old in self._undo.items() if table == "copies"
+        }
+
+    def durable_copy(self, message_id: MessageId) -> Copy | None:
+        old = self._undo.get(("copies", message_id), _ABSENT) if self._undo else _ABSENT
+        if old is _ABSENT and ("copies", message_id) not in self._undo:
+            return self.state.copies.get(message_id)
+        return None if old is _ABSENT else old
+
+    def commit(self) -> tuple[TrackingEvent | SnapshotEnd, ...]:
+        told = tuple(self.tracked)
+        self._undo.clear()
+        self.tracked.clear()
+        self._counters = (self.state.last_event, self.state.sequence)
+        return told
+
+    def rollback(self) -> None:
+        for (table, key), old in self._undo.items():
+            rows = getattr(self.state, table)
+            if old is _ABSENT:
+                rows.pop(key, None)
+            else:
+                rows[key] = old
+        if any(table == "events" for table, _ in self._undo):
+            self.state.events = dict(sorted(self.state.events.items()))
+        self.state.last_event, self.state.sequence = self._counters
+        self._undo.clear()
+        self.tracked.clear()
+
+    def open(self, token: Incarnation, now: datetime) -> datetime | None:
+        """Begin an incarnation as ``opening.begin_incarnation`` does; returns when the node last ran."""
+        state = self.state
+        known = [member.knows_ours for member in state.known.values() if not member.retired]
+        tokens = [entry[0] for entry in state.incarnations]
+        if known and all(item in tokens for item in known):
+            oldest = min(tokens.index(item) for item in known if item)
+            state.incarnations = state.incarnations[oldest:]
+        state.incarnations = (*state.incarnations, (token, state.sequence, state.last_event + 1))
+        self._lineage = None
+        for copy in list(state.copies.values()):
+            if copy.stage is Stage.QUEUED:
+                state.copies[copy.id] = replace(copy, confirmation=Confirmation.ASK, confirm_since=now)
+        away_since, state.alive_at = state.alive_at, now
+        return away_since
+
+    def expire(self, policy: Policy, now: datetime) -> None:
+        """What a stage forgets by age: events nobody fetched, outcomes and tombstones."""
+        for event in list(self.state.events.values()):
+            old = event.created_at <= now - policy.shadow_message_auto_discard_interval
+            if old and event.verdict.kind is not Kind.TAKEN:
+                self._put("events", event.number, _ABSENT)
+        for table in ("outcomes", "tombstones"):
+            for row in list(getattr(self.state, table).values()):
+                if row.keep_until <= now:
+                    self._put(table, row.message_id, _ABSENT)
+
+    def settled_copies(self) -> list[Copy]:
+        return [c for c in self.state.copies.values() if c.stage is Stage.SAFETY_NET or c.role is Role.SHADOW]
+
+    def snapshot(self) -> Any:
+        return self.state.snapshot()
+
+    def restore(self, snapshot: Any) -> None:
+        self.state = snapshot.snapshot()
+        self._undo.clear()
+        self.tracked.clear()
+        self._counters = (self.state.last_event, self.state.sequence)
+        self._lineage = None
+
+
+def _ordered(copy: Copy) -> Copy:
+    """Holders in the order in which SQL returns them."""
+    if len(copy.holders) < 2:
+        return copy
+    return replace(copy, holders=tuple(sorted(copy.holders, key=lambda holder: (holder.rank, holder.name))))
+
+
+@lru_cache(maxsize=1)
+def _empty_database() -> bytes:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    opening.migrate(connection)
+    return connection.serialize()
+
+
+def _connect(image: bytes) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=256)
+    connection.deserialize(image)
+    connection.execute("PRAGMA temp_store=memory")
+    return connection
+
+
+class SqlBooks(MemoryBooks):
+    """SqlLedger decides; the dictionaries follow every write, and each commit compares what it touched."""
+
+    def __init__(self, name: ServerName, state: State) -> None:
+        super().__init__(name, state)
+        self.connection = _connect(_empty_database())
+        self.sql: SqlLedger | None = None
+
+    def _begin(self) -> SqlLedger:
+        assert self.sql is not None
+        if not self.connection.in_transaction:
+            self.connection.execute("BEGIN IMMEDIATE")
+        return self.sql
+
+    @property
+    def lineage(self) -> Lineage:
+        assert self.sql is not None
+        return self.sql.lineage
+
+    def copy(self, message_id: MessageId) -> Copy | None:
+        assert self.sql is not None
+        return self.sql.copy(message_id)
+
+    def outcome(self, message_id: MessageId) -> Outcome | None:
+        assert self.sql is not None
+        return self.sql.outcome(message_id)
+
+    def tombstone(self, message_id: MessageId) -> Tombstone | None:
+        assert self.sql is not None
+        return self.sql.tombstone(message_id)
+
+    def member(self, name: ServerName) -> Member | None:
+        assert self.sql is not None
+        return self.sql.member(name)
+
+    def members(self) -> Iterable[Member]:
+        assert self.sql is not None
+        return self.sql.members()
+
+    def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
+        assert self.sql is not None
+        return self.sql.copies_held_for(owner)
+
+    def copies_held_by(self, holder: ServerName) -> Iterable[Copy]:
+        assert self.sql is not None
+        return self.sql.copies_held_by(holder)
+
+    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
+        assert self.sql is not None
+        return self.sql.copies_taken_from(former)
+
+    def copies_to_confirm(self) -> Iterable[Copy]:
+        assert self.sql is not None
+        return self.sql.copies_to_confirm()
+
+    def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
+        assert self.sql is not None
+        return self.sql.copies_to_check(owner, now, most)
+
+    def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
+        assert self.sql is not None
+        return self.sql.events_for(addressee, most)
+
+    def apply(self, decision: Decision[T]) -> T:
+        if decision.writes or decision.events:
+            self._begin().apply(decision)
+        return super().apply(decision)
+
+    def commit(self) -> tuple[TrackingEvent | SnapshotEnd, ...]:
+        for message_id in self.touched():
+            if self.copy(message_id) != self.state.copies.get(message_id):
+                raise Disagreement(f"{self.name}: SQLite and memory differ on {message_id}")
+        if self.lineage.sequence != self.state.sequence:
+            raise Disagreement(f"{self.name}: SQLite and memory differ in the tracking sequence")
+        if self.connection.in_transaction:
+            self.connection.execute("COMMIT")
+        return super().commit()
+
+    def rollback(self) -> None:
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+        if self.sql:
+            self.sql.refresh()
+        super().rollback()
+
+    def open(self, token: Incarnation, now: datetime) -> datetime | None:
+        self.sql, found = opening.begin_incarnation(
+            self.connection, self.name, token, self.state.database_id, now
+        )
+        away_since = super().open(token, now)
+        if found.away_since != away_since:
+            raise Disagreement(f"{self.name}: {found.away_since} is not {away_since}")
+        self.compare()
+        return away_since
+
+    def compare(self) -> None:
+        """Everything there is to compare, after an opening and at the end."""
+        assert self.sql is not None
+        state = self.state
+        dbids = {event.addressee for event in state.events.values()}
+        pairs: list[tuple[Any, Any]] = [
+            (self.sql.lineage, super().lineage),
+            (list(self.sql.members()), list(super().members())),
+            ([self.sql.copy(key) for key in state.copies], list(state.copies.values())),
+            ([self.sql.outcome(key) for key in state.outcomes], list(state.outcomes.values())),
+            ([self.sql.tombstone(key) for key in state.tombstones], list(state.tombstones.values())),
+            *((list(self.sql.events_for(d, 999)), list(super(SqlBooks, self).events_for(d, 999))) for d in dbids),
+        ]
+        count = self.connection.execute("SELECT COUNT(*) FROM message").fetchone()[0]
+        pairs.append((count, len(state.copies)))
+        for mine, other in pairs:
+            if mine != other:
+                raise Disagreement(f"{self.name}: SQLite says {mine}, memory {other}")
+
+    def expire(self, policy: Policy, now: datetime) -> None:
+        from shadowrelay.database.records import micros
+
+        run = self._begin().connection.execute
+        run(SQL["expire_events"], (micros(now - policy.shadow_message_auto_discard_interval),))
+        run(SQL["expire_outcomes"], (micros(now),))
+        run(SQL["expire_tombstones"], (micros(now),))
+        super().expire(policy, now)
+
+    def snapshot(self) -> Any:
+        assert not self.connection.in_transaction
+        return self.connection.serialize(), self.state.snapshot()
+
+    def restore(self, snapshot: Any) -> None:
+        image, state = snapshot
+        self.connection.close()
+        self.connection = _connect(image)
+        self.sql = None
+        super().restore(state)

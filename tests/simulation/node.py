@@ -1,0 +1,530 @@
+"""A node as a process: transactions in groups, scripts run step by step, loops – and what a crash leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from shadowrelay.core import delivery, retry, safety_net, shadow_servers
+from shadowrelay.core.conversation import Greeting
+from shadowrelay.core.decisions import Content, Decision, Transaction
+from shadowrelay.core.delivery import Ending, Hop, Report, Result
+from shadowrelay.core.heartbeat import Alarm, Watch
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
+from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.messages import Confirmation, Copy
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.redundancy import Answer, Arrival
+from shadowrelay.core.reports import ReportKind, is_due, report_id
+from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.steps import (
+    Ask,
+    Greet,
+    OfferCopy,
+    Script,
+    SendOn,
+    Sent,
+    Step,
+    Transact,
+    Unanswered,
+    WriteReports,
+)
+from shadowrelay.primary import accepting, delivering, repairing
+from shadowrelay.shadow import talking
+
+from .books import MemoryBooks, SqlBooks, State
+from .peers import Peers
+from .world import START, Delivery, World, seconds
+
+IDLE = 3.0
+"""Seconds between two talks when there is nothing to fetch (the heartbeat, scaled to the seeds' time span)."""
+
+
+class Checks(Protocol):
+    """The invariants, as far as a node has to call them."""
+
+    def committed(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None: ...
+
+    def opened(self, node: Node) -> None: ...
+
+    def disk_gone(self, node: Node, what: str) -> None: ...
+
+    def decided(self, node: Node, message_id: MessageId, answer: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Task:
+    """A script on its way. It dies with the process that began it."""
+
+    node: Node
+    script: Script[Any]
+    done: Callable[[Any], None]
+    generation: int
+
+    def resume(self, value: Any = None) -> None:
+        node = self.node
+        while node.generation == self.generation:
+            try:
+                step = self.script.send(value)
+            except StopIteration as stop:
+                self.done(stop.value)
+                return
+            if type(step) is Transact:
+                ready, value = node.transact(step.work, self.resume)
+                if not ready:
+                    return
+            elif type(step) is WriteReports:
+                value = node.write_reports(step)
+            else:
+                node.perform(step, self.resume)
+                return
+
+
+class Node:
+    """One member of the boundary: its disk (books), and while it is up, a process (generation)."""
+
+    def __init__(self, world: World, place: MemberPlace, checks: Checks, *, sql: bool) -> None:
+        self.world = world
+        self.place = place
+        self.name = place.name
+        self.checks = checks
+        self.sql = sql
+        self.policy: Policy = world.policy
+        self.others = tuple(other for other in world.places if other.name != place.name)
+        self.offset = 0.0  # of the wall clock, seconds
+        self.up = False
+        self.frozen = False
+        self.deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.generation = 0
+        self.commits = 0
+        self.crash_at: tuple[int, str] | None = None  # commit number, before or after
+        self.on_planned_crash: Callable[[], None] = lambda: None
+        self.snapshots: list[Any] = []
+        self.wants_snapshot = False
+        self.turn = world.random.randrange(8)
+        self.new_disk()
+
+    def new_disk(self) -> None:
+        self.commits_here = 0
+        state = State(DatabaseId(f"{self.world.token(32)}-0000-4000-8000-{self.world.token(48)}"))
+        self.books: MemoryBooks = (SqlBooks if self.sql else MemoryBooks)(self.name, state)
+
+    # Clocks.
+
+    def clock(self) -> datetime:
+        return START + seconds(round(self.world.now + self.offset, 6))
+
+    def after(self, delay: float, run: Callable[..., None], *arguments: Any) -> None:
+        """Run it in this process: not if that ended meanwhile, and later if it is frozen."""
+        self.world.after(delay, self._due, self.generation, run, arguments)
+
+    def _due(self, generation: int, run: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if generation == self.generation:
+            self.attend(run, *arguments)
+
+    def attend(self, run: Callable[..., None], *arguments: Any) -> None:
+        if self.frozen:
+            self.deferred.append((run, arguments))
+        else:
+            run(*arguments)
+
+    # The life of the process.
+
+    def open(self) -> None:
+        assert not self.up
+        self.up = True
+        self.generation += 1
+        self.waiting: list[tuple[Callable[[Any], None], Any]] = []
+        self.inquiry = Inquiry()
+        self.watches = {other.name: Watch(other.name) for other in self.others}
+        self.peers = Peers(self)
+        self.in_flight: set[MessageId] = set()
+        self.active: set[tuple[MessageId, NextHop]] = set()
+        self.repairing: set[MessageId] = set()
+        self.skipped: dict[ServerName, float] = {}
+        self.concluding = False
+        self.beat = self.world.now
+        self.pump_at: float | None = None
+        token = Incarnation(self.world.token(64))
+        now = self.clock()
+        away_since = self.books.open(token, now)
+        interval = self.policy.shadow_message_auto_discard_interval
+        self.long_away = away_since is not None and now - away_since > interval
+        self.durable = self.books.lineage
+        self.world.say(self.name, f"opens {token} at {self.durable.sequence}")
+        self.checks.opened(self)
+        self.next_talk: dict[ServerName, float] = {}
+        for other in self.others:
+            self._talk_in(other.name, 0.05 + 0.3 * self.world.random.random())
+        self.after(1.0, self.tick)
+
+    def crash(self) -> None:
+        """The process ends here; what is not durable is gone."""
+        assert self.up
+        self.up = self.frozen = False
+        self.deferred.clear()
+        self.generation += 1
+        self.books.rollback()
+        self.world.say(self.name, "crashes")
+
+    def freeze(self) -> None:
+        self.frozen = True
+        self.world.say(self.name, "freezes")
+
+    def thaw(self) -> None:
+        if not self.frozen:
+            return
+        self.frozen = False
+        self.world.say(self.name, "thaws")
+        waiting, self.deferred = self.deferred, []
+        for run, arguments in waiting:
+            # Each of them may crash the node or freeze it again.
+            if self.up:
+                self.attend(run, *arguments)
+
+    def lose_disk(self) -> None:
+        assert not self.up
+        self.checks.disk_gone(self, "lost")
+        self.new_disk()
+        self.world.say(self.name, "has a new disk")
+
+    def roll_back(self, snapshot: Any) -> None:
+        assert not self.up
+        self.checks.disk_gone(self, "rolled back")
+        self.books.restore(snapshot)
+        self.world.say(self.name, f"is rolled back to sequence {self.books.state.sequence}")
+
+    # Transactions.
+
+    def transact(self, work: Callable[[Transaction], Any], then: Callable[[Any], None]) -> tuple[bool, Any]:
+        """Run it now. (True, result) when nothing has to become durable first, else ``then`` is called."""
+        books = self.books
+        was_dirty = books.dirty
+        result = work(books)  # type: ignore[arg-type]
+        if not books.dirty:
+            return True, result
+        self.waiting.append((then, result))
+        if not was_dirty:
+            low, high = self.world.noise.commit
+            self.after(low + (high - low) * self.world.random.random(), self._commit)
+        return False, None
+
+    def _commit(self) -> None:
+        self.commits += 1
+        plan = self.crash_at if self.crash_at and self.crash_at[0] == self.commits else None
+        if plan and plan[1] == "before":
+            self.crash()
+            self.on_planned_crash()
+            return
+        books = self.books
+        touched = books.touched()
+        told = books.commit()
+        waiting, self.waiting = self.waiting, []
+        generation = self.generation
+        self.durable = books.lineage
+        self.checks.committed(self, touched, told)
+        if self.generation == generation and plan:
+            self.crash()
+            self.on_planned_crash()
+        if self.wants_snapshot and not books.dirty:
+            self.snapshots.append(books.snapshot())
+            self.wants_snapshot = False
+        for then, result in waiting:
+            if self.generation != generation:
+                return
+            if self.frozen:
+                self.deferred.append((then, (result,)))
+            else:
+                then(result)
+        if self.generation == generation and not self.frozen:
+            self.pump()
+
+    def start(self, script: Script[Any], done: Callable[[Any], None]) -> None:
+        Task(self, script, done, self.generation).resume()
+
+    def perform(self, step: Step, resume: Callable[[Any], None]) -> None:
+        match step:
+            case OfferCopy():
+                self.peers.offer(step, resume)
+            case Greet():
+                self.peers.greet(step, resume)
+            case Ask():
+                self.peers.ask(step, resume)
+            case SendOn():
+                self._send_on(step, resume)
+            case _:
+                raise AssertionError(step)
+
+    # Talking to the others.
+
+    def _talk_in(self, name: ServerName, delay: float) -> None:
+        at = self.world.now + delay
+        planned = self.next_talk.get(name)
+        if planned is not None and planned <= at:
+            return
+        self.next_talk[name] = at
+        self.after(delay, self._talk, name, at)
+
+    def _talk(self, name: ServerName, at: float) -> None:
+        if self.next_talk.get(name) != at:
+            return  # brought forward meanwhile
+        self.next_talk[name] = float("-inf")  # under way
+        session = self.peers.session(name)
+        if session is None:
+            silent = self.watches[name].silent
+            script: Script[Any] = talking.greet(name, self.clock, after_silence=silent)
+            self.start(script, lambda result: self._greeted(name, result))
+        else:
+            script = talking.poll(session, self.inquiry, self.policy, self.clock)
+            self.start(script, lambda result: self._polled(name, result))
+
+    def _greeted(self, name: ServerName, result: Greeting | Unanswered) -> None:
+        if isinstance(result, Unanswered):
+            self._unanswered(name, result)
+            return
+        self.watches[name] = self.watches[name].answered(self.world.now)
+        self.peers.established(name, result)
+        self._again(name, 0.0)
+
+    def _polled(self, name: ServerName, result: Unanswered | None) -> None:
+        if result is not None:
+            self.peers.close(name)
+            self._unanswered(name, result)
+            return
+        self.watches[name] = self.watches[name].answered(self.world.now)
+        self._again(name, self._interval(name))
+
+    def _unanswered(self, name: ServerName, result: Unanswered) -> None:
+        watch, alarms = self.watches[name].failed(self.world.now, result.error, self.policy)
+        self.watches[name] = watch
+        raised = set(alarms)
+        others = [other.name for other in self.others if other.name != name]
+        if others and not any(self.watches[other].reachable for other in others):
+            raised.discard(Alarm.PROMOTE)  # this node is the one cut off: not by time
+        self.start(talking.unreachable(name, raised, self.clock), lambda _: self._again(name, 1.0))
+
+    def _again(self, name: ServerName, delay: float) -> None:
+        del self.next_talk[name]
+        self._talk_in(name, delay)
+
+    def _interval(self, name: ServerName) -> float:
+        """A second while a copy is held for that member or something has to be asked, else idle."""
+        for copy in self.books.state.copies.values():
+            if copy.held and copy.owner == name:
+                return 1.0
+            if copy.confirmation is not Confirmation.NONE and copy.queued and self.inquiry.unasked(copy, name):
+                return 1.0
+        return IDLE
+
+    # The loops of the owner.
+
+    def tick(self) -> None:
+        """Once a second: exposure, questions that can be concluded, and what a sleep calls for."""
+        self.after(1.0, self.tick)
+        self.pump()
+        state = self.books.state
+        confirm = exposed = False
+        for copy in state.copies.values():
+            confirm = confirm or (copy.confirmation is not Confirmation.NONE and copy.queued)
+            exposed = exposed or copy.exposed
+        if confirm and not self.concluding:
+            self._conclude()
+        if exposed:
+            self._repair()
+
+    def _conclude(self) -> None:
+        reachable = frozenset(name for name, watch in self.watches.items() if watch.reachable)
+
+        def work(books: Transaction) -> int:
+            return self.inquiry.conclude(
+                books, reachable, self.policy, self.clock(), self.world.now, long_away=self.long_away
+            )
+
+        self.concluding = True
+
+        def concluded(_: Any) -> None:
+            self.concluding = False
+
+        ready, _ = self.transact(work, concluded)
+        if ready:
+            self.concluding = False
+
+    def _woke_up(self) -> bool:
+        """Slept (or was stopped) so long that holders may have promoted? Then they are asked first."""
+        slept = self.world.now - self.beat
+        self.beat = self.world.now
+        if slept < self.policy.shadow_resubmit_time_span.total_seconds() / 2:
+            return False
+        for other in self.others:
+            self.start(talking.unreachable(other.name, {Alarm.CUT_OFF}, self.clock), lambda _: None)
+        return True
+
+    def pump(self) -> None:
+        """Claim what is due, one delivery per message and next hop at a time."""
+        if self._woke_up():
+            return
+        now = self.clock()
+        soonest: datetime | None = None
+        chosen: list[tuple[Copy, NextHop]] = []
+        for copy in self.books.state.copies.values():
+            if copy.held and copy.owner in self.next_talk and self.next_talk[copy.owner] > self.world.now + 1.0:
+                self._talk_in(copy.owner, 1.0)
+            if not copy.owned:
+                continue
+            if copy.confirmation is Confirmation.ASK:
+                for name, at in tuple(self.next_talk.items()):
+                    if at > self.world.now + 1.0 and self.inquiry.unasked(copy, name):
+                        self._talk_in(name, 1.0)
+                continue
+            for recipient in copy.recipients:
+                if recipient.settled or (copy.id, recipient.next_hop) in self.active:
+                    continue
+                due = recipient.next_attempt
+                if due is None or due <= now:
+                    self.active.add((copy.id, recipient.next_hop))
+                    chosen.append((copy, recipient.next_hop))
+                elif soonest is None or due < soonest:
+                    soonest = due
+        for copy, hop in chosen:
+            self._deliver(copy, hop)
+        if soonest is not None:
+            at = self.world.now + (soonest - now).total_seconds() + 0.001
+            if self.pump_at is None or at < self.pump_at or self.pump_at <= self.world.now:
+                self.pump_at = at
+                self.after(at - self.world.now, self.pump)
+
+    def _deliver(self, copy: Copy, hop: NextHop) -> None:
+        due = tuple(
+            recipient
+            for recipient in delivery.forks(copy)[hop]
+            if recipient.next_attempt is None or recipient.next_attempt <= self.clock()
+        )
+
+        def done(_: Any) -> None:
+            self.active.discard((copy.id, hop))
+            self.pump()
+
+        self.start(delivering.deliver(copy, hop, due, self.clock), done)
+
+    def _send_on(self, step: SendOn, resume: Callable[[Any], None]) -> None:
+        world, copy = self.world, step.copy
+        hop = Hop(server=f"mail.{step.next_hop}", inside=step.next_hop.startswith("inside"), mailbox=False)
+        if retry.expired(copy.received_at, self.clock(), self.policy):
+            gone = tuple(Result(r.number, Ending.EXPIRED, "550 5.4.7 Expired") for r in step.recipients)
+            resume(Sent(gone, hop))
+            return
+        sink = world.hops[step.next_hop]
+        generation = self.generation
+        low, high = sink.delay
+        there, back = (low + (high - low) * world.random.random() for _ in range(2))
+        recipients = tuple((r.number, r.address) for r in step.recipients)
+        world.say(self.name, f"sends {copy.id} {[r.number for r in step.recipients]} to {step.next_hop}")
+
+        def finish(answers: dict[int, str] | None, made: tuple[Delivery, ...]) -> None:
+            results = tuple(self._result(r.number, r.attempts, answers) for r in step.recipients)
+
+            def settled() -> None:
+                if generation == self.generation:
+                    self.attend(noted, results)
+
+            def noted(results: tuple[Result, ...]) -> None:
+                for entry in made:
+                    if not entry.reply_lost:
+                        self.checks.replied(entry)  # type: ignore[attr-defined]
+                resume(Sent(results, hop))
+
+            world.after(back if answers is not None else 2.0, settled)
+
+        world.after(there, sink.take, self.name, generation, world.now, copy.id, recipients, finish)
+
+    def _result(self, number: int, attempts: int, answers: dict[int, str] | None) -> Result:
+        wait = retry.after(attempts + 1, self.policy)
+        if answers is None:
+            return Result(number, Ending.IN_DOUBT, "No reply", wait)
+        reply = answers[number]
+        if reply[0] == "2":
+            return Result(number, Ending.ACCEPTED, reply)
+        if reply[0] == "4":
+            return Result(number, Ending.DEFERRED, reply, wait)
+        return Result(number, Ending.REJECTED, reply)
+
+    def write_reports(self, step: WriteReports) -> tuple[Report, ...]:
+        made = []
+        for result in step.results:
+            recipient = step.copy.recipients[result.number - 1]
+            failed = result.ending in (Ending.REJECTED, Ending.EXPIRED)
+            if failed and is_due(ReportKind.FAILED, recipient, step.copy.envelope):
+                about = report_id(step.copy.id, result.number, ReportKind.FAILED)
+                self.world.reports[about] = (step.copy.id, result.number)
+                made.append(
+                    Report(id=about, about=result.number, content=b"report", next_hop=NextHop("back"))
+                )
+        return tuple(made)
+
+    def _repair(self) -> None:
+        for copy in tuple(self.books.state.copies.values()):
+            if not copy.exposed or copy.id in self.repairing or copy.confirmation is Confirmation.ASK:
+                continue
+            self.repairing.add(copy.id)
+
+            def done(_: Any, message_id: MessageId = copy.id) -> None:
+                self.repairing.discard(message_id)
+
+            self.start(repairing.copy_again(copy.id, self.candidates(), self.clock), done)
+
+    def candidates(self) -> Iterator[ServerName]:
+        """Lazily: a member that just failed drops out."""
+        self.turn += 1
+        chosen = shadow_servers.candidates(
+            self.place, self.others, self.policy, skipped=self._skipped(), turn=self.turn
+        )
+        for place in chosen:
+            if place.name not in self._skipped():
+                yield place.name
+
+    def _skipped(self) -> set[ServerName]:
+        return {name for name, until in self.skipped.items() if until > self.world.now}
+
+    def skip(self, name: ServerName) -> None:
+        self.skipped[name] = self.world.now + self.policy.member_skip_interval.total_seconds()
+
+    # Receiving.
+
+    def receive(self, arrival: Arrival, reply: Callable[[str], None]) -> None:
+        """End of data from a client. The reply is sent when the script has returned."""
+        self.in_flight.add(arrival.id)
+        deadline = self.clock() + self.policy.shadow_time_cap
+
+        def done(answer: Answer) -> None:
+            self.in_flight.discard(arrival.id)
+            self.checks.decided(self, arrival.id, answer.value)
+            if answer is not Answer.HANG_UP:
+                reply("250" if answer is Answer.ACCEPTED else "451")
+
+        self.start(
+            accepting.make_redundant(
+                arrival, Content(data=arrival.id.encode()), self.candidates(), self.policy, self.clock, deadline
+            ),
+            done,
+        )
+
+    # Forgetting.
+
+    def expire(self) -> None:
+        """Safety Net and everything else that goes by age."""
+
+        def work(books: Transaction) -> None:
+            now = self.clock()
+            for copy in self.books.settled_copies():
+                if safety_net.expire(copy, self.policy, now).writes:
+                    current = books.copy(copy.id)
+                    if current is not None:
+                        books.apply(safety_net.expire(current, self.policy, now))
+            self.books.expire(self.policy, now)
+
+        self.transact(work, lambda _: None)
+
+
+__all__ = ["Checks", "Decision", "Node", "Task"]

@@ -1,0 +1,221 @@
+"""Virtual time, the network, next hops and what is written down for the verdict: everything outside a node."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.shadow_servers import MemberPlace
+
+if TYPE_CHECKING:
+    from .node import Node
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Noise:
+    """How the network between members misbehaves, as probabilities per packet. Delays are seconds."""
+
+    loss: float = 0.0
+    repeat: float = 0.0
+    late: float = 0.0
+    delay: tuple[float, float] = (0.002, 0.012)
+    late_delay: tuple[float, float] = (0.3, 2.5)
+    commit: tuple[float, float] = (0.001, 0.008)
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One attempt that reached its next hop, for one recipient."""
+
+    message_id: MessageId
+    recipient: int
+    node: str
+    generation: int
+    started: float
+    taken: float
+    reply_lost: bool
+    settled: float | None = None  # when the outcome was durable on that node
+
+
+@dataclass(slots=True)
+class Impairment:
+    """Something was wrong with a node (``one``), or with the link between two."""
+
+    kind: str
+    one: str
+    other: str | None
+    start: float
+    end: float = float("inf")
+
+
+@dataclass(slots=True)
+class Submission:
+    """One attempt of a client: a message id of ours. ``client`` is the client's own identity of the message."""
+
+    message_id: MessageId
+    client: int
+    node: str
+    recipients: tuple[tuple[int, str, str], ...]
+    sender: str
+    began: float
+    answer: str = ""  # what the node decided to say
+    redundant: bool = False  # when it was accepted
+    acknowledged: float | None = None  # when the client had its 250
+
+
+class World:
+    """One boundary and its surroundings. ``say`` records history when somebody wants to read it."""
+
+    def __init__(self, seed: int, policy: Policy, places: tuple[MemberPlace, ...], *, verbose: bool = False) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.policy = policy
+        self.places = places
+        self.now = 0.0
+        self.noise = Noise()
+        self.nodes: dict[ServerName, Node] = {}
+        self.blocked: set[tuple[str, str]] = set()
+        self.verbose = verbose
+        self.history: list[str] = []
+        self.faults: dict[str, int] = {}
+        self.hops: dict[NextHop, Sink] = {}
+        self.submissions: dict[MessageId, Submission] = {}
+        self.deliveries: dict[tuple[MessageId, int], list[Delivery]] = {}
+        self.reports: dict[MessageId, tuple[MessageId, int]] = {}  # DSN to (message, recipient)
+        self.refused: set[MessageId] = set()  # answered 451
+        self.excused: set[MessageId] = set()  # exposed by policy when their owner's disk was lost
+        self.impairments: list[Impairment] = []
+        self.on: Callable[[str], None] = lambda point: None
+        self.observed = False  # does anybody listen to points?
+        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._count = 0
+        self.tokens = 0
+
+    # Time.
+
+    def after(self, delay: float, run: Callable[..., None], *arguments: Any) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (self.now + delay, self._count, run, arguments))
+
+    def run(self, until: float) -> None:
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            self.now, _, run, arguments = heapq.heappop(heap)
+            run(*arguments)
+        self.now = max(self.now, until)
+
+    def say(self, who: str, what: str) -> None:
+        if self.verbose:
+            self.history.append(f"{self.now:10.4f}  {who:<6} {what}")
+
+    def point(self, *words: str) -> None:
+        """Something happened that a scenario may have been waiting for."""
+        if self.observed:
+            self.on(" ".join(words))
+
+    def token(self, bits: int) -> str:
+        return f"{self.random.getrandbits(bits):0{bits // 4}x}"
+
+    def uuid(self) -> str:
+        """Version 7 form: rising, so that ids sort by age."""
+        self.tokens += 1
+        return f"01900000-{self.tokens:04x}-7000-8000-{self.token(48)}"
+
+    # The network. Packets are never reordered within one exchange; exchanges overtake each other freely.
+
+    def carry(self, source: str, target: str, arrive: Callable[[], None], *, quiet: bool = False) -> bool:
+        """Send one packet. Lost ones say nothing; False only when it is certain that it will not arrive."""
+        noise = self.noise
+        draw = self.random.random
+        if (source, target) in self.blocked:
+            return False
+        if not quiet and noise.loss and draw() < noise.loss:
+            self.say("net", f"lost: {source} > {target}")
+            return False
+        low, high = noise.delay
+        delay = low + (high - low) * draw()
+        if noise.late and draw() < noise.late:
+            low, high = noise.late_delay
+            delay += low + (high - low) * draw()
+        self.after(delay, self._arrive, source, target, arrive)
+        if not quiet and noise.repeat and draw() < noise.repeat:
+            low, high = noise.late_delay
+            self.after(delay + low + (high - low) * draw(), self._arrive, source, target, arrive)
+        return True
+
+    def _arrive(self, source: str, target: str, arrive: Callable[[], None]) -> None:
+        if (source, target) not in self.blocked:
+            arrive()
+
+    # What is written down.
+
+    def impair(self, kind: str, one: str, other: str | None = None) -> Impairment:
+        entry = Impairment(kind, one, other, self.now)
+        self.impairments.append(entry)
+        return entry
+
+    def fault(self, kind: str) -> None:
+        self.faults[kind] = self.faults.get(kind, 0) + 1
+
+    def was_delivered(self, message_id: MessageId, recipient: int) -> bool:
+        return (message_id, recipient) in self.deliveries
+
+
+@dataclass(slots=True)
+class Sink:
+    """A next hop. ``closed_until``: answers 4xx before; ``lose``: chance that its reply never arrives.
+
+    ``lose_next`` does so for certain, once; ``delay`` is how long it takes over a message.
+    """
+
+    world: World
+    name: NextHop
+    closed_until: float = 0.0
+    lose: float = 0.0
+    lose_next: int = 0
+    hang_up: float = 0.0
+    delay: tuple[float, float] = (0.005, 0.05)
+    taken: list[Delivery] = field(default_factory=list)
+
+    def take(
+        self,
+        node: str,
+        generation: int,
+        started: float,
+        message_id: MessageId,
+        recipients: tuple[tuple[int, str], ...],
+        reply: Callable[[dict[int, str] | None, tuple[Delivery, ...]], None],
+    ) -> None:
+        """The final dot arrived. ``reply`` gets the answer per recipient, None when it is lost."""
+        world = self.world
+        if world.now < self.closed_until:
+            reply({number: "451 4.3.2 Not now" for number, _ in recipients}, ())
+            return
+        lost = self.lose_next > 0 or (self.lose > 0 and world.random.random() < self.lose)
+        self.lose_next -= 1 if self.lose_next > 0 else 0
+        answers: dict[int, str] = {}
+        made = []
+        for number, address in recipients:
+            if address.startswith("bad"):
+                answers[number] = "550 5.1.1 No such user"
+                continue
+            answers[number] = "250 2.0.0 Taken"
+            made.append(Delivery(message_id, number, node, generation, started, world.now, lost))
+            world.deliveries.setdefault((message_id, number), []).append(made[-1])
+        if world.verbose:
+            world.say(self.name, f"took {message_id} for {[m.recipient for m in made]} from {node}{' (reply lost)' if lost else ''}")
+        self.taken += made
+        world.point("taken", message_id)
+        reply(None if lost else answers, tuple(made))
+
+
+def seconds(value: float) -> timedelta:
+    return timedelta(seconds=value)

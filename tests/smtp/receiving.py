@@ -1,0 +1,172 @@
+"""A connector on loopback, a receiver that remembers, and a client that says exactly what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from shadowrelay.smtp.receive import ConnectorOptions, Hangup, Peer, Sink
+from shadowrelay.smtp.receive_connector import Connector, SessionFactory
+from shadowrelay.smtp.receive_session import ReceiveSession
+from shadowrelay.wire.esmtp import MailFrom, RcptTo
+from shadowrelay.wire.replies import Reply
+
+QUEUED = Reply(250, "2.0.0", "Queued")
+
+
+@dataclass
+class Kept:
+    """A message whose ``finish`` was called."""
+
+    peer: Peer
+    mail: MailFrom
+    recipients: tuple[RcptTo, ...]
+    content: bytes
+
+
+class MemorySink:
+    def __init__(self, receiver: MemoryReceiver, peer: Peer, mail: MailFrom, to: Sequence[RcptTo]) -> None:
+        self._receiver, self._peer, self._mail, self._to = receiver, peer, mail, tuple(to)
+        self._content = bytearray()
+
+    async def write(self, data: bytes) -> None:
+        self._receiver.largest_write = max(self._receiver.largest_write, len(data))
+        if self._receiver.on_write is not None:
+            await self._receiver.on_write(data)
+        self._content += data
+
+    async def finish(self) -> Sequence[Reply] | Hangup:
+        if self._receiver.before_finish is not None:
+            await self._receiver.before_finish()
+        self._receiver.kept.append(Kept(self._peer, self._mail, self._to, bytes(self._content)))
+        outcome = self._receiver.outcome
+        return outcome(self._to) if callable(outcome) else outcome
+
+    async def abort(self) -> None:
+        self._receiver.aborted += 1
+
+
+@dataclass
+class MemoryReceiver:
+    """Accepts everything but what ``refusals`` names: sender or recipient address to reply."""
+
+    refusals: dict[str, Reply] = field(default_factory=dict)
+    outcome: Any = (QUEUED,)
+    content_reply: Reply | None = None
+    before_finish: Callable[[], Any] | None = None
+    on_write: Callable[[bytes], Any] | None = None
+    kept: list[Kept] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    aborted: int = 0
+    resets: int = 0
+    largest_write: int = 0
+
+    async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
+        self.calls.append("mail")
+        return self.refusals.get(mail.sender)
+
+    async def rcpt(
+        self, session: Peer, mail: MailFrom, rcpt: RcptTo, accepted: Sequence[RcptTo]
+    ) -> Reply | None:
+        self.calls.append("rcpt")
+        return self.refusals.get(rcpt.address)
+
+    async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> Sink | Reply:
+        self.calls.append("content")
+        return self.content_reply or MemorySink(self, session, mail, recipients)
+
+    async def reset(self, session: Peer) -> None:
+        self.resets += 1
+
+
+@dataclass
+class Client:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def line(self) -> str:
+        """One reply line without its CRLF; '' at the end of the connection."""
+        async with asyncio.timeout(5):
+            return (await self.reader.readline()).decode().removesuffix("\r\n")
+
+    async def reply(self) -> str:
+        """A whole reply, its lines joined with |."""
+        lines = [await self.line()]
+        while lines[-1][3:4] == "-":
+            lines.append(await self.line())
+        return "|".join(lines)
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def say(self, *commands: str) -> str:
+        """Send commands in one write; the reply to each, the last one returned."""
+        self.send("".join(f"{command}\r\n" for command in commands).encode())
+        replies = [await self.reply() for _ in commands]
+        return replies[-1]
+
+    async def begin(self, *recipients: str, body: str = "") -> None:
+        """EHLO, MAIL and one RCPT each."""
+        to = recipients or ("b@example.net",)
+        last = await self.say(
+            "EHLO client.example", f"MAIL FROM:<a@example.org>{body}", *(f"RCPT TO:<{one}>" for one in to)
+        )
+        assert last.startswith("250"), last
+
+    async def closed(self) -> bool:
+        """Whether nothing more comes."""
+        async with asyncio.timeout(5):
+            try:
+                return await self.reader.read() == b""
+            except ConnectionResetError:
+                return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(OSError):
+            await self.writer.wait_closed()
+
+
+QUICK = ConnectorOptions(hostname="mx.example.net", tarpit_interval=timedelta(0))
+
+
+@asynccontextmanager
+async def listening(
+    receiver: MemoryReceiver, *, session: SessionFactory = ReceiveSession, **changes: Any
+) -> AsyncIterator[Connector]:
+    connector = Connector(replace(QUICK, **changes), receiver, session=session)
+    connector.address = await connector.start()  # type: ignore[attr-defined]
+    try:
+        yield connector
+    finally:
+        await connector.stop(0)
+
+
+@asynccontextmanager
+async def connected(connector: Connector, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
+    host, port = connector.address  # type: ignore[attr-defined]
+    name = "mx.example.net" if tls else None
+    client = Client(*await asyncio.open_connection(host, port, ssl=tls, server_hostname=name))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def conversation(receiver: MemoryReceiver, **changes: Any) -> AsyncIterator[Client]:
+    """A client that has been greeted."""
+    async with listening(receiver, **changes) as connector, connected(connector) as client:
+        assert (await client.line()).startswith("220 ")
+        yield client
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - the condition is whatever a test looks at
+            await asyncio.sleep(0.005)

@@ -1,0 +1,268 @@
+"""Reports, read back by Python's own parser."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage, Message
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import pytest
+
+from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.reports import ReportKind
+from shadowrelay.wire.report import MOST_HEADER, MOST_RETURNED, build_report
+from shadowrelay.wire.report_fields import field, status
+
+RECEIVED = datetime(2026, 11, 21, 10, 0, 5, tzinfo=UTC)
+ORIGINAL = b"Subject: hello\r\nMessage-ID: <m1@example.org>\r\n\r\nText.\r\n"
+ID = MessageId("0a1b2c3d-0000-8000-8000-000000000001")
+
+
+def report(**changes: Any) -> bytes:
+    envelope = {"sender": "sender@example.org", "size": len(ORIGINAL), "message_id": "<m1@example.org>"}
+    recipient = {"number": 1, "address": "a@example.net", "next_hop": NextHop("hop")}
+    envelope |= changes.pop("envelope", {})
+    recipient |= changes.pop("recipient", {})
+    given: dict[str, Any] = {
+        "report_id": ID,
+        "reporting_mta": "mx1.example.org",
+        "received_at": RECEIVED,
+        "kind": ReportKind.FAILED,
+        "reply": "550 5.1.1 no such user",
+        "remote_mta": "hop.example.net",
+        "now": RECEIVED + timedelta(hours=1),
+        "will_retry_until": None,
+        "original": ORIGINAL,
+        "original_is_complete": True,
+    }
+    return build_report(envelope=Envelope(**envelope), recipient=Recipient(**recipient), **given | changes)
+
+
+def parse(text: bytes) -> EmailMessage:
+    message = email.message_from_bytes(text, policy=email.policy.SMTP)
+    assert not message.defects
+    assert isinstance(message, EmailMessage)
+    return message
+
+
+def parts(text: bytes) -> list[EmailMessage]:
+    found = list(parse(text).iter_parts())
+    assert len(found) == 3
+    assert not any(part.defects for part in found)
+    return found  # type: ignore[return-value]
+
+
+def blocks(text: bytes) -> tuple[Message, Message]:
+    """The fields about the message, and those about the recipient."""
+    first, second = parts(text)[1].get_payload()  # type: ignore[misc]
+    return first, second
+
+
+def test_the_report_is_addressed_to_the_sender_and_answers_nothing() -> None:
+    text = report()
+    message = parse(text)
+    assert message["To"].addresses[0].addr_spec == "sender@example.org"
+    assert message["From"].addresses[0].addr_spec == "MAILER-DAEMON@mx1.example.org"
+    assert message["Auto-Submitted"] == "auto-replied"
+    assert message["Message-ID"] == f"<{ID}@mx1.example.org>"
+    assert message["In-Reply-To"] == "<m1@example.org>"
+    assert parsedate_to_datetime(message["Date"]) == RECEIVED + timedelta(hours=1)
+    assert message.get_content_type() == "multipart/report"
+    assert message.get_param("report-type") == "delivery-status"
+    assert [part.get_content_type() for part in parts(text)] == [
+        "text/plain",
+        "message/delivery-status",
+        "text/rfc822-headers",
+    ]
+
+
+def test_the_fields_are_those_of_rfc_3464() -> None:
+    about, recipient = blocks(
+        report(
+            envelope={"envid": "q+2Bx"},
+            recipient={"orcpt": "rfc822;A+2Bb@example.net"},
+        )
+    )
+    assert dict(about) == {
+        "Original-Envelope-Id": "q+x",
+        "Reporting-MTA": "dns; mx1.example.org",
+        "Arrival-Date": "Sat, 21 Nov 2026 10:00:05 +0000",
+    }
+    assert dict(recipient) == {
+        "Original-Recipient": "rfc822; A+b@example.net",
+        "Final-Recipient": "rfc822; a@example.net",
+        "Action": "failed",
+        "Status": "5.1.1",
+        "Remote-MTA": "dns; hop.example.net",
+        "Diagnostic-Code": "smtp; 550 5.1.1 no such user",
+        "Last-Attempt-Date": "Sat, 21 Nov 2026 11:00:05 +0000",
+    }
+
+
+def test_a_delay_says_until_when_it_will_be_tried() -> None:
+    until = RECEIVED + timedelta(days=2)
+    text = report(kind=ReportKind.DELAYED, reply="451 4.3.0 later", will_retry_until=until)
+    _, recipient = blocks(text)
+    assert (recipient["Action"], recipient["Status"]) == ("delayed", "4.3.0")
+    assert parsedate_to_datetime(recipient["Will-Retry-Until"]) == until
+    assert "Mon, 23 Nov 2026" in parts(text)[0].get_content()
+
+
+@pytest.mark.parametrize("kind", [ReportKind.RELAYED, ReportKind.DELIVERED])
+def test_a_success_has_a_status_of_class_2(kind: ReportKind) -> None:
+    _, recipient = blocks(report(kind=kind, reply="250 2.1.5 ok"))
+    assert (recipient["Action"], recipient["Status"]) == (kind, "2.1.5")
+
+
+def test_our_own_reply_is_not_passed_off_as_the_next_hops() -> None:
+    _, recipient = blocks(report(reply="552 5.3.4 too big", remote_mta=None))
+    assert "Remote-MTA" not in recipient
+    assert recipient["Diagnostic-Code"] == "x-shadowrelay; 552 5.3.4 too big"
+
+
+@pytest.mark.parametrize(
+    ("kind", "reply", "expected"),
+    [
+        (ReportKind.FAILED, "550 5.7.1 no", "5.7.1"),
+        (ReportKind.FAILED, "550 5.7.1", "5.7.1"),
+        (ReportKind.FAILED, "550 no", "5.2.0"),
+        (ReportKind.FAILED, "554", "5.0.0"),
+        (ReportKind.FAILED, "550 4.7.1 classes differ", "5.2.0"),
+        (ReportKind.FAILED, "550 5.1.1.1 not a code", "5.2.0"),
+        (ReportKind.FAILED, "451 4.4.1 expired", "4.4.1"),
+        (ReportKind.FAILED, "", "4.4.7"),
+        (ReportKind.FAILED, "250 2.0.0 ok", "5.0.0"),
+        (ReportKind.FAILED, "nonsense", "5.0.0"),
+        (ReportKind.DELAYED, "421 bye", "4.3.2"),
+        (ReportKind.DELAYED, "", "4.0.0"),
+        (ReportKind.DELAYED, "550 5.1.1 no", "4.0.0"),
+        (ReportKind.RELAYED, "250 ok", "2.0.0"),
+        (ReportKind.DELIVERED, "", "2.0.0"),
+    ],
+)
+def test_the_status_is_the_replys_or_what_its_code_stands_for(
+    kind: ReportKind, reply: str, expected: str
+) -> None:
+    assert status(kind, reply) == expected
+
+
+def test_only_the_header_is_returned_by_default() -> None:
+    assert parts(report())[2].get_payload(decode=True) == ORIGINAL.partition(b"\r\n\r\n")[0] + b"\r\n"
+
+
+def test_a_failure_with_ret_full_returns_the_message_octet_for_octet() -> None:
+    original = b"Subject: \xff\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n.\r\nB\xc3\xb6dy\r\nno end"
+    text = report(envelope={"ret": "FULL", "body": "8BITMIME"}, original=original)
+    part = parts(text)[2]
+    assert part.get_content_type() == "message/rfc822"
+    assert part["Content-Transfer-Encoding"] == "8bit"
+    assert b"\r\n\r\n" + original + b"\r\n--=_" in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": ReportKind.RELAYED, "reply": "250 ok"},
+        {"original_is_complete": False},
+        {"original": ORIGINAL + b"x\r\n" * (MOST_RETURNED // 3)},
+        {"original": ORIGINAL + b"x" * 999 + b"\r\n"},
+        {"original": ORIGINAL + b"\0\r\n"},
+    ],
+)
+def test_the_message_is_not_returned_whole_unless_it_may_and_can_be(changes: dict[str, Any]) -> None:
+    text = report(envelope={"ret": "FULL"}, **changes)
+    assert parts(text)[2].get_content_type() == "text/rfc822-headers"
+    assert len(text) < 10_000
+
+
+def test_a_header_cut_off_in_a_line_is_returned_up_to_its_last_whole_line() -> None:
+    returned = parts(report(original=b"A: 1\r\nB: 2\r\nC: unfin", original_is_complete=False))[2]
+    assert returned.get_payload(decode=True) == b"A: 1\r\nB: 2\r\n"
+    huge = b"".join(b"X-%d: %s\r\n" % (n, b"y" * 80) for n in range(2000))
+    assert len(parts(report(original=huge))[2].get_payload(decode=True)) <= MOST_HEADER  # type: ignore[arg-type]
+
+
+def test_a_message_without_header_returns_nothing_of_its_body() -> None:
+    assert b"secret" not in report(original=b"\r\nsecret\r\n\r\nmore\r\n")
+
+
+def test_addresses_in_utf_8_make_a_global_delivery_status() -> None:
+    text = report(
+        envelope={"sender": "sändér@example.org", "smtputf8": True},
+        recipient={"address": "ä@example.net"},
+        original="Subject: ä\r\n\r\nText.\r\n".encode(),
+    )
+    found = parts(text)
+    assert found[1].get_content_type() == "message/global-delivery-status"
+    assert found[2].get_content_type() == "message/global-headers"
+    assert found[1]["Content-Transfer-Encoding"] == "8bit"
+    assert "Final-Recipient: utf-8; ä@example.net\r\n".encode() in text
+    assert "To: <sändér@example.org>\r\n".encode() in text
+
+
+@pytest.mark.parametrize(
+    "evil",
+    ["x\r\nBcc: victim@example.com", "x\n\nBody", "x\r\n\r\n--=_", "x\x00\x1b[31m", "x\x85y\u2028z\udc80"],
+)
+def test_nothing_that_is_quoted_can_begin_a_field(evil: str) -> None:
+    text = report(
+        reporting_mta="mx1.example.org",
+        remote_mta=f"hop{evil}",
+        reply=f"550 5.1.1 {evil}",
+        envelope={"sender": f"s@{evil}", "envid": evil, "message_id": f"<a@{evil}>"},
+        recipient={"address": f"a@{evil}", "orcpt": f"rfc822;{evil}"},
+    )
+    assert "Bcc" not in parse(text)
+    assert "In-Reply-To" not in parse(text)
+    about, recipient = blocks(text)
+    assert set(about.keys()) == {"Original-Envelope-Id", "Reporting-MTA", "Arrival-Date"}
+    assert len(recipient.keys()) == 7
+    assert not re.search(rb"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n)", text)
+
+
+def test_encoded_line_ends_in_xtext_stay_harmless() -> None:
+    about, recipient = blocks(
+        report(envelope={"envid": "a+0D+0AX-Evil:+20b"}, recipient={"orcpt": "rfc822;a+0D+0AX-Evil:b"})
+    )
+    assert "X-Evil" not in about
+    assert "X-Evil" not in recipient
+
+
+def test_the_boundary_does_not_occur_in_what_it_separates() -> None:
+    original = ORIGINAL + f"--=_{ID}--\r\n".encode()
+    text = report(envelope={"ret": "FULL"}, original=original)
+    assert str(parse(text).get_boundary()).encode() not in original
+    assert original in text
+
+
+def test_the_same_inputs_make_the_same_octets() -> None:
+    assert report() == report()
+
+
+def test_every_line_ends_in_crlf_and_none_is_too_long() -> None:
+    text = report(reply="550 5.1.1 " + "word " * 500, recipient={"address": "a" * 300 + "@example.net"})
+    assert text.endswith(b"\r\n")
+    assert text.count(b"\n") == text.count(b"\r\n")
+    assert max(map(len, text.split(b"\r\n"))) <= 998
+    assert len(parts(text)) == 3
+
+
+@pytest.mark.parametrize("value", ["", " ", "a" * 300, "a  " * 60, "b " * 60 + "  ", "a" * 72 + "  "])
+def test_folding_never_leaves_a_line_of_white_space(value: str) -> None:
+    lines = field("Name", value).split("\r\n")
+    assert all(line.startswith(" ") and line.strip() for line in lines[1:-1])
+
+
+def test_nothing_is_built_for_the_null_reverse_path() -> None:
+    with pytest.raises(ValueError, match="null"):
+        report(envelope={"sender": ""})
+
+
+def test_naive_datetimes_are_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        report(received_at=datetime(2026, 11, 21))  # noqa: DTZ001
