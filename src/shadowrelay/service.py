@@ -314,7 +314,7 @@ async def _serve(node: Node) -> None:
             max_directory_size=tracking.max_directory_size,
             max_age=tracking.max_age,
         ),
-        committed=database.subscribe(),
+        committed=database.subscribe(asyncio.Event()),
         clock=utcnow,
     )
     listening = bind(settings.admin.listen.host, settings.admin.listen.port)
@@ -333,6 +333,7 @@ async def _serve(node: Node) -> None:
         for connector in connectors:
             await connector.start()
         node.connectors = connectors
+        database.subscribe(node.queue.wake)
         queue = group.create_task(node.queue.run(), name="queue")
         background = [
             *node.start_links(group),

@@ -168,6 +168,15 @@ class Node:
         self.generation += 1
         self.books.rollback()
         self.world.say(self.name, "crashes")
+        for other in self.world.nodes.values():
+            if other.up and other is not self and self.world.random.random() < 0.7:
+                self.world.after(0.01, other.reset_from, self.name, other.generation)
+
+    def reset_from(self, name: ServerName, generation: int) -> None:
+        """The kernel of a killed peer closed its connections (a power cut would not)."""
+        if generation == self.generation and (name, self.name) not in self.world.blocked:
+            self.peers.shadow.pop(name, None)
+            self.peers.open.pop(name, None)
 
     def freeze(self) -> None:
         self.frozen = True
@@ -363,8 +372,8 @@ class Node:
 
     def pump(self) -> None:
         """Claim what is due, one delivery per message and next hop at a time."""
-        if self._woke_up():
-            return
+        if self.books.dirty or self._woke_up():
+            return  # only what is durable may be claimed; the commit calls again
         now = self.clock()
         soonest: datetime | None = None
         chosen: list[tuple[Copy, NextHop]] = []

@@ -225,9 +225,8 @@ def _counts(report: NodeReport) -> list[str]:
 
 
 def _peer(peer: Any) -> str:
-    name = str(peer.get("name", "?")).partition(".")[0]
-    reachable = peer.get("reachable")
-    return name if reachable is None else f"{name} {'reachable' if reachable else '[red]unreachable[/]'}"
+    name, state = str(peer.get("name", "?")).partition(".")[0], str(peer.get("state", ""))
+    return f"{name} {'[red]unreachable[/]' if state == 'unreachable' else state}".rstrip()
 
 
 def _coloured(state: str) -> str:

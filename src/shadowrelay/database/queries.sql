@@ -148,7 +148,15 @@ UPDATE recipient SET due_at = NULL WHERE due_at IS NOT NULL;
 SELECT id FROM message WHERE exposed = 1 ORDER BY id LIMIT ?;
 
 -- name: due_hops
-SELECT next_hop, MIN(due_at) FROM recipient WHERE due_at IS NOT NULL GROUP BY next_hop;
+-- Jumps from hop to hop along the index: the length of a queue does not matter.
+WITH RECURSIVE hop (name) AS (
+    SELECT MIN(next_hop) FROM recipient WHERE due_at IS NOT NULL
+    UNION ALL
+    SELECT (SELECT MIN(next_hop) FROM recipient WHERE due_at IS NOT NULL AND next_hop > name) FROM hop
+     WHERE name IS NOT NULL
+)
+SELECT name, (SELECT MIN(due_at) FROM recipient WHERE next_hop = name AND due_at IS NOT NULL)
+  FROM hop WHERE name IS NOT NULL;
 
 -- name: claim
 SELECT DISTINCT message_id FROM recipient AS r WHERE next_hop = ? AND due_at <= ?

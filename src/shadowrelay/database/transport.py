@@ -98,9 +98,8 @@ class TransportDatabase:
             os.close(handle)
             raise
 
-    def subscribe(self) -> asyncio.Event:
-        """An event of the caller's own, set after every commit that tracked something."""
-        listener = asyncio.Event()
+    def subscribe(self, listener: asyncio.Event) -> asyncio.Event:
+        """Set that event after every commit that tracked something; whoever waits for it clears it."""
         self._listeners.append(listener)
         return listener
 

@@ -21,10 +21,11 @@ SQL = load("views.sql")
 
 
 class State(StrEnum):
-    """Which messages a page lists. SHADOW is never part of the backlog; EXPOSED and IN_DOUBT are parts of QUEUED."""
+    """Which messages a page lists. EXPOSED, ASKING and IN_DOUBT are parts of QUEUED; SHADOW never is."""
 
     QUEUED = "queued"
     EXPOSED = "exposed"
+    ASKING = "asking"
     IN_DOUBT = "in_doubt"
     SET_ASIDE = "set_aside"
     SHADOW = "shadow"

@@ -20,8 +20,8 @@ SELECT r.next_hop, COUNT(DISTINCT m.id), COUNT(*), MIN(r.due_at), SUM(r.due_at I
   FROM message m JOIN recipient r ON r.message_id = m.id
  WHERE m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready' GROUP BY r.next_hop ORDER BY r.next_hop;
 
--- The bare column last_reply is that of the row with the maximum (SQLite: "bare columns in an aggregate query").
 -- name: last_errors
+-- With one MAX, the bare column last_reply is that of the row with the maximum (SQLite documents it).
 SELECT r.next_hop, r.last_reply, MAX(r.next_attempt)
   FROM message m JOIN recipient r ON r.message_id = m.id
  WHERE m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready' AND r.next_attempt IS NOT NULL
@@ -54,8 +54,13 @@ SELECT id FROM message WHERE stage = 'set_aside' AND id > ? ORDER BY id LIMIT ?;
 -- name: page_exposed
 SELECT id FROM message WHERE exposed = 1 AND id > ? ORDER BY id LIMIT ?;
 
+-- name: page_asking
+SELECT id FROM message WHERE confirmation = 'ask' AND role = 'primary' AND stage = 'queued' AND id > ?
+ ORDER BY id LIMIT ?;
+
 -- name: page_in_doubt
-SELECT id FROM message WHERE confirmation <> 'none' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
+SELECT id FROM message WHERE confirmation = 'in_doubt' AND role = 'primary' AND stage = 'queued' AND id > ?
+ ORDER BY id LIMIT ?;
 
 -- name: like
 SELECT id FROM message WHERE id >= ?1 AND id < ?2 UNION SELECT message_id FROM outcome WHERE message_id >= ?1

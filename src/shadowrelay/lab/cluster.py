@@ -143,9 +143,10 @@ def up(
 ) -> list[str]:
     """Make a lab, or resume the one in the directory; every process answers on return.
 
-    Returns the names of what it started: none when the lab runs already. ``nodes`` None is the number that it
-    has, or three. ``options`` are KEY=VALUE for the settings of all nodes, and stay for later starts. A process
-    that does not come up is stopped again, with all that this call started. Raises LabError, SettingsInvalid.
+    Returns the names of what it started: none when the lab runs already. ``nodes`` None is the number that
+    it has, or three. ``options`` are KEY=VALUE for the settings of all nodes, and stay for later starts. A
+    process that does not come up is stopped again, with all that this call started. Raises LabError,
+    SettingsInvalid.
     """
     with locked(directory):
         at = _planned(directory, nodes)

@@ -123,7 +123,8 @@ async def _listen(connector: Connector) -> tuple[str, int]:
     except OSError as error:
         options = connector.options
         # The text for a taken port names the address once more; that for an unknown host has no errno.
-        reason = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)
+        number = error.errno or 0
+        reason = os.strerror(number) if number > 0 else error.strerror or str(error)
         raise CannotListen(
             f"cannot listen on {options.host}:{options.port} ({options.name}): {reason}"
         ) from None

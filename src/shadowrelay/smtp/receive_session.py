@@ -275,7 +275,7 @@ class ReceiveSession(SessionLifecycle):
         await self.answer(Reply(502, "5.5.1", "EXPN is not implemented"))
 
     async def smtp_HELP(self, argument: str | None) -> None:  # noqa: ARG002
-        verbs = [name.removeprefix("smtp_") for name in dir(self) if name.startswith("smtp_")]
+        verbs = (name.removeprefix("smtp_") for name in dir(self) if name.startswith("smtp_"))
         await self.answer(Reply(214, "2.0.0", " ".join(verb for verb in verbs if self.offers(verb))))
 
     def _parameters(self, known: frozenset[str], extra: frozenset[str]) -> frozenset[str]:

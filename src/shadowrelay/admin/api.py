@@ -1,0 +1,227 @@
+"""The node's HTTP API: what is on this node, in JSON, and metrics. docs/reference/api.md describes every route."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from importlib.metadata import version as installed
+from typing import Any, TypeVar
+
+import structlog
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from shadowrelay.admin import render
+from shadowrelay.admin.guard import Refused, check_change, check_token
+from shadowrelay.admin.metrics import Metrics, Scrape
+from shadowrelay.admin.node import Node, PeerState
+from shadowrelay.admin.retirement import retire
+from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.database import views
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.transport import DatabaseFailed
+from shadowrelay.database.views import State
+
+T = TypeVar("T")
+Handler = Callable[[Request], Awaitable[Response]]
+
+MOST_PER_PAGE = 500
+_log = structlog.get_logger(__name__)
+_PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+def build_app(
+    node: Node, *, token: str | None = None, clock: Callable[[], datetime] | None = None
+) -> Starlette:
+    """The application for one node. With a ``token`` every route but the health checks wants it."""
+    api = _Api(node, token, clock or (lambda: datetime.now(UTC)))
+    routes = [
+        Route("/api/v1/status", api.reads(api.status)),
+        Route("/api/v1/queues", api.reads(api.queues)),
+        Route("/api/v1/messages", api.reads(api.messages)),
+        Route("/api/v1/messages/{id}", api.reads(api.message)),
+        Route("/api/v1/shadow-queues", api.reads(api.shadow_queues)),
+        Route("/api/v1/peers", api.reads(api.peers)),
+        Route("/api/v1/peers/{name}/retire", api.changes(api.retire), methods=["POST"]),
+        Route("/metrics", api.reads(api.metrics)),
+        Route("/healthz/live", api.live),
+        Route("/healthz/ready", api.ready),
+    ]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+
+
+class _Api:
+    def __init__(self, node: Node, token: str | None, clock: Callable[[], datetime]) -> None:
+        self._node = node
+        self._token = token
+        self._clock = clock
+        self._version = installed("shadowrelay")
+        self._metrics = Metrics(self._version)
+
+    def reads(self, handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            try:
+                check_token(request.headers, self._token)
+                return await handler(request)
+            except Refused as refusal:
+                return _refusal(refusal.status, refusal.sentence)
+            except DatabaseFailed as failure:
+                return _refusal(503, f"this node cannot use its transport database: {failure}")
+            except Exception:
+                _log.exception("admin_request_failed", path=request.url.path)
+                return _refusal(500, "the request failed; the node's log says why")
+
+        return guarded
+
+    def changes(self, handler: Handler) -> Handler:
+        async def checked(request: Request) -> Response:
+            check_change(request.headers, self._node.name, self._token)
+            return await handler(request)
+
+        return self.reads(checked)
+
+    async def _ask(self, work: Callable[[SqlLedger], T]) -> T:
+        return await self._node.database.transact(work)
+
+    async def status(self, request: Request) -> Response:
+        del request
+        seen = await self._ask(views.snapshot)
+        return _json(render.status(self._node, seen, self._version, self._clock()))
+
+    async def queues(self, request: Request) -> Response:
+        del request
+        found, now = await self._ask(views.queues), self._clock()
+        return _json({"queues": [render.queue(self._node.name, queue, now) for queue in found]})
+
+    async def shadow_queues(self, request: Request) -> Response:
+        del request
+        found, seen = await self._ask(lambda ledger: (views.shadow_queues(ledger), views.snapshot(ledger)))
+        peers = {peer["name"]: peer for peer in render.peers(self._node, seen)}
+        shown = [render.shadow_queue(self._node.name, queue, peers.get(queue.primary)) for queue in found]
+        return _json({"shadow_queues": shown})
+
+    async def messages(self, request: Request) -> Response:
+        state, after, limit = _page_of(request)
+        found = await self._ask(lambda ledger: views.page(ledger, state, after, limit + 1))
+        more = found[limit - 1].id if len(found) > limit else None
+        return _json({"messages": [render.summary(copy) for copy in found[:limit]], "next": more})
+
+    async def message(self, request: Request) -> Response:
+        wanted = request.path_params["id"].lower()
+
+        def find(ledger: SqlLedger) -> tuple[views.MessageView | None, list[MessageId]]:
+            view = views.message(ledger, MessageId(wanted))
+            if view is not None:
+                return view, [view.id]
+            like = views.messages_like(ledger, wanted)
+            return (views.message(ledger, like[0]) if len(like) == 1 else None), like
+
+        view, like = await self._ask(find)
+        if view is not None:
+            return _json(render.message(view, self._clock()))
+        if not like:
+            raise Refused(404, f"no message {wanted} here, nor a memory of one; another node may have it")
+        listed = ", ".join(like) + (", …" if len(like) == 5 else "")
+        raise Refused(400, f"several messages begin with {wanted}: {listed}")
+
+    async def peers(self, request: Request) -> Response:
+        del request
+        seen = await self._ask(views.snapshot)
+        return _json({"peers": render.peers(self._node, seen)})
+
+    async def retire(self, request: Request) -> Response:
+        name = ServerName(request.path_params["name"].lower())
+        peers = {peer.name: peer for peer in self._node.peers()}
+        known = await self._ask(lambda ledger: ledger.member(name))
+        if name not in peers and known is None:
+            raise Refused(404, f"{name} is no member here; the members are: {', '.join(peers) or 'none'}")
+        state = peers[name].state if name in peers else PeerState.NOT_CONFIGURED
+        if state is PeerState.REACHABLE:
+            raise Refused(409, f"{name} answers: it is not gone. Stop it first")
+        if state is PeerState.UNTRIED and not (known and known.retired):
+            raise Refused(409, f"{name} was not tried yet: wait for the first heartbeat")
+        now = self._clock()
+        done = await self._ask(lambda ledger: retire(ledger, name, now))
+        _log.warning(
+            "member_retired", member=name, promoted=done.promoted, lost=done.lost, events_dropped=done.events
+        )
+        self._node.retired(name)
+        return _json(
+            {
+                "name": name,
+                "retired": True,
+                "already": done.already,
+                "promoted": done.promoted,
+                "copies_lost": done.lost,
+                "events_dropped": done.events,
+                "did": done.told(),
+                "to_do": f"Retire it on every other member too, and take {name} out of the settings.",
+            }
+        )
+
+    async def metrics(self, request: Request) -> Response:
+        seen = await self._ask(views.snapshot)
+        node = self._node
+        scrape = Scrape(
+            seen=seen,
+            peers=tuple(node.peers()),
+            commits=node.database.commits,
+            ready=node.ready()[0],
+            started_at=node.started_at,
+            now=self._clock(),
+        )
+        page, content_type = self._metrics.render(scrape, request.headers.get("accept", ""))
+        return Response(page, headers={**_PRIVATE, "content-type": content_type})
+
+    async def live(self, request: Request) -> Response:
+        del request
+        alive = self._node.live()
+        return _json({"live": alive}, 200 if alive else 503)
+
+    async def ready(self, request: Request) -> Response:
+        del request
+        ready, why = self._node.ready()
+        return _json({"ready": ready, "reason": "" if ready else why}, 200 if ready else 503)
+
+
+class _Ascii(JSONResponse):
+    """JSON without an octet past 127: addresses and replies may hold what no UTF-8 text can."""
+
+    def render(self, content: Any) -> bytes:
+        import json
+
+        return json.dumps(content, separators=(",", ":")).encode("ascii")
+
+
+def _json(content: dict[str, Any], status: int = 200) -> Response:
+    return _Ascii(content, status_code=status, headers=_PRIVATE)
+
+
+def _refusal(status: int, sentence: str) -> Response:
+    headers = {"www-authenticate": "Bearer"} if status == 401 else {}
+    return _Ascii({"error": sentence}, status_code=status, headers={**_PRIVATE, **headers})
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        response = _refusal(405, f"{request.method} is not for {request.url.path}")
+        response.headers.update(error.headers or {})
+        return response
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return _refusal(status, f"there is nothing at {request.url.path}")
+
+
+def _page_of(request: Request) -> tuple[State, str, int]:
+    given = request.query_params
+    unknown = sorted(set(given) - {"state", "after", "limit"})
+    if unknown:
+        raise Refused(400, f"unknown parameter {', '.join(unknown)}; known are state, after and limit")
+    if given.get("state", State.QUEUED) not in {*State}:
+        raise Refused(400, f"state is one of {', '.join(State)}")
+    limit = given.get("limit", "100")
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MOST_PER_PAGE):
+        raise Refused(400, f"limit is a number from 1 to {MOST_PER_PAGE}")
+    return State(given.get("state", State.QUEUED)), given.get("after", "").lower(), int(limit)

@@ -1,0 +1,84 @@
+"""What happens next with a member that cannot be reached, as a sentence for the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+from shadowrelay.admin.node import PeerState, PeerStatus
+from shadowrelay.core.identifiers import ServerName
+
+
+def what_next(
+    peer: PeerStatus,
+    peers: Sequence[PeerStatus],
+    retired: Collection[ServerName],
+    held_for_it: int,
+    held_by_it: int,
+) -> str:
+    """The two consequences of silence: its copies stop counting, and what we hold for it is promoted.
+
+    Empty for a member that answers. ``peers`` are all members, for the rule that a node which is itself cut
+    off promotes nothing by time.
+    """
+    if peer.name in retired:
+        return "retired: it is not waited for, and is not asked to hold copies"
+    match peer.state:
+        case PeerState.REACHABLE:
+            return peer.next
+        case PeerState.UNTRIED:
+            return peer.next or "the first heartbeat is due"
+        case PeerState.NOT_CONFIGURED:
+            return f"not in the settings: add it again, or retire it (shadowrelay peer retire {peer.name})"
+        case PeerState.UNREACHABLE:
+            return peer.next or "; ".join(
+                filter(None, [_loss(peer, held_by_it), _promotion(peer, peers, retired, held_for_it)])
+            )
+
+
+def _loss(peer: PeerStatus, held_by_it: int) -> str:
+    held = _its(held_by_it, "copy of ours", "copies of ours") if held_by_it else "any copy of ours"
+    if not peer.losing_in:
+        return "its copies of ours do not count, and are made again elsewhere"
+    failures = "1 more failure" if peer.losing_in == 1 else f"{peer.losing_in} more failures"
+    return (
+        f"{held} counts as gone after {failures}"
+        if held_by_it <= 1
+        else f"{held} count as gone after {failures}"
+    )
+
+
+def _promotion(
+    peer: PeerStatus, peers: Sequence[PeerStatus], retired: Collection[ServerName], held_for_it: int
+) -> str:
+    if not held_for_it:
+        return "nothing is held for it"
+    held = _its(held_for_it, "message", "messages")
+    verb = "is" if held_for_it == 1 else "are"
+    others = [
+        other
+        for other in peers
+        if other.name != peer.name
+        and other.name not in retired
+        and other.state is not PeerState.NOT_CONFIGURED
+    ]
+    if others and all(other.state is PeerState.UNREACHABLE for other in others):
+        return f"{held} {verb} not promoted by time: this node cannot reach any other member, so it may be the one cut off"
+    when = f"in {spell(peer.promoting_in)}" if peer.promoting_in else "now"
+    unless = ", unless another member is in contact with it" if others else ""
+    return f"{held} {verb} promoted {when}{unless}"
+
+
+def _its(count: int, one: str, many: str) -> str:
+    return f"its {count} {one if count == 1 else many}"
+
+
+def spell(length: timedelta) -> str:
+    """A duration in its two largest units: ``2 h 48 min``, ``3 min 5 s``, ``12 s``."""
+    seconds = round(length.total_seconds())
+    parts = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, seconds = divmod(seconds, size)
+        parts.append((count, unit))
+    first = next((index for index, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count) or "0 s"

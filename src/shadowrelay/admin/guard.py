@@ -1,0 +1,67 @@
+"""Who may use the admin API: the bearer token, and no page of a foreign site in an operator's browser."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+_SAME = frozenset({"same-origin", "none"})
+
+
+class Refused(Exception):
+    """A request that is not answered as it wants: HTTP status, and a sentence for its sender."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence
+
+
+def check_token(headers: Mapping[str, str], token: str | None) -> None:
+    """With a token set, require it (RFC 6750 2.1). Raises Refused 401."""
+    if token is None:
+        return
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
+    if scheme.lower() != "bearer" or not same:
+        raise Refused(401, "this node wants a bearer token: its setting admin.token")
+
+
+def check_change(headers: Mapping[str, str], name: str, token: str | None) -> None:
+    """A request that changes something must not be forged by a page of another site. Raises Refused.
+
+    A browser sends JSON to another site only after asking for leave, which nobody gives here. With a name
+    that was rebound to our address the page would count as ours, so that without a token a page is only
+    believed if it came from an address, from localhost or from the node's own name.
+    """
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if headers.get("sec-fetch-site", "none").lower() not in _SAME:
+        raise Refused(403, "requests from other sites may not change anything here")
+    origin = headers.get("origin")
+    if origin is not None:
+        host = _host(urlsplit(origin).netloc)
+        if urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+            raise Refused(403, "requests from other sites may not change anything here")
+        if token is None and not _unforgeable(host, name):
+            raise Refused(403, "without a token, open this page by the node's name or address")
+    if kind != "application/json":
+        raise Refused(415, "send Content-Type: application/json")
+
+
+def _unforgeable(host: str, name: str) -> bool:
+    if host == name or host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _host(netloc: str) -> str:
+    try:
+        return (urlsplit(f"//{netloc}").hostname or "").lower()
+    except ValueError:
+        return ""

@@ -1,0 +1,266 @@
+"""What the views found, as JSON objects. Times are ISO 8601 in UTC; what is not known is null."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from shadowrelay.admin.forecast import what_next
+from shadowrelay.admin.node import Node, PeerState, PeerStatus
+from shadowrelay.core.decisions import Member
+from shadowrelay.core.identifiers import Mark
+from shadowrelay.core.messages import Confirmation, Copy, Holder, Recipient, Role, Stage
+from shadowrelay.core.tracking import timestamp
+from shadowrelay.database.views import Counts, MessageView, Queue, ShadowQueue, Snapshot
+
+Json = dict[str, Any]
+
+
+def status(node: Node, seen: Snapshot, version: str, now: datetime) -> Json:
+    ready, why = node.ready()
+    lineage = seen.lineage
+    return {
+        "name": node.name,
+        "site": node.site,
+        "host": node.host,
+        "version": version,
+        "started_at": timestamp(node.started_at),
+        "uptime": round((now - node.started_at).total_seconds(), 3),
+        "ready": ready,
+        "not_ready_because": why if not ready else "",
+        "database_id": lineage.database_id,
+        "incarnation": lineage.incarnation,
+        "sequence": lineage.sequence,
+        **counts(seen.counts),
+        "discard_events": sum(seen.events.values()),
+        "commits": node.database.commits,
+        "peers": peers(node, seen),
+    }
+
+
+def counts(seen: Counts) -> Json:
+    return {
+        "queued": seen.queued,
+        "exposed": seen.exposed,
+        "asking": seen.asking,
+        "in_doubt": seen.in_doubt,
+        "set_aside": seen.set_aside,
+        "shadow_held": seen.shadow_held,
+        "safety_net": seen.safety_net,
+        "oldest_queued": maybe(seen.oldest_queued),
+        "oldest_held": maybe(seen.oldest_held),
+    }
+
+
+def every_peer(node: Node, seen: Snapshot) -> list[PeerStatus]:
+    """The members of the settings, then those that only the database knows."""
+    configured = list(node.peers())
+    names = {peer.name for peer in configured}
+    others = [
+        PeerStatus(name=member.name, site="", host="", address="", state=PeerState.NOT_CONFIGURED)
+        for member in seen.members
+        if member.name not in names
+    ]
+    return configured + others
+
+
+def peers(node: Node, seen: Snapshot) -> list[Json]:
+    everybody = every_peer(node, seen)
+    members = {member.name: member for member in seen.members}
+    retired = frozenset(member.name for member in seen.members if member.retired)
+    return [
+        _peer(peer, members.get(peer.name) or Member(peer.name), seen)
+        | {
+            "next": what_next(
+                peer, everybody, retired, seen.held_for.get(peer.name, 0), seen.held_by.get(peer.name, 0)
+            )
+        }
+        for peer in everybody
+    ]
+
+
+def _peer(peer: PeerStatus, member: Member, seen: Snapshot) -> Json:
+    lineage = member.lineage
+    return {
+        "name": peer.name,
+        "site": peer.site,
+        "host": peer.host,
+        "address": peer.address,
+        "state": peer.state.value,
+        "since": maybe(peer.since),
+        "last_contact": maybe(peer.last_contact),
+        "step": peer.step,
+        "error": peer.error,
+        "failures": peer.failures,
+        "retired": member.retired,
+        "database_id": lineage.database_id if lineage else None,
+        "incarnation": lineage.incarnation if lineage else None,
+        "sequence": lineage.sequence if lineage else None,
+        "applied": _mark(member.applied),
+        "shadow_held": seen.held_for.get(peer.name, 0),
+        "holds_ours": seen.held_by.get(peer.name, 0),
+        "events_waiting": seen.events.get(lineage.database_id, 0) if lineage else 0,
+    }
+
+
+def queue(name: str, found: Queue, now: datetime) -> Json:
+    return {
+        "identity": f"{name}\\{found.next_hop}",
+        "next_hop": found.next_hop,
+        "status": _queue_status(found, now),
+        "messages": found.messages,
+        "recipients": found.recipients,
+        "active": found.active,
+        "asking": found.asking,
+        "exposed": found.exposed,
+        "oldest": timestamp(found.oldest),
+        "next_attempt": maybe(found.due),
+        "last_error": found.last_error,
+    }
+
+
+def _queue_status(found: Queue, now: datetime) -> str:
+    if found.active:
+        return "active"
+    if found.due is None:
+        return "asking"
+    return "retry" if found.due > now else "ready"
+
+
+def shadow_queue(name: str, found: ShadowQueue, peer: Json | None) -> Json:
+    return {
+        "identity": f"{name}\\Shadow\\{found.primary}",
+        "primary": found.primary,
+        "primary_state": peer["state"] if peer else PeerState.NOT_CONFIGURED.value,
+        "messages": found.messages,
+        "oldest": timestamp(found.oldest),
+        "next_hops": [
+            {"next_hop": hop, "messages": messages, "recipients": recipients}
+            for hop, messages, recipients in found.next_hops
+        ],
+        "next": peer["next"] if peer else "",
+    }
+
+
+def summary(copy: Copy) -> Json:
+    """A message in a list."""
+    return {
+        "id": copy.id,
+        "state": state(copy),
+        "epoch": copy.epoch,
+        "owner": copy.owner,
+        "exposed": copy.exposed,
+        "confirmation": copy.confirmation.value,
+        "sender": copy.envelope.sender,
+        "subject": copy.envelope.subject,
+        "size": copy.envelope.size,
+        "received_at": timestamp(copy.received_at),
+        "settled_at": maybe(copy.settled_at),
+        "recipients": len(copy.recipients),
+        "unsettled": len(copy.unsettled),
+        "next_hops": sorted({recipient.next_hop for recipient in copy.recipients}),
+        "holders": [holder.name for holder in copy.holders],
+    }
+
+
+def message(view: MessageView, now: datetime) -> Json:
+    """One message with all that is known of it here. Without a copy, what is remembered."""
+    remembered = {
+        "id": view.id,
+        "outcome": view.outcome
+        and {
+            "epoch": view.outcome.epoch,
+            "settled": list(view.outcome.delivered),
+            "kept_until": timestamp(view.outcome.keep_until),
+        },
+        "revoked": view.tombstone
+        and {
+            "epoch": view.tombstone.epoch,
+            "rank": view.tombstone.rank,
+            "kept_until": timestamp(view.tombstone.keep_until),
+        },
+    }
+    copy = view.copy
+    if copy is None:
+        return {**remembered, "state": "gone"}
+    envelope = copy.envelope
+    return {
+        **summary(copy),
+        **remembered,
+        "role": copy.role.value,
+        "stage": copy.stage.value,
+        "rank": copy.rank,
+        "owner_database": copy.owner_database,
+        "offered_in": copy.offered_in,
+        "former_owner": copy.former_owner,
+        "confirm_since": maybe(copy.confirm_since),
+        "check_at": maybe(copy.check_at),
+        "ranks_given": copy.ranks_given,
+        "reports_on": copy.reports_on,
+        "envelope": {
+            "sender": envelope.sender,
+            "message_id": envelope.message_id,
+            "subject": envelope.subject,
+            "size": envelope.size,
+            "body": envelope.body,
+            "smtputf8": envelope.smtputf8,
+            "ret": envelope.ret,
+            "envid": envelope.envid,
+        },
+        "recipients": [_recipient(copy, item, view, now) for item in copy.recipients],
+        "holders": [_holder(item) for item in copy.holders],
+    }
+
+
+def _recipient(copy: Copy, recipient: Recipient, view: MessageView, now: datetime) -> Json:
+    return {
+        "number": recipient.number,
+        "address": recipient.address,
+        "next_hop": recipient.next_hop,
+        "status": recipient.status.value,
+        "doing": _doing(copy, recipient, view, now),
+        "attempts": recipient.attempts,
+        "next_attempt": maybe(recipient.next_attempt),
+        "last_reply": recipient.last_reply,
+        "delay_notified": recipient.delay_notified,
+        "notify": list(recipient.notify),
+        "orcpt": recipient.orcpt,
+        "report": recipient.report,
+    }
+
+
+def _doing(copy: Copy, recipient: Recipient, view: MessageView, now: datetime) -> str:
+    if recipient.settled:
+        return "done"
+    if copy.stage is Stage.SET_ASIDE:
+        return "waits for the operator"
+    if copy.role is Role.SHADOW:
+        return "held"
+    if recipient.next_hop in view.active:
+        return "active"
+    if copy.confirmation is Confirmation.ASK:
+        return "asking"
+    return "retry" if recipient.next_attempt and recipient.next_attempt > now else "ready"
+
+
+def _holder(holder: Holder) -> Json:
+    return {
+        "name": holder.name,
+        "state": holder.state.value,
+        "rank": holder.rank,
+        "database_id": holder.database_id,
+        "mark": _mark(holder.mark),
+    }
+
+
+def state(copy: Copy) -> str:
+    """queued, shadow, safety_net or set_aside."""
+    return "shadow" if copy.held else copy.stage.value
+
+
+def maybe(moment: datetime | None) -> str | None:
+    return None if moment is None else timestamp(moment)
+
+
+def _mark(mark: Mark | None) -> str | None:
+    return None if mark is None else f"{mark.incarnation}:{mark.sequence}"

@@ -1,0 +1,63 @@
+"""An operator says that a member is gone for good."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from shadowrelay.core import heartbeat
+from shadowrelay.core.decisions import Decision, DropEvents, Member, Write
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.ownership import Reason
+from shadowrelay.database import views
+from shadowrelay.database.ledger import SqlLedger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retirement:
+    """What retiring a member did on this node."""
+
+    name: ServerName
+    already: bool
+    promoted: int
+    lost: int
+    events: int
+
+    def told(self) -> list[str]:
+        """The same in sentences."""
+        before = " before" if self.already else ""
+        return [
+            f"{self.name} was marked retired on this node{before}: its copies no longer count",
+            f"{_messages(self.promoted)} held for it {_were(self.promoted)} promoted",
+            f"{_messages(self.lost)} of this node {_were(self.lost)} held by it; "
+            "what is exposed now gets another copy",
+            f"{self.events} discard events for it were dropped",
+        ]
+
+
+def retire(ledger: SqlLedger, name: ServerName, now: datetime) -> Retirement:
+    """Mark a member retired, and do at once what its absence would lead to; repeating it changes nothing.
+
+    What is held for it is promoted: the operator decides where the time rule may not. Its own copies of our
+    messages stop counting, which exposes them to the repair. Discard events for its database are dropped,
+    those of takeovers too, after the promotion wrote its own.
+    """
+    member = ledger.member(name) or Member(name)
+    lost = views.snapshot(ledger).held_by.get(name, 0)
+    heartbeat.lose_holder(ledger, name)
+    promoted = heartbeat.promote_held(ledger, name, Reason.HEARTBEAT_LOST, now)
+    events = 0
+    writes: list[Write] = [replace(member, retired=True)]
+    if member.lineage:
+        events = views.events_waiting(ledger, member.lineage.database_id)
+        writes.append(DropEvents(member.lineage.database_id))
+    ledger.apply(Decision(None, tuple(writes)))
+    return Retirement(name=name, already=member.retired, promoted=promoted, lost=lost, events=events)
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"

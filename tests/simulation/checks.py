@@ -1,0 +1,419 @@
+"""The invariants, checked at every commit for what it touched and in full at faults and at the end.
+
+The memory behind the verdict is made of facts only: what a client was told, what a next hop took, what was
+durable on which disk from when to when.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from shadowrelay.core.decisions import Outcome
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.messages import Copy, Recipient, Role, Stage, Status
+from shadowrelay.core.tracking import Receive, Resubmit, Send, TrackingEvent
+
+from .world import Delivery, World
+
+if TYPE_CHECKING:
+    from .node import Node
+
+FOREVER = float("inf")
+DONE = (Status.DELIVERED, Status.RELAYED)
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """From when to when a disk said that the recipient is settled."""
+
+    node: str
+    since: float
+    until: float = FOREVER
+
+
+@dataclass(slots=True)
+class Invariants:
+    """One per world; nodes report to it."""
+
+    world: World
+    knows: dict[tuple[MessageId, int], list[Knowledge]] = field(default_factory=dict)
+    epochs: dict[tuple[str, MessageId], int] = field(default_factory=dict)
+    seen: set[MessageId] = field(default_factory=set)
+    log: list[tuple[float, str, TrackingEvent]] = field(default_factory=list)
+    keep_log: bool = False
+
+    # Reported by nodes.
+
+    def committed(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
+        world = self.world
+        if world.verbose or world.observed or self.keep_log:
+            for event in told:
+                self._tell(node, event)
+        for message_id, before in touched.items():
+            after = node.books.state.copies.get(message_id)
+            self._epochs(node, message_id, after)
+            self._tracked(node, before, after, told)
+            self._learns(node, before, after)
+            if after is not None and message_id not in node.books.state.contents:
+                raise Broken(f"{node.name} has {message_id} without its content")
+            self.available(message_id)
+
+    def _tell(self, node: Node, event: Any) -> None:
+        world = self.world
+        if self.keep_log:
+            self.log.append((world.now, node.name, event))
+        about = getattr(event, "copy", None)
+        if about is None:
+            return
+        world.say(node.name, f"  {describe(event)}")
+        world.point(event.event_id, node.name, about.id)
+
+    def opened(self, node: Node) -> None:
+        for message_id, copy in node.books.state.copies.items():
+            self.epochs[node.name, message_id] = copy.epoch
+
+    def replied(self, entry: Delivery) -> None:
+        """The next hop's reply reached the node."""
+
+    def disk_gone(self, node: Node, what: str) -> None:
+        """A disk is lost or will be another one: its knowledge ends here."""
+        for entries in self.knows.values():
+            for entry in entries:
+                if entry.node == node.name and entry.until == FOREVER:
+                    entry.until = self.world.now
+        for key in [key for key in self.epochs if key[0] == node.name]:
+            del self.epochs[key]
+        for copy in node.books.state.copies.values():
+            submission = self.world.submissions.get(copy.id)
+            if copy.exposed and submission is not None and not submission.redundant:
+                self.world.excused.add(copy.id)
+
+    def disk_back(self, node: Node) -> None:
+        """After a rollback: what the older image knows."""
+        for copy in node.books.state.copies.values():
+            self._learns(node, None, copy)
+        for outcome in node.books.state.outcomes.values():
+            self._remembers(node, outcome)
+        self.everything()
+
+    def decided(self, node: Node, message_id: MessageId, answer: str) -> None:
+        submission = self.world.submissions[message_id]
+        submission.answer = answer
+        self.world.say(node.name, f"{message_id}: {answer}")
+        if answer == "accepted":
+            copy = node.books.durable_copy(message_id)
+            submission.redundant = copy is not None and not copy.exposed
+            if copy is None and not self._settled_somewhere(message_id):
+                raise Broken(f"{node.name} accepted {message_id} and has no row of it")
+        elif answer == "not redundant":
+            self.world.refused.add(message_id)
+            if any(key[0] == message_id for key in self.world.deliveries):
+                raise Broken(f"{message_id} was delivered before its 451")
+
+    def acknowledged(self, message_id: MessageId) -> None:
+        self.world.submissions[message_id].acknowledged = self.world.now
+        self.available(message_id)
+
+    # The rules.
+
+    def _epochs(self, node: Node, message_id: MessageId, after: Copy | None) -> None:
+        if after is None:
+            return
+        key = (node.name, message_id)
+        if after.epoch < self.epochs.get(key, 0):
+            raise Broken(f"{node.name}: the epoch of {message_id} went back to {after.epoch}")
+        self.epochs[key] = after.epoch
+
+    def _tracked(
+        self, node: Node, before: Copy | None, after: Copy | None, told: tuple[Any, ...]
+    ) -> None:
+        """Rows of the tracking log and the state say the same, in the same transaction."""
+        copy = after or before
+        if copy is None:
+            return
+        about = [event for event in told if getattr(event, "copy", None) and event.copy.id == copy.id]
+        settled_before = {r.number for r in before.recipients if r.settled} if before else set()
+        for event in about:
+            if isinstance(event, Send) and after is not None:
+                missing = {r.number for r in event.recipients} - {
+                    r.number for r in after.recipients if r.settled
+                }
+                if missing:
+                    raise Broken(f"{node.name}: {event.event_id} of {copy.id} for {missing}, which are not settled")
+            if isinstance(event, Resubmit) and (before is None or event.copy.epoch <= before.epoch):
+                raise Broken(f"{node.name}: RESUBMIT of {copy.id} does not raise the epoch")
+        if before is None and after is not None and not about:
+            raise Broken(f"{node.name}: {copy.id} appeared without a row")
+        if before is None and after is not None and after.role is Role.PRIMARY and after.reports_on is None:
+            if not any(isinstance(event, Receive) for event in about):
+                raise Broken(f"{node.name}: {copy.id} was accepted without RECEIVE")
+        if after is not None:
+            newly = {r.number for r in after.recipients if r.settled} - settled_before
+            told_of = {r.number for event in about for r in (event.recipients or event.copy.recipients)}
+            if before is not None and newly - told_of:
+                raise Broken(f"{node.name}: {newly - told_of} of {copy.id} were settled without a row")
+
+    def _learns(self, node: Node, before: Copy | None, after: Copy | None) -> None:
+        if after is None:
+            if before is not None and before.stage is not Stage.SAFETY_NET:
+                for recipient in before.recipients:
+                    self._forgets(node, before.id, recipient)
+            return
+        if before is not None and before.recipients is after.recipients:
+            return
+        for recipient in after.recipients:
+            if recipient.status in DONE:
+                self._remember(node, after.id, recipient.number)
+
+    def _remember(self, node: Node, message_id: MessageId, number: int) -> None:
+        entries = self.knows.setdefault((message_id, number), [])
+        if not any(entry.node == node.name and entry.until == FOREVER for entry in entries):
+            entries.append(Knowledge(node.name, self.world.now))
+
+    def _remembers(self, node: Node, outcome: Outcome) -> None:
+        for number in outcome.delivered:
+            self._remember(node, outcome.message_id, number)
+
+    def _forgets(self, node: Node, message_id: MessageId, recipient: Recipient) -> None:
+        for entry in self.knows.get((message_id, recipient.number), ()):
+            if entry.node == node.name and entry.until == FOREVER:
+                entry.until = self.world.now
+
+    def _settled_somewhere(self, message_id: MessageId) -> bool:
+        return any(
+            copy.stage is Stage.SAFETY_NET
+            for node in self.world.nodes.values()
+            if (copy := node.books.durable_copy(message_id))
+        )
+
+    def available(self, message_id: MessageId) -> None:
+        """Acknowledged and redundant: every recipient is delivered, reported, or held where it can go on."""
+        submission = self.world.submissions.get(message_id)
+        if submission is None or submission.acknowledged is None or message_id in self.world.excused:
+            return
+        delivered = self.world.deliveries
+        open_ = [n for n, _, _ in submission.recipients if (message_id, n) not in delivered]
+        if not open_:
+            return
+        copies = [
+            copy for node in self.world.nodes.values() if (copy := node.books.durable_copy(message_id)) is not None
+        ]
+        for number in open_:
+            if any(not copy.recipients[number - 1].settled for copy in copies):
+                continue
+            if self.reported(message_id, number, copies):
+                continue
+            raise Broken(f"LOST: recipient {number} of {message_id}, acknowledged at {submission.acknowledged:.3f}")
+
+    def reported(self, message_id: MessageId, number: int, copies: list[Copy]) -> bool:
+        """Failed, and the sender has its report, or it is held; a null sender gets none."""
+        submission = self.world.submissions[message_id]
+        if not any(copy.recipients[number - 1].status is Status.FAILED for copy in copies):
+            return self._report_exists(message_id, number)
+        return not submission.sender or self._report_exists(message_id, number)
+
+    def _report_exists(self, message_id: MessageId, number: int) -> bool:
+        for report, about in self.world.reports.items():
+            if about != (message_id, number):
+                continue
+            if (report, 1) in self.world.deliveries:
+                return True
+            return any(node.books.durable_copy(report) for node in self.world.nodes.values())
+        return False
+
+    def everything(self) -> None:
+        for message_id in self.world.submissions:
+            self.available(message_id)
+
+
+def describe(event: TrackingEvent) -> str:
+    """One tracking event as a scenario prints it."""
+    copy = event.copy
+    words = [event.event_id, copy.id]
+    if event.recipients and len(event.recipients) != len(copy.recipients):
+        words.append("to=" + "+".join(str(r.number) for r in event.recipients))
+    for name in ("shadow", "primary", "new_owner", "reason", "redundant", "former_owner", "in_doubt"):
+        value = getattr(event, name, None)
+        if value:
+            words.append(f"{name.replace('_', '-')}={value}")
+    words.append(f"epoch={copy.epoch}")
+    return " ".join(words)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a run amounts to, as Jepsen's total-queue counts it, with a cause for every duplicate."""
+
+    seed: int
+    acknowledged: int = 0
+    attempted: int = 0
+    delivered: int = 0
+    lost: int = 0
+    unexpected: int = 0
+    recovered: int = 0
+    excused: int = 0
+    duplicates: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    virtual: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def healthy_for(world: World, one: str, other: str, start: float, end: float) -> float:
+    """The longest stretch between the two moments in which nothing was wrong with either, or their link."""
+    wrong = sorted(
+        (entry.start, entry.end)
+        for entry in world.impairments
+        if (entry.other is None and entry.one in (one, other))
+        or (entry.other is not None and {entry.one, entry.other} == {one, other})
+    )
+    longest, at = 0.0, start
+    for begins, ends in wrong:
+        if ends <= at:
+            continue
+        if begins >= end:
+            break
+        longest = max(longest, begins - at)
+        at = max(at, ends)
+    return max(longest, end - at)
+
+
+SLACK = 4.5
+"""Seconds in which two healthy members are sure to have talked: idle interval, a poll, some delays."""
+
+
+def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
+    """Which of the promise's exceptions explains that a recipient got the message again; '!…' if none."""
+    world = checks.world
+    key = (again.message_id, again.recipient)
+    slack = SLACK + (7.0 if world.noise.loss or world.noise.late else 0.0)
+    if first.reply_lost:
+        return "next hop's reply lost"
+    for known in checks.knows.get(key, ()):
+        if known.node == again.node:
+            if known.since < again.started < known.until:
+                return f"!{again.node} knew that it was settled"
+            continue
+        stretch = healthy_for(world, known.node, again.node, known.since, min(known.until, again.started))
+        if stretch > slack:
+            return f"!{known.node} knew for {stretch:.1f} s, and {again.node} could have asked"
+    settled = [known for known in checks.knows.get(key, ()) if known.node == first.node]
+    wrong = [
+        entry
+        for entry in world.impairments
+        if entry.start <= again.started and entry.end >= first.started - 1.0
+    ]
+    kinds = {entry.kind for entry in wrong if first.node in (entry.one, entry.other)}
+    both = {entry.kind for entry in wrong}
+    if not any(known.since >= first.taken for known in settled):
+        if "freeze" in kinds:
+            return "freeze with a delivery in flight"
+        if kinds & {"crash", "away", "disk lost", "rolled back"}:
+            return "crash between delivery and settling"
+    elif kinds & {"disk lost", "rolled back"}:
+        return "settled, not polled, disk lost or rolled back"
+    elif kinds & {"crash", "away", "freeze"}:
+        return "settled, not polled, away past the span"
+    if "partition" in both:
+        return "partition, boundary of two" if len(world.nodes) == 2 else "needs second opinion"
+    if both & {"freeze", "away", "crash", "disk lost", "rolled back"}:
+        return "holder out of reach at settling"
+    return "!no fault explains it"
+
+
+def judge(checks: Invariants) -> Verdict:
+    """The sums at the end, and every duplicate explained."""
+    world = checks.world
+    verdict = Verdict(world.seed, faults=Counter(world.faults), virtual=world.now)
+    verdict.excused = len(world.excused)
+    per_client: dict[tuple[int, int], list[Delivery]] = {}
+    attempted = {(s.message_id, n) for s in world.submissions.values() for n, _, _ in s.recipients}
+    attempted |= {(report, 1) for report in world.reports}
+    verdict.attempted = len(attempted)
+    for key, deliveries in world.deliveries.items():
+        verdict.delivered += len(deliveries)
+        if key not in attempted:
+            verdict.unexpected += 1
+            verdict.problems.append(f"unexpected: {key}")
+        if key[0] in world.refused:
+            verdict.unexpected += 1
+            verdict.problems.append(f"delivered after 451: {key}")
+        for index in range(1, len(deliveries)):
+            causes = [cause_of(checks, first, deliveries[index]) for first in deliveries[:index]]
+            wrong = [cause for cause in causes if cause.startswith("!")]
+            verdict.duplicates[wrong[0] if wrong else causes[0]] += 1
+            if wrong:
+                verdict.problems.append(f"avoidable duplicate of {key}: {wrong[0][1:]}")
+        submission = world.submissions.get(key[0])
+        if submission:
+            per_client.setdefault((submission.client, key[1]), []).append(deliveries[0])
+    for deliveries in per_client.values():
+        verdict.duplicates["client retry"] += len(deliveries) - 1
+        for entry in deliveries:
+            submission = world.submissions[entry.message_id]
+            if len(deliveries) > 1 and submission.acknowledged is not None and submission is not max(
+                (world.submissions[d.message_id] for d in deliveries), key=lambda s: s.began
+            ):
+                verdict.problems.append(f"{entry.message_id} was acknowledged and sent again")
+    for submission in world.submissions.values():
+        for number, _, _ in submission.recipients:
+            key = (submission.message_id, number)
+            if submission.acknowledged is not None:
+                verdict.acknowledged += 1
+            elif key in world.deliveries:
+                verdict.recovered += 1
+        try:
+            checks.available(submission.message_id)
+        except Broken as error:
+            verdict.lost += 1
+            verdict.problems.append(str(error))
+    verdict.duplicates += Counter()  # without zeros
+    return verdict
+
+
+def unrest(world: World) -> str:
+    """What still keeps the boundary from being empty and quiet; '' when nothing does."""
+    live = {node.books.state.database_id for node in world.nodes.values()}
+    for node in world.nodes.values():
+        if not node.up or node.frozen:
+            return f"{node.name} is down"
+        if node.in_flight or node.active or node.repairing or node.books.dirty:
+            return f"{node.name} is busy"
+        state = node.books.state
+        for copy in state.copies.values():
+            if copy.owned:
+                return f"{node.name} has {copy.id} in its queue ({copy.confirmation}, exposed: {copy.exposed})"
+            if copy.held:
+                return f"{node.name} holds {copy.id} for {copy.owner}"
+            if any(recipient.report for recipient in copy.recipients):
+                return f"{node.name} waits for a report on {copy.id}"
+        for event in state.events.values():
+            if event.addressee in live:
+                return f"{node.name} has an event for {event.addressee}: {event.verdict}"
+    return ""
+
+
+def repaired(world: World) -> str:
+    """What is not yet as it should be before a second fault: queues may be full, but everything is safe."""
+    live = {node.books.state.database_id for node in world.nodes.values()}
+    for node in world.nodes.values():
+        if not node.up or node.frozen or node.in_flight or node.repairing or node.books.dirty:
+            return f"{node.name} is busy"
+        if not all(watch.reachable and watch.contact_at is not None for watch in node.watches.values()):
+            return f"{node.name} misses somebody"
+        state = node.books.state
+        for copy in state.copies.values():
+            if copy.exposed or (copy.queued and copy.confirmation.value != "none"):
+                return f"{node.name}: {copy.id} is exposed or has to be asked about"
+        if any(event.addressee in live for event in state.events.values()):
+            return f"{node.name} has events to tell"
+    return ""

@@ -1,0 +1,328 @@
+"""Sessions between members: both ends of every exchange, spelt and read with the production wire functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from shadowrelay.core import conversation, heartbeat
+from shadowrelay.core.conversation import Answered, Greeting
+from shadowrelay.core.decisions import Content, Transaction
+from shadowrelay.core.holding import Held, Offer, hold
+from shadowrelay.core.identifiers import Mark, ServerName
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.questions import Speaker
+from shadowrelay.core.redundancy import Attempt, Leg
+from shadowrelay.core.steps import Ask, Greet, OfferCopy, Unanswered
+from shadowrelay.shadow import talking
+from shadowrelay.wire.esmtp import (
+    MAIL_KEYWORDS,
+    RCPT_KEYWORDS,
+    MailFrom,
+    RcptTo,
+    format_mail,
+    format_rcpt,
+    parse_mail,
+    parse_rcpt,
+)
+from shadowrelay.wire.xqdiscard import format_line, format_query, parse_line, parse_query
+from shadowrelay.wire.xshadow import (
+    OfferMark,
+    format_fork,
+    format_greeting,
+    format_mark,
+    format_offer,
+    parse_fork,
+    parse_greeting,
+    parse_mark,
+    parse_offer,
+)
+
+if TYPE_CHECKING:
+    from .node import Node
+
+OFFERED = frozenset({"SIZE", "8BITMIME", "SMTPUTF8", "DSN"})
+MAIL_HERE = MAIL_KEYWORDS | {"XSHADOW"}
+RCPT_HERE = RCPT_KEYWORDS | {"XFORK"}
+Reply = Callable[[tuple[str, ...]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A connection that we opened and on which both sides introduced themselves."""
+
+    number: int
+    theirs: Greeting
+
+
+class Peers:
+    """The sessions of one process: those it opened (talk and shadow sessions), and those it answers."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.world = node.world
+        self.open: dict[ServerName, Session] = {}  # the one that polls
+        self.shadow: dict[ServerName, Session] = {}  # the one that carries copies
+        self.met: dict[int, tuple[Greeting, int]] = {}  # whom we met on which session
+        self.speakers: dict[int, Greeting] = {}  # sessions that others opened
+        self.wishes: dict[ServerName, list[Callable[[Session | None], None]]] = {}
+
+    def session(self, name: ServerName) -> Greeting | None:
+        session = self.open.get(name)
+        return session.theirs if session else None
+
+    def established(self, name: ServerName, theirs: Greeting) -> None:
+        self.open[name] = self._on(theirs)
+
+    def _on(self, theirs: Greeting) -> Session:
+        return Session(self.met.pop(id(theirs))[1], theirs)
+
+    def close(self, name: ServerName) -> None:
+        self.open.pop(name, None)
+
+    # Calling.
+
+    def exchange(
+        self,
+        to: ServerName,
+        session: int,
+        lines: Sequence[str | bytes],
+        timeout: float,
+        done: Callable[[tuple[str, ...] | None, str], None],
+    ) -> None:
+        """Say something and wait for the answer; None and why when there is none. ``done`` is called once."""
+        node, world = self.node, self.world
+        target = world.nodes[to]
+        open_ = [True]
+
+        def finish(answer: tuple[str, ...] | None, why: str) -> None:
+            if open_:
+                open_.clear()
+                done(answer, why)
+
+        generation = node.generation
+
+        def answered(answer: tuple[str, ...]) -> None:
+            if node.generation != generation:
+                return
+            if not answer:
+                node.attend(finish, None, "connection reset")
+            else:
+                node.attend(finish, answer, "")
+
+        def reply(answer: tuple[str, ...]) -> None:
+            world.carry(target.name, node.name, lambda: answered(answer))
+
+        def arrive() -> None:
+            if not target.up:
+                reply(())
+                return
+            target.attend(target.peers.serve, session, lines, reply)
+
+        world.carry(node.name, to, arrive)
+        node.after(timeout, finish, None, "no answer")
+
+    def greet(self, step: Greet, resume: Callable[[Any], None]) -> None:
+        self.world.tokens += 1
+        number = self.world.tokens
+
+        def done(answer: tuple[str, ...] | None, why: str) -> None:
+            if answer is None:
+                resume(Unanswered("xshadow", why))
+                return
+            theirs = parse_greeting(answer[-1].removeprefix("250 2.0.0 "))
+            self.met[id(theirs)] = (theirs, number)
+            resume(theirs)
+
+        timeout = self.node.policy.shadow_attempt_timeout.total_seconds()
+        self.exchange(step.to, number, ["XSHADOW " + format_greeting(step.greeting)], timeout, done)
+
+    def ask(self, step: Ask, resume: Callable[[Any], None]) -> None:
+        session = self.open.get(step.to)
+        timeout = self.node.policy.shadow_attempt_timeout
+        if step.query.revoke:
+            session = self.shadow.get(step.to) or session
+            timeout = self.node.policy.revoke_timeout
+        if session is None:
+            resume(Unanswered("xqdiscard", "no session"))
+            return
+
+        def done(answer: tuple[str, ...] | None, why: str) -> None:
+            if answer is None or answer[-1].startswith("5"):
+                resume(Unanswered("xqdiscard", why or "refused"))
+                return
+            found = tuple(parse_line(line.removeprefix("250-2.0.0 ")) for line in answer[:-1])
+            resume(Answered(found, parse_mark(answer[-1].rpartition(" ")[2])))
+
+        self.exchange(
+            step.to, session.number, ["XQDISCARD " + format_query(step.query)], timeout.total_seconds(), done
+        )
+
+    def offer(self, step: OfferCopy, resume: Callable[[Any], None]) -> None:
+        session = self.shadow.get(step.to)
+        if session is not None:
+            self._offer(session, step, resume)
+            return
+        self._open_shadow(step.to, lambda opened: self._opened(opened, step, resume))
+
+    def _opened(self, session: Session | None, step: OfferCopy, resume: Callable[[Any], None]) -> None:
+        if session is None:
+            self.node.skip(step.to)
+            resume(Attempt(step.to, Leg.REFUSED, step.rank, "no session"))
+            return
+        self._offer(session, step, resume)
+
+    def _open_shadow(self, name: ServerName, then: Callable[[Session | None], None]) -> None:
+        """Open a shadow session, or wait for the one that is being opened."""
+        node = self.node
+        waiting = self.wishes.get(name)
+        if waiting is not None:
+            waiting.append(then)
+            return
+        self.wishes[name] = [then]
+        silent = node.watches[name].silent
+
+        def done(result: Greeting | Unanswered) -> None:
+            if isinstance(result, Greeting):
+                self.shadow[name] = self._on(result)
+            for wish in self.wishes.pop(name):
+                wish(self.shadow.get(name))
+
+        node.start(talking.greet(name, node.clock, after_silence=silent), done)
+
+    def _offer(self, session: Session, step: OfferCopy, resume: Callable[[Any], None]) -> None:
+        node = self.node
+        envelope = step.envelope
+        mark = OfferMark(step.message_id, step.epoch, step.rank, node.durable.mark, step.received_at)
+        lines: list[str | bytes] = [
+            format_mail(
+                MailFrom(
+                    sender=envelope.sender,
+                    size=envelope.size,
+                    body=envelope.body,
+                    ret=envelope.ret,
+                    envid=envelope.envid,
+                    extra={"XSHADOW": format_offer(mark)},
+                ),
+                OFFERED,
+            )
+        ]
+        for r in step.recipients:
+            fork = format_fork(r.number, r.next_hop)
+            lines.append(format_rcpt(RcptTo(r.address, r.notify, r.orcpt, {"XFORK": fork}), OFFERED))
+        database = session.theirs.lineage.database_id
+
+        def done(answer: tuple[str, ...] | None, why: str) -> None:
+            if answer is None:
+                if self.shadow.get(step.to) is session:
+                    del self.shadow[step.to]
+                node.skip(step.to)
+                resume(Attempt(step.to, Leg.LOST, step.rank, why, database))
+                return
+            reply, _, told = answer[-1].rpartition(" ")
+            if reply[0] != "2":
+                resume(Attempt(step.to, Leg.REFUSED, step.rank, reply, database))
+                return
+            self.world.point("acknowledged", node.name, step.message_id, step.to)
+            if node.up:
+                resume(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, reply, database, parse_mark(told)))
+
+        if self.world.verbose:
+            self.world.say(
+                node.name, f"offers {step.message_id} epoch {step.epoch} rank {step.rank} to {step.to}"
+            )
+        timeout = node.policy.shadow_attempt_timeout.total_seconds()
+        self.exchange(step.to, session.number, lines, timeout, done)
+
+    # Answering.
+
+    def serve(self, session: int, lines: Sequence[str | bytes], reply: Reply) -> None:
+        first = lines[0]
+        if isinstance(first, bytes):
+            self._serve_offer(session, lines, reply)
+            return
+        verb, _, rest = first.partition(" ")
+        if verb == "XSHADOW":
+            self._serve_greeting(session, rest, reply)
+        else:
+            self._serve_query(session, rest, reply)
+
+    def _serve_greeting(self, session: int, text: str, reply: Reply) -> None:
+        node = self.node
+        theirs = parse_greeting(text)
+        silent = node.watches[theirs.name].silent
+
+        def work(books: Transaction) -> Greeting:
+            conversation.met(books, theirs, node.clock(), after_silence=silent)
+            return conversation.introduce(books, theirs.name)
+
+        def then(mine: Greeting) -> None:
+            self.speakers[session] = theirs
+            reply((f"250 2.0.0 {format_greeting(mine)}",))
+
+        self._transact(work, then)
+
+    def _transact(self, work: Callable[[Transaction], Any], then: Callable[[Any], None]) -> None:
+        ready, result = self.node.transact(work, then)
+        if ready:
+            then(result)
+
+    def _serve_query(self, session: int, text: str, reply: Reply) -> None:
+        node = self.node
+        theirs = self.speakers.get(session)
+        if theirs is None:
+            reply(())  # the connection of a process that is gone
+            return
+        query = parse_query(text)
+        asker = theirs.speaker if query.at is None else replace(theirs.speaker, mark=query.at)
+
+        def work(books: Transaction) -> tuple[str, ...]:
+            found = conversation.asked(books, asker, query, node.in_flight, node.policy, node.clock())
+            return tuple(f"250-2.0.0 {format_line(line)}" for line in found)
+
+        def then(found: tuple[str, ...]) -> None:
+            last = "250 2.0.0 That is all" if found else "251 2.0.0 No discard events"
+            reply((*found, f"{last} {format_mark(node.durable.mark)}"))
+
+        self._transact(work, then)
+
+    def _serve_offer(self, session: int, lines: Sequence[str | bytes], reply: Reply) -> None:
+        node = self.node
+        theirs = self.speakers.get(session)
+        if theirs is None:
+            reply(())
+            return
+        texts = [line.decode().removesuffix("\r\n") for line in lines if isinstance(line, bytes)]
+        mail = parse_mail(texts[0].removeprefix("MAIL "), keywords=MAIL_HERE)
+        told = parse_offer(mail.extra["XSHADOW"])
+        recipients = []
+        for text in texts[1:]:
+            rcpt = parse_rcpt(text.removeprefix("RCPT "), smtputf8=False, keywords=RCPT_HERE)
+            number, hop = parse_fork(rcpt.extra["XFORK"])
+            recipients.append(Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt))
+        offer = Offer(
+            message_id=told.message_id,
+            epoch=told.epoch,
+            rank=told.rank,
+            owner=theirs.name,
+            owner_database=theirs.lineage.database_id,
+            mark=told.mark,
+            received_at=told.received_at,
+            envelope=Envelope(sender=mail.sender, size=mail.size or 0, body=mail.body, ret=mail.ret, envid=mail.envid),
+            recipients=tuple(recipients),
+        )
+
+        def work(books: Transaction) -> Held:
+            books.apply(heartbeat.heard(books, offer.owner, offer.mark))
+            content = Content(data=offer.message_id.encode())
+            return books.apply(hold(books, offer, content, node.policy, node.clock()))
+
+        def then(held: Held) -> None:
+            mark: Mark = node.durable.mark
+            if held is Held.QUEUED:
+                reply((f"250 2.6.0 {offer.message_id} Queued mail for redundancy {format_mark(mark)}",))
+            else:
+                reply((f"450 4.7.1 Not taken {format_mark(mark)}",))
+
+        self._transact(work, then)
