@@ -1,7 +1,8 @@
-"""The node's HTTP API: what is on this node, in JSON, and metrics. docs/reference/api.md describes every route."""
+"""The node's HTTP API: what is on this node, in JSON, and metrics (docs/reference/api.md)."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from importlib.metadata import version as installed
@@ -14,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from shadowrelay.admin import render
+from shadowrelay.admin import render, render_messages
 from shadowrelay.admin.guard import Refused, check_change, check_token
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import Node, PeerState
@@ -107,7 +108,7 @@ class _Api:
         state, after, limit = _page_of(request)
         found = await self._ask(lambda ledger: views.page(ledger, state, after, limit + 1))
         more = found[limit - 1].id if len(found) > limit else None
-        return _json({"messages": [render.summary(copy) for copy in found[:limit]], "next": more})
+        return _json({"messages": [render_messages.summary(copy) for copy in found[:limit]], "next": more})
 
     async def message(self, request: Request) -> Response:
         wanted = request.path_params["id"].lower()
@@ -121,7 +122,7 @@ class _Api:
 
         view, like = await self._ask(find)
         if view is not None:
-            return _json(render.message(view, self._clock()))
+            return _json(render_messages.message(view, self._clock()))
         if not like:
             raise Refused(404, f"no message {wanted} here, nor a memory of one; another node may have it")
         listed = ", ".join(like) + (", …" if len(like) == 5 else "")
@@ -191,8 +192,6 @@ class _Ascii(JSONResponse):
     """JSON without an octet past 127: addresses and replies may hold what no UTF-8 text can."""
 
     def render(self, content: Any) -> bytes:
-        import json
-
         return json.dumps(content, separators=(",", ":")).encode("ascii")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPMessage
-from typing import IO, Any
+from http.client import HTTPException
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
@@ -22,10 +22,8 @@ class ApiError(Exception):
 class _NoRedirect(HTTPRedirectHandler):
     """The token is for the node that was named, and for nobody it points to."""
 
-    def redirect_request(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> None:
-        return None
+    def redirect_request(self, *redirect: object) -> None:
+        del redirect
 
 
 @dataclass(frozen=True, slots=True)

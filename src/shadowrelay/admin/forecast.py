@@ -37,15 +37,11 @@ def what_next(
 
 
 def _loss(peer: PeerStatus, held_by_it: int) -> str:
-    held = _its(held_by_it, "copy of ours", "copies of ours") if held_by_it else "any copy of ours"
     if not peer.losing_in:
-        return "its copies of ours do not count, and are made again elsewhere"
-    failures = "1 more failure" if peer.losing_in == 1 else f"{peer.losing_in} more failures"
-    return (
-        f"{held} counts as gone after {failures}"
-        if held_by_it <= 1
-        else f"{held} count as gone after {failures}"
-    )
+        return "its copies of our messages do not count: they are made again elsewhere"
+    copies = "copy" if held_by_it == 1 else "copies"
+    failures = "failure" if peer.losing_in == 1 else "failures"
+    return f"its {held_by_it} {copies} for us no longer count after {peer.losing_in} more {failures}"
 
 
 def _promotion(
@@ -53,8 +49,7 @@ def _promotion(
 ) -> str:
     if not held_for_it:
         return "nothing is held for it"
-    held = _its(held_for_it, "message", "messages")
-    verb = "is" if held_for_it == 1 else "are"
+    messages = "its message is" if held_for_it == 1 else f"its {held_for_it} messages are"
     others = [
         other
         for other in peers
@@ -63,14 +58,12 @@ def _promotion(
         and other.state is not PeerState.NOT_CONFIGURED
     ]
     if others and all(other.state is PeerState.UNREACHABLE for other in others):
-        return f"{held} {verb} not promoted by time: this node cannot reach any other member, so it may be the one cut off"
+        return (
+            f"{messages} not promoted by time: this node reaches no other member, so it may be cut off itself"
+        )
     when = f"in {spell(peer.promoting_in)}" if peer.promoting_in else "now"
     unless = ", unless another member is in contact with it" if others else ""
-    return f"{held} {verb} promoted {when}{unless}"
-
-
-def _its(count: int, one: str, many: str) -> str:
-    return f"its {count} {one if count == 1 else many}"
+    return f"{messages} promoted {when}{unless}"
 
 
 def spell(length: timedelta) -> str:

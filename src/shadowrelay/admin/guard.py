@@ -51,7 +51,7 @@ def check_change(headers: Mapping[str, str], name: str, token: str | None) -> No
 
 
 def _unforgeable(host: str, name: str) -> bool:
-    if host == name or host == "localhost" or host.endswith(".localhost"):
+    if host in {name, "localhost"} or host.endswith(".localhost"):
         return True
     try:
         ip_address(host)

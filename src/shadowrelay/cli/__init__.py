@@ -19,6 +19,12 @@ COMMANDS = {
     "run": "Run a node.",
     "ca": "Make the cluster's own certificate authority, and certificates for its members.",
     "config": "Check a settings file, or show the settings in force.",
+    "message": "List messages of a node, or show one.",
+    "peer": "Show the members, or say that one is gone for good.",
+    "queue": "Show the queues of a node: the backlog.",
+    "safety-net": "Show the Safety Net of a node.",
+    "shadow": "Show the shadow queues of a node.",
+    "status": "Show how a node is: exposure, backlog, copies, members.",
     "mailbox": "Run a small mailbox server, the destination of labs.",
     "lab": "Start, break and heal a cluster on this machine.",
 }

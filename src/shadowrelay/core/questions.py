@@ -68,7 +68,11 @@ def _answer_as_owner(
     if rank is not None or epoch != copy.epoch:
         return Decision((*known, Verdict(copy.id, copy.epoch, Kind.TAKEN, ledger.name)))
     holder = copy.holder(asker.database_id)
-    given = holder.rank if holder else copy.ranks_given + 1
+    superseded = holder is not None and holder.state is HolderState.SUPERSEDED
+    if holder and superseded and not copy.exposed:
+        return Decision((*known, Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(holder.rank))))
+    # One that was told to let go, and is needed again: its new rank outlives the word on its way to it.
+    given = holder.rank if holder and not superseded else copy.ranks_given + 1
     recorded = copy.with_holder(Holder(asker.name, asker.database_id, asker.mark, given, HolderState.HOLDING))
     held = (*known, Verdict(copy.id, copy.epoch, Kind.HELD, str(given)))
     if holder and holder.state is HolderState.HOLDING:
@@ -162,8 +166,10 @@ def _held(copy: Copy, verdict: Verdict) -> Decision[None]:
 def _yours(copy: Copy, verdict: Verdict, speaker: Speaker) -> Decision[None]:
     """The speaker holds a copy for us, at this moment and durably."""
     holder = copy.holder(speaker.database_id)
-    if not copy.owned or verdict.epoch != copy.epoch or holder is None:
-        return Decision(None)  # one that we do not know yet asks by itself, and is recorded then
+    if not copy.owned or verdict.epoch != copy.epoch:
+        return Decision(None)
+    if holder is None or holder.state is HolderState.SUPERSEDED:
+        return Decision(None)  # it asks by itself, and is recorded or released then
     after = copy.with_holder(replace(holder, mark=speaker.mark, state=HolderState.HOLDING))
     return Decision(None, (SaveCopy(copy, after),)) if after != copy else Decision(None)
 

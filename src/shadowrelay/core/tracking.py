@@ -37,7 +37,13 @@ def entries(custom: Mapping[str, str]) -> str:
 
 
 def numbers(recipients: Iterable[Recipient]) -> str:
+    """Recipient numbers, joined with ``+``."""
     return "+".join(str(recipient.number) for recipient in recipients)
+
+
+def fork(recipients: Iterable[Recipient]) -> str:
+    """The fork that an attempt was about, named by the first of its recipients."""
+    return str(min((recipient.number for recipient in recipients), default=""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +74,8 @@ class TrackingEvent:
             "sender-address": envelope.sender or "<>",
             "return-path": envelope.sender or "<>",
         }
-        custom = {"Epoch": str(copy.epoch), "Fork": numbers(about)} | self.custom()
+        some = numbers(about) if len(about) < len(copy.recipients) else ""
+        custom = {"Epoch": str(copy.epoch), "Recipients": some} | self.custom()
         row["custom-data"] = entries(custom)
         row.update((key, value) for key, value in self.more().items() if value)
         return row
@@ -211,7 +218,8 @@ class Send(TrackingEvent):
         }
 
     def custom(self) -> dict[str, str]:
-        return {"InDoubt": "true" if self.copy.confirmation == "in_doubt" else ""}
+        in_doubt = "true" if self.copy.confirmation == "in_doubt" else ""
+        return {"Fork": fork(self.recipients), "InDoubt": in_doubt}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +257,7 @@ class Defer(TrackingEvent):
         return {"server-hostname": self.server, "source-context": self.reply}
 
     def custom(self) -> dict[str, str]:
-        return {"InDoubt": self.in_doubt}
+        return {"Fork": fork(self.recipients), "InDoubt": self.in_doubt}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

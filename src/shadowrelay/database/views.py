@@ -66,7 +66,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """Mail of this node for one next hop. ``due``: when its first recipient is; None if all wait for answers."""
+    """Mail of this node for one next hop. ``due``: its first recipient; None if all wait for answers."""
 
     next_hop: NextHop
     messages: int

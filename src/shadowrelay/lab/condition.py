@@ -8,7 +8,6 @@ from typing import Any
 
 from shadowrelay.lab.cluster import Cluster
 from shadowrelay.lab.layout import MAILBOX, Node
-from shadowrelay.lab.node_settings import admin_token
 from shadowrelay.lab.probing import NodeStatus, mailbox_answers, status
 from shadowrelay.lab.processes import State
 
@@ -72,7 +71,7 @@ def look(cluster: Cluster) -> Report:
 def look_at(cluster: Cluster, node: Node) -> NodeReport:
     """One node. A frozen one is not asked: it would let the caller wait."""
     state = cluster.process(node.short).state
-    found = status(node, admin_token(node)) if state is State.RUNNING else None
+    found = status(node) if state is State.RUNNING else None
     return NodeReport(node, _condition(state, answers=found is not None), found)
 
 

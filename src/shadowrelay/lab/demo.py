@@ -15,6 +15,7 @@ from shadowrelay.lab.condition import Condition, Report, look
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN
 from shadowrelay.lab.mail import Count, Letter
+from shadowrelay.lab.probing import message, queued
 from shadowrelay.lab.story import Story
 
 MESSAGES = 12
@@ -52,6 +53,7 @@ class _Demonstration:
     def __init__(self, cluster: Cluster, story: Story) -> None:
         self.cluster, self.story = cluster, story
         self.letters: list[Letter] = []
+        self.example = ""
 
     def run(self) -> bool:
         self._begin()
@@ -89,10 +91,12 @@ class _Demonstration:
             _copies,
             within=_SOON,
         )
+        self.example = next(iter(queued(self.cluster.node(OWNER))), "")
+        self._tell_of_the_example()
 
     def _lose_the_owner(self) -> None:
         before = self._database()
-        self.story.step(f"{OWNER} is killed (SIGKILL), and its disk is lost")
+        self.story.step(f"{OWNER} is killed (SIGKILL), and its disk is wiped")
         self.cluster.kill(OWNER)
         self.cluster.wipe(OWNER)
         self.story.tell(f"database {before} is gone")
@@ -112,6 +116,7 @@ class _Demonstration:
             _copies,
             within=_SOON,
         )
+        self._tell_of_the_example()
 
     def _deliver(self) -> bool:
         self.story.step("The mailbox server accepts mail again")
@@ -144,6 +149,16 @@ class _Demonstration:
                 if missing:
                     self.story.tell(f"lost: {letter.message_id} for {', '.join(missing)}")
         return held
+
+    def _tell_of_the_example(self) -> None:
+        """Where one message is, as each node tells of its own copy."""
+        self.story.tell(f"for instance message {self.example}:")
+        for node in self.cluster.layout.nodes:
+            found = message(node, self.example)
+            if found and found.get("state") in ("queued", "shadow"):
+                owner = str(found["owner"]).partition(".")[0]
+                role = "owns it" if found["state"] == "queued" else f"holds a copy for {owner}"
+                self.story.tell(f"  {node.short} {role} (epoch {found['epoch']})")
 
     def _count(self) -> Count:
         return mail.count(self.cluster.layout, self.letters)

@@ -78,12 +78,12 @@ def drain_timeout(node: Node) -> timedelta:
         return _DRAIN
 
 
-def admin_token(node: Node) -> str:
-    """What its admin API asks for; empty when it asks for nothing."""
+def admin_token(node: Node) -> str | None:
+    """What its admin API asks for; None when it asks for nothing."""
     try:
-        return str(read(node).get("admin", {}).get("token", ""))
-    except LabError:
-        return ""
+        return read(node)["admin"]["token"] or None
+    except (KeyError, LabError):
+        return None
 
 
 def _refuse_own(options: Sequence[str]) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import http.client
-import json
 import socket
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from shadowrelay.admin.client import ApiError, Client
 from shadowrelay.lab.layout import Address, Node
+from shadowrelay.lab.node_settings import admin_token
 
 _PATIENCE = 2.0  # seconds for one answer on loopback
 
@@ -30,7 +31,7 @@ class NodeStatus:
 
 def node_answers(node: Node) -> bool:
     """It greets SMTP clients and says that it is ready."""
-    return greeting(node.smtp).startswith("220") and _get(node, "/healthz/ready")[0] == 200
+    return greeting(node.smtp).startswith("220") and _ready(node)
 
 
 def mailbox_answers(address: Address) -> bool:
@@ -48,13 +49,10 @@ def greeting(address: Address) -> str:
         return ""
 
 
-def status(node: Node, token: str = "") -> NodeStatus | None:
+def status(node: Node) -> NodeStatus | None:
     """What the node says of itself; None when it does not answer."""
-    code, body = _get(node, "/api/v1/status", token)
-    if code != 200:
-        return None
     try:
-        tree = json.loads(body)
+        tree = _api(node).get("status")
         return NodeStatus(
             database_id=str(tree["database_id"]),
             incarnation=str(tree["incarnation"]),
@@ -64,18 +62,35 @@ def status(node: Node, token: str = "") -> NodeStatus | None:
             exposed=int(tree["exposed"]),
             peers=tuple(peer for peer in tree["peers"] if isinstance(peer, dict)),
         )
-    except (ValueError, KeyError, TypeError):
+    except (ApiError, KeyError, TypeError, ValueError):
         return None
 
 
-def _get(node: Node, path: str, token: str = "") -> tuple[int, bytes]:
-    """Status code and body; code 0 when there is no answer. No proxy of the environment is asked."""
+def queued(node: Node) -> list[str]:
+    """Ids of the first messages in its queue; none when it does not answer."""
+    try:
+        return [str(message["id"]) for message in _api(node).get("messages", state="queued")["messages"]]
+    except (ApiError, KeyError, TypeError):
+        return []
+
+
+def message(node: Node, message_id: str) -> Mapping[str, Any] | None:
+    """What the node knows of a message, as its API tells; None when it knows nothing or does not answer."""
+    try:
+        return _api(node).get("messages", message_id)
+    except ApiError:
+        return None
+
+
+def _api(node: Node) -> Client:
+    return Client(node.admin, admin_token(node), _PATIENCE)
+
+
+def _ready(node: Node) -> bool:
     host, _, port = node.admin.removeprefix("http://").rpartition(":")
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
     with closing(http.client.HTTPConnection(host, int(port), timeout=_PATIENCE)) as connection:
         try:
-            connection.request("GET", path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
+            connection.request("GET", "/healthz/ready")
+            return connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):
-            return 0, b""
+            return False

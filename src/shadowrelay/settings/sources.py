@@ -18,7 +18,12 @@ from shadowrelay.settings.origins import Kind, Origin
 
 PREFIX = "SHADOWRELAY_"
 SETTINGS_PATH_VARIABLE = "SHADOWRELAY_CONFIG"
-"""Names the settings file for the commands; the only variable with our prefix that is not a setting."""
+"""Names the settings file for the commands; not a setting, as those for the viewers are not."""
+
+ADMIN_VARIABLE = "SHADOWRELAY_ADMIN"
+"""A node's URL for the viewers. Anything but a URL is the setting of that name: the table ``admin`` as JSON."""
+
+_NO_SETTINGS = frozenset({SETTINGS_PATH_VARIABLE, "SHADOWRELAY_ADMIN_TOKEN"})
 
 Tree = dict[str, Any]
 
@@ -76,7 +81,7 @@ class EnvironmentSource(Source):
         self._beneath = beneath
         # Outer tables first, so that JSON for a table does not undo a variable for one of its values.
         for variable in sorted(environ, key=lambda name: (name.count("__"), name)):
-            if variable.upper().startswith(PREFIX) and variable.upper() != SETTINGS_PATH_VARIABLE:
+            if variable.upper().startswith(PREFIX) and not _for_commands(variable.upper(), environ[variable]):
                 self._take(variable, environ[variable])
 
     def _take(self, variable: str, text: str) -> None:
@@ -127,6 +132,11 @@ class EnvironmentSource(Source):
 
     def _refuse(self, variable: str, message: str) -> None:
         self.errors.append(SettingError(key=variable, source="environment", message=message))
+
+
+def _for_commands(variable: str, text: str) -> bool:
+    is_url = text.lower().startswith(("http://", "https://"))
+    return variable in _NO_SETTINGS or (variable == ADMIN_VARIABLE and is_url)
 
 
 def _content(path: str) -> str:

@@ -45,13 +45,16 @@ class Body:
         if self.refusal is not None:
             await self.abort()
 
-    async def finish(self) -> Sequence[Reply] | Hangup:
-        """The replies; a refused message has one, whatever the number of its recipients."""
+    async def end(self) -> Reply | None:
+        """The client has sent everything: the reply, if the message is refused."""
         if self.refusal is None:
             self.refusal = self._check.end()
         if self.refusal is not None:
             await self.abort()
-            return (self.refusal,)
+        return self.refusal
+
+    async def finish(self) -> Sequence[Reply] | Hangup:
+        """Hand over a message that was not refused. Cancelling waits until that is done."""
         self._over = True
         finishing = asyncio.ensure_future(self._sink.finish())
         try:

@@ -141,10 +141,10 @@ class SessionLifecycle(SMTP):
             if interrupted.why is not Why.GONE:
                 await self.leave(TIMEOUT if interrupted.why is Why.TIMEOUT else STOPPING)
         finally:
-            self._register.leave(self, self.peer.address)
             if self.transport is not None:
                 self.transport.close()
             await self.forget()
+            self._register.leave(self, self.peer.address)
 
     async def _converse(self) -> None:
         greeting = "LMTP" if self.options.lmtp else self.options.greeting

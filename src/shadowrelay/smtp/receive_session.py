@@ -229,15 +229,19 @@ class ReceiveSession(SessionLifecycle):
 
     async def _finish(self, transaction: Transaction, body: Body) -> None:
         """End of content: the replies, and the transaction is over whatever they are."""
-        outcome = await body.finish()
-        if body.refusal is not None:
-            await self.forget()
-        self.transaction = None
-        self.peer = replace(self.peer, smtputf8=False, protocol=self.protocol_name(smtputf8=False))
-        if isinstance(outcome, Hangup):
-            return await self.hang_up()
         expected = self._replies_due(transaction)
-        replies = [body.refusal] * expected if body.refusal is not None else outcome
+        refusal = await body.end()
+        replies: Sequence[Reply]
+        if refusal is not None:
+            await self.forget()
+            replies = [refusal] * expected
+        else:
+            self.transaction = None
+            outcome = await body.finish()
+            self.peer = replace(self.peer, smtputf8=False, protocol=self.protocol_name(smtputf8=False))
+            if isinstance(outcome, Hangup):
+                return await self.hang_up()
+            replies = outcome
         if len(replies) != expected:
             log.error("sink_miscounted_replies", session=self.peer.id, got=len(replies), expected=expected)
             return await self.hang_up()

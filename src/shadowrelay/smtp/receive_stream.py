@@ -143,7 +143,7 @@ class Duplex:
         """
         with contextlib.suppress(OSError, Interrupted):
             await self.flush()
-            if not self._writer.can_write_eof():
+            if self._writer.is_closing() or not self._writer.can_write_eof():
                 return
             self._writer.write_eof()
             async with asyncio.timeout(seconds):

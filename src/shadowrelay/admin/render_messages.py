@@ -1,0 +1,126 @@
+"""Messages as JSON objects. Times are ISO 8601 in UTC; what is not known is null."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from shadowrelay.admin.render import Json, mark, maybe
+from shadowrelay.core.messages import Confirmation, Copy, Holder, Recipient, Role, Stage
+from shadowrelay.core.tracking import timestamp
+from shadowrelay.database.views import MessageView
+
+
+def summary(copy: Copy) -> Json:
+    """A message in a list."""
+    return {
+        "id": copy.id,
+        "state": _state(copy),
+        "epoch": copy.epoch,
+        "owner": copy.owner,
+        "exposed": copy.exposed,
+        "confirmation": copy.confirmation.value,
+        "sender": copy.envelope.sender,
+        "subject": copy.envelope.subject,
+        "size": copy.envelope.size,
+        "received_at": timestamp(copy.received_at),
+        "settled_at": maybe(copy.settled_at),
+        "recipients": len(copy.recipients),
+        "unsettled": len(copy.unsettled),
+        "next_hops": sorted({recipient.next_hop for recipient in copy.recipients}),
+        "holders": [holder.name for holder in copy.holders],
+    }
+
+
+def message(view: MessageView, now: datetime) -> Json:
+    """One message with all that is known of it here. Without a copy, what is remembered."""
+    remembered = {
+        "id": view.id,
+        "outcome": view.outcome
+        and {
+            "epoch": view.outcome.epoch,
+            "settled": list(view.outcome.delivered),
+            "kept_until": timestamp(view.outcome.keep_until),
+        },
+        "revoked": view.tombstone
+        and {
+            "epoch": view.tombstone.epoch,
+            "rank": view.tombstone.rank,
+            "kept_until": timestamp(view.tombstone.keep_until),
+        },
+    }
+    copy = view.copy
+    if copy is None:
+        return {**remembered, "state": "gone"}
+    envelope = copy.envelope
+    return {
+        **summary(copy),
+        **remembered,
+        "role": copy.role.value,
+        "stage": copy.stage.value,
+        "rank": copy.rank,
+        "owner_database": copy.owner_database,
+        "offered_in": copy.offered_in,
+        "former_owner": copy.former_owner,
+        "confirm_since": maybe(copy.confirm_since),
+        "check_at": maybe(copy.check_at),
+        "ranks_given": copy.ranks_given,
+        "reports_on": copy.reports_on,
+        "envelope": {
+            "sender": envelope.sender,
+            "message_id": envelope.message_id,
+            "subject": envelope.subject,
+            "size": envelope.size,
+            "body": envelope.body,
+            "smtputf8": envelope.smtputf8,
+            "ret": envelope.ret,
+            "envid": envelope.envid,
+        },
+        "recipients": [_recipient(copy, item, view, now) for item in copy.recipients],
+        "holders": [_holder(item) for item in copy.holders],
+    }
+
+
+def _recipient(copy: Copy, recipient: Recipient, view: MessageView, now: datetime) -> Json:
+    return {
+        "number": recipient.number,
+        "address": recipient.address,
+        "next_hop": recipient.next_hop,
+        "status": recipient.status.value,
+        "doing": _doing(copy, recipient, view, now),
+        "attempts": recipient.attempts,
+        "next_attempt": maybe(recipient.next_attempt),
+        "last_reply": recipient.last_reply,
+        "delay_notified": recipient.delay_notified,
+        "notify": list(recipient.notify),
+        "orcpt": recipient.orcpt,
+        "report": recipient.report,
+    }
+
+
+def _doing(copy: Copy, recipient: Recipient, view: MessageView, now: datetime) -> str:
+    if recipient.settled:
+        return "done"
+    if copy.stage is Stage.SET_ASIDE:
+        return "waits for the operator"
+    if copy.role is Role.SHADOW:
+        return "held"
+    if recipient.next_hop in view.active:
+        return "active"
+    if copy.confirmation is Confirmation.ASK:
+        return "asking"
+    return "retry" if recipient.next_attempt and recipient.next_attempt > now else "ready"
+
+
+def _holder(holder: Holder) -> Json:
+    return {
+        "name": holder.name,
+        "state": holder.state.value,
+        "rank": holder.rank,
+        "database_id": holder.database_id,
+        "mark": mark(holder.mark),
+    }
+
+
+def _state(copy: Copy) -> str:
+    """queued, shadow, safety_net or set_aside."""
+    return "shadow" if copy.held else copy.stage.value

@@ -1,0 +1,52 @@
+"""``shadowrelay peer``: the other members of the boundary, as one node sees them."""
+
+from __future__ import annotations
+
+import click
+
+from shadowrelay.admin.client import Client
+from shadowrelay.cli.status import PEER_COLUMNS, peer_row
+from shadowrelay.cli.viewing import clean, console, node_options, print_json, print_table, reporting
+
+
+@click.group(short_help="Show the members, or say that one is gone for good.")
+def peer() -> None:
+    """Show the members as one node sees them, or say that one is gone for good."""
+
+
+@peer.command("list")
+@node_options
+def list_peers(node: Client, *, as_json: bool) -> None:
+    """One row per member: since when it cannot be reached, why, and what happens next."""
+    with reporting():
+        answer = node.get("peers")
+    if as_json:
+        return print_json(answer)
+    rows = [peer_row(found) for found in answer["peers"]]
+    print_table(console(), PEER_COLUMNS, rows, "This node has no members.")
+    return None
+
+
+@peer.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@node_options
+def retire(node: Client, name: str, *, yes: bool, as_json: bool) -> None:
+    """Say that member NAME is gone for good. To be said to every node that remains.
+
+    Its copies no longer count, and what this node holds for it is promoted and delivered: mail goes out
+    twice if NAME is alive after all.
+    """
+    if not yes:
+        click.confirm(
+            f"Is {name} gone for good? What is held for it is delivered now: twice, if it is alive.",
+            abort=True,
+            err=True,
+        )
+    with reporting():
+        answer = node.post("peers", name, "retire")
+    if as_json:
+        return print_json(answer)
+    for sentence in (*answer["did"], answer["to_do"]):
+        click.echo(clean(sentence))
+    return None

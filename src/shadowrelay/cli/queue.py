@@ -1,0 +1,40 @@
+"""``shadowrelay queue``: the backlog of a node, by next hop."""
+
+from __future__ import annotations
+
+import click
+
+from shadowrelay.admin.client import Client
+from shadowrelay.cli.viewing import console, node_options, print_json, print_table, reporting
+
+_COLUMNS = ("queue", "status", "messages", "recipients", "exposed", "oldest", "next attempt", "last error")
+
+
+@click.group(short_help="Show the queues of a node: the backlog.")
+def queue() -> None:
+    """Show the queues of a node: the backlog. Shadow queues are not part of it."""
+
+
+@queue.command("list")
+@node_options
+def list_queues(node: Client, *, as_json: bool) -> None:
+    """One row per next hop, with its last error and its next attempt."""
+    with reporting():
+        answer = node.get("queues")
+    if as_json:
+        return print_json(answer)
+    rows = [
+        [
+            found["identity"],
+            found["status"],
+            found["messages"],
+            found["recipients"],
+            found["exposed"],
+            found["oldest"],
+            found["next_attempt"],
+            found["last_error"],
+        ]
+        for found in answer["queues"]
+    ]
+    print_table(console(), _COLUMNS, rows, "The queues are empty.")
+    return None

@@ -1,0 +1,91 @@
+"""``shadowrelay status``: how a node is, and whether every message in transit has two copies."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from shadowrelay.admin.client import Client
+from shadowrelay.cli.viewing import (
+    Json,
+    clean,
+    console,
+    counted,
+    node_options,
+    print_json,
+    print_table,
+    reporting,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command(short_help="Show how a node is: exposure, backlog, copies, members.")
+@node_options
+def status(node: Client, *, as_json: bool) -> None:
+    """Show how a node is: exposure first, then backlog, copies held for others, and members."""
+    with reporting():
+        answer = node.get("status")
+    if as_json:
+        return print_json(answer)
+    out = console()
+    up = timedelta(seconds=round(answer["uptime"]))
+    ready = "ready" if answer["ready"] else f"NOT READY: {clean(answer['not_ready_because'])}"
+    out.print(f"{answer['name']} (site {answer['site']}, host {answer['host']}), {ready}")
+    out.print(f"shadowrelay {answer['version']}, up {up}")
+    out.print(f"database {answer['database_id']} at {answer['incarnation']}:{answer['sequence']}")
+    _exposure(out, answer)
+    _counts(out, answer)
+    out.print()
+    print_table(out, PEER_COLUMNS, [peer_row(peer) for peer in answer["peers"]], "This node has no members.")
+    return None
+
+
+def _exposure(out: Console, answer: Json) -> None:
+    out.print()
+    if answer["exposed"]:
+        have = "has" if answer["exposed"] == 1 else "have"
+        out.print(
+            f"EXPOSED: {counted(answer['exposed'], 'message')} in transit {have} no second copy; "
+            "lost if this node is lost now",
+            style="bold red",
+        )
+    else:
+        out.print("Exposed: 0; every message in transit has a second copy", style="green")
+
+
+def _counts(out: Console, answer: Json) -> None:
+    backlog = [
+        ["queued", answer["queued"], f"oldest {answer['oldest_queued']}" if answer["queued"] else ""],
+        ["asking members first", answer["asking"], "part of queued"],
+        ["in doubt", answer["in_doubt"], "part of queued: a member did not answer in time"],
+        ["set aside", answer["set_aside"], "waits for you" if answer["set_aside"] else ""],
+    ]
+    kept = [
+        ["shadow copies", answer["shadow_held"], "held for other members"],
+        ["Safety Net", answer["safety_net"], "settled messages"],
+        ["discard events", answer["discard_events"], "not yet asked for by members"],
+    ]
+    for title, rows in (("Backlog", backlog), ("Not backlog", kept)):
+        out.print()
+        print_table(out, (title, "count", ""), [[name, count, text or " "] for name, count, text in rows], "")
+
+
+PEER_COLUMNS = ("member", "state", "since", "held for it", "holds of ours", "last error", "next")
+
+
+def peer_row(peer: Json) -> list[object]:
+    """A row of the members' table."""
+    failing = peer["state"] == "unreachable"
+    return [
+        peer["name"],
+        "retired" if peer["retired"] else peer["state"].replace("_", " "),
+        peer["since"] or peer["last_contact"],
+        peer["shadow_held"],
+        peer["holds_ours"],
+        ": ".join(filter(None, [peer["step"], peer["error"]])) if failing else "",
+        peer["next"],
+    ]

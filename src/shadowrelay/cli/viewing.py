@@ -1,0 +1,141 @@
+"""What the commands that look at a running node share: its URL, and how answers are printed.
+
+What strangers wrote (addresses, subjects, replies) is shown with control characters escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from shadowrelay.admin.client import ApiError, Client
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Json = dict[str, Any]
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_URL = "http://127.0.0.1:8025"
+_PIPE_WIDTH = 10_000
+
+
+def node_options(command: Command) -> Command:
+    """Options ``--admin`` and ``--json``, given to the command as ``node`` and ``as_json``."""
+    node = click.option(
+        "--admin",
+        "node",
+        metavar="URL",
+        envvar="SHADOWRELAY_ADMIN",
+        show_envvar=True,
+        default=DEFAULT_URL,
+        show_default=True,
+        callback=_client,
+        help="The node's admin address. If it wants a token, that is in SHADOWRELAY_ADMIN_TOKEN.",
+    )
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print the answer of the API as JSON.")
+    return node(as_json(command))
+
+
+def _client(context: click.Context, option: click.Parameter, url: str) -> Client:
+    del context, option
+    return Client(url, os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or None)
+
+
+@contextmanager
+def reporting() -> Iterator[None]:
+    """A refusal, or no answer, ends the command with exit status 1 and a sentence."""
+    try:
+        yield
+    except ApiError as error:
+        raise click.ClickException(clean(error)) from error
+
+
+def print_json(answer: Json) -> None:
+    click.echo(json.dumps(answer, indent=2))
+
+
+def console() -> Console:
+    """A pipe has no width: there every row stays on one line, whole."""
+    from rich.console import Console
+
+    made = Console(highlight=False, markup=False, emoji=False)
+    if not made.is_terminal:
+        made.width = _PIPE_WIDTH
+    return made
+
+
+def print_table(to: Console, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
+    """Rows under their columns; the sentence ``empty`` instead if there are none."""
+    from rich.table import Table
+
+    if not rows:
+        to.print(empty)
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column in {"id", "queue"})
+    for row in rows:
+        table.add_row(*map(clean, row))
+    to.print(table)
+
+
+def clean(value: object) -> str:
+    """Text for a terminal: what is not printable as an escape, nothing as a dash."""
+    if value is None or value in ("", []):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(clean, value))
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(value))
+
+
+def counted(number: int, one: str) -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{number} {one}" if number == 1 else f"{number} {one}s"
+
+
+def message_rows(messages: Sequence[Json]) -> list[list[object]]:
+    return [
+        [
+            item["id"],
+            item["state"] + (", exposed" if item["exposed"] else ""),
+            item["sender"] or "<>",
+            f"{item['unsettled']}/{item['recipients']}",
+            item["size"],
+            item["received_at"],
+            item["next_hops"],
+            item["subject"],
+        ]
+        for item in messages
+    ]
+
+
+MESSAGE_COLUMNS = ("id", "state", "sender", "open", "octets", "received", "next hop", "subject")
+
+
+def list_messages(
+    node: Client, state: str, after: str | None, limit: int, *, as_json: bool, empty: str
+) -> None:
+    """Print one page of messages, and how to get the next one."""
+    with reporting():
+        answer = node.get("messages", state=state, after=after, limit=limit)
+    if as_json:
+        return print_json(answer)
+    print_table(console(), MESSAGE_COLUMNS, message_rows(answer["messages"]), empty)
+    if answer["next"]:
+        click.echo(f"There are more: --after {answer['next']}", err=True)
+    return None
+
+
+def page_options(command: Command) -> Command:
+    """Options ``--after`` and ``--limit``."""
+    after = click.option("--after", metavar="ID", help="Begin after this message.")
+    limit = click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
+    return after(limit(command))

@@ -1,0 +1,118 @@
+"""The command line: many seeds with totals, or one seed with its history."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from .checks import Verdict
+from .seeds import run_seed
+
+
+def _one(seed: int) -> Verdict:
+    return run_seed(seed)[0]
+
+
+def run_many(seeds: range, jobs: int) -> Iterator[Verdict]:
+    """Verdicts in no particular order."""
+    if jobs <= 1:
+        yield from map(_one, seeds)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap_unordered(_one, seeds, chunksize=20)
+
+
+class Totals:
+    """The sums of many seeds."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+        self.duplicates: Counter[str] = Counter()
+        self.failures: dict[int, list[str]] = {}
+
+    def add(self, verdict: Verdict) -> None:
+        for name in ("acknowledged", "attempted", "delivered", "lost", "unexpected", "recovered", "excused"):
+            self.counts[name] += getattr(verdict, name)
+        self.counts["seeds"] += 1
+        self.counts["virtual seconds"] += round(verdict.virtual)
+        self.faults += verdict.faults
+        self.duplicates += verdict.duplicates
+        if not verdict.ok:
+            self.failures[verdict.seed] = verdict.problems
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            **self.counts,
+            "faults": dict(sorted(self.faults.items())),
+            "duplicates": dict(sorted(self.duplicates.items())),
+            "failures": {str(seed): problems for seed, problems in sorted(self.failures.items())},
+        }
+
+    def lines(self) -> Iterator[str]:
+        for name, count in self.counts.items():
+            yield f"{name:<18}{count:>10,}"
+        for title, counter in (("faults", self.faults), ("duplicates", self.duplicates)):
+            yield f"{title:<18}{sum(counter.values()):>10,}"
+            for name, count in sorted(counter.items()):
+                yield f"  {name:<44}{count:>8,}"
+        for seed, problems in sorted(self.failures.items())[:40]:
+            yield f"FAILED seed {seed}: {problems[0]}"
+        if self.failures:
+            yield f"{len(self.failures)} seeds failed: {' '.join(map(str, sorted(self.failures)[:200]))}"
+            yield "see one of them with: scripts/simulate --seed N"
+
+
+def _progress(verdicts: Iterable[Verdict], total: int, *, shown: bool) -> Totals:
+    totals = Totals()
+    began = last = time.monotonic()
+    for done, verdict in enumerate(verdicts, 1):
+        totals.add(verdict)
+        now = time.monotonic()
+        if shown and (now - last > 0.2 or done == total):
+            last = now
+            bar = "#" * (30 * done // total)
+            failed = f"  {len(totals.failures)} failed" if totals.failures else ""
+            left = (now - began) / done * (total - done)
+            print(f"\r[{bar:<30}] {done}/{total}  {left:.0f} s left{failed} ", end="", file=sys.stderr, flush=True)
+    if shown:
+        print(file=sys.stderr)
+    return totals
+
+
+def _range(text: str) -> range:
+    first, dots, last = text.partition("..")
+    return range(int(first), int(last) + 1) if dots else range(int(first))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="simulate", description="A whole boundary on a virtual clock, under faults.")
+    parser.add_argument("--seed", type=int, help="replay one seed and print its history")
+    parser.add_argument("--seeds", type=_range, default=range(1000), metavar="A..B", help="run these (default 0..999)")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    if given.seed is not None:
+        verdict, history = run_seed(given.seed, verbose=not given.json)
+        for line in history:
+            print(line)
+        totals = Totals()
+        totals.add(verdict)
+    else:
+        verdicts = run_many(given.seeds, given.jobs)
+        shown = sys.stderr.isatty() and not given.json
+        totals = _progress(verdicts, len(given.seeds), shown=shown)
+    if given.json:
+        print(json.dumps(totals.as_dict(), indent=2))
+    else:
+        print("\n".join(totals.lines()))
+        if given.seed is not None:
+            for problem in totals.failures.get(given.seed, []):
+                print(f"PROBLEM {problem}")
+            print("verdict: " + ("failed" if totals.failures else "good"))
+    return 1 if totals.failures else 0

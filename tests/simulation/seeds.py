@@ -1,0 +1,350 @@
+"""One seed, one run: a boundary, some mail, some faults, healing, draining, a verdict."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.core.policy import Policy, ShadowMessagePreference
+from shadowrelay.core.shadow_servers import MemberPlace
+
+from .books import Disagreement, SqlBooks
+from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
+from .clients import Client
+from .node import Node
+from .world import Noise, Sink, World, seconds
+
+SCALED = Policy(
+    shadow_resubmit_time_span=seconds(10),
+    reconcile_timeout=seconds(4),
+    orphan_check_interval=seconds(5),
+    shadow_heartbeat_frequency=seconds(3),
+    shadow_attempt_timeout=seconds(1),
+    revoke_timeout=seconds(0.6),
+    shadow_time_cap=seconds(4),
+    member_skip_interval=seconds(1.5),
+    queue_glitch_retry_interval=seconds(1.5),
+    transient_failure_retry_interval=seconds(3),
+    outbound_connection_failure_retry_interval=seconds(5),
+)
+"""The documented timings, a thousand times shorter: what counts is their order."""
+
+PLACES = (
+    MemberPlace(ServerName("mx1"), "east", "rack1"),
+    MemberPlace(ServerName("mx2"), "west", "rack2"),
+    MemberPlace(ServerName("mx3"), "east", "rack3"),
+)
+
+KINDS = (
+    "crash",
+    "crash at commit",
+    "away",
+    "disk lost",
+    "rolled back",
+    "partition",
+    "one-way partition",
+    "client partition",
+    "freeze",
+    "clock step",
+)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a seed decided, readable in its history."""
+
+    nodes: int
+    kinds: tuple[str, ...]
+    reject: bool
+    sql: bool
+    noisy: bool
+
+
+def make_boundary(world: World, *, sql: bool) -> Invariants:
+    checks = Invariants(world)
+    for place in world.places:
+        world.nodes[place.name] = Node(world, place, checks, sql=sql)
+    for node in world.nodes.values():
+        node.open()
+    for name in ("example.net", "inside.example", "back"):
+        world.hops[NextHop(name)] = Sink(world, NextHop(name))
+    return checks
+
+
+class Run:
+    """The run of one seed."""
+
+    def __init__(self, seed: int, *, verbose: bool = False) -> None:
+        draw = random.Random(seed ^ 0x5EED)
+        self.draw = draw
+        nodes = 2 if draw.random() < 0.3 else 3
+        faults = 2 if draw.random() < 0.2 else 1
+        kinds = tuple(draw.choice(KINDS) for _ in range(faults))
+        self.plan = Plan(
+            nodes, kinds, reject=draw.random() < 0.5, sql=seed % 10 == 0, noisy=draw.random() < 0.35
+        )
+        policy = replace(SCALED, reject_message_on_shadow_failure=self.plan.reject)
+        if draw.random() < 0.1:
+            policy = replace(policy, shadow_message_preference_setting=ShadowMessagePreference.REMOTE_ONLY)
+        self.short = draw.random() < 0.1
+        if self.short:
+            policy = replace(policy, safety_net_hold_time=seconds(3))
+        self.world = World(seed, policy, PLACES[:nodes], verbose=verbose)
+        if self.plan.noisy:
+            self.world.noise = Noise(
+                loss=draw.choice((0.0, 0.02, 0.05)),
+                repeat=draw.choice((0.0, 0.05)),
+                late=draw.choice((0.0, 0.02, 0.05)),
+                commit=draw.choice(((0.001, 0.008), (0.001, 0.3))),
+            )
+        self.world.say("plan", str(self.plan))
+        self.checks = make_boundary(self.world, sql=self.plan.sql)
+        self.clients: list[Client] = []
+        self.healed = 0
+        for name, sink in self.world.hops.items():
+            if draw.random() < 0.25:
+                sink.lose = 0.15
+            if draw.random() < 0.2:
+                sink.delay = (0.2, 2.0)
+            if name != "back" and draw.random() < 0.45:
+                sink.closed_until = draw.uniform(3.0, 16.0)
+
+    # Mail.
+
+    def _mail(self, start: float, count: int) -> None:
+        draw, world = self.draw, self.world
+        names = [place.name for place in world.places]
+        favourite = draw.choice(names)
+        for _ in range(count):
+            first = favourite if draw.random() < 0.7 else draw.choice(names)
+            homes = (first, *[name for name in names if name != first])
+            hops = ["example.net", "inside.example"] if draw.random() < 0.5 else ["example.net"]
+            recipients = tuple(
+                (
+                    number,
+                    ("bad" if draw.random() < 0.08 else "user") + f"{number}@{hop}",
+                    hop,
+                )
+                for number in range(1, draw.choice((1, 1, 2, 3, 4)) + 1)
+                for hop in (draw.choice(hops),)
+            )
+            sender = "" if draw.random() < 0.1 else "sender@example.org"
+            client = Client(world, self.checks, len(self.clients) + 1, sender, recipients, homes)
+            self.clients.append(client)
+            world.after(start - world.now + 4.0 * draw.random(), client.submit)
+        self.favourite = favourite
+
+    # Faults.
+
+    def _fault(self, kind: str, start: float) -> None:
+        """Plan one fault between now and a few seconds after ``start``; it heals by itself."""
+        draw, world = self.draw, self.world
+        names = [place.name for place in world.places]
+        victim = self.favourite if draw.random() < 0.65 else draw.choice(names)
+        node = world.nodes[victim]
+        at = start - world.now + 6.0 * draw.random()
+        span = world.policy.shadow_resubmit_time_span.total_seconds()
+        brief = draw.uniform(0.3, 4.0)
+        long = span + draw.uniform(3.0, 8.0)
+        world.fault(kind)
+        match kind:
+            case "crash":
+                world.after(at, self._down, node, "crash", brief, None)
+            case "crash at commit":
+                number = node.commits + draw.randrange(1, 40)
+                node.crash_at = (number, draw.choice(("before", "after")))
+                away = draw.choice((brief, long))
+                what = draw.choice((None, None, "disk lost"))
+                entry_kind = "crash" if what is None else what
+                node.on_planned_crash = lambda: self._downed(node, entry_kind, away, what)
+                world.after(at + 8.0, self._give_up, node)
+            case "away":
+                world.after(at, self._down, node, "away", long, None)
+            case "disk lost":
+                world.after(at, self._down, node, "disk lost", draw.choice((brief, brief, long)), "disk lost")
+            case "rolled back":
+                snapshot_at = draw.uniform(max(0.0, at - 2.0), at) if draw.random() < 0.8 else 0.5 * at
+                world.after(snapshot_at, self._want_snapshot, node)
+                if draw.random() < 0.3:  # the snapshot is of an incarnation before this one
+                    world.after(snapshot_at + 0.9 * (at - snapshot_at), self._restart, node)
+                world.after(at, self._down, node, "rolled back", draw.choice((brief, brief, long)), "rolled back")
+            case "partition" | "one-way partition":
+                other = draw.choice([name for name in names if name != victim])
+                world.after(at, self._part, kind, victim, other, draw.choice((brief, long)))
+            case "client partition":
+                world.after(at, self._part_clients, victim, brief, draw.randrange(3))
+            case "freeze":
+                world.after(at, self._freeze, node, draw.choice((brief, long)))
+            case "clock step":
+                world.after(at, self._step, node, draw.choice((-10800.0, 10800.0)), draw.uniform(2.0, 8.0))
+
+    def _want_snapshot(self, node: Node) -> None:
+        if node.up and not node.books.dirty:
+            node.snapshots.append(node.books.snapshot())
+        else:
+            node.wants_snapshot = True
+
+    def _restart(self, node: Node) -> None:
+        if node.up:
+            entry = self.world.impair("crash", node.name)
+            node.crash()
+            node.open()
+            entry.end = self.world.now
+
+    def _give_up(self, node: Node) -> None:
+        if node.crash_at is not None and node.up:
+            node.crash_at = None
+            self.healed += 1
+
+    def _down(self, node: Node, kind: str, away: float, disk: str | None) -> None:
+        if node.up:
+            node.crash()
+            self._downed(node, kind, away, disk)
+
+    def _downed(self, node: Node, kind: str, away: float, disk: str | None) -> None:
+        node.crash_at = None
+        entry = self.world.impair(kind, node.name)
+        snapshot = node.snapshots[-1] if node.snapshots else None
+        if disk == "disk lost" or (disk == "rolled back" and snapshot is None):
+            entry.kind = "disk lost"
+            node.lose_disk()
+            self.checks.everything()
+        elif disk == "rolled back":
+            node.roll_back(snapshot)
+            self.checks.disk_back(node)
+        self.world.after(away, self._up, node, entry)
+
+    def _up(self, node: Node, entry: Any) -> None:
+        node.open()
+        self._end(entry)
+
+    def _end(self, *entries: Any) -> None:
+        for entry in entries:
+            entry.end = self.world.now
+        self.healed += 1
+
+    def _part(self, kind: str, one: str, other: str, length: float) -> None:
+        world = self.world
+        cut = {(one, other)} if kind.startswith("one-way") else {(one, other), (other, one)}
+        world.blocked |= cut
+        entry = world.impair("partition", one, other)
+        world.say("fault", f"{kind} {one} {other}")
+
+        def heal() -> None:
+            world.blocked -= cut
+            world.say("fault", f"{kind} {one} {other} heals")
+            self._end(entry)
+
+        world.after(length, heal)
+
+    def _part_clients(self, victim: str, length: float, way: int) -> None:
+        world = self.world
+        cut = {("client", victim)} if way == 0 else {(victim, "client")}
+        cut = cut if way < 2 else {("client", victim), (victim, "client")}
+        world.blocked |= cut
+        world.say("fault", f"clients cannot talk to {victim}: {sorted(cut)}")
+
+        def heal() -> None:
+            world.blocked -= cut
+            self._end()
+
+        world.after(length, heal)
+
+    def _freeze(self, node: Node, length: float) -> None:
+        if not node.up:
+            self.healed += 1
+            return
+        node.freeze()
+        entry = self.world.impair("freeze", node.name)
+
+        def thaw() -> None:
+            self._end(entry)
+            node.thaw()
+
+        self.world.after(length, thaw)
+
+    def _step(self, node: Node, by: float, length: float) -> None:
+        node.offset += by
+        self.world.say(node.name, f"its clock steps by {by:+.0f} s")
+
+        def back() -> None:
+            node.offset -= by
+            self.world.say(node.name, "its clock is right again")
+            node.pump() if node.up and not node.frozen else None
+            self._end()
+
+        self.world.after(length, back)
+
+    # The whole.
+
+    def go(self) -> Verdict:
+        problem = ""
+        try:
+            problem = self._go()
+        except (Broken, Disagreement) as error:
+            problem = f"{error} (at {self.world.now:.3f})"
+        verdict = judge(self.checks)
+        if problem:
+            verdict.problems.insert(0, problem)
+        return verdict
+
+    def _go(self) -> str:
+        world, draw = self.world, self.draw
+        start = 1.0
+        for index, kind in enumerate(self.plan.kinds):
+            self._mail(start, draw.randint(2, 5))
+            self._fault(kind, start)
+            healed = index + 1
+            if problem := self._until(lambda healed=healed: "" if self.healed >= healed else "not healed", 60.0):
+                return problem
+            if index + 1 < len(self.plan.kinds):
+                if problem := self._until(lambda: repaired(world), 90.0):
+                    return f"not repaired: {problem}"
+                start = world.now
+        for sink in world.hops.values():
+            sink.lose = 0.0
+            sink.delay = (0.005, 0.05)
+        if problem := self._until(self._clients, 90.0):
+            return problem
+        world.noise = replace(world.noise, loss=0.0, repeat=0.0)
+        if problem := self._until(lambda: unrest(world), 120.0):
+            return f"not drained: {problem}"
+        for node in world.nodes.values():
+            if isinstance(node.books, SqlBooks):
+                node.books.compare()
+        self.checks.everything()
+        return ""
+
+    def _clients(self) -> str:
+        return "" if all(client.finished for client in self.clients) else "clients are waiting"
+
+    def _until(self, check: Callable[[], str], limit: float) -> str:
+        """Run until there is nothing to object; what is left to object after that many seconds."""
+        world = self.world
+        deadline = world.now + limit
+        while world.now < deadline:
+            world.run(world.now + 0.5)
+            if self.short and self.draw.random() < 0.1:
+                for node in world.nodes.values():
+                    if node.up and not node.frozen:
+                        node.expire()
+            if not (problem := check()):
+                return ""
+        return problem
+
+
+def run_seed(seed: int, *, verbose: bool = False) -> tuple[Verdict, list[str]]:
+    run = Run(seed, verbose=verbose)
+    try:
+        verdict = run.go()
+    except Exception as error:  # a bug in the simulation or in the code under it: the seed fails
+        if verbose:
+            import traceback
+
+            run.world.history.append(traceback.format_exc())
+        verdict = Verdict(seed)
+        verdict.problems.append(f"{type(error).__name__}: {error}")
+    return verdict, run.world.history
