@@ -68,20 +68,21 @@ class Members:
 
     async def greet(self, session: PeerConnection, name: ServerName) -> Greeting:
         """XSHADOW, with what both sides learn by it written down first. Raises PeerFailed."""
+        asked_at = seconds()
         ours = await self.database.transact(lambda ledger: introduce(ledger, name))
         theirs = await session.greet(ours)
         if theirs.name != name:
             session.abort()
             raise PeerFailed("xshadow", f"it answers as {theirs.name}")
         await self.meet(theirs)
+        self.boundary.answered(name, asked_at)
         return theirs
 
     async def meet(self, theirs: Greeting) -> None:
-        """A member showed who it is, whoever called: contact, and perhaps a broken lineage."""
+        """A member showed who it is, whoever called; its lineage may be broken."""
         silent = self.boundary.watches[theirs.name].silent if theirs.name in self.boundary.watches else True
         now = self.clock()
         await self.database.transact(lambda ledger: met(ledger, theirs, now, after_silence=silent))
-        self.boundary.answered(theirs.name, seconds())
 
     def release(self, name: ServerName, session: PeerConnection) -> None:
         """Give a session back after a complete exchange."""

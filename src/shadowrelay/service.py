@@ -90,7 +90,7 @@ class Node:
             for name, route in settings.routes.items()
         )
         reporter = Reporter(self.name, self.routes, self.policy, utcnow)
-        self.queue = Queue(database, _servers(settings), self.routes, reporter, self.policy, utcnow)
+        self.queue = Queue(self.members, _servers(settings), self.routes, reporter, self.policy, utcnow)
         self.links = {
             place.name: Link(place.name, self.members, self.inquiry, self.queue.wake.set) for place in places
         }

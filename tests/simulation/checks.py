@@ -205,7 +205,7 @@ class Invariants:
             copy for node in self.world.nodes.values() if (copy := node.books.durable_copy(message_id)) is not None
         ]
         for number in open_:
-            if any(not copy.recipients[number - 1].settled for copy in copies):
+            if any(r.number == number and not r.settled for copy in copies for r in copy.recipients):
                 continue
             if self.reported(message_id, number, copies):
                 continue
@@ -214,9 +214,11 @@ class Invariants:
     def reported(self, message_id: MessageId, number: int, copies: list[Copy]) -> bool:
         """Failed, and the sender has its report, or it is held; a null sender gets none."""
         submission = self.world.submissions[message_id]
-        if not any(copy.recipients[number - 1].status is Status.FAILED for copy in copies):
-            return self._report_exists(message_id, number)
-        return not submission.sender or self._report_exists(message_id, number)
+        if self._report_exists(message_id, number):
+            return True
+        return not submission.sender and any(
+            r.number == number and r.status is Status.FAILED for copy in copies for r in copy.recipients
+        )
 
     def _report_exists(self, message_id: MessageId, number: int) -> bool:
         for report, about in self.world.reports.items():

@@ -14,7 +14,7 @@ from shadowrelay.core.delivery import Ending, Hop, Report, Result
 from shadowrelay.core.heartbeat import Alarm, Watch
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
 from shadowrelay.core.inquiry import Inquiry
-from shadowrelay.core.messages import Confirmation, Copy
+from shadowrelay.core.messages import Confirmation, Copy, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival
 from shadowrelay.core.reports import ReportKind, is_due, report_id
@@ -391,10 +391,10 @@ class Node:
                 if recipient.settled or (copy.id, recipient.next_hop) in self.active:
                     continue
                 due = recipient.next_attempt
-                if due is None or due <= now:
+                if self._is_due(recipient, now):
                     self.active.add((copy.id, recipient.next_hop))
                     chosen.append((copy, recipient.next_hop))
-                elif soonest is None or due < soonest:
+                elif due is not None and (soonest is None or due < soonest):
                     soonest = due
         for copy, hop in chosen:
             self._deliver(copy, hop)
@@ -404,11 +404,16 @@ class Node:
                 self.pump_at = at
                 self.after(at - self.world.now, self.pump)
 
+    def _is_due(self, recipient: Recipient, now: datetime) -> bool:
+        """Its time has come, or lies so far ahead that only a clock set back can explain it."""
+        due = recipient.next_attempt
+        return due is None or due <= now or due > now + self.policy.outbound_connection_failure_retry_interval
+
     def _deliver(self, copy: Copy, hop: NextHop) -> None:
         due = tuple(
             recipient
             for recipient in delivery.forks(copy)[hop]
-            if recipient.next_attempt is None or recipient.next_attempt <= self.clock()
+            if self._is_due(recipient, self.clock())
         )
 
         def done(_: Any) -> None:
@@ -461,8 +466,9 @@ class Node:
 
     def write_reports(self, step: WriteReports) -> tuple[Report, ...]:
         made = []
+        recipients = {recipient.number: recipient for recipient in step.copy.recipients}
         for result in step.results:
-            recipient = step.copy.recipients[result.number - 1]
+            recipient = recipients[result.number]
             failed = result.ending in (Ending.REJECTED, Ending.EXPIRED)
             if failed and is_due(ReportKind.FAILED, recipient, step.copy.envelope):
                 about = report_id(step.copy.id, result.number, ReportKind.FAILED)

@@ -1,4 +1,4 @@
-"""The node, its members and its queues as JSON objects. Times are ISO 8601 in UTC; what is not known is null."""
+"""The node, its members and its queues as JSON objects. Times are ISO 8601 in UTC; null is not known."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from shadowrelay.core.decisions import DiscardEvent, Kind, Verdict
 from shadowrelay.core.identifiers import DatabaseId
-from shadowrelay.core.messages import Copy, Recipient, Status
+from shadowrelay.core.messages import Copy, Recipient, Role, Status
 
 RECIPIENTS_PER_EVENT = 300
 """A longer list becomes several events, so that a line between members stays below 4,096 octets."""
@@ -49,6 +49,6 @@ def addressed(
 def listeners(copy: Copy) -> tuple[DatabaseId, ...]:
     """Every database that may hold a copy or own the message: holders of any state, and the owner."""
     databases = [holder.database_id for holder in copy.holders]
-    if not copy.owned and copy.owner_database:
+    if copy.role is Role.SHADOW and copy.owner_database:
         databases.append(copy.owner_database)
     return tuple(dict.fromkeys(databases))

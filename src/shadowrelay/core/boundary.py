@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shadowrelay.core.heartbeat import Alarm, Watch
 from shadowrelay.core.identifiers import ServerName
@@ -35,16 +35,28 @@ class Boundary:
         """Members that no attempt has failed to reach since the last contact."""
         return frozenset(watch.name for watch in self.watches.values() if watch.reachable)
 
-    def answered(self, name: ServerName, at: float) -> None:
-        """There was contact with that member, whoever called."""
+    def answered(self, name: ServerName, asked_at: float) -> None:
+        """That member answered what we asked at that time."""
         if name in self.watches:
-            self.watches[name] = self.watches[name].answered(at)
+            self.watches[name] = self.watches[name].answered(asked_at)
             self._skipped.pop(name, None)
+
+    def called(self, name: ServerName) -> None:
+        """That member called us."""
+        if name in self.watches:
+            self.watches[name] = self.watches[name].called()
 
     def failed(self, name: ServerName, at: float, error: str) -> tuple[Alarm, ...]:
         """A heartbeat failed; what that calls for."""
         self.watches[name], alarms = self.watches[name].failed(at, error, self.policy)
         return alarms
+
+    def cut_off(self, at: float) -> tuple[ServerName, ...]:
+        """Members with which there was no contact for the resubmit time span; each is named once."""
+        names = tuple(name for name, watch in self.watches.items() if watch.overdue(at, self.policy))
+        for name in names:
+            self.watches[name] = replace(self.watches[name], cut_off=True)
+        return names
 
     def skip(self, name: ServerName, at: float) -> None:
         """It failed to hold a copy: do not ask it for a while."""

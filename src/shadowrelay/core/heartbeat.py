@@ -131,9 +131,24 @@ class Watch:
         """No contact so far in this process, or none since the last failure."""
         return self.contact_at is None or self.failing_since is not None
 
-    def answered(self, at: float) -> Watch:
-        """The member answered (or called us)."""
-        return Watch(self.name, contact_at=at)
+    def overdue(self, at: float, policy: Policy) -> bool:
+        """Was there no contact for so long that the member may have promoted what it holds for us?
+
+        True once: a process that was frozen learns it from its clock, before it delivers anything.
+        """
+        if self.contact_at is None or self.cut_off:
+            return False
+        return at - self.contact_at >= policy.shadow_resubmit_time_span.total_seconds()
+
+    def answered(self, asked_at: float) -> Watch:
+        """The member answered what we asked at that time. (When its answer is read says nothing: this
+        process may have been frozen in between.)
+        """
+        return Watch(self.name, contact_at=asked_at)
+
+    def called(self) -> Watch:
+        """The member called us, some time ago: it can be reached, but since when we heard of it is open."""
+        return replace(self, failures=0, failing_since=None, error="")
 
     def failed(self, at: float, error: str, policy: Policy) -> tuple[Watch, tuple[Alarm, ...]]:
         """One more attempt failed. The alarms are raised at every failure past their limit."""

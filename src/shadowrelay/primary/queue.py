@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import structlog
 
-from shadowrelay.core import retry
+from shadowrelay.core import heartbeat, retry
 from shadowrelay.core.delivery import Ending, Hop, Result
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.policy import Policy
@@ -21,7 +21,7 @@ from shadowrelay.core.steps import SendOn, Sent, Step, Transact, WriteReports
 from shadowrelay.database.content import blocks
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import Claim, claim, due_hops, unclaim
-from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members import Members, seconds
 from shadowrelay.primary.delivering import deliver
 from shadowrelay.primary.reporting import Reporter
 from shadowrelay.running import run
@@ -57,7 +57,7 @@ class Queue:
 
     def __init__(
         self,
-        database: TransportDatabase,
+        members: Members,
         servers: Mapping[NextHop, NextHopServer],
         routes: tuple[Route, ...],
         reporter: Reporter,
@@ -66,7 +66,8 @@ class Queue:
     ) -> None:
         self.wake = asyncio.Event()
         self.hops = {name: Outbound(server) for name, server in servers.items()}
-        self._database = database
+        self._members = members
+        self._database = members.database
         self._routes = routes
         self._reporter = reporter
         self._policy = policy
@@ -114,8 +115,14 @@ class Queue:
         return max(pause, 0.01)
 
     async def _next(self, name: NextHop) -> Claim | None:
-        now = self._clock()
-        claims = await self._database.transact(lambda ledger: claim(ledger, name, now, 1))
+        now, cut_off = self._clock(), self._members.boundary.cut_off(seconds())
+
+        def work(ledger: SqlLedger) -> list[Claim]:
+            for member in cut_off:  # frozen, or alone for long: others may own by now what we think is ours
+                heartbeat.cut_off(ledger, member, now)
+            return claim(ledger, name, now, 1)
+
+        claims = await self._database.transact(work)
         return claims[0] if claims else None
 
     async def _start(self, name: NextHop, outbound: Outbound) -> bool:

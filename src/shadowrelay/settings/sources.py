@@ -21,7 +21,7 @@ SETTINGS_PATH_VARIABLE = "SHADOWRELAY_CONFIG"
 """Names the settings file for the commands; not a setting, as those for the viewers are not."""
 
 ADMIN_VARIABLE = "SHADOWRELAY_ADMIN"
-"""A node's URL for the viewers. Anything but a URL is the setting of that name: the table ``admin`` as JSON."""
+"""A node's URL for the viewers. Anything else is the setting of that name: the table ``admin`` as JSON."""
 
 _NO_SETTINGS = frozenset({SETTINGS_PATH_VARIABLE, "SHADOWRELAY_ADMIN_TOKEN"})
 

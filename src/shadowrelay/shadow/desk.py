@@ -18,7 +18,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
 from shadowrelay.database.content import Spool
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.members import Members, seconds
+from shadowrelay.members import Members
 from shadowrelay.smtp.receive import Peer
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
@@ -94,6 +94,7 @@ class Desk:
         new_contact = watch.silent or known is None or known.lineage is None
         restarted = known and known.lineage and known.lineage.incarnation != theirs.lineage.incarnation
         await self.members.meet(theirs)
+        self.members.boundary.called(theirs.name)
         self._greeting = theirs
         if new_contact or restarted:
             self._met(theirs.name)
@@ -107,7 +108,7 @@ class Desk:
         lines = await self.members.database.transact(
             lambda ledger: asked(ledger, speaker, query, self._in_flight, self.policy, now)
         )
-        self.members.boundary.answered(asker.name, seconds())
+        self.members.boundary.called(asker.name)
         return lines
 
     async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:  # noqa: ARG002

@@ -50,13 +50,15 @@ class Link:
         policy = self.members.policy
         try:
             while True:
+                began = seconds()
                 failure = await self._talk()
                 if failure is not None and self._session is not None:
                     # A session that was idle may only have been closed: a fresh one decides.
                     self._drop()
+                    began = seconds()
                     failure = await self._talk()
                 if failure is None:
-                    await self._succeeded()
+                    await self._succeeded(began)
                 else:
                     self._drop()
                     await self._failed(failure)
@@ -115,13 +117,13 @@ class Link:
         except PeerFailed as failed:
             return Unanswered(failed.step, failed.error)
 
-    async def _succeeded(self) -> None:
+    async def _succeeded(self, asked_at: float) -> None:
         watch = self.members.boundary.watches[self.name]
         if not watch.reachable:
             log.warning(
                 "heartbeat_restored", member=self.name, failures=watch.failures, was=watch.error or self.error
             )
-        self.members.boundary.answered(self.name, seconds())
+        self.members.boundary.answered(self.name, asked_at)
         self.contact_at = datetime.now(UTC)
         self.step = self.error = ""
         self.failing_since = None

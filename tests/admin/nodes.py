@@ -1,0 +1,189 @@
+"""A node with a real transport database, and its admin API on a loopback socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from shadowrelay.admin.api import build_app
+from shadowrelay.admin.node import PeerState, PeerStatus
+from shadowrelay.admin.server import bind, serve
+from shadowrelay.core import delivery, heartbeat, holding, redundancy
+from shadowrelay.core.decisions import Content
+from shadowrelay.core.delivery import Ending, Hop, Result
+from shadowrelay.core.holding import Offer
+from shadowrelay.core.identifiers import (
+    Beginning,
+    DatabaseId,
+    Incarnation,
+    Lineage,
+    Mark,
+    MessageId,
+    NextHop,
+    ServerName,
+)
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.redundancy import Arrival, Attempt, Leg
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.transport import TransportDatabase
+
+NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+POLICY = Policy()
+OURS, MX2, MX3 = ServerName("mx1.example.net"), ServerName("mx2.example.net"), ServerName("mx3.example.net")
+DATABASES = {MX2: DatabaseId("d2"), MX3: DatabaseId("d3")}
+MARK = Mark(Incarnation("2" * 16), 5)
+
+
+def peer(name: ServerName, state: PeerState = PeerState.REACHABLE, **more: Any) -> PeerStatus:
+    return PeerStatus(name=name, site="here", host=name, address=f"{name}:2526", state=state, **more)
+
+
+@dataclass
+class FakeNode:
+    """All that the API asks of a node, with what a test wants it to say."""
+
+    database: TransportDatabase
+    name: ServerName = OURS
+    site: str = "here"
+    host: str = "rack1"
+    started_at: datetime = NOW - timedelta(hours=3)
+    statuses: list[PeerStatus] = field(default_factory=lambda: [peer(MX2), peer(MX3)])
+    readiness: tuple[bool, str] = (True, "")
+    alive: bool = True
+    told_of: list[ServerName] = field(default_factory=list)
+
+    def peers(self) -> list[PeerStatus]:
+        return self.statuses
+
+    def ready(self) -> tuple[bool, str]:
+        return self.readiness
+
+    def live(self) -> bool:
+        return self.alive
+
+    def retired(self, name: ServerName) -> None:
+        self.told_of.append(name)
+
+
+@asynccontextmanager
+async def a_node(directory: Path) -> AsyncIterator[FakeNode]:
+    database = await TransportDatabase.open(
+        directory, OURS, Incarnation("1" * 16), DatabaseId("our-database"), NOW
+    )
+    try:
+        yield FakeNode(database)
+    finally:
+        await database.close(NOW)
+
+
+@asynccontextmanager
+async def serving(node: FakeNode, token: str | None = None, **more: Any) -> AsyncIterator[int]:
+    """The port where the node's API is served."""
+    sock, stop = bind("127.0.0.1", 0), asyncio.Event()
+    port = sock.getsockname()[1]
+    task = asyncio.create_task(serve(build_app(node, token=token, clock=lambda: NOW), sock, stop, **more))
+    try:
+        yield port
+    finally:
+        stop.set()
+        await task
+
+
+@dataclass(frozen=True)
+class Got:
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+async def ask(port: int, target: str, method: str = "GET", body: bytes = b"", **headers: str) -> Got:
+    """One HTTP request over a socket of its own. Underscores in header names are hyphens."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    given = {"host": f"127.0.0.1:{port}", "connection": "close"}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    if body or method == "POST":
+        given["content-length"] = str(len(body))
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+    writer.write(f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode() + body)
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    await writer.wait_closed()
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    first, *others = head.decode().split("\r\n")
+    found = dict(line.lower().split(": ", 1) for line in others)
+    return Got(int(first.split()[1]), found, rest.decode())
+
+
+def message_id(number: int) -> MessageId:
+    return MessageId(f"01939e00-0000-7000-8000-{number:012d}")
+
+
+def meet(name: ServerName) -> Callable[[SqlLedger], object]:
+    """That member greeted us once, so that its acknowledgements count."""
+    lineage = Lineage(DATABASES[name], (Beginning(MARK.incarnation, 0),), MARK.sequence)
+    return lambda ledger: heartbeat.meet(ledger, name, lineage, None, NOW, after_silence=True)
+
+
+def received(
+    number: int, holder: ServerName | None, *to: str, subject: str = "hello"
+) -> Callable[[SqlLedger], object]:
+    """A message accepted with that holder, or exposed. Addresses at ``inside`` go there, others outside."""
+    attempts = [Attempt(holder, Leg.ACKNOWLEDGED, 1, "250", DATABASES[holder], MARK)] if holder else []
+    recipients = tuple(
+        Recipient(count, address, NextHop("inside" if "inside" in address else "outside"))
+        for count, address in enumerate(to or ("ann@outside.test",), start=1)
+    )
+    arrival = Arrival(
+        id=message_id(number),
+        envelope=Envelope(sender="bob@example.net", size=4, subject=subject, message_id="<m@example.net>"),
+        recipients=recipients,
+        received_at=NOW - timedelta(minutes=number),
+    )
+    return lambda ledger: ledger.apply(
+        redundancy.accept(ledger, arrival, Content(data=b"body"), attempts, POLICY, NOW, last_resort=True)
+    )
+
+
+def held(number: int, owner: ServerName, *to: str) -> Callable[[SqlLedger], object]:
+    """A copy that we hold for that member."""
+    offer = Offer(
+        message_id=message_id(number),
+        epoch=1,
+        rank=1,
+        owner=owner,
+        owner_database=DATABASES[owner],
+        mark=MARK,
+        received_at=NOW - timedelta(minutes=number),
+        envelope=Envelope(sender="bob@example.net", size=4),
+        recipients=tuple(
+            Recipient(count, address, NextHop("outside"))
+            for count, address in enumerate(to or ("a@b.test",), 1)
+        ),
+    )
+    return lambda ledger: ledger.apply(holding.hold(ledger, offer, Content(data=b"body"), POLICY, NOW))
+
+
+def attempted(number: int, ending: Ending, reply: str, *recipients: int) -> Callable[[SqlLedger], object]:
+    """An attempt ended so for those recipients; what is deferred waits for five minutes."""
+    results = [
+        Result(recipient, ending, reply, timedelta(minutes=5 if ending is Ending.DEFERRED else 0))
+        for recipient in recipients or (1,)
+    ]
+    hop = Hop("mail.outside.test", inside=False, mailbox=False)
+    return lambda ledger: ledger.apply(delivery.settle(ledger, message_id(number), results, (), hop, NOW))
+
+
+async def fill(node: FakeNode, *works: Callable[[SqlLedger], object]) -> None:
+    for work in works:
+        await node.database.transact(work)

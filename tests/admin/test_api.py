@@ -1,0 +1,321 @@
+"""The admin API over HTTP, on a database that core's decisions filled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from nodes import (
+    MX2,
+    MX3,
+    NOW,
+    OURS,
+    FakeNode,
+    a_node,
+    ask,
+    attempted,
+    fill,
+    held,
+    meet,
+    message_id,
+    peer,
+    received,
+    serving,
+)
+
+from shadowrelay.admin.api import build_app
+from shadowrelay.admin.node import PeerState
+from shadowrelay.core.decisions import Decision, Outcome
+from shadowrelay.core.delivery import Ending
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
+UNREACHABLE = peer(
+    MX2,
+    PeerState.UNREACHABLE,
+    since=NOW - timedelta(minutes=12),
+    step="connect",
+    error="connection refused",
+    failures=1,
+    losing_in=2,
+    promoting_in=timedelta(hours=2, minutes=48),
+)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
+    async with a_node(tmp_path) as made:
+        await fill(made, meet(MX2), meet(MX3))
+        yield made
+
+
+async def test_status_counts_shadow_copies_apart_from_the_backlog(node):
+    await fill(node, received(1, MX2), received(2, None), held(3, MX2), held(4, MX3), held(5, MX3))
+    await fill(node, received(6, MX3), attempted(6, Ending.ACCEPTED, "250 2.0.0 ok"))
+    async with serving(node) as port:
+        got = await ask(port, "/api/v1/status")
+    assert got.status == 200
+    assert got.headers["content-type"] == "application/json"
+    status = got.json
+    assert (status["queued"], status["exposed"], status["shadow_held"], status["safety_net"]) == (2, 1, 3, 1)
+    assert (status["in_doubt"], status["asking"], status["set_aside"]) == (0, 0, 0)
+    assert status["name"] == OURS
+    assert status["database_id"] == "our-database"
+    assert status["incarnation"] == "1" * 16
+    assert status["sequence"] == node.database.lineage.sequence > 0
+    assert status["uptime"] == 3 * 3600
+    assert status["oldest_queued"] == "2026-11-21T09:58:00.000Z"
+    assert [item["name"] for item in status["peers"]] == [MX2, MX3]
+
+
+async def test_status_of_an_empty_node_is_all_zero(node):
+    async with serving(node) as port:
+        status = (await ask(port, "/api/v1/status")).json
+    assert [status[key] for key in ("queued", "exposed", "shadow_held", "safety_net")] == [0, 0, 0, 0]
+    assert status["oldest_queued"] is None
+
+
+async def test_a_peer_tells_since_when_why_and_what_happens_next(node):
+    node.statuses = [UNREACHABLE, peer(MX3)]
+    await fill(node, received(1, MX2), held(3, MX2), held(4, MX2))
+    async with serving(node) as port:
+        gone, fine = (await ask(port, "/api/v1/peers")).json["peers"]
+    assert gone["state"] == "unreachable"
+    assert gone["since"] == "2026-11-21T09:48:00.000Z"
+    assert (gone["step"], gone["error"], gone["failures"]) == ("connect", "connection refused", 1)
+    assert gone["next"] == (
+        "its 1 copy for us no longer count after 2 more failures; its 2 messages are promoted in 2 h 48 min, "
+        "unless another member is in contact with it"
+    )
+    assert (gone["database_id"], gone["incarnation"], gone["sequence"]) == ("d2", "2" * 16, 5)
+    assert (gone["shadow_held"], gone["holds_ours"]) == (2, 1)
+    assert fine["next"] == ""
+
+
+async def test_a_queue_shows_its_identity_oldest_next_attempt_and_last_error(node):
+    await fill(
+        node,
+        received(9, MX2),
+        attempted(9, Ending.DEFERRED, "451 4.7.1 try later"),
+        received(3, MX2, "a@inside.test", "b@inside.test", "c@outside.test"),
+        received(4, None, "d@inside.test"),
+    )
+    await fill(node, attempted(3, Ending.DEFERRED, "421 4.3.2 closing", 3))
+    async with serving(node) as port:
+        inside, outside = (await ask(port, "/api/v1/queues")).json["queues"]
+    assert inside["identity"] == f"{OURS}\\inside"
+    assert (inside["messages"], inside["recipients"], inside["exposed"]) == (2, 3, 1)
+    assert inside["status"] == "ready"
+    assert outside["status"] == "retry"
+    assert outside["next_attempt"] == "2026-11-21T10:05:00.000Z"
+    assert outside["oldest"] == "2026-11-21T09:51:00.000Z"
+    assert outside["last_error"] in {"451 4.7.1 try later", "421 4.3.2 closing"}
+
+
+async def test_a_queue_is_active_while_it_sends_and_asking_while_members_are_asked(node):
+    from shadowrelay.core.heartbeat import cut_off
+    from shadowrelay.core.identifiers import NextHop
+    from shadowrelay.database.queue import claim
+
+    await fill(node, received(1, MX2), received(2, MX3, "x@inside.test"))
+    await fill(node, lambda ledger: claim(ledger, NextHop("outside"), NOW, 10))
+    await fill(node, lambda ledger: cut_off(ledger, MX3, NOW))
+    async with serving(node) as port:
+        inside, outside = (await ask(port, "/api/v1/queues")).json["queues"]
+        asking = (await ask(port, "/api/v1/messages?state=asking")).json["messages"]
+    assert (inside["status"], inside["asking"], inside["next_attempt"]) == ("asking", 1, None)
+    assert (outside["status"], outside["active"]) == ("active", 1)
+    assert [item["id"] for item in asking] == [message_id(2)]
+
+
+async def test_a_shadow_queue_is_named_after_its_primary(node):
+    node.statuses = [UNREACHABLE, peer(MX3)]
+    await fill(node, held(3, MX2, "a@b.test", "c@d.test"), held(4, MX2), held(5, MX3), received(1, MX2))
+    async with serving(node) as port:
+        first, second = (await ask(port, "/api/v1/shadow-queues")).json["shadow_queues"]
+        assert (await ask(port, "/api/v1/queues")).json["queues"][0]["messages"] == 1
+    assert first["identity"] == f"{OURS}\\Shadow\\{MX2}"
+    assert first["messages"] == 2
+    assert first["next_hops"] == [{"next_hop": "outside", "messages": 2, "recipients": 3}]
+    assert (first["primary_state"], second["primary_state"]) == ("unreachable", "reachable")
+    assert "promoted in 2 h 48 min" in first["next"]
+
+
+async def test_messages_are_paged_by_state_in_the_order_of_their_ids(node):
+    await fill(node, *(received(number, MX2) for number in range(1, 6)), received(6, None), held(7, MX2))
+    async with serving(node) as port:
+        first = (await ask(port, "/api/v1/messages?limit=4")).json
+        assert [item["id"] for item in first["messages"]] == [message_id(number) for number in range(1, 5)]
+        second = (await ask(port, f"/api/v1/messages?limit=4&after={first['next']}")).json
+        assert [item["id"] for item in second["messages"]] == [message_id(5), message_id(6)]
+        assert second["next"] is None
+        exposed = (await ask(port, "/api/v1/messages?state=exposed")).json["messages"]
+        shadows = (await ask(port, "/api/v1/messages?state=shadow")).json["messages"]
+        for empty in ("safety_net", "set_aside", "in_doubt", "asking"):
+            assert (await ask(port, f"/api/v1/messages?state={empty}")).json["messages"] == []
+    assert [(item["id"], item["exposed"]) for item in exposed] == [(message_id(6), True)]
+    assert [(item["id"], item["state"], item["owner"]) for item in shadows] == [
+        (message_id(7), "shadow", MX2)
+    ]
+
+
+async def test_a_message_shows_all_that_is_known_of_it(node):
+    await fill(node, received(1, MX2, "a@inside.test", "b@outside.test", subject="früh"))
+    await fill(node, attempted(1, Ending.DEFERRED, "451 4.7.1 try later", 2))
+    async with serving(node) as port:
+        shown = (await ask(port, f"/api/v1/messages/{message_id(1)}")).json
+    assert (shown["state"], shown["role"], shown["stage"]) == ("queued", "primary", "queued")
+    assert (shown["epoch"], shown["rank"], shown["owner"], shown["confirmation"]) == (1, 0, OURS, "none")
+    assert shown["envelope"]["subject"] == "früh"
+    first, second = shown["recipients"]
+    assert (first["address"], first["status"], first["doing"]) == ("a@inside.test", "ready", "ready")
+    assert (second["attempts"], second["last_reply"], second["doing"]) == (1, "451 4.7.1 try later", "retry")
+    assert second["next_attempt"] == "2026-11-21T10:05:00.000Z"
+    assert shown["holders"] == [
+        {"name": MX2, "state": "holding", "rank": 1, "database_id": "d2", "mark": f"{'2' * 16}:5"}
+    ]
+
+
+async def test_a_shadow_copy_is_shown_as_held_for_its_owner(node):
+    await fill(node, held(3, MX2))
+    async with serving(node) as port:
+        shown = (await ask(port, f"/api/v1/messages/{message_id(3)}")).json
+    assert (shown["state"], shown["role"], shown["owner"], shown["rank"]) == ("shadow", "shadow", MX2, 1)
+    assert shown["recipients"][0]["doing"] == "held"
+    assert shown["check_at"] == "2026-11-21T10:01:00.000Z"
+
+
+async def test_the_beginning_of_an_id_is_enough_while_it_is_unique(node):
+    await fill(node, received(1, MX2), received(21, MX2))
+    async with serving(node) as port:
+        assert (await ask(port, f"/api/v1/messages/{message_id(21)[:-1].upper()}")).json["id"] == message_id(
+            21
+        )
+        several = await ask(port, "/api/v1/messages/01939e00")
+    assert several.status == 400
+    assert message_id(1) in several.json["error"]
+
+
+async def test_a_message_whose_copy_is_gone_is_shown_as_remembered(node):
+    memory = Outcome(message_id(8), 2, (1, 3), NOW + timedelta(days=4))
+    await fill(node, lambda ledger: ledger.apply(Decision(None, (memory,))))
+    async with serving(node) as port:
+        shown = (await ask(port, f"/api/v1/messages/{message_id(8)[:-2]}")).json
+    assert shown["state"] == "gone"
+    assert shown["outcome"] == {"epoch": 2, "settled": [1, 3], "kept_until": "2026-11-25T10:00:00.000Z"}
+
+
+async def test_an_unknown_message_is_404_with_a_sentence(node):
+    async with serving(node) as port:
+        got = await ask(port, f"/api/v1/messages/{message_id(99)}")
+    assert got.status == 404
+    assert got.json["error"].startswith(f"no message {message_id(99)} here")
+
+
+@pytest.mark.parametrize(
+    "query", ["state=nonsense", "limit=0", "limit=501", "limit=x", "limit=%C2%B2", "limit=-1", "colour=red"]
+)
+async def test_bad_parameters_are_400_with_a_sentence(node, query):
+    async with serving(node) as port:
+        got = await ask(port, f"/api/v1/messages?{query}")
+    assert got.status == 400
+    assert got.json["error"]
+
+
+async def test_an_address_that_is_no_utf_8_can_be_shown(node):
+    await fill(node, received(1, MX2, subject='\x1b[31m"red"\x85'))
+    async with serving(node) as port:
+        got = await ask(port, f"/api/v1/messages/{message_id(1)}")
+    assert got.text.isascii()
+    assert "\x1b" not in got.text
+    assert got.json["subject"] == '\x1b[31m"red"\x85'
+
+
+async def test_unknown_routes_and_methods_are_refused_in_json(node):
+    async with serving(node) as port:
+        nothing = await ask(port, "/api/v2/status")
+        delete = await ask(port, "/api/v1/status", "DELETE")
+        read = await ask(port, f"/api/v1/peers/{MX2}/retire")
+    assert (nothing.status, delete.status, read.status) == (404, 405, 405)
+    assert "nothing at /api/v2/status" in nothing.json["error"]
+    assert delete.json["error"] == "DELETE is not for /api/v1/status"
+    assert read.headers["allow"] == "post"
+
+
+async def test_health_tells_whether_the_node_lives_and_takes_mail(node):
+    async with serving(node, token="sesame") as port:
+        assert (await ask(port, "/healthz/live")).status == 200
+        assert (await ask(port, "/healthz/ready")).json == {"ready": True, "reason": ""}
+        node.readiness, node.alive = (False, "draining"), False
+        assert (await ask(port, "/healthz/live")).status == 503
+        drained = await ask(port, "/healthz/ready")
+    assert (drained.status, drained.json) == (503, {"ready": False, "reason": "draining"})
+
+
+async def test_with_a_token_everything_else_wants_it(node):
+    routes = [route.path for route in build_app(node).routes if not route.path.startswith("/healthz")]
+    async with serving(node, token="sesame") as port:
+        for path in routes:
+            method = "POST" if path.endswith("retire") else "GET"
+            target = path.replace("{id}", message_id(1)).replace("{name}", MX2)
+            for wrong in ({}, {"authorization": "Bearer no"}, {"authorization": "Basic sesame"}):
+                got = await ask(port, target, method, content_type="application/json", **wrong)
+                assert got.status == 401, target
+                assert got.headers["www-authenticate"] == "bearer"
+        assert (await ask(port, "/api/v1/status", authorization="Bearer sesame")).status == 200
+        assert (await ask(port, "/metrics", authorization="bearer sesame")).status == 200
+
+
+async def test_a_failed_database_is_503_not_silence(node):
+    node.database.failed.set()
+    node.database.failure = "the disk is full"
+    async with serving(node) as port:
+        got = await ask(port, "/api/v1/status")
+        assert (await ask(port, "/healthz/live")).status == 200
+    assert got.status == 503
+    assert "the disk is full" in got.json["error"]
+    node.database.failed.clear()
+
+
+async def test_a_defect_is_500_without_detail(node):
+    def broken() -> list[object]:
+        raise KeyError("a secret")
+
+    node.peers = broken
+    async with serving(node) as port:
+        got = await ask(port, "/api/v1/peers")
+    assert (got.status, got.json) == (500, {"error": "the request failed; the node's log says why"})
+
+
+async def test_every_route_is_in_the_reference(node):
+    page = PAGE.read_text()
+    for route in build_app(node).routes:
+        method = "POST" if "POST" in route.methods else "GET"
+        assert f"`{method} {route.path}`" in page
+
+
+async def test_every_field_of_an_answer_is_in_the_reference(node):
+    node.statuses = [UNREACHABLE, peer(MX3)]
+    await fill(node, received(1, MX2), held(3, MX2))
+    page = PAGE.read_text()
+    async with serving(node) as port:
+        for target in ("status", "queues", "messages", f"messages/{message_id(1)}", "shadow-queues", "peers"):
+            for key in _keys((await ask(port, f"/api/v1/{target}")).json):
+                assert f"`{key}`" in page, (target, key)
+
+
+def _keys(value: object) -> set[str]:
+    if isinstance(value, dict):
+        return set(value) | {key for inner in value.values() for key in _keys(inner)}
+    if isinstance(value, list):
+        return {key for inner in value for key in _keys(inner)}
+    return set()
+
+
+async def test_many_readers_at_once_are_all_answered(node):
+    await fill(node, received(1, MX2))
+    async with serving(node) as port:
+        answers = await asyncio.gather(*(ask(port, "/api/v1/status") for _ in range(30)))
+    assert {answer.status for answer in answers} == {200}

@@ -1,0 +1,69 @@
+"""The sentence that says what happens next with a member, and its status out of a watch."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from nodes import MX2, MX3, NOW, POLICY, peer
+
+from shadowrelay.admin.forecast import spell, what_next
+from shadowrelay.admin.node import PeerState, peer_status
+from shadowrelay.core.heartbeat import Watch
+from shadowrelay.core.shadow_servers import MemberPlace
+
+PLACE = MemberPlace(MX2, "here", "rack2")
+GONE = peer(MX2, PeerState.UNREACHABLE, losing_in=0, promoting_in=timedelta(minutes=3, seconds=5))
+
+
+def test_in_a_boundary_of_two_time_alone_promotes():
+    assert what_next(GONE, [GONE], (), 12, 0) == (
+        "its copies of our messages do not count: they are made again elsewhere; "
+        "its 12 messages are promoted in 3 min 5 s"
+    )
+
+
+def test_a_node_that_reaches_nobody_is_told_that_it_does_not_promote():
+    other = peer(MX3, PeerState.UNREACHABLE)
+    assert "not promoted by time" in what_next(GONE, [GONE, other], (), 1, 0)
+    assert "promoted in" in what_next(GONE, [GONE, other], (MX3,), 1, 0)
+
+
+def test_a_promotion_that_is_due_is_now():
+    late = peer(MX2, PeerState.UNREACHABLE, promoting_in=timedelta(0))
+    assert what_next(late, [late], (), 1, 0).endswith("its message is promoted now")
+
+
+def test_the_node_may_say_it_better():
+    assert what_next(peer(MX2, PeerState.UNREACHABLE, next="asking mx3"), [], (), 1, 1) == "asking mx3"
+
+
+def test_a_retired_member_is_not_waited_for():
+    assert what_next(GONE, [GONE], (MX2,), 12, 0).startswith("retired:")
+
+
+def test_a_watch_becomes_a_status():
+    watch = Watch(MX2)
+    at = {"clock": 700.0, "now": NOW, "step": "connect"}
+    untried = peer_status(PLACE, "mx2:2526", watch, POLICY, **at)
+    assert (untried.state, untried.since, untried.promoting_in) == (PeerState.UNTRIED, None, None)
+    reached = peer_status(PLACE, "mx2:2526", watch.answered(640.0), POLICY, **at)
+    assert (reached.state, reached.last_contact) == (PeerState.REACHABLE, NOW - timedelta(minutes=1))
+    failed, _ = watch.failed(100.0, "refused", POLICY)
+    gone = peer_status(PLACE, "mx2:2526", failed, POLICY, **at)
+    assert (gone.state, gone.since) == (PeerState.UNREACHABLE, NOW - timedelta(minutes=10))
+    assert (gone.step, gone.error, gone.failures, gone.losing_in) == ("connect", "refused", 1, 2)
+    assert gone.promoting_in == timedelta(hours=2, minutes=50)
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (timedelta(0), "0 s"),
+        (timedelta(seconds=59), "59 s"),
+        (timedelta(hours=2, minutes=48, seconds=9), "2 h 48 min"),
+        (timedelta(days=1), "1 d"),
+    ],
+)
+def test_a_duration_has_its_two_largest_units(length, text):
+    assert spell(length) == text

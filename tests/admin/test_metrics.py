@@ -1,0 +1,79 @@
+"""What a scrape shows, and that docs/reference/metrics.md names all of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from nodes import MX2, MX3, FakeNode, a_node, ask, attempted, fill, held, meet, peer, received, serving
+from prometheus_client import REGISTRY
+from prometheus_client.parser import text_string_to_metric_families
+
+from shadowrelay.admin.node import PeerState
+from shadowrelay.core.delivery import Ending
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
+    async with a_node(tmp_path) as made:
+        await fill(made, meet(MX2), meet(MX3), received(1, MX2), received(2, None), held(3, MX2))
+        await fill(made, received(4, MX3), attempted(4, Ending.ACCEPTED, "250 ok"))
+        made.statuses = [peer(MX2, PeerState.UNREACHABLE, failures=3), peer(MX3)]
+        yield made
+
+
+async def scraped(node: FakeNode, accept: str = "") -> dict[str, float]:
+    async with serving(node) as port:
+        got = await ask(port, "/metrics", accept=accept)
+    assert got.status == 200
+    assert got.headers["content-type"].startswith("text/plain")
+    return {
+        f"{sample.name}{''.join(f'{{{value}}}' for value in sample.labels.values())}": sample.value
+        for family in text_string_to_metric_families(got.text)
+        for sample in family.samples
+    }
+
+
+async def test_the_backlog_does_not_include_shadow_copies_and_safety_net(node):
+    found = await scraped(node)
+    assert found["shadowrelay_queued_messages"] == 2
+    assert found["shadowrelay_exposed_messages"] == 1
+    assert found["shadowrelay_shadow_messages"] == 1
+    assert found["shadowrelay_safety_net_messages"] == 1
+    assert found["shadowrelay_discard_events"] == 1
+    assert found["shadowrelay_oldest_queued_seconds"] == 120
+    assert found["shadowrelay_commits_total"] == node.database.commits
+    assert found["shadowrelay_ready"] == 1
+
+
+async def test_tracking_events_are_counted_by_event_id_from_zero(node):
+    found = await scraped(node)
+    assert found["shadowrelay_tracking_events_total{RECEIVE}"] == 3
+    assert found["shadowrelay_tracking_events_total{HAREDIRECTFAIL}"] == 1
+    assert found["shadowrelay_tracking_events_total{SENDEXTERNAL}"] == 1
+    assert found["shadowrelay_tracking_events_total{RESUBMIT}"] == 0
+
+
+async def test_each_member_that_is_not_retired_has_its_own_series(node):
+    found = await scraped(node)
+    assert found[f"shadowrelay_peer_reachable{{{MX2}}}"] == 0
+    assert found[f"shadowrelay_peer_reachable{{{MX3}}}"] == 1
+    assert found[f"shadowrelay_peer_failures{{{MX2}}}"] == 3
+    assert found[f"shadowrelay_peer_shadow_messages{{{MX2}}}"] == 1
+    assert found[f"shadowrelay_peer_holds_messages{{{MX2}}}"] == 1
+
+
+async def test_metrics_stay_out_of_the_global_registry(node):
+    await scraped(node)
+    assert not [name for name in REGISTRY._names_to_collectors if name.startswith("shadowrelay")]
+
+
+async def test_every_metric_is_in_the_reference_and_nothing_else(node):
+    shown = {name.partition("{")[0] for name in await scraped(node)}
+    rows = [
+        line.split("`")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `shadowrelay_")
+    ]
+    assert {row.partition("{")[0] for row in rows} == shown

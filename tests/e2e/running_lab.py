@@ -1,0 +1,143 @@
+"""A lab under test: mail whose acknowledgements are remembered, and conditions that are waited for."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from shadowrelay.lab import mail
+from shadowrelay.lab.cluster import Cluster, up
+from shadowrelay.lab.mail import Count, Letter
+from shadowrelay.lab.probing import NodeStatus, message, queued, status
+
+DEADLINE = 20.0  # seconds; only a failing test waits that long
+
+INSIDE, OUTSIDE = "anna@inside.test", "otto@outside.test"
+
+
+def wait_until(condition: Callable[[], object], what: str, deadline: float = DEADLINE) -> None:
+    """Look every 50 ms until it holds."""
+    end = time.monotonic() + deadline
+    while not condition():
+        assert time.monotonic() < end, f"not within {deadline:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+class RunningLab:
+    """A cluster, and every message that it acknowledged."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.cluster = Cluster(directory)
+        self.acknowledged: list[Letter] = []
+
+    def up(self, *options: str, nodes: int | None = None) -> list[str]:
+        return up(self.directory, nodes=nodes, options=options)
+
+    def send(self, count: int = 1, *, to: str = "mx1", recipients: tuple[str, ...] = (INSIDE,)) -> list[str]:
+        """Send to a node, which must take all of it; returns the Message-IDs."""
+        sent = []
+        for _ in range(count):
+            letter = Letter(f"e2e-{secrets.token_hex(8)}", "sender@outside.test", recipients)
+            assert mail.send(self.cluster.node(to).smtp, letter)
+            self.acknowledged.append(letter)
+            sent.append(letter.message_id)
+        return sent
+
+    def sent_otherwise(self, token: str, *recipients: str) -> None:
+        """Another client got a 250 for it."""
+        self.acknowledged.append(Letter(token, "", recipients))
+
+    def status(self, name: str) -> NodeStatus:
+        found = status(self.cluster.node(name))
+        assert found is not None, f"{name} does not answer"
+        return found
+
+    def queued(self, name: str) -> int:
+        return self.status(name).queued
+
+    def held(self, name: str) -> int:
+        return self.status(name).shadow_held
+
+    def ids(self, name: str) -> list[str]:
+        """Of the messages in a node's queue."""
+        return queued(self.cluster.node(name))
+
+    def unsettled(self, name: str, message_id: str) -> int:
+        """Recipients that this node's copy still waits for."""
+        found = message(self.cluster.node(name), message_id)
+        return 0 if found is None else int(found.get("unsettled", 0))
+
+    def events(self, name: str, event: str) -> list[dict[str, str]]:
+        """Rows of a node's tracking log."""
+        rows = mail.tracked(self.cluster.node(name).tracking_dir)
+        return [row for row in rows if row["event-id"] == event]
+
+    def count(self) -> Count:
+        return mail.count(self.cluster.layout, self.acknowledged)
+
+    def verify(self) -> None:
+        """Everything acknowledged arrives, queues and shadow queues run empty, and nothing came twice."""
+        wait_until(lambda: self.count().lost == 0, f"all delivered: {self.count()}")
+        names = [node.short for node in self.cluster.layout.nodes if self.cluster.process(node.short).alive]
+        wait_until(
+            lambda: all(self.queued(name) == self.held(name) == 0 for name in names), "everything settled"
+        )
+        found = self.count()
+        assert (found.lost, found.duplicates, found.unexpected) == (0, 0, 0), str(found)
+        assert found.delivered == found.acknowledged > 0
+
+
+def processes_of(directory: Path) -> list[int]:
+    """Every process that was started with a path of this lab, recorded or not."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(directory).encode() in line and b"\0shadowrelay\0" in line and b"\0lab\0" not in line:
+                found.append(int(entry.name))
+    return found
+
+
+@contextmanager
+def gate(port: int, target: tuple[str, int]) -> Iterator[None]:
+    """While open, connections to a port that was closed before are passed on."""
+
+    def passing(source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(65_536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
+
+    def accepting() -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+                server = socket.create_connection(target)
+            except OSError:
+                return
+            connections.extend((client, server))
+            for pair in ((client, server), (server, client)):
+                threading.Thread(target=passing, args=pair, daemon=True).start()
+
+    connections: list[socket.socket] = []
+    listener = socket.create_server(("127.0.0.1", port))
+    threading.Thread(target=accepting, daemon=True).start()
+    try:
+        yield
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for connection in connections:
+            connection.close()

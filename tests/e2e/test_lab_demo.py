@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.lab
+
+
+def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "shadowrelay", "lab", "demo", *options],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_demonstration_loses_a_node_and_no_message(tmp_path: Path):
+    done = demo(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdict = done.stdout.splitlines()[-1]
+    assert re.search(r"acknowledged 16, delivered 16, lost 0, duplicates 0\Z", verdict)
+    assert re.search(r"mx\d owns it \(epoch 2\)", done.stdout)
+    assert "\x1b" not in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demonstration_wants_a_directory_of_its_own(tmp_path: Path):
+    (tmp_path / "lab.json").write_text("{}")
+    done = demo(tmp_path, "--dir", str(tmp_path))
+    assert done.returncode == 1
+    assert "a directory of its own" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["lab.json"]

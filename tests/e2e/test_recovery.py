@@ -1,0 +1,121 @@
+"""The recovery table on real processes: what was acknowledged arrives, once, whatever happens."""
+
+from __future__ import annotations
+
+import pytest
+from running_lab import INSIDE, OUTSIDE, RunningLab, gate, wait_until
+
+from shadowrelay.lab.ports import free_ports
+
+pytestmark = pytest.mark.lab
+
+
+def test_an_owner_that_is_killed_and_restarts_delivers_its_queue_once(lab: RunningLab):
+    lab.up()
+    lab.cluster.refuse()
+    lab.send(3, recipients=(INSIDE, OUTSIDE))
+    lab.cluster.kill("mx1")
+    lab.cluster.start("mx1")
+    assert lab.queued("mx1") == 3
+    lab.cluster.accept()
+    lab.verify()
+    assert [lab.events(name, "RESUBMIT") for name in ("mx2", "mx3")] == [[], []]
+
+
+def test_when_the_owners_disk_is_lost_the_holders_promote_on_first_contact(lab: RunningLab):
+    lab.up("shadow_resubmit_time_span=1h")
+    lab.cluster.refuse()
+    lab.send(3, recipients=(INSIDE, OUTSIDE))
+    before = lab.status("mx1").database_id
+    lab.cluster.kill("mx1")
+    lab.cluster.wipe("mx1")
+    lab.cluster.accept()
+    lab.cluster.start("mx1")
+    assert lab.status("mx1").database_id != before
+    lab.verify()
+    resubmitted = lab.events("mx3", "RESUBMIT")
+    assert len(resubmitted) == 3
+    assert {row["reference"] for row in resubmitted} == {before}
+
+
+def test_an_owner_that_was_away_too_long_becomes_the_shadow_of_who_took_over(lab: RunningLab):
+    lab.up("shadow_resubmit_time_span=2s")
+    lab.cluster.refuse()
+    lab.send(2)
+    lab.cluster.kill("mx1")
+    wait_until(lambda: lab.queued("mx3") == 2, "the holder promotes")
+    lab.cluster.start("mx1")
+    wait_until(lambda: lab.held("mx1") == 2 and lab.queued("mx1") == 0, "the roles are swapped")
+    assert len(lab.events("mx1", "TRANSFER")) == 2
+    lab.cluster.accept()
+    lab.verify()
+    assert lab.events("mx1", "DELIVER") == []
+
+
+def test_an_owner_that_was_away_too_long_asks_before_it_delivers_again(lab: RunningLab):
+    lab.up("shadow_resubmit_time_span=2s")
+    lab.cluster.refuse()
+    lab.send(2, recipients=(INSIDE, OUTSIDE))
+    lab.cluster.kill("mx1")
+    lab.cluster.accept()
+    wait_until(lambda: lab.count().lost == 0, "the holder promotes and delivers")
+    lab.cluster.start("mx1")
+    lab.verify()
+    assert [lab.events("mx1", event) for event in ("DELIVER", "SEND", "SENDEXTERNAL")] == [[], [], []]
+
+
+def test_when_the_holder_dies_the_owner_finds_another_one(lab: RunningLab):
+    lab.up("shadow_resubmit_time_span=1h")
+    lab.cluster.refuse()
+    lab.send(3)
+    assert lab.held("mx3") == 3
+    lab.cluster.kill("mx3")
+    wait_until(lambda: lab.held("mx2") == 3, "the other member holds copies")
+    wait_until(lambda: lab.status("mx1").exposed == 0, "nothing is exposed")
+    lab.cluster.start("mx3")
+    lab.cluster.accept()
+    lab.verify()
+
+
+def test_when_half_was_delivered_before_the_owners_disk_is_lost_only_the_rest_is_sent(lab: RunningLab):
+    (closed,) = free_ports(1)
+    lab.up(f"routes.outside.port={closed}")
+    lab.send(2, recipients=(INSIDE, OUTSIDE))
+    (first, second) = lab.ids("mx1")
+    wait_until(lambda: lab.count().delivered == 2, "one half is delivered")
+    wait_until(lambda: lab.unsettled("mx3", first) == lab.unsettled("mx3", second) == 1, "the holder is told")
+    lab.cluster.kill("mx1")
+    lab.cluster.wipe("mx1")
+    lab.cluster.start("mx1")
+    wait_until(lambda: lab.queued("mx3") == 2, "the holder promotes")
+    with gate(closed, lab.cluster.layout.mailbox.outside):
+        lab.verify()
+    assert lab.events("mx3", "DELIVER") == []
+    assert len(lab.events("mx3", "SENDEXTERNAL")) == 2
+
+
+def test_a_frozen_holder_costs_nothing_but_time(lab: RunningLab):
+    lab.up("shadow_attempt_timeout=1s", "shadow_resubmit_time_span=1h")
+    lab.cluster.freeze("mx3")
+    lab.send(2)
+    lab.cluster.thaw("mx3")
+    lab.verify()
+
+
+def test_after_everything_was_killed_the_lab_resumes_where_it_was(lab: RunningLab):
+    lab.up()
+    lab.cluster.refuse()
+    lab.send(1, to="mx1")
+    lab.send(1, to="mx2", recipients=(OUTSIDE,))
+    lab.send(1, to="mx3", recipients=(INSIDE, OUTSIDE))
+    before, database = lab.cluster.layout, lab.status("mx2").database_id
+    for name in ("mx1", "mx2", "mx3", "mailbox"):
+        lab.cluster.kill(name)
+    assert lab.up() == ["mailbox", "mx1", "mx2", "mx3"]
+    after = lab.cluster.layout
+    assert [(node.smtp, node.peer, node.admin) for node in after.nodes] == [
+        (node.smtp, node.peer, node.admin) for node in before.nodes
+    ]
+    assert lab.status("mx2").database_id == database
+    lab.cluster.accept()
+    lab.verify()
