@@ -14,7 +14,7 @@ import structlog
 
 from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.conversation import Answered, Greeting, introduce, met
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.identifiers import Lineage, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Attempt, Leg
 from shadowrelay.core.steps import Ask, OfferCopy, Step, Transact, Unanswered
@@ -69,20 +69,27 @@ class Members:
     async def greet(self, session: PeerConnection, name: ServerName) -> Greeting:
         """XSHADOW, with what both sides learn by it written down first. Raises PeerFailed."""
         asked_at = seconds()
-        ours = await self.database.transact(lambda ledger: introduce(ledger, name))
+        ours, known = await self.database.transact(
+            lambda ledger: (introduce(ledger, name), ledger.member(name))
+        )
         theirs = await session.greet(ours)
         if theirs.name != name:
             session.abort()
             raise PeerFailed("xshadow", f"it answers as {theirs.name}")
-        await self.meet(theirs)
+        await self.meet(theirs, asked_at=known.lineage if known else None)
         self.boundary.answered(name, asked_at)
         return theirs
 
-    async def meet(self, theirs: Greeting) -> None:
-        """A member showed who it is, whoever called; its lineage may be broken."""
+    async def meet(self, theirs: Greeting, *, asked_at: Lineage | None = None) -> None:
+        """A member showed who it is, whoever called; its lineage may be broken.
+
+        ``asked_at``: its lineage as we knew it when we asked, None if it came unasked.
+        """
         silent = self.boundary.watches[theirs.name].silent if theirs.name in self.boundary.watches else True
         now = self.clock()
-        await self.database.transact(lambda ledger: met(ledger, theirs, now, after_silence=silent))
+        await self.database.transact(
+            lambda ledger: met(ledger, theirs, now, after_silence=silent, asked_at=asked_at)
+        )
 
     def release(self, name: ServerName, session: PeerConnection) -> None:
         """Give a session back after a complete exchange."""

@@ -25,6 +25,7 @@ from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.routing import Route
 from shadowrelay.core.shadow_servers import MemberPlace
 from shadowrelay.database import content
+from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.snapshot import take_snapshot
 from shadowrelay.database.transport import TransportDatabase
@@ -95,7 +96,7 @@ class Node:
             place.name: Link(place.name, self.members, self.inquiry, self.queue.wake.set) for place in places
         }
         self.in_flight: set[MessageId] = set()
-        self.spool = settings.data_dir / "content"
+        self.spool = settings.data_dir / CONTENT
         self.connectors: list[Connector] = []
         self.stopping = False
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
@@ -135,7 +136,8 @@ class Node:
 
     def start_links(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Talk to every member that was not retired."""
-        for name, link in self.links.items():
+        for name in self.boundary.watches if self.policy.shadow_redundancy_enabled else ():
+            link = self.links[name]
             self._tasks[name] = group.create_task(link.run(), name=f"link to {name}")
         return list(self._tasks.values())
 
@@ -194,6 +196,7 @@ class Node:
             max_recipients_per_message=1_000_000,
             max_message_size=MEMBER_MESSAGE_SIZE,
             max_header_size=1 << 25,
+            max_text_line=None,
             max_command_line=4096,
         )
         desks = Desks(self.members, options, self.policy, self.in_flight, self.met)
@@ -252,6 +255,23 @@ def _servers(settings: Settings) -> dict[NextHop, NextHopServer]:
     }
 
 
+def _tracking_writer(node: Node) -> TrackingWriter:
+    tracking = node.settings.tracking
+    return TrackingWriter(
+        Outbox(node.database),
+        directory=Path(tracking.directory),
+        node=node.name,
+        limits=LogLimits(
+            max_file_age=tracking.max_file_age,
+            max_file_size=tracking.max_file_size,
+            max_directory_size=tracking.max_directory_size,
+            max_age=tracking.max_age,
+        ),
+        committed=node.database.subscribe(asyncio.Event()),
+        clock=utcnow,
+    )
+
+
 async def _every(interval: float, work: Callable[[], Awaitable[object]]) -> None:
     while True:
         await asyncio.sleep(interval)
@@ -294,6 +314,9 @@ async def _serve(node: Node) -> None:
     settings, database = node.settings, node.database
     content.prepare(node.spool)
     await database.transact(lambda ledger: content.sweep(ledger, node.spool))
+    for member in await database.transact(lambda ledger: tuple(ledger.members())):
+        if member.retired:
+            node.retired(member.name)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -303,20 +326,7 @@ async def _serve(node: Node) -> None:
         await database.transact(lambda ledger: take_snapshot(ledger, str(uuid4()), utcnow()))
 
     log_stop, admin_stop = asyncio.Event(), asyncio.Event()
-    tracking = settings.tracking
-    writer = TrackingWriter(
-        Outbox(database),
-        directory=Path(tracking.directory),
-        node=node.name,
-        limits=LogLimits(
-            max_file_age=tracking.max_file_age,
-            max_file_size=tracking.max_file_size,
-            max_directory_size=tracking.max_directory_size,
-            max_age=tracking.max_age,
-        ),
-        committed=database.subscribe(asyncio.Event()),
-        clock=utcnow,
-    )
+    writer = _tracking_writer(node)
     listening = bind(settings.admin.listen.host, settings.admin.listen.port)
     token = settings.admin.token.get_secret_value() if settings.admin.token else None
     opened = database.opened

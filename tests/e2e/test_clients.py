@@ -19,14 +19,9 @@ def swaks(lab: RunningLab, *options: str) -> str:
     """Send one message; returns the transcript."""
     token = f"swaks-{secrets.token_hex(8)}"
     host, port = lab.cluster.node("mx1").smtp
-    done = subprocess.run(
-        [SWAKS or "swaks", "--server", host, "--port", str(port), "--from", "sender@outside.test"]
-        + ["--header", f"Message-ID: <{token}@client.lab.test>", *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = [SWAKS or "swaks", "--server", host, "--port", str(port), "--from", "sender@outside.test"]
+    command += ["--header", f"Message-Id: <{token}@client.lab.test>", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     recipients = options[options.index("--to") + 1].split(",")
     lab.sent_otherwise(token, *recipients)

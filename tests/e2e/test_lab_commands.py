@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from running_lab import RunningLab, processes_of, wait_until
+
+from shadowrelay.cli import main
 
 pytestmark = pytest.mark.lab
 
 
-def arguments(lab: RunningLab, *words: str) -> list[str]:
-    return [sys.executable, "-m", "shadowrelay", "lab", *words, "--dir", str(lab.directory)]
-
-
 def command(lab: RunningLab, *words: str, status: int = 0) -> str:
     """Type it; returns what it printed, all of it."""
-    done = subprocess.run(arguments(lab, *words), capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    done = CliRunner().invoke(main, ["lab", *words, "--dir", str(lab.directory)])
+    assert done.exit_code == status, done.output
+    return done.output
 
 
 def states(lab: RunningLab) -> dict[str, str]:
@@ -100,7 +99,8 @@ def test_a_node_that_does_not_come_up_shows_its_log_and_takes_the_others_with_it
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_start_leaves_no_process(lab: RunningLab, number: signal.Signals):
-    starting = subprocess.Popen(arguments(lab, "up"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    typed = [sys.executable, "-m", "shadowrelay", "lab", "up", "--dir", str(lab.directory)]
+    starting = subprocess.Popen(typed, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     wait_until(lambda: processes_of(lab.directory), "the first process is started")
     os.kill(starting.pid, number)
     starting.communicate(timeout=60)

@@ -39,14 +39,14 @@ def test_when_the_owners_disk_is_lost_the_holders_promote_on_first_contact(lab: 
 
 
 def test_an_owner_that_was_away_too_long_becomes_the_shadow_of_who_took_over(lab: RunningLab):
-    lab.up("shadow_resubmit_time_span=2s")
+    lab.up("shadow_resubmit_time_span=2s", "orphan_check_interval=1s")
     lab.cluster.refuse()
     lab.send(2)
     lab.cluster.kill("mx1")
     wait_until(lambda: lab.queued("mx3") == 2, "the holder promotes")
     lab.cluster.start("mx1")
     wait_until(lambda: lab.held("mx1") == 2 and lab.queued("mx1") == 0, "the roles are swapped")
-    assert len(lab.events("mx1", "TRANSFER")) == 2
+    wait_until(lambda: len(lab.events("mx1", "TRANSFER")) == 2, "the old owner has it in its log")
     lab.cluster.accept()
     lab.verify()
     assert lab.events("mx1", "DELIVER") == []

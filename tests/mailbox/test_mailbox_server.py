@@ -4,7 +4,6 @@ import asyncio
 import errno
 import os
 import socket
-import sqlite3
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from mailboxes import MESSAGE, serving
 
-from shadowrelay.database.delivered_to import DeliveredTo, TableUnusable
+from shadowrelay.database.delivered_to import DeliveredTo, TableError, TableUnusable
 from shadowrelay.mailbox import maildir
 from shadowrelay.mailbox.server import CannotListen, MailboxOptions, MailboxServer
 
@@ -116,6 +115,23 @@ async def test_lmtp_answers_for_each_recipient(tmp_path: Path) -> None:
         assert (await lab.send(MESSAGE, "a@example.net", "c@example.net"))[-1] == DROPPED
 
 
+async def test_odd_but_valid_mailboxes_have_their_folders(tmp_path: Path) -> None:
+    odd = ['""@example.net', '"../x"@example.net', "ü@bücher.example", "Postmaster", "a@[IPv6:::1]"]
+    async with serving(tmp_path) as lab:
+        assert (await lab.send(MESSAGE, *odd, port="inside"))[-5:] == [DELIVERED] * 5
+        assert Counter(lab.delivered()) == Counter(
+            [
+                "@example.net",
+                "../x@example.net",
+                "ü@bücher.example",
+                "Postmaster@mailbox.example.net",
+                "a@[ipv6:::1]",
+            ]
+        )
+        too_long = "a@" + "ü" * 60
+        assert (await lab.send(MESSAGE, too_long, port="inside"))[1] == "553 5.1.3 Mailbox name too long"
+
+
 @PORTS
 async def test_the_refuse_file_turns_mail_away_for_now(tmp_path: Path, port: str) -> None:
     async with serving(tmp_path) as lab:
@@ -150,7 +166,7 @@ async def test_a_delivered_message_is_acknowledged_though_it_could_not_be_record
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def record(*arguments: object) -> None:
-        raise sqlite3.OperationalError("disk I/O error")
+        raise TableError("disk I/O error")
 
     async with serving(tmp_path) as lab:
         monkeypatch.setattr(DeliveredTo, "record", record)

@@ -23,6 +23,7 @@ from shadowrelay.core.decisions import (
     DropEvents,
     Kind,
     Member,
+    OpenQuestion,
     Outcome,
     SaveCopy,
     Tombstone,
@@ -120,10 +121,11 @@ class MemoryBooks:
     def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
         return self._sorted(c for c in self.state.copies.values() if c.former_owner == former and c.owned)
 
-    def copies_to_confirm(self) -> Iterable[Copy]:
-        return self._sorted(
+    def open_questions(self) -> Iterable[OpenQuestion]:
+        asked = self._sorted(
             c for c in self.state.copies.values() if c.confirmation is not Confirmation.NONE and c.queued
         )
+        return [OpenQuestion(c.id, c.confirm_since) for c in asked]
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         due = [
@@ -204,7 +206,7 @@ class MemoryBooks:
 
     @property
     def dirty(self) -> bool:
-        return bool(self._undo or self.tracked or self._counters != (self.state.last_event, self.state.sequence))
+        return bool(self._undo or self.tracked)
 
     def touched(self) -> dict[MessageId, Copy | None]:
         """Messages that the open group changed, with what is durable of them."""
@@ -224,6 +226,9 @@ class MemoryBooks:
         self.tracked.clear()
         self._counters = (self.state.last_event, self.state.sequence)
         return told
+
+    def nothing_to_keep(self) -> None:
+        """A transaction ended that changed nothing, and no group is open."""
 
     def rollback(self) -> None:
         for (table, key), old in self._undo.items():
@@ -351,9 +356,9 @@ class SqlBooks(MemoryBooks):
         assert self.sql is not None
         return self.sql.copies_taken_from(former)
 
-    def copies_to_confirm(self) -> Iterable[Copy]:
+    def open_questions(self) -> Iterable[OpenQuestion]:
         assert self.sql is not None
-        return self.sql.copies_to_confirm()
+        return self.sql.open_questions()
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         assert self.sql is not None
@@ -377,6 +382,10 @@ class SqlBooks(MemoryBooks):
         if self.connection.in_transaction:
             self.connection.execute("COMMIT")
         return super().commit()
+
+    def nothing_to_keep(self) -> None:
+        if self.connection.in_transaction:
+            self.connection.execute("COMMIT")
 
     def rollback(self) -> None:
         if self.connection.in_transaction:

@@ -44,7 +44,7 @@ class Invariants:
     world: World
     knows: dict[tuple[MessageId, int], list[Knowledge]] = field(default_factory=dict)
     epochs: dict[tuple[str, MessageId], int] = field(default_factory=dict)
-    seen: set[MessageId] = field(default_factory=set)
+    failed: set[tuple[MessageId, int]] = field(default_factory=set)  # given up, durably
     log: list[tuple[float, str, TrackingEvent]] = field(default_factory=list)
     keep_log: bool = False
 
@@ -168,6 +168,8 @@ class Invariants:
         if before is not None and before.recipients is after.recipients:
             return
         for recipient in after.recipients:
+            if recipient.status is Status.FAILED:
+                self.failed.add((after.id, recipient.number))
             if recipient.status in DONE:
                 self._remember(node, after.id, recipient.number)
 
@@ -207,18 +209,14 @@ class Invariants:
         for number in open_:
             if any(r.number == number and not r.settled for copy in copies for r in copy.recipients):
                 continue
-            if self.reported(message_id, number, copies):
+            if self.reported(message_id, number):
                 continue
             raise Broken(f"LOST: recipient {number} of {message_id}, acknowledged at {submission.acknowledged:.3f}")
 
-    def reported(self, message_id: MessageId, number: int, copies: list[Copy]) -> bool:
+    def reported(self, message_id: MessageId, number: int) -> bool:
         """Failed, and the sender has its report, or it is held; a null sender gets none."""
         submission = self.world.submissions[message_id]
-        if self._report_exists(message_id, number):
-            return True
-        return not submission.sender and any(
-            r.number == number and r.status is Status.FAILED for copy in copies for r in copy.recipients
-        )
+        return (message_id, number) in self.failed if not submission.sender else self._report_exists(message_id, number)
 
     def _report_exists(self, message_id: MessageId, number: int) -> bool:
         for report, about in self.world.reports.items():

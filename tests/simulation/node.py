@@ -213,6 +213,7 @@ class Node:
         was_dirty = books.dirty
         result = work(books)  # type: ignore[arg-type]
         if not books.dirty:
+            books.nothing_to_keep()
             return True, result
         self.waiting.append((then, result))
         if not was_dirty:

@@ -268,12 +268,20 @@ class Peers:
         if ready:
             then(result)
 
+    def _called_by(self, name: ServerName) -> None:
+        """It speaks on a session where it had our greeting: both directions work, so it can be reached.
+
+        A greeting alone proves one direction only, and does not count as contact.
+        """
+        self.node.watches[name] = self.node.watches[name].answered(self.world.now)
+
     def _serve_query(self, session: int, text: str, reply: Reply) -> None:
         node = self.node
         theirs = self.speakers.get(session)
         if theirs is None:
             reply(())  # the connection of a process that is gone
             return
+        self._called_by(theirs.name)
         query = parse_query(text)
         asker = theirs.speaker if query.at is None else replace(theirs.speaker, mark=query.at)
 
@@ -293,6 +301,7 @@ class Peers:
         if theirs is None:
             reply(())
             return
+        self._called_by(theirs.name)
         texts = [line.decode().removesuffix("\r\n") for line in lines if isinstance(line, bytes)]
         mail = parse_mail(texts[0].removeprefix("MAIL "), keywords=MAIL_HERE)
         told = parse_offer(mail.extra["XSHADOW"])

@@ -39,9 +39,9 @@ def what_next(
 def _loss(peer: PeerStatus, held_by_it: int) -> str:
     if not peer.losing_in:
         return "its copies of our messages do not count: they are made again elsewhere"
-    copies = "copy" if held_by_it == 1 else "copies"
+    copies = "copy for us no longer counts" if held_by_it == 1 else "copies for us no longer count"
     failures = "failure" if peer.losing_in == 1 else "failures"
-    return f"its {held_by_it} {copies} for us no longer count after {peer.losing_in} more {failures}"
+    return f"its {held_by_it} {copies} after {peer.losing_in} more {failures}"
 
 
 def _promotion(

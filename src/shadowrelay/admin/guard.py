@@ -41,10 +41,10 @@ def check_change(headers: Mapping[str, str], name: str, token: str | None) -> No
         raise Refused(403, "requests from other sites may not change anything here")
     origin = headers.get("origin")
     if origin is not None:
-        host = _host(urlsplit(origin).netloc)
-        if urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+        authority = origin.partition("://")[2].lower()
+        if authority != headers.get("host", "").lower():
             raise Refused(403, "requests from other sites may not change anything here")
-        if token is None and not _unforgeable(host, name):
+        if token is None and not _unforgeable(_host(authority), name):
             raise Refused(403, "without a token, open this page by the node's name or address")
     if kind != "application/json":
         raise Refused(415, "send Content-Type: application/json")
@@ -60,8 +60,8 @@ def _unforgeable(host: str, name: str) -> bool:
     return True
 
 
-def _host(netloc: str) -> str:
+def _host(authority: str) -> str:
     try:
-        return (urlsplit(f"//{netloc}").hostname or "").lower()
+        return (urlsplit(f"//{authority}").hostname or "").lower()
     except ValueError:
         return ""

@@ -28,10 +28,10 @@ class Retirement:
         before = " before" if self.already else ""
         return [
             f"{self.name} was marked retired on this node{before}: its copies no longer count",
-            f"{_messages(self.promoted)} held for it {_were(self.promoted)} promoted",
-            f"{_messages(self.lost)} of this node {_were(self.lost)} held by it; "
+            f"{_counted(self.promoted, 'message')} held for it {_were(self.promoted)} promoted",
+            f"{_counted(self.lost, 'message')} of this node {_were(self.lost)} held by it; "
             "what is exposed now gets another copy",
-            f"{self.events} discard events for it were dropped",
+            f"{_counted(self.events, 'discard event')} for it {_were(self.events)} dropped",
         ]
 
 
@@ -55,8 +55,8 @@ def retire(ledger: SqlLedger, name: ServerName, now: datetime) -> Retirement:
     return Retirement(name=name, already=member.retired, promoted=promoted, lost=lost, events=events)
 
 
-def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count} messages"
+def _counted(count: int, one: str) -> str:
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"
 
 
 def _were(count: int) -> str:

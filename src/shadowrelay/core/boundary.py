@@ -47,9 +47,20 @@ class Boundary:
             self.watches[name] = self.watches[name].called()
 
     def failed(self, name: ServerName, at: float, error: str) -> tuple[Alarm, ...]:
-        """A heartbeat failed; what that calls for."""
+        """A heartbeat failed; what that calls for.
+
+        Nothing is promoted by time while no other member can be reached: then this node is the one that is
+        cut off. In a boundary of two, time alone decides.
+        """
         self.watches[name], alarms = self.watches[name].failed(at, error, self.policy)
+        if self.isolated:
+            return tuple(alarm for alarm in alarms if alarm is not Alarm.PROMOTE)
         return alarms
+
+    @property
+    def isolated(self) -> bool:
+        """Several other members, and none of them can be reached."""
+        return len(self.watches) > 1 and not self.reachable()
 
     def cut_off(self, at: float) -> tuple[ServerName, ...]:
         """Members with which there was no contact for the resubmit time span; each is named once."""

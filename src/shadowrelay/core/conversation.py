@@ -1,7 +1,7 @@
 """What members say to each other, apart from offers: who they are, events, questions and answers.
 
-Both ends are here: ``introduce`` and ``ask`` make what a caller says, ``greeted`` and ``asked`` answer it,
-``met`` and ``told`` apply the answer. The wire spells it, the transactions remember it.
+Both ends are here: ``introduce`` and ``ask`` make what a caller says, ``asked`` answers it, ``met`` and
+``told`` apply what was heard. The wire spells it, the transactions remember it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from shadowrelay.core import discard, heartbeat, questions
 from shadowrelay.core.decisions import Kind, Ledger, Transaction, Verdict
@@ -91,9 +92,27 @@ def introduce(ledger: Ledger, to: ServerName) -> Greeting:
     return Greeting(ledger.name, lineage, member.lineage.incarnation if member and member.lineage else None)
 
 
-def met(books: Transaction, theirs: Greeting, now: datetime, *, after_silence: bool) -> None:
-    """A member introduced itself, as the caller or in answer to us."""
-    heartbeat.meet(books, theirs.name, theirs.lineage, theirs.known, now, after_silence=after_silence)
+def met(
+    books: Transaction,
+    theirs: Greeting,
+    now: datetime,
+    *,
+    after_silence: bool,
+    asked_at: Lineage | None = None,
+) -> None:
+    """A member introduced itself, as the caller or in answer to us.
+
+    ``asked_at``, for an answer: its lineage as we knew it when we asked.
+    """
+    heartbeat.meet(
+        books,
+        theirs.name,
+        theirs.lineage,
+        theirs.known,
+        now,
+        after_silence=after_silence,
+        asked_at=asked_at,
+    )
 
 
 def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime) -> Query:
@@ -104,8 +123,8 @@ def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime) -> Quer
     """
     member = ledger.member(to)
     due: dict[MessageId, Copy] = {}
-    for copy in ledger.copies_to_confirm():
-        if len(due) < MAX_QUESTIONS and inquiry.unasked(copy, to):
+    for question in islice(inquiry.unasked(ledger.open_questions(), to), MAX_QUESTIONS):
+        if copy := ledger.copy(question.message_id):
             due[copy.id] = copy
     for copy in ledger.copies_to_check(to, now, MAX_QUESTIONS - len(due)):
         due.setdefault(copy.id, copy)
@@ -152,8 +171,9 @@ def told(
     policy: Policy,
     now: datetime,
 ) -> bool:
-    """Apply an answer, all of it in one transaction. True if there may be more events to fetch."""
+    """Apply an answer, all of it in one transaction. True if there is more to fetch or to ask at once."""
     books.apply(heartbeat.heard(books, speaker.name, speaker.mark))
+    checked = {q.message_id: copy.check_at for q in query.questions if (copy := books.copy(q.message_id))}
     for line in lines:
         owner = _database_of(books, speaker, line.verdict)
         books.apply(questions.learn(books, line.verdict, speaker, owner, now))
@@ -162,15 +182,19 @@ def told(
         books.apply(discard.applied(books, speaker.name, Mark(speaker.mark.incarnation, last)))
     answered = {line.verdict.message_id for line in lines if line.event is None}
     pending = {line.verdict.message_id for line in lines if line.verdict.kind is Kind.PENDING}
+    confirmed = {line.verdict.message_id for line in lines if line.verdict.kind is Kind.YOURS}
     for question in query.questions:
         copy = books.copy(question.message_id)
         if copy is None:
             inquiry.forget(question.message_id)
         elif copy.id in answered - pending:
-            inquiry.note(copy, speaker.name)
-        if copy is not None and copy.check_at is not None and copy.check_at <= now:
+            inquiry.note(copy, speaker.name, confirmed=copy.id in confirmed)
+        if copy is None or copy.check_at is None or copy.check_at > now:
+            continue
+        if copy.check_at == checked[copy.id]:  # nothing was decided, or the question left out
             books.apply(questions.check_later(copy, now + policy.orphan_check_interval))
-    return len(lines) >= MAX_LINES
+    more_to_ask = len(query.questions) >= MAX_QUESTIONS and bool(answered - pending)
+    return more_to_ask or len(lines) >= MAX_LINES
 
 
 def _database_of(ledger: Ledger, speaker: Speaker, verdict: Verdict) -> DatabaseId | None:

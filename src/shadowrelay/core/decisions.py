@@ -97,6 +97,14 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A message that peers have to be asked about, since when; light, because there may be very many."""
+
+    message_id: MessageId
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
     """Where the octets of a message are: in memory, or in a file already flushed to disk."""
 
@@ -180,8 +188,8 @@ class Ledger(Protocol):
         """Owned messages that were promoted from copies held for that member."""
         ...
 
-    def copies_to_confirm(self) -> Iterable[Copy]:
-        """Messages that peers have to be asked about: confirmation is ASK or IN_DOUBT."""
+    def open_questions(self) -> Iterable[OpenQuestion]:
+        """What peers have to be asked about: confirmation is ASK or IN_DOUBT. By message id."""
         ...
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:

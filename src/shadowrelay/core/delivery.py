@@ -11,7 +11,7 @@ from shadowrelay.core.announcements import addressed, delivered, listeners
 from shadowrelay.core.decisions import Content, Decision, Ledger, SaveCopy, Write
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Envelope, Recipient, Role, Stage, Status
-from shadowrelay.core.side_effects import report_is_safe
+from shadowrelay.core.side_effects import already_safe, report_is_safe
 from shadowrelay.core.tracking import (
     Defer,
     Deliver,
@@ -93,8 +93,10 @@ def settle(
     by_number = {recipient.number: recipient for recipient in copy.unsettled}
     current = [result for result in results if result.number in by_number]
     made = {report.about: report for report in reports if report.about in by_number}
+    awaited = {r.about: r.id for r in made.values() if r.settles and not already_safe(ledger, r.id)}
     changed = [
-        _after(by_number[result.number], result, hop, made.get(result.number), now) for result in current
+        _after(by_number[result.number], result, hop, made.get(result.number), awaited, now)
+        for result in current
     ]
     after = copy.with_recipients(changed)
     if not after.unsettled:
@@ -112,8 +114,15 @@ def settle(
     return Decision(after, tuple(writes), tuple(events))
 
 
-def _after(recipient: Recipient, result: Result, hop: Hop, report: Report | None, now: datetime) -> Recipient:
-    waits = report.id if report and report.settles else None
+def _after(
+    recipient: Recipient,
+    result: Result,
+    hop: Hop,
+    report: Report | None,
+    awaited: Mapping[int, MessageId],
+    now: datetime,
+) -> Recipient:
+    waits = awaited.get(recipient.number)
     tried = replace(recipient, last_reply=result.reply, attempts=recipient.attempts + 1)
     match result.ending:
         case Ending.ACCEPTED | Ending.DUPLICATE:
@@ -158,7 +167,10 @@ def _queue_report(ledger: Ledger, original: Copy, report: Report, now: datetime)
 
     If the original was taken over, another node may have made the same DSN: everybody is asked first.
     """
-    if ledger.copy(report.id) or ledger.outcome(report.id):
+    known = ledger.copy(report.id)
+    if known and known.exposed and known.reports_on is None and report.settles:  # promoted from a copy
+        return Decision(None, (SaveCopy(known, replace(known, reports_on=original.id)),))
+    if known or ledger.outcome(report.id):
         return Decision(None)
     own = ledger.lineage
     ask = original.epoch > 1 or original.role is Role.SHADOW

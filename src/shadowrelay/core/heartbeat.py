@@ -27,16 +27,25 @@ def meet(
     now: datetime,
     *,
     after_silence: bool,
+    asked_at: Lineage | None = None,
 ) -> Continuity | None:
     """A member showed its lineage: remember it, and act on a broken one, in the same transaction.
 
     Broken: what it held for us is lost, and what we hold for it is promoted. Otherwise holders that had
     only been out of reach count again. ``after_silence``: there was no contact before this one, so what
     was taken over from it has to be asked about again. Returns None for a member met the first time.
+
+    A greeting may be overtaken by what the same member says on another session, so it is judged by what
+    was known before it was written. For an answer that is ``asked_at``, what we knew when we asked. A
+    greeting that came unasked and whose incarnation we have heard further, or know to have ended, is late
+    and proves nothing: a database that was put back always speaks in an incarnation of its own.
     """
     member = books.member(name) or Member(name)
     former = member.lineage
-    continuity = found.continuity(former.database_id, former.mark) if former else None
+    judge = asked_at if asked_at and former and asked_at.database_id == former.database_id else former
+    continuity = found.continuity(judge.database_id, judge.mark) if judge else None
+    if former and found.overtaken_by(former) and (asked_at is None or continuity is not Continuity.BROKEN):
+        continuity, found = Continuity.UNBROKEN, former
     met = replace(member, lineage=found, knows_ours=known or member.knows_ours)
     if former is None or continuity is not Continuity.BROKEN:
         if met != member:

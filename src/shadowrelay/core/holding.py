@@ -8,6 +8,7 @@ from enum import Enum
 
 from shadowrelay.core.announcements import addressed, delivered
 from shadowrelay.core.decisions import Content, Decision, DropCopy, Kind, Ledger, SaveCopy, Tombstone, Verdict
+from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Envelope, Recipient, Role, Stage
 from shadowrelay.core.policy import Policy
@@ -47,6 +48,7 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
     grave = ledger.tombstone(offer.message_id)
     if grave and (offer.epoch, offer.rank) <= (grave.epoch, grave.rank):
         return Decision(Held.REVOKED)
+    known_of_owner = heard(ledger, offer.owner, offer.mark).writes
     known = ledger.copy(offer.message_id)
     if known is None:
         if ledger.outcome(offer.message_id):
@@ -65,7 +67,7 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
             check_at=now + policy.orphan_check_interval,
         )
         event = HaReceive(at=now, copy=copy, primary=offer.owner)
-        return Decision(Held.QUEUED, (SaveCopy(None, copy, content),), (event,))
+        return Decision(Held.QUEUED, (SaveCopy(None, copy, content), *known_of_owner), (event,))
     if not known.held or known.epoch > offer.epoch:
         return Decision(Held.NOT_YOURS)
     if known.epoch == offer.epoch and known.owner != offer.owner:
@@ -81,7 +83,7 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
     )
     return Decision(
         Held.QUEUED,
-        (SaveCopy(known, copy),),
+        (SaveCopy(known, copy), *known_of_owner),
         (HaReceive(at=now, copy=copy, recipients=copy.unsettled, primary=offer.owner, reason="again"),),
     )
 

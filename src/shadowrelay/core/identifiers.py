@@ -82,6 +82,13 @@ class Lineage:
                 return following[0].sequence if following else self.sequence
         return None
 
+    def overtaken_by(self, later: Lineage) -> bool:
+        """Is this what that database said of itself earlier, before it said ``later``?"""
+        if self.database_id != later.database_id:
+            return False
+        end = later.end_of(self.incarnation)
+        return end is not None and (self.incarnation != later.incarnation or self.sequence < end)
+
     def continuity(self, database_id: DatabaseId, mark: Mark) -> Continuity:
         """Was this database, as it is now, ever at that mark?
 

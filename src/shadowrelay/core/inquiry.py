@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from shadowrelay.core.decisions import Decision, SaveCopy, Transaction
+from shadowrelay.core.decisions import Decision, OpenQuestion, SaveCopy, Transaction
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Stage
 from shadowrelay.core.policy import Policy
@@ -17,6 +18,7 @@ class _Asked:
     since: datetime | None  # the question this is about: a message may be asked about again later
     began: float
     by: set[ServerName] = field(default_factory=set)
+    confirmed: bool = False  # somebody holds a copy for us
 
 
 @dataclass(slots=True)
@@ -25,21 +27,25 @@ class Inquiry:
 
     _asked: dict[MessageId, _Asked] = field(default_factory=dict)
 
-    def _entry(self, copy: Copy, at: float = 0.0) -> _Asked:
-        entry = self._asked.get(copy.id)
-        if entry is None or entry.since != copy.confirm_since:
-            entry = self._asked[copy.id] = _Asked(copy.confirm_since, at)
+    def _entry(self, message_id: MessageId, since: datetime | None, at: float = 0.0) -> _Asked:
+        entry = self._asked.get(message_id)
+        if entry is None or entry.since != since:
+            entry = self._asked[message_id] = _Asked(since, at)
         return entry
 
-    def unasked(self, copy: Copy, member: ServerName) -> bool:
-        """Has that member not yet answered about the message?"""
-        entry = self._asked.get(copy.id)
-        return entry is None or entry.since != copy.confirm_since or member not in entry.by
+    def unasked(self, questions: Iterable[OpenQuestion], member: ServerName) -> Iterator[OpenQuestion]:
+        """Those about which that member has not yet answered."""
+        for question in questions:
+            entry = self._asked.get(question.message_id)
+            if entry is None or entry.since != question.since or member not in entry.by:
+                yield question
 
-    def note(self, copy: Copy, member: ServerName) -> None:
-        """That member answered."""
+    def note(self, copy: Copy, member: ServerName, *, confirmed: bool = False) -> None:
+        """That member answered; ``confirmed``: that it holds a copy for us."""
         if copy.confirmation is not Confirmation.NONE:
-            self._entry(copy).by.add(member)
+            entry = self._entry(copy.id, copy.confirm_since)
+            entry.by.add(member)
+            entry.confirmed = entry.confirmed or confirmed
 
     def forget(self, message_id: MessageId) -> None:
         self._asked.pop(message_id, None)
@@ -58,32 +64,36 @@ class Inquiry:
 
         Those whose holder could not be reached within ``reconcile_timeout`` go out marked in doubt, unless
         this node was away so long that their fate may be forgotten everywhere: then they are set aside for
-        the operator. Returns how many may be delivered now.
+        the operator. A member that can be reached is waited for. Returns how many questions were closed.
         """
-        ready = 0
-        for copy in tuple(books.copies_to_confirm()):
-            entry = self._entry(copy, at)
+        closed = 0
+        patience = policy.reconcile_timeout / timedelta(seconds=1)
+        for question in tuple(books.open_questions()):
+            entry = self._entry(question.message_id, question.since, at)
             entry.began = entry.began or at
-            holders = {holder.name for holder in copy.holders}
-            if holders <= entry.by and reachable <= entry.by:
-                self.forget(copy.id)
-                after = replace(copy, confirmation=Confirmation.NONE, confirm_since=None)
-            elif (
-                copy.confirmation is Confirmation.IN_DOUBT
-                or at - entry.began < policy.reconcile_timeout / timedelta(seconds=1)
-            ):
+            copy = books.copy(question.message_id) if reachable <= entry.by else None
+            if copy is None:
                 continue
-            elif not copy.owned:
+            missing = {holder.name for holder in copy.holders} - entry.by
+            out_of_patience = at - entry.began >= patience
+            forgotten = long_away and copy.owned and copy.former_owner is None and not entry.confirmed
+            if missing and (copy.confirmation is Confirmation.IN_DOUBT or not out_of_patience):
+                continue
+            if forgotten and copy.confirmation is Confirmation.ASK:
+                after = _set_aside(books, copy, now)
+            elif missing and copy.owned:
+                after = replace(copy, confirmation=Confirmation.IN_DOUBT)
+            else:
                 self.forget(copy.id)
                 after = replace(copy, confirmation=Confirmation.NONE, confirm_since=None)
-            elif long_away and not holders & entry.by:
-                after = replace(
-                    copy, stage=Stage.SET_ASIDE, confirmation=Confirmation.NONE, confirm_since=None
-                )
-                reason = "away longer than events are kept, and no holder confirms the message"
-                books.apply(Decision(None, (), (Suspend(at=now, copy=after, reason=reason),)))
-            else:
-                after = replace(copy, confirmation=Confirmation.IN_DOUBT)
-            ready += 1
+            closed += 1
             books.apply(Decision(None, (SaveCopy(copy, after),)))
-        return ready
+        return closed
+
+
+def _set_aside(books: Transaction, copy: Copy, now: datetime) -> Copy:
+    """Nobody confirms the message, and its fate may be forgotten everywhere: an operator has to decide."""
+    aside = replace(copy, stage=Stage.SET_ASIDE, confirmation=Confirmation.NONE, confirm_since=None)
+    reason = "away longer than events are kept, and no holder confirms the message"
+    books.apply(Decision(None, (), (Suspend(at=now, copy=aside, reason=reason),)))
+    return aside

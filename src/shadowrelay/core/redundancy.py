@@ -9,6 +9,7 @@ from enum import Enum
 
 from shadowrelay.core.announcements import addressed, delivered
 from shadowrelay.core.decisions import Content, Decision, Kind, Ledger, SaveCopy, Verdict, Write
+from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Envelope, Holder, HolderState, Recipient, Role
 from shadowrelay.core.policy import Policy
@@ -117,7 +118,8 @@ def accept(
             redundant="" if redundant else "Failed",
         )
     )
-    return Decision(Answer.ACCEPTED, (SaveCopy(None, copy, content),), tuple(events))
+    heard_of = [write for attempt in attempts for write in _heard(ledger, attempt)]
+    return Decision(Answer.ACCEPTED, (SaveCopy(None, copy, content), *heard_of), tuple(events))
 
 
 def counts(ledger: Ledger, attempt: Attempt) -> bool:
@@ -130,6 +132,11 @@ def counts(ledger: Ledger, attempt: Attempt) -> bool:
     return member.lineage.at_least(attempt.mark).continuity(attempt.database_id, attempt.mark) is (
         Continuity.UNBROKEN
     )
+
+
+def _heard(ledger: Ledger, attempt: Attempt) -> tuple[Write, ...]:
+    """The mark of an acknowledgement, remembered as the highest one seen of that member."""
+    return heard(ledger, attempt.name, attempt.mark).writes if attempt.mark else ()
 
 
 def _holder(ledger: Ledger, attempt: Attempt) -> Holder | None:
@@ -218,4 +225,4 @@ def _recorded(ledger: Ledger, copy: Copy, holder: Holder, attempt: Attempt, now:
     event = HaRedirect(
         at=now, copy=after, recipients=after.unsettled, shadow=attempt.name, attempts=(attempt.told,)
     )
-    return Decision(True, (SaveCopy(copy, after), *writes), (event,))
+    return Decision(True, (SaveCopy(copy, after), *writes, *_heard(ledger, attempt)), (event,))

@@ -11,7 +11,19 @@ from datetime import datetime
 
 from shadowrelay.core.announcements import addressed, delivered, listeners
 from shadowrelay.core.decisions import Decision, Ledger, SaveCopy
+from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy
+
+
+def already_safe(ledger: Ledger, report: MessageId) -> bool:
+    """Does this node know that DSN as settled, as somebody else's that it holds, or with a second copy?
+
+    Another node made it from its own copy of the original: nothing here would ever end the wait for it.
+    """
+    copy = ledger.copy(report)
+    if copy is None:
+        return ledger.outcome(report) is not None
+    return not copy.exposed
 
 
 def report_is_safe(ledger: Ledger, report: Copy, now: datetime) -> Decision[None]:

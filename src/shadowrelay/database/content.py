@@ -28,6 +28,7 @@ class Spool:
         self._path = directory / f"{name}.eml"
         self._parts: list[bytes] = []
         self._file: int | None = None
+        self._made = False
 
     def write(self, data: bytes) -> None:
         """Take the next octets. Raises OSError; the spool must be discarded then."""
@@ -38,6 +39,7 @@ class Spool:
                 return
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = os.open(self._path, flags, 0o600)
+            self._made = True
             data = b"".join(self._parts)
             self._parts.clear()
         view = memoryview(data)
@@ -72,7 +74,8 @@ class Spool:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-        self._path.unlink(missing_ok=True)
+        if self._made:  # a file of that name that was there before is somebody's content
+            self._path.unlink(missing_ok=True)
 
 
 def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:
@@ -107,16 +110,24 @@ async def head(content: Content, most: int) -> bytes:
 
 
 def prepare(directory: Path) -> None:
-    """Make the directory of the content files."""
+    """Make the directory of the content files, durably."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sync_directory(directory.parent)
 
 
 def sweep(ledger: SqlLedger, directory: Path) -> int:
-    """Remove files that no row names: left by a crash before their commit. Returns how many."""
-    named = {row[0] for row in ledger.connection.execute(SQL["content_paths"]).fetchall()}
+    """Remove files that no row names: left by a crash before their commit. Returns how many.
+
+    Rows follow a data directory that was moved.
+    """
+    run = ledger.connection.execute
+    rows = {Path(path).name: path for (path,) in run(SQL["content_paths"]).fetchall()}
     removed = 0
     for path in directory.glob("*.eml"):
-        if str(path) not in named:
+        former = rows.get(path.name)
+        if former is None:
             path.unlink()
             removed += 1
+        elif former != str(path):
+            run(SQL["move_content"], (str(path), former))
     return removed

@@ -26,7 +26,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-class TableUnusable(Exception):
+class TableError(Exception):
+    """The table could not be read or written; nothing was changed."""
+
+
+class TableUnusable(TableError):
     """The table cannot be opened safely; the text says why, for the operator."""
 
 
@@ -79,23 +83,26 @@ class DeliveredTo:
         return cls(connection, track)
 
     async def known(self, keys: Iterable[Delivered], now: datetime) -> frozenset[Delivered]:
-        """Those that were delivered within the tracking time."""
+        """Those that were delivered within the tracking time. Raises TableError."""
         since = _milliseconds(now - self._track)
         found = set()
-        for key in keys:
-            row = (key.message_id, key.date, key.recipient, since)
-            async with self._connection.execute(_SQL["known"], row) as cursor:
-                if await cursor.fetchone() is not None:
-                    found.add(key)
+        try:
+            for key in keys:
+                row = (key.message_id, key.date, key.recipient, since)
+                async with self._connection.execute(_SQL["known"], row) as cursor:
+                    if await cursor.fetchone() is not None:
+                        found.add(key)
+        except sqlite3.Error as error:
+            raise TableError(str(error)) from error
         return frozenset(found)
 
     async def record(self, keys: Iterable[Delivered], now: datetime) -> None:
-        """Remember deliveries; they are on disk when this returns. Idempotent. Raises sqlite3.Error."""
+        """Remember deliveries; they are on disk when this returns. Idempotent. Raises TableError."""
         at = _milliseconds(now)
         await self._written("record", [(key.message_id, key.date, key.recipient, at) for key in keys])
 
     async def sweep(self, now: datetime) -> None:
-        """Forget what is older than the tracking time."""
+        """Forget what is older than the tracking time. Raises TableError."""
         await self._written("sweep", [(_milliseconds(now - self._track),)])
 
     async def close(self) -> None:
@@ -107,7 +114,7 @@ class DeliveredTo:
 
     async def _written(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if self._closing:
-            raise sqlite3.ProgrammingError("the table is closed")
+            raise TableError("the table is closed")
         write = _Write(statement, rows, asyncio.get_running_loop().create_future())
         self._waiting.append(write)
         self._wake.set()
@@ -129,14 +136,14 @@ class DeliveredTo:
                 else:
                     write.done.set_exception(failure)
 
-    async def _commit(self, batch: Sequence[_Write]) -> sqlite3.Error | None:
+    async def _commit(self, batch: Sequence[_Write]) -> TableError | None:
         try:
             for write in batch:
                 await self._connection.executemany(_SQL[write.statement], write.rows)
             await self._connection.commit()
         except sqlite3.Error as error:
             await self._connection.rollback()
-            return error
+            return TableError(str(error))
         return None
 
 

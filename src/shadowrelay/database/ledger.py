@@ -20,6 +20,7 @@ from shadowrelay.core.decisions import (
     DropCopy,
     DropEvents,
     Member,
+    OpenQuestion,
     Outcome,
     SaveCopy,
     Tombstone,
@@ -106,8 +107,9 @@ class SqlLedger:
     def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
         return self._copies("taken_from", former)
 
-    def copies_to_confirm(self) -> Iterable[Copy]:
-        return self._copies("to_confirm")
+    def open_questions(self) -> Iterable[OpenQuestion]:
+        rows = self._run(SQL["open_questions"]).fetchall()
+        return [OpenQuestion(MessageId(row[0]), records.maybe_moment(row[1])) for row in rows]
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         return self._copies("to_check", owner, records.micros(now), most)

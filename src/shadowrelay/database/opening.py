@@ -20,6 +20,7 @@ from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.queries import migrations
 
 FILE = "transport.db"
+CONTENT = "content"  # the directory of large contents, beside it
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _LARGE = 1 << 30  # octets past which an unclean stop is not followed by a full check
 
@@ -132,16 +133,22 @@ def begin_incarnation(
 
 
 def check(connection: sqlite3.Connection, file: Path) -> None:
-    """After an unclean stop: is the file whole? Raises sqlite3.DatabaseError (CORRUPT) if it is not."""
+    """After an unclean stop: is the file whole? Raises sqlite3.DatabaseError (CORRUPT) if it is not.
+
+    A large file is looked at only when it was found corrupt while the node ran.
+    """
     tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
     clean = tables and connection.execute(SQL["meta"], ("clean",)).fetchone()
-    if not tables or (clean and clean[0] == "1") or file.stat().st_size > _LARGE:
+    if not tables or (clean and clean[0] == "1"):
+        return
+    if file.stat().st_size > _LARGE and not _suspicion(file).exists():
         return
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         error = sqlite3.DatabaseError(found)
         error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise error
+    _suspicion(file).unlink(missing_ok=True)
 
 
 def is_corrupt(error: sqlite3.Error) -> bool:
@@ -149,13 +156,31 @@ def is_corrupt(error: sqlite3.Error) -> bool:
     return code is not None and code & 0xFF in _CORRUPT
 
 
+def suspect(file: Path) -> None:
+    """The database was found corrupt in use: the next start is to look at all of it."""
+    _suspicion(file).touch(mode=0o600)
+
+
+def _suspicion(file: Path) -> Path:
+    return file.with_name("transport.suspect")
+
+
 def set_aside(file: Path, now: datetime) -> Path:
-    """Move a corrupt database and its log out of the way, durably. The caller holds the lock."""
-    aside = file.with_name(f"{file.name}.corrupt-{now:%Y%m%dT%H%M%S.%fZ}")
+    """Move a corrupt database, its log and its contents out of the way, durably. The caller holds the lock.
+
+    The contents go first: in the company of a new database they would be swept as orphans.
+    """
+    mark = f"corrupt-{now:%Y%m%dT%H%M%S.%fZ}"
+    aside = file.with_name(f"{file.name}.{mark}")
+    contents = file.with_name(CONTENT)
+    if contents.exists():
+        contents.rename(contents.with_name(f"{CONTENT}.{mark}"))
+        sync_directory(file.parent)
     for suffix in ("-wal", "-shm", ""):
         source = Path(f"{file}{suffix}")
         if source.exists():
             source.rename(f"{aside}{suffix}")
+    _suspicion(file).unlink(missing_ok=True)
     sync_directory(file.parent)
     return aside
 

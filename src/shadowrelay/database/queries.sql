@@ -40,6 +40,9 @@ SELECT data, path FROM content WHERE message_id = ?;
 -- name: content_paths
 SELECT path FROM content WHERE path IS NOT NULL;
 
+-- name: move_content
+UPDATE content SET path = ? WHERE path = ?;
+
 -- name: drop_message
 DELETE FROM message WHERE id = ?;
 
@@ -87,8 +90,8 @@ SELECT h.message_id FROM holder h JOIN message m ON m.id = h.message_id
 -- name: taken_from
 SELECT id FROM message WHERE former_owner = ? AND role = 'primary' AND stage = 'queued' ORDER BY id;
 
--- name: to_confirm
-SELECT id FROM message WHERE confirmation <> 'none' AND stage = 'queued' ORDER BY id;
+-- name: open_questions
+SELECT id, confirm_since FROM message WHERE confirmation <> 'none' AND stage = 'queued' ORDER BY id;
 
 -- name: to_check
 SELECT id FROM message WHERE owner = ? AND check_at <= ? AND role = 'shadow' AND stage = 'queued'

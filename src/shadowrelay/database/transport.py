@@ -87,7 +87,8 @@ class TransportDatabase:
                         aside = opening.set_aside(file, now)
                         continue
                     raise CannotOpen(opening.explain(error, file)) from error
-                opening.sync_directory(directory)
+                except OSError as error:
+                    raise CannotOpen(f"transport database {file}: {error.strerror}") from error
                 found = Opening(opened.created, opened.away_since, aside)
                 database = cls(file, ledger, found, connection, handle)
                 database.lineage = ledger.lineage
@@ -133,11 +134,8 @@ class TransportDatabase:
         before = self.lineage.sequence
         try:
             results = await self._connection.run(_commit_group, self.ledger, [job.work for job in group])
-        except sqlite3.Error as error:
-            self._fail(opening.explain(error, self.file), group)
-            return False
-        except OSError as error:
-            self._fail(f"transport database {self.file}: {error}", group)
+        except Exception as error:  # whatever it is: nobody may wait for a writer that is gone
+            self._fail(error, group)
             return False
         self.lineage = self.ledger.lineage
         self.commits += 1
@@ -153,8 +151,13 @@ class TransportDatabase:
                 listener.set()
         return True
 
-    def _fail(self, why: str, group: list[_Job]) -> None:
-        self.failure = why
+    def _fail(self, error: Exception, group: list[_Job]) -> None:
+        self.failure = why = f"transport database {self.file}: {error!r}"
+        if isinstance(error, sqlite3.Error):
+            self.failure = why = opening.explain(error, self.file)
+            if opening.is_corrupt(error):
+                with contextlib.suppress(OSError):
+                    opening.suspect(self.file)
         self.failed.set()
         while not self._jobs.empty():
             if (job := self._jobs.get_nowait()) is not None:
@@ -167,7 +170,11 @@ class TransportDatabase:
         """Note that the node runs, give freed pages back to the file system, and shorten the log."""
         stamp = str(records.micros(now))
         await self.transact(lambda ledger: ledger.connection.execute(SQL["put_meta"], ("alive_at", stamp)))
-        await self._connection.run(_shrink, self._connection.raw)
+        try:
+            await self._connection.run(_shrink, self._connection.raw)
+        except sqlite3.Error as error:
+            self._fail(error, [])
+            raise DatabaseFailed(self.failure) from error
 
     async def close(self, now: datetime) -> None:
         """Finish what waits, mark the stop as clean, and let the database go."""
@@ -186,7 +193,7 @@ class TransportDatabase:
 async def _open(
     file: Path, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
 ) -> tuple[_Connection, SqlLedger, Opening]:
-    connection = _Connection(lambda: sqlite3.connect(file, isolation_level=None, cached_statements=256), 64)
+    connection = _Connection(lambda: _connect(file), 64)
     await connection
     try:
         ledger, opened = await connection.run(_begin, connection.raw, file, name, token, fresh_id, now)
@@ -194,6 +201,10 @@ async def _open(
         await connection.close()
         raise
     return connection, ledger, opened
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(file, timeout=0, isolation_level=None, cached_statements=256)
 
 
 def _begin(
@@ -204,11 +215,14 @@ def _begin(
     fresh_id: DatabaseId,
     now: datetime,
 ) -> tuple[SqlLedger, Opening]:
-    file.chmod(0o600)
+    if not file.stat().st_size:  # made just now
+        file.chmod(0o600)
     opening.prepare(raw, durable=True)
     opening.check(raw, file)
     opening.migrate(raw)
-    return opening.begin_incarnation(raw, name, token, fresh_id, now)
+    begun = opening.begin_incarnation(raw, name, token, fresh_id, now)
+    opening.sync_directory(file.parent)
+    return begun
 
 
 def _commit_group(
@@ -221,14 +235,15 @@ def _commit_group(
     try:
         for work in works:
             run("SAVEPOINT work")
+            freed = len(ledger.freed)
             try:
                 results.append((work(ledger), None))
             except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
-                results.append((None, _undo(ledger, error)))
+                results.append((None, _undo(ledger, freed, error)))
             except sqlite3.Error:
                 raise
             except Exception as error:
-                results.append((None, _undo(ledger, error)))
+                results.append((None, _undo(ledger, freed, error)))
             run("RELEASE work")
         run("COMMIT")
     except BaseException:
@@ -236,15 +251,16 @@ def _commit_group(
             run("ROLLBACK")
         raise
     for path in ledger.freed:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # it is an orphan from now on, swept at the next start
             Path(path).unlink()
     ledger.freed.clear()
     return results
 
 
-def _undo(ledger: SqlLedger, error: Exception) -> Exception:
+def _undo(ledger: SqlLedger, kept: int, error: Exception) -> Exception:
+    """Take back one work; only what the ``kept`` first files belonged to is dropped for good."""
     ledger.connection.execute("ROLLBACK TO work")
-    freed = list(ledger.freed)
+    freed = ledger.freed[:kept]
     ledger.refresh()
     ledger.freed.extend(freed)
     return error

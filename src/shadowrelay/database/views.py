@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from shadowrelay.core.decisions import Member, Outcome, Tombstone
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Copy, Role, Stage
+from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
 from shadowrelay.database import records
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queries import load
@@ -114,21 +114,21 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
 
 
 def counts(ledger: SqlLedger) -> Counts:
-    rows = ledger.connection.execute(SQL["stages"]).fetchall()
-    found = {(Role(row[0]), Stage(row[1])): row[2:] for row in rows}
-    number = {key: values[0] for key, values in found.items()}
-    _, exposed, asking, in_doubt, oldest = found.get((Role.PRIMARY, Stage.QUEUED), (0, 0, 0, 0, None))
-    held = found.get((Role.SHADOW, Stage.QUEUED), (0, 0, 0, 0, None))
+    run = ledger.connection.execute
+    found = {(Role(role), Stage(stage)): (count, oldest) for role, stage, count, oldest in run(SQL["transit"])}
+    queued, oldest_queued = found.get((Role.PRIMARY, Stage.QUEUED), (0, None))
+    held, oldest_held = found.get((Role.SHADOW, Stage.QUEUED), (0, None))
+    confirming = dict(run(SQL["confirming"]).fetchall())
     return Counts(
-        queued=number.get((Role.PRIMARY, Stage.QUEUED), 0),
-        exposed=exposed,
-        asking=asking,
-        in_doubt=in_doubt,
-        set_aside=sum(number.get((role, Stage.SET_ASIDE), 0) for role in Role),
-        shadow_held=held[0],
-        safety_net=sum(number.get((role, Stage.SAFETY_NET), 0) for role in Role),
-        oldest_queued=records.maybe_moment(oldest),
-        oldest_held=records.maybe_moment(held[4]),
+        queued=queued,
+        exposed=run(SQL["exposed"]).fetchone()[0],
+        asking=confirming.get(Confirmation.ASK.value, 0),
+        in_doubt=confirming.get(Confirmation.IN_DOUBT.value, 0),
+        set_aside=sum(count for (_, stage), (count, _) in found.items() if stage is Stage.SET_ASIDE),
+        shadow_held=held,
+        safety_net=run(SQL["settled"]).fetchone()[0],
+        oldest_queued=records.maybe_moment(oldest_queued),
+        oldest_held=records.maybe_moment(oldest_held),
     )
 
 

@@ -159,7 +159,10 @@ def up(
             )
         _refuse_frozen(at, running)
         _prepare(at, options)
-        return starting.start(at, names)
+        started = starting.start(at, names)
+        if started:
+            starting.see_one_another(at.nodes)
+        return started
 
 
 def _planned(directory: Path, nodes: int | None) -> Layout:

@@ -11,13 +11,14 @@ from signal import SIGCONT, SIGKILL, SIGTERM
 from shadowrelay.lab import layout, processes
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import undisturbed
-from shadowrelay.lab.layout import MAILBOX, MAILBOX_HOSTNAME, Address, Layout
-from shadowrelay.lab.probing import mailbox_answers, node_answers
+from shadowrelay.lab.layout import MAILBOX, MAILBOX_HOSTNAME, Address, Layout, Node
+from shadowrelay.lab.probing import mailbox_answers, node_answers, status
 from shadowrelay.lab.processes import Process
 
 _ANSWER_DEADLINE = 60.0  # seconds; a small machine that does other things too
 _KILL_DEADLINE = 10.0
 _ABORT_GRACE = 5.0  # seconds for what was started in vain
+_MEETING_DEADLINE = 5.0
 _POLL = 0.05
 
 
@@ -95,6 +96,20 @@ def stop(running: Mapping[str, Process], *, grace: float) -> list[str]:
         if not running[name].wait(_KILL_DEADLINE):
             raise LabError(f"{name} (pid {running[name].pid}) does not die")
     return late
+
+
+def see_one_another(nodes: Sequence[Node]) -> None:
+    """Wait a little until each node has reached every other one.
+
+    A member that was not up at another's first heartbeat is passed over until the next one: mail sent at once
+    would find fewer shadow servers than the lab has. Gives up quietly: heartbeats may be set to be rare.
+    """
+    deadline = time.monotonic() + _MEETING_DEADLINE
+    while time.monotonic() < deadline:
+        found = [status(node) for node in nodes]
+        if all(one and all(peer.get("state") == "reachable" for peer in one.peers) for one in found):
+            return
+        time.sleep(_POLL)
 
 
 def _see_answers(at: Layout, names: Sequence[str], started: Sequence[_Started]) -> None:

@@ -23,6 +23,7 @@ from shadowrelay.wire.addresses import split
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOTHING = "%"
 _UNSAFE = re.compile(rb"^\.|[^A-Za-z0-9._+=-]")
 
 
@@ -62,7 +63,7 @@ def mailbox_of(address: str, *, hostname: str) -> str:
 
 
 def folder_of(recipient: str) -> tuple[str, str]:
-    """The two directory names of a mailbox; neither can be empty, ``.``, ``..`` or hold a slash."""
+    """The two directory names of a mailbox; neither is empty, begins with a dot or holds a slash."""
     local, _, domain = recipient.rpartition("@")
     return _safe(domain), _safe(local)
 
@@ -95,7 +96,7 @@ def store(root: Path, letters: Sequence[Letter], content: Content, *, host: str)
 def messages(root: Path) -> Iterator[tuple[str, Path]]:
     """Every delivered message: (recipient, file)."""
     for folder in sorted(path for path in root.glob("*/*") if not path.parent.name.startswith(".")):
-        recipient = f"{unquote(folder.name)}@{unquote(folder.parent.name)}"
+        recipient = f"{_plain(folder.name)}@{_plain(folder.parent.name)}"
         for box in ("new", "cur"):
             for file in sorted((folder / box).glob("*")):
                 yield recipient, file
@@ -135,7 +136,13 @@ def _open(name: str, parent: int | None, open_files: ExitStack) -> int:
 
 
 def _safe(text: str) -> str:
+    if not text:  # of the valid address ""@example.net
+        return _NOTHING
     return _UNSAFE.sub(lambda found: b"%%%02X" % ord(found[0]), text.encode("utf-8")).decode("ascii")
+
+
+def _plain(name: str) -> str:
+    return "" if name == _NOTHING else unquote(name)
 
 
 def _name(host: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -14,9 +13,9 @@ from pathlib import Path
 
 import structlog
 
-from shadowrelay.database.delivered_to import Delivered, DeliveredTo
+from shadowrelay.database.delivered_to import Delivered, DeliveredTo, TableError
 from shadowrelay.mailbox.identity import Fingerprint
-from shadowrelay.mailbox.maildir import Letter, mailbox_of, store
+from shadowrelay.mailbox.maildir import Letter, folder_of, mailbox_of, store
 from shadowrelay.smtp.receive import Peer, Sink
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.replies import DUPLICATE_DROPPED, Refused, Reply
@@ -29,8 +28,10 @@ DELIVERED = Reply(250, "2.0.0", "Delivered")
 DUPLICATE = Reply(250, "2.0.0", f"{DUPLICATE_DROPPED}, delivered before")
 NO_SPACE = Reply(452, "4.3.1", "Insufficient system storage")
 TABLE_FAILED = Reply(451, "4.3.0", "Mailbox server error, try again later")
+NO_FOLDER = Reply(553, "5.1.3", "Mailbox name too long")
 
 _IN_MEMORY = 65_536
+_LONGEST_NAME = 255  # of a directory, on every usual file system
 
 
 class MailboxReceiver:
@@ -48,7 +49,11 @@ class MailboxReceiver:
     async def rcpt(
         self, session: Peer, mail: MailFrom, rcpt: RcptTo, accepted: Sequence[RcptTo]
     ) -> Reply | None:
-        del session, mail, rcpt, accepted
+        del session, mail, accepted
+        if any(
+            len(name) > _LONGEST_NAME for name in folder_of(mailbox_of(rcpt.address, hostname=self.hostname))
+        ):
+            return NO_FOLDER
         return self._refusal()
 
     async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> Sink | Reply:
@@ -116,7 +121,7 @@ class MailboxSink:
                 await self._deliver(fresh)
         except Refused as refused:
             outcomes = [refused.reply] * len(keys)
-        except sqlite3.Error:
+        except TableError:
             log.exception("delivered_to_unreadable")
             outcomes = [TABLE_FAILED] * len(keys)
         else:
@@ -139,7 +144,7 @@ class MailboxSink:
             raise _refused(error) from None
         try:
             await receiver.table.record(fresh, now)
-        except sqlite3.Error:
+        except TableError:
             # The message is in its mailbox: a 4yz now would only make a second one.
             log.exception("delivered_to_not_recorded")
 

@@ -6,14 +6,13 @@ import asyncio
 import json
 import os
 import signal
-import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import structlog
 
-from shadowrelay.database.delivered_to import DeliveredTo
+from shadowrelay.database.delivered_to import DeliveredTo, TableError
 from shadowrelay.mailbox.maildir import prepare
 from shadowrelay.mailbox.receiving import MailboxReceiver
 from shadowrelay.smtp.receive import ConnectorOptions
@@ -91,7 +90,7 @@ class MailboxServer:
         while True:
             try:
                 await table.sweep(_now())
-            except sqlite3.Error:
+            except TableError:
                 log.exception("delivered_to_not_swept")
             await asyncio.sleep(_SWEEP)
 

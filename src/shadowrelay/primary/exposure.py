@@ -32,8 +32,8 @@ class Repair:
         self._members = members
 
     async def run(self) -> None:
-        """Until cancelled."""
-        while True:
+        """Until cancelled; not at all where shadow redundancy is disabled."""
+        while self._members.policy.shadow_redundancy_enabled:
             if self._members.boundary.skipped(seconds()) < set(self._members.boundary.watches):
                 found = await self._members.database.transact(lambda ledger: exposed(ledger, 500))
                 if found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ import structlog
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Answer, Arrival
+from shadowrelay.core.redundancy import Answer, Arrival, Attempt, Leg
 from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import OfferCopy, Step, Transact
 from shadowrelay.database.content import Spool
@@ -198,11 +199,16 @@ class IntakeSink:
                 case Transact(work):
                     return await members.database.transact(work)
                 case OfferCopy() if shadow is not None:
-                    return await shadow.offer(step, self._spool.blocks())
+                    try:
+                        async with asyncio.timeout_at(latest):
+                            return await shadow.offer(step, self._spool.blocks())
+                    except TimeoutError:
+                        return Attempt(step.to, Leg.LOST, step.rank, "no answer in time")
                 case _:
                     return await members.perform(step, intake.policy.revoke_timeout.total_seconds())
 
         deadline = clock() + intake.policy.shadow_time_cap
+        latest = asyncio.get_running_loop().time() + intake.policy.shadow_time_cap.total_seconds()
         script = make_redundant(self._arrival, content, names, intake.policy, clock, deadline)
         return await run(script, perform)
 

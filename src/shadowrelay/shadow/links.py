@@ -137,6 +137,7 @@ class Link:
         self.step, self.error = failure.step, failure.error
         self.failing_since = self.failing_since or datetime.now(UTC)
         boundary = self.members.boundary
+        self.held = await self.members.database.transact(self._count_held)
         alarms = boundary.failed(self.name, seconds(), f"{failure.step}: {failure.error}")
         log.warning(
             "heartbeat_failed",
@@ -176,7 +177,7 @@ class Link:
     async def _questions(self) -> bool:
         """Is there something to ask this member about?"""
         return await self.members.database.transact(
-            lambda ledger: any(self.inquiry.unasked(copy, self.name) for copy in ledger.copies_to_confirm())
+            lambda ledger: any(True for _ in self.inquiry.unasked(ledger.open_questions(), self.name))
         )
 
     def _patience(self) -> float:

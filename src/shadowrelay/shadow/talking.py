@@ -9,7 +9,7 @@ from shadowrelay.core import heartbeat
 from shadowrelay.core.conversation import Answered, Greeting, Query, ask, introduce, met, told
 from shadowrelay.core.decisions import Transaction
 from shadowrelay.core.heartbeat import Alarm
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.identifiers import Lineage, ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.ownership import Reason
 from shadowrelay.core.policy import Policy
@@ -21,15 +21,25 @@ Clock = Callable[[], datetime]
 
 def greet(member: ServerName, clock: Clock, *, after_silence: bool) -> Script[Greeting | Unanswered]:
     """Introduce ourselves and remember the answer, before anything else is said on the session."""
-    mine: Greeting = yield Transact(lambda books: introduce(books, member))
+    mine: Greeting
+    asked_at: Lineage | None
+    mine, asked_at = yield Transact(lambda books: (introduce(books, member), lineage_of(books, member)))
     theirs: Greeting | Unanswered = yield Greet(member, mine)
     if isinstance(theirs, Unanswered):
         return theirs
     if theirs.name != member:
         return Unanswered("xshadow", f"answered as {theirs.name}")
     greeting = theirs
-    yield Transact(lambda books: met(books, greeting, clock(), after_silence=after_silence))
+    yield Transact(
+        lambda books: met(books, greeting, clock(), after_silence=after_silence, asked_at=asked_at)
+    )
     return greeting
+
+
+def lineage_of(books: Transaction, member: ServerName) -> Lineage | None:
+    """What we know of that member's lineage at this moment."""
+    known = books.member(member)
+    return known.lineage if known else None
 
 
 def poll(member: Greeting, inquiry: Inquiry, policy: Policy, clock: Clock) -> Script[Unanswered | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from nodes import MX2, MX3, NOW, POLICY, peer
+from admin_node import MX2, MX3, NOW, POLICY, peer
 
 from shadowrelay.admin.forecast import spell, what_next
 from shadowrelay.admin.node import PeerState, peer_status

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from nodes import MX2, MX3, FakeNode, a_node, ask, attempted, fill, held, meet, peer, received, serving
+from admin_node import MX2, MX3, FakeNode, a_node, ask, attempted, fill, held, meet, peer, received, serving
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 

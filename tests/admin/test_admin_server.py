@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from nodes import a_node, ask, serving
+from admin_node import a_node, ask, serving
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -32,9 +32,9 @@ async def test_a_port_in_use_is_told_in_a_sentence():
 
 
 def test_a_foreign_address_is_told_in_a_sentence():
-    with pytest.raises(CannotListen, match="admin.listen"):
+    with pytest.raises(CannotListen, match=r"^admin\.listen: "):
         bind("192.0.2.1", 0)
-    with pytest.raises(CannotListen, match="admin.listen"):
+    with pytest.raises(CannotListen, match=r"^admin\.listen: "):
         bind("no-such-host.invalid", 0)
 
 
@@ -55,7 +55,7 @@ async def test_a_request_under_way_is_finished_after_the_stop():
     go.set()
     assert (await asked).text == "/slow"
     await asyncio.wait_for(server, 5)
-    with pytest.raises(OSError):
+    with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), 1)
 
 
@@ -70,7 +70,7 @@ async def test_a_cancelled_server_leaves_no_listener(tmp_path: Path):
     assert (await ask(port, "/")).status == 200
     server.cancel()
     await asyncio.gather(server, return_exceptions=True)
-    with pytest.raises(OSError):
+    with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), 1)
 
 

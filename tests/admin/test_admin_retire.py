@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodes import (
+from admin_node import (
     MX2,
     MX3,
     FakeNode,
@@ -103,23 +103,21 @@ async def test_an_unknown_member_is_404(node):
     assert MX2 in got.json["error"]
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
+async def test_a_page_of_another_site_cannot_retire_a_member(node):
+    forged = [
         ({"sec_fetch_site": "cross-site"}, 403),
         ({"sec_fetch_site": "same-site"}, 403),
         ({"origin": "http://evil.test"}, 403),
         ({"origin": "null"}, 403),
         ({"origin": "http://[broken"}, 403),
+        ({"origin": "http://[broken", "host": "[broken"}, 403),
         ({"origin": "http://rebound.test:1", "host": "rebound.test:1"}, 403),
         ({"content_type": "text/plain"}, 415),
         ({"content_type": "application/x-www-form-urlencoded"}, 415),
-    ],
-)
-async def test_a_page_of_another_site_cannot_retire_a_member(node, headers, status):
+    ]
     async with serving(node) as port:
-        got = await retire(port, **headers)
-    assert got.status == status
+        for headers, status in forged:
+            assert (await retire(port, **headers)).status == status, headers
     assert not (await node.database.transact(lambda ledger: ledger.member(MX2))).retired
 
 

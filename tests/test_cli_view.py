@@ -1,0 +1,260 @@
+"""The commands that look at a running node, against a real API on a loopback socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from admin.admin_node import (
+    MX2,
+    MX3,
+    NOW,
+    OURS,
+    FakeNode,
+    a_node,
+    attempted,
+    fill,
+    held,
+    meet,
+    message_id,
+    peer,
+    received,
+    serving,
+)
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from shadowrelay.admin.node import PeerState
+from shadowrelay.cli import main, viewing
+from shadowrelay.core.delivery import Ending
+from shadowrelay.settings import Settings, SettingsInvalid
+
+EVIL = "\x1b]0;title\x07\x9b31m [bold]red[/bold] :smile:"
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
+    async with a_node(tmp_path) as made:
+        await fill(made, meet(MX2), meet(MX3), received(1, MX2), received(2, None), held(3, MX2))
+        await fill(made, received(4, MX3), attempted(4, Ending.ACCEPTED, "250 2.0.0 ok"))
+        await fill(made, attempted(1, Ending.DEFERRED, f"451 4.7.1 {EVIL}"))
+        made.statuses = [
+            peer(
+                MX2,
+                PeerState.UNREACHABLE,
+                since=NOW - timedelta(minutes=12),
+                step="connect",
+                error="refused",
+                failures=4,
+                promoting_in=timedelta(hours=2, minutes=48),
+            ),
+            peer(MX3),
+        ]
+        yield made
+
+
+async def run(*arguments: str, port: int | None = None, **environ: str) -> Result:
+    """The command in a thread of its own: it waits for the node, which lives in our loop."""
+    if port is not None:
+        environ.setdefault("SHADOWRELAY_ADMIN", f"http://127.0.0.1:{port}")
+    runner = CliRunner(env={"SHADOWRELAY_ADMIN_TOKEN": None, **environ})
+    return await asyncio.to_thread(runner.invoke, main, list(arguments))
+
+
+async def good(node: FakeNode, *arguments: str, **environ: str) -> str:
+    async with serving(node) as port:
+        result = await run(*arguments, port=port, **environ)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+async def test_status_shows_exposure_before_the_backlog_and_shadow_copies_apart(node):
+    text = await good(node, "status")
+    exposed = text.index("EXPOSED: 1 message in transit has no second copy; lost if this node is lost now")
+    backlog, other = text.index("\nBacklog"), text.index("\nNot backlog")
+    assert exposed < backlog < text.index("queued ") < other < text.index("shadow copies") < text.index(MX2)
+    assert text.startswith(f"{OURS} (site here, host rack1), ready\n")
+    assert "connect: refused" in text
+    assert "promoted in 2 h 48 min" in text
+
+
+async def test_status_of_a_node_without_exposure_says_so(tmp_path):
+    async with a_node(tmp_path) as fresh:
+        fresh.readiness, fresh.statuses = (False, "the disk is full"), []
+        text = await good(fresh, "status")
+    assert "Exposed: 0; every message in transit has a second copy" in text
+    assert "NOT READY: the disk is full" in text
+    assert "This node has no members." in text
+
+
+async def test_json_is_the_answer_of_the_api(node):
+    async with serving(node) as port:
+        for command, key in [
+            (("status",), "exposed"),
+            (("queue", "list"), "queues"),
+            (("shadow", "list"), "shadow_queues"),
+            (("safety-net", "list"), "messages"),
+            (("message", "list"), "messages"),
+            (("message", "show", message_id(1)), "recipients"),
+            (("peer", "list"), "peers"),
+        ]:
+            result = await run(*command, "--json", port=port)
+            assert key in json.loads(result.stdout), command
+            assert result.stdout.isascii()
+
+
+async def test_queues_and_shadow_queues_are_separate_lists(node):
+    queues = await good(node, "queue", "list")
+    shadows = await good(node, "shadow", "list")
+    assert f"{OURS}\\outside" in queues
+    assert "Shadow" not in queues
+    assert f"{OURS}\\Shadow\\{MX2}" in shadows
+    assert "unreachable" in shadows
+
+
+async def test_safety_net_lists_settled_messages_with_whole_ids_when_piped(node):
+    text = await good(node, "safety-net", "list")
+    lines = text.splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith(f"{message_id(4)} ")
+    assert "safety_net" in lines[1]
+
+
+async def test_a_page_tells_how_to_get_the_next_one(node):
+    async with serving(node) as port:
+        first = await run("message", "list", "--limit", "1", port=port)
+        second = await run("message", "list", "--after", message_id(1), port=port)
+    assert first.stderr == f"There are more: --after {message_id(1)}\n"
+    assert message_id(2) in second.stdout
+    assert second.stderr == ""
+
+
+async def test_show_accepts_the_beginning_of_an_id(node):
+    await fill(node, received(21, MX2))
+    async with serving(node) as port:
+        shown = await run("message", "show", message_id(21)[:-1], port=port)
+        several = await run("message", "show", "0193", port=port)
+        none = await run("message", "show", "ffff", port=port)
+    assert message_id(21) in shown.stdout
+    assert "holding" in shown.stdout
+    assert (several.exit_code, none.exit_code) == (1, 1)
+    assert "several messages begin with 0193" in several.stderr
+    assert "no message ffff here" in none.stderr
+
+
+async def test_what_strangers_wrote_cannot_command_the_terminal_or_the_table(node):
+    text = await good(node, "message", "show", message_id(1))
+    assert "\\x1b]0;title\\x07\\x9b31m [bold]red[/bold] :smile:" in text
+    assert "\x1b" not in text
+    assert "\x9b" not in text
+
+
+async def test_a_narrow_terminal_keeps_ids_whole(node, monkeypatch):
+    def narrow() -> Console:
+        return Console(width=80, force_terminal=True, highlight=False, markup=False, emoji=False)
+
+    monkeypatch.setattr(viewing, "console", narrow)
+    assert message_id(4) in await good(node, "safety-net", "list")
+
+
+async def test_peer_list_says_since_when_why_and_what_follows(node):
+    lines = (await good(node, "peer", "list")).splitlines()
+    assert lines[1].startswith(f"{MX2} ")
+    assert "2026-11-21T09:48:00.000Z" in lines[1]
+    assert lines[2].split()[:2] == [MX3, "reachable"]
+
+
+async def test_retire_says_what_it_did_and_what_is_left_to_do(node):
+    text = await good(node, "peer", "retire", MX2, "--yes")
+    assert f"{MX2} was marked retired on this node: its copies no longer count\n" in text
+    assert "1 message held for it was promoted\n" in text
+    assert "Retire it on every other member too" in text
+    assert node.told_of == [MX2]
+
+
+async def test_retire_asks_first_and_does_nothing_without_a_yes(node):
+    async with serving(node) as port:
+        result = await run("peer", "retire", MX2, port=port)
+    assert result.exit_code == 1
+    assert "gone for good?" in result.stderr
+    assert node.told_of == []
+
+
+async def test_retiring_a_member_that_answers_fails_with_the_reason(node):
+    async with serving(node) as port:
+        result = await run("peer", "retire", MX3, "--yes", port=port)
+    assert result.exit_code == 1
+    assert result.stderr == f"Error: {MX3} answers: it is not gone. Stop it first\n"
+
+
+async def test_the_token_comes_from_the_environment_and_is_never_shown(node):
+    async with serving(node, token="sesame") as port:
+        refused = await run("status", port=port)
+        wrong = await run("status", port=port, SHADOWRELAY_ADMIN_TOKEN="mellon")
+        right = await run("status", port=port, SHADOWRELAY_ADMIN_TOKEN="sesame")
+    assert (refused.exit_code, wrong.exit_code, right.exit_code) == (1, 1, 0)
+    assert "set SHADOWRELAY_ADMIN_TOKEN to its admin.token" in refused.stderr
+    assert "mellon" not in wrong.output
+
+
+async def test_a_node_that_is_not_there_is_told_with_its_url_and_a_remedy():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    result = await run("status", "--admin", f"http://127.0.0.1:{port}")
+    assert result.exit_code == 1
+    assert f"no answer from the node at http://127.0.0.1:{port}: " in result.stderr
+    assert "--admin or SHADOWRELAY_ADMIN" in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8025", "ftp://mx1", "http://", "http://mx1:port"])
+async def test_what_is_no_url_is_told(url):
+    result = await run("status", "--admin", url)
+    assert result.exit_code == 1
+    assert url in result.stderr
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"220 mail.example.net ESMTP\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]",
+        b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 500 Oh\r\ncontent-length: 3\r\n\r\nno!",
+        b"",
+    ],
+)
+async def test_what_answers_but_is_no_node_is_told(answer):
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(reply, "127.0.0.1", 0) as server:
+        result = await run("status", port=server.sockets[0].getsockname()[1])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
+    assert isinstance(result.exception, SystemExit)
+
+
+async def test_no_proxy_is_asked(node):
+    assert OURS in await good(
+        node, "status", http_proxy="http://127.0.0.1:1", HTTP_PROXY="http://127.0.0.1:1"
+    )
+
+
+def test_the_variables_of_the_viewers_are_no_settings(tmp_path):
+    file = tmp_path / "mx1.toml"
+    file.write_text('name = "mx1.example.net"\n[receive.default]\nlisten = "127.0.0.1:2525"\n')
+    ours = {"SHADOWRELAY_ADMIN": "http://mx2.example.net:8025", "SHADOWRELAY_ADMIN_TOKEN": "sesame"}
+    settings = Settings.load(file, ours)
+    assert settings.admin.token is None
+    table = Settings.load(file, {"SHADOWRELAY_ADMIN": '{"token": "sesame is a plant"}'})
+    assert table.admin.token is not None
+    with pytest.raises(SettingsInvalid):
+        Settings.load(file, {"SHADOWRELAY_ADMIN": "mx2.example.net:8025"})
