@@ -28,7 +28,7 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.messages import Envelope, Recipient, Stage
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival, Attempt, Leg
 from shadowrelay.database.ledger import SqlLedger
@@ -58,6 +58,7 @@ class FakeNode:
     readiness: tuple[bool, str] = (True, "")
     alive: bool = True
     told_of: list[ServerName] = field(default_factory=list)
+    given_up: list[MessageId] = field(default_factory=list)
 
     def peers(self) -> list[PeerStatus]:
         return self.statuses
@@ -67,6 +68,11 @@ class FakeNode:
 
     def live(self) -> bool:
         return self.alive
+
+    async def give_up(self, message_id: MessageId) -> bool:
+        self.given_up.append(message_id)
+        copy = await self.database.transact(lambda ledger: ledger.copy(message_id))
+        return copy is not None and copy.stage is Stage.SET_ASIDE
 
     def retired(self, name: ServerName) -> None:
         self.told_of.append(name)

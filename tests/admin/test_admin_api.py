@@ -257,7 +257,7 @@ async def test_with_a_token_everything_else_wants_it(node):
     routes = [route.path for route in build_app(node).routes if not route.path.startswith("/healthz")]
     async with serving(node, token="sesame") as port:
         for path in routes:
-            method = "POST" if path.endswith("retire") else "GET"
+            method = "POST" if path.endswith(("retire", "resume", "bounce")) else "GET"
             target = path.replace("{id}", message_id(1)).replace("{name}", MX2)
             for wrong in ({}, {"authorization": "Bearer no"}, {"authorization": "Basic sesame"}):
                 got = await ask(port, target, method, content_type="application/json", **wrong)

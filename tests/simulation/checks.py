@@ -408,7 +408,7 @@ def repaired(world: World) -> str:
     for node in world.nodes.values():
         if not node.up or node.frozen or node.in_flight or node.repairing or node.books.dirty:
             return f"{node.name} is busy"
-        if not all(watch.reachable and watch.contact_at is not None for watch in node.watches.values()):
+        if not all(watch.reachable and watch.contact_at is not None for watch in node.boundary.watches.values()):
             return f"{node.name} misses somebody"
         state = node.books.state
         for copy in state.copies.values():

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from shadowrelay.core import delivery, retry, safety_net, shadow_servers
+from shadowrelay.core import delivery, heartbeat, retry, safety_net
+from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.decisions import Content, Decision, Transaction
 from shadowrelay.core.delivery import Ending, Hop, Report, Result
-from shadowrelay.core.heartbeat import Alarm, Watch
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Copy, Recipient
@@ -37,10 +37,6 @@ from shadowrelay.shadow import talking
 from .books import MemoryBooks, SqlBooks, State
 from .peers import Peers
 from .world import START, Delivery, World, seconds
-
-IDLE = 3.0
-"""Seconds between two talks when there is nothing to fetch (the heartbeat, scaled to the seeds' time span)."""
-
 
 class Checks(Protocol):
     """The invariants, as far as a node has to call them."""
@@ -103,7 +99,6 @@ class Node:
         self.on_planned_crash: Callable[[], None] = lambda: None
         self.snapshots: list[Any] = []
         self.wants_snapshot = False
-        self.turn = world.random.randrange(8)
         self.new_disk()
 
     def new_disk(self) -> None:
@@ -138,14 +133,12 @@ class Node:
         self.generation += 1
         self.waiting: list[tuple[Callable[[Any], None], Any]] = []
         self.inquiry = Inquiry()
-        self.watches = {other.name: Watch(other.name) for other in self.others}
+        self.boundary = Boundary(self.place, self.others, self.policy, _turn=self.world.random.randrange(8))
         self.peers = Peers(self)
         self.in_flight: set[MessageId] = set()
         self.active: set[tuple[MessageId, NextHop]] = set()
         self.repairing: set[MessageId] = set()
-        self.skipped: dict[ServerName, float] = {}
         self.concluding = False
-        self.beat = self.world.now
         self.pump_at: float | None = None
         token = Incarnation(self.world.token(64))
         now = self.clock()
@@ -265,7 +258,7 @@ class Node:
             case SendOn():
                 self._send_on(step, resume)
             case _:
-                raise AssertionError(step)
+                self.peers.connect(step, resume)
 
     # Talking to the others.
 
@@ -278,55 +271,63 @@ class Node:
         self.after(delay, self._talk, name, at)
 
     def _talk(self, name: ServerName, at: float) -> None:
+        """One heartbeat, as a link does it: greet when new or idle, then poll; a dead session is tried twice."""
         if self.next_talk.get(name) != at:
             return  # brought forward meanwhile
         self.next_talk[name] = float("-inf")  # under way
-        session = self.peers.session(name)
-        if session is None:
-            silent = self.watches[name].silent
-            script: Script[Any] = talking.greet(name, self.clock, after_silence=silent)
-            self.start(script, lambda result: self._greeted(name, result))
-        else:
-            script = talking.poll(session, self.inquiry, self.policy, self.clock)
-            self.start(script, lambda result: self._polled(name, result))
+        self._greet_or_poll(name, self.world.now)
 
-    def _greeted(self, name: ServerName, result: Greeting | Unanswered) -> None:
+    def _greet_or_poll(self, name: ServerName, began: float) -> None:
+        session = self.peers.session(name)
+        if session is None or not self._holds_for(name):
+            silent = self.boundary.watches[name].silent or session is None
+            script: Script[Any] = talking.greet(name, self.clock, after_silence=silent)
+            self.start(script, lambda result: self._greeted(name, began, result))
+        else:
+            self._poll(name, began, session)
+
+    def _greeted(self, name: ServerName, began: float, result: Greeting | Unanswered) -> None:
         if isinstance(result, Unanswered):
             self._unanswered(name, result)
             return
-        self.watches[name] = self.watches[name].answered(self.world.now)
-        self.peers.established(name, result)
-        self._again(name, 0.0)
+        self._poll(name, began, result)
 
-    def _polled(self, name: ServerName, result: Unanswered | None) -> None:
+    def _poll(self, name: ServerName, began: float, session: Greeting) -> None:
+        script = talking.poll(session, self.inquiry, self.policy, self.clock)
+        self.start(script, lambda result: self._polled(name, began, result))
+
+    def _polled(self, name: ServerName, began: float, result: Unanswered | None) -> None:
         if result is not None:
-            self.peers.close(name)
             self._unanswered(name, result)
             return
-        self.watches[name] = self.watches[name].answered(self.world.now)
-        self._again(name, self._interval(name))
+        self.boundary.answered(name, began)
+        busy = self._holds_for(name) or self._has_questions(name)
+        pause = self.policy.discard_poll_interval if busy else self.policy.shadow_heartbeat_frequency
+        self._again(name, pause.total_seconds())
 
     def _unanswered(self, name: ServerName, result: Unanswered) -> None:
-        watch, alarms = self.watches[name].failed(self.world.now, result.error, self.policy)
-        self.watches[name] = watch
-        raised = set(alarms)
-        others = [other.name for other in self.others if other.name != name]
-        if others and not any(self.watches[other].reachable for other in others):
-            raised.discard(Alarm.PROMOTE)  # this node is the one cut off: not by time
-        self.start(talking.unreachable(name, raised, self.clock), lambda _: self._again(name, 1.0))
+        if self.peers.close(name):
+            # A session that was idle may only have been closed: a fresh one decides.
+            self._greet_or_poll(name, self.world.now)
+            return
+        alarms = self.boundary.failed(name, self.world.now, result.error)
+        pause = self.policy.shadow_heartbeat_frequency.total_seconds()
+        self.start(talking.unreachable(name, alarms, self.clock), lambda _: self._again(name, pause))
 
     def _again(self, name: ServerName, delay: float) -> None:
         del self.next_talk[name]
         self._talk_in(name, delay)
 
-    def _interval(self, name: ServerName) -> float:
-        """A second while a copy is held for that member or something has to be asked, else idle."""
-        for copy in self.books.state.copies.values():
-            if copy.held and copy.owner == name:
-                return 1.0
-            if copy.confirmation is not Confirmation.NONE and copy.queued and self.inquiry.unasked(copy, name):
-                return 1.0
-        return IDLE
+    def wake_link(self, name: ServerName) -> None:
+        """A member that was silent, or restarted, called: talk to it now."""
+        if self.next_talk.get(name, 0.0) > self.world.now:
+            self._talk_in(name, 0.0)
+
+    def _holds_for(self, name: ServerName) -> bool:
+        return any(copy.held and copy.owner == name for copy in self.books.state.copies.values())
+
+    def _has_questions(self, name: ServerName) -> bool:
+        return any(True for _ in self.inquiry.unasked(self.books.open_questions(), name))
 
     # The loops of the owner.
 
@@ -345,7 +346,7 @@ class Node:
             self._repair()
 
     def _conclude(self) -> None:
-        reachable = frozenset(name for name, watch in self.watches.items() if watch.reachable)
+        reachable = self.boundary.reachable()
 
         def work(books: Transaction) -> int:
             return self.inquiry.conclude(
@@ -361,32 +362,24 @@ class Node:
         if ready:
             self.concluding = False
 
-    def _woke_up(self) -> bool:
-        """Slept (or was stopped) so long that holders may have promoted? Then they are asked first."""
-        slept = self.world.now - self.beat
-        self.beat = self.world.now
-        if slept < self.policy.shadow_resubmit_time_span.total_seconds() / 2:
-            return False
-        for other in self.others:
-            self.start(talking.unreachable(other.name, {Alarm.CUT_OFF}, self.clock), lambda _: None)
-        return True
-
     def pump(self) -> None:
         """Claim what is due, one delivery per message and next hop at a time."""
-        if self.books.dirty or self._woke_up():
+        if self.books.dirty:
             return  # only what is durable may be claimed; the commit calls again
+        if cut_off := self.boundary.cut_off(self.world.now):
+
+            def ask_first(books: Transaction) -> None:
+                for name in cut_off:
+                    heartbeat.cut_off(books, name, self.clock())
+
+            ready, _ = self.transact(ask_first, lambda _: None)
+            if not ready:
+                return
         now = self.clock()
         soonest: datetime | None = None
         chosen: list[tuple[Copy, NextHop]] = []
         for copy in self.books.state.copies.values():
-            if copy.held and copy.owner in self.next_talk and self.next_talk[copy.owner] > self.world.now + 1.0:
-                self._talk_in(copy.owner, 1.0)
-            if not copy.owned:
-                continue
-            if copy.confirmation is Confirmation.ASK:
-                for name, at in tuple(self.next_talk.items()):
-                    if at > self.world.now + 1.0 and self.inquiry.unasked(copy, name):
-                        self._talk_in(name, 1.0)
+            if not copy.owned or copy.confirmation is Confirmation.ASK:
                 continue
             for recipient in copy.recipients:
                 if recipient.settled or (copy.id, recipient.next_hop) in self.active:
@@ -481,30 +474,15 @@ class Node:
 
     def _repair(self) -> None:
         for copy in tuple(self.books.state.copies.values()):
-            if not copy.exposed or copy.id in self.repairing or copy.confirmation is Confirmation.ASK:
+            if not copy.exposed or copy.id in self.repairing:
                 continue
             self.repairing.add(copy.id)
 
             def done(_: Any, message_id: MessageId = copy.id) -> None:
                 self.repairing.discard(message_id)
 
-            self.start(repairing.copy_again(copy.id, self.candidates(), self.clock), done)
-
-    def candidates(self) -> Iterator[ServerName]:
-        """Lazily: a member that just failed drops out."""
-        self.turn += 1
-        chosen = shadow_servers.candidates(
-            self.place, self.others, self.policy, skipped=self._skipped(), turn=self.turn
-        )
-        for place in chosen:
-            if place.name not in self._skipped():
-                yield place.name
-
-    def _skipped(self) -> set[ServerName]:
-        return {name for name, until in self.skipped.items() if until > self.world.now}
-
-    def skip(self, name: ServerName) -> None:
-        self.skipped[name] = self.world.now + self.policy.member_skip_interval.total_seconds()
+            candidates = self.boundary.candidates(self.world.now)
+            self.start(repairing.copy_again(copy.id, candidates, self.clock), done)
 
     # Receiving.
 
@@ -512,6 +490,7 @@ class Node:
         """End of data from a client. The reply is sent when the script has returned."""
         self.in_flight.add(arrival.id)
         deadline = self.clock() + self.policy.shadow_time_cap
+        candidates = self.boundary.candidates(self.world.now)
 
         def done(answer: Answer) -> None:
             self.in_flight.discard(arrival.id)
@@ -521,7 +500,7 @@ class Node:
 
         self.start(
             accepting.make_redundant(
-                arrival, Content(data=arrival.id.encode()), self.candidates(), self.policy, self.clock, deadline
+                arrival, Content(data=arrival.id.encode()), candidates, self.policy, self.clock, deadline
             ),
             done,
         )

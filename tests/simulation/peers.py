@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from shadowrelay.core import conversation, heartbeat
+from shadowrelay.core import conversation
 from shadowrelay.core.conversation import Answered, Greeting
 from shadowrelay.core.decisions import Content, Transaction
 from shadowrelay.core.holding import Held, Offer, hold
-from shadowrelay.core.identifiers import Mark, ServerName
+from shadowrelay.core.identifiers import Lineage, Mark, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.questions import Speaker
 from shadowrelay.core.redundancy import Attempt, Leg
-from shadowrelay.core.steps import Ask, Greet, OfferCopy, Unanswered
-from shadowrelay.shadow import talking
+from shadowrelay.core.steps import Ask, Greet, OfferCopy, Script, Transact, Unanswered
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
     RCPT_KEYWORDS,
@@ -56,6 +55,15 @@ class Session:
     theirs: Greeting
 
 
+@dataclass(frozen=True, slots=True)
+class _Connect:
+    """Open a session for copies and greet on it. Result: the Greeting, None if nobody answered."""
+
+    to: ServerName
+    greeting: Greeting
+    number: int
+
+
 class Peers:
     """The sessions of one process: those it opened (talk and shadow sessions), and those it answers."""
 
@@ -64,7 +72,6 @@ class Peers:
         self.world = node.world
         self.open: dict[ServerName, Session] = {}  # the one that polls
         self.shadow: dict[ServerName, Session] = {}  # the one that carries copies
-        self.met: dict[int, tuple[Greeting, int]] = {}  # whom we met on which session
         self.speakers: dict[int, Greeting] = {}  # sessions that others opened
         self.wishes: dict[ServerName, list[Callable[[Session | None], None]]] = {}
 
@@ -72,14 +79,10 @@ class Peers:
         session = self.open.get(name)
         return session.theirs if session else None
 
-    def established(self, name: ServerName, theirs: Greeting) -> None:
-        self.open[name] = self._on(theirs)
 
-    def _on(self, theirs: Greeting) -> Session:
-        return Session(self.met.pop(id(theirs))[1], theirs)
-
-    def close(self, name: ServerName) -> None:
-        self.open.pop(name, None)
+    def close(self, name: ServerName) -> bool:
+        """Was there a session?"""
+        return self.open.pop(name, None) is not None
 
     # Calling.
 
@@ -124,26 +127,49 @@ class Peers:
         node.after(timeout, finish, None, "no answer")
 
     def greet(self, step: Greet, resume: Callable[[Any], None]) -> None:
-        self.world.tokens += 1
-        number = self.world.tokens
+        """On the session that polls; without one, connect first."""
+        session = self.open.get(step.to)
+        number = session.number if session else self._connect()
 
-        def done(answer: tuple[str, ...] | None, why: str) -> None:
-            if answer is None:
+        def done(theirs: Greeting | None, why: str) -> None:
+            if theirs is None:
                 resume(Unanswered("xshadow", why))
                 return
-            theirs = parse_greeting(answer[-1].removeprefix("250 2.0.0 "))
-            self.met[id(theirs)] = (theirs, number)
+            self.open[step.to] = Session(number, theirs)
             resume(theirs)
 
-        timeout = self.node.policy.shadow_attempt_timeout.total_seconds()
-        self.exchange(step.to, number, ["XSHADOW " + format_greeting(step.greeting)], timeout, done)
+        self._greet(step, number, self.patience, done)
+
+    @property
+    def patience(self) -> float:
+        return max(1.0, self.node.policy.shadow_heartbeat_frequency.total_seconds())
+
+    def _connect(self) -> int:
+        self.world.tokens += 1
+        return self.world.tokens
+
+    def _greet(
+        self, step: Greet, number: int, timeout: float, done: Callable[[Greeting | None, str], None]
+    ) -> None:
+        def answered(answer: tuple[str, ...] | None, why: str) -> None:
+            done(None if answer is None else parse_greeting(answer[-1].removeprefix("250 2.0.0 ")), why)
+
+        if (step.to, self.node.name) in self.world.blocked:  # no handshake without both directions
+            self.node.after(timeout, answered, None, "connect timed out")
+            return
+        line = "XSHADOW " + format_greeting(step.greeting)
+        self.exchange(step.to, number, [line], timeout, answered)
 
     def ask(self, step: Ask, resume: Callable[[Any], None]) -> None:
-        session = self.open.get(step.to)
-        timeout = self.node.policy.shadow_attempt_timeout
         if step.query.revoke:
-            session = self.shadow.get(step.to) or session
-            timeout = self.node.policy.revoke_timeout
+            timeout = self.node.policy.revoke_timeout.total_seconds()
+            self._acquire(step.to, lambda opened: self._ask(opened, step, timeout, resume))
+        else:
+            self._ask(self.open.get(step.to), step, self.patience, resume)
+
+    def _ask(
+        self, session: Session | None, step: Ask, timeout: float, resume: Callable[[Any], None]
+    ) -> None:
         if session is None:
             resume(Unanswered("xqdiscard", "no session"))
             return
@@ -155,41 +181,58 @@ class Peers:
             found = tuple(parse_line(line.removeprefix("250-2.0.0 ")) for line in answer[:-1])
             resume(Answered(found, parse_mark(answer[-1].rpartition(" ")[2])))
 
-        self.exchange(
-            step.to, session.number, ["XQDISCARD " + format_query(step.query)], timeout.total_seconds(), done
-        )
+        self.exchange(step.to, session.number, ["XQDISCARD " + format_query(step.query)], timeout, done)
 
     def offer(self, step: OfferCopy, resume: Callable[[Any], None]) -> None:
-        session = self.shadow.get(step.to)
-        if session is not None:
-            self._offer(session, step, resume)
-            return
-        self._open_shadow(step.to, lambda opened: self._opened(opened, step, resume))
+        self._acquire(step.to, lambda opened: self._opened(opened, step, resume))
 
     def _opened(self, session: Session | None, step: OfferCopy, resume: Callable[[Any], None]) -> None:
         if session is None:
-            self.node.skip(step.to)
+            self.node.boundary.skip(step.to, self.world.now)
             resume(Attempt(step.to, Leg.REFUSED, step.rank, "no session"))
             return
         self._offer(session, step, resume)
 
-    def _open_shadow(self, name: ServerName, then: Callable[[Session | None], None]) -> None:
-        """Open a shadow session, or wait for the one that is being opened."""
+    def _acquire(self, name: ServerName, then: Callable[[Session | None], None]) -> None:
+        """A greeted session for copies: the one at hand, the one being opened, or a new one."""
         node = self.node
+        if name in self.shadow:
+            then(self.shadow[name])
+            return
         waiting = self.wishes.get(name)
         if waiting is not None:
             waiting.append(then)
             return
         self.wishes[name] = [then]
-        silent = node.watches[name].silent
+        node.start(self._meet(name), lambda _: [wish(self.shadow.get(name)) for wish in self.wishes.pop(name)])
 
-        def done(result: Greeting | Unanswered) -> None:
-            if isinstance(result, Greeting):
-                self.shadow[name] = self._on(result)
-            for wish in self.wishes.pop(name):
-                wish(self.shadow.get(name))
+    def _meet(self, name: ServerName) -> Script[None]:
+        """As Members.greet does it."""
+        node = self.node
+        asked_at = self.world.now
 
-        node.start(talking.greet(name, node.clock, after_silence=silent), done)
+        def ours(books: Transaction) -> tuple[Greeting, Lineage | None]:
+            member = books.member(name)
+            return conversation.introduce(books, name), member.lineage if member else None
+
+        mine, known = yield Transact(ours)
+        number = self._connect()
+        theirs = yield _Connect(name, mine, number)
+        if theirs is None:
+            return
+        silent = node.boundary.watches[name].silent
+
+        def work(books: Transaction) -> None:
+            conversation.met(books, theirs, node.clock(), after_silence=silent, asked_at=known)
+
+        yield Transact(work)
+        node.boundary.answered(name, asked_at)
+        self.shadow[name] = Session(number, theirs)
+
+    def connect(self, step: _Connect, resume: Callable[[Any], None]) -> None:
+        timeout = self.node.policy.shadow_attempt_timeout.total_seconds()
+        greet = Greet(step.to, step.greeting)
+        self._greet(greet, step.number, timeout, lambda theirs, _: resume(theirs))
 
     def _offer(self, session: Session, step: OfferCopy, resume: Callable[[Any], None]) -> None:
         node = self.node
@@ -217,11 +260,12 @@ class Peers:
             if answer is None:
                 if self.shadow.get(step.to) is session:
                     del self.shadow[step.to]
-                node.skip(step.to)
+                node.boundary.skip(step.to, self.world.now)
                 resume(Attempt(step.to, Leg.LOST, step.rank, why, database))
                 return
             reply, _, told = answer[-1].rpartition(" ")
             if reply[0] != "2":
+                node.boundary.skip(step.to, self.world.now)
                 resume(Attempt(step.to, Leg.REFUSED, step.rank, reply, database))
                 return
             self.world.point("acknowledged", node.name, step.message_id, step.to)
@@ -249,31 +293,33 @@ class Peers:
             self._serve_query(session, rest, reply)
 
     def _serve_greeting(self, session: int, text: str, reply: Reply) -> None:
+        """As the desk does it: meet, note the call, introduce ourselves; each durable before the next."""
         node = self.node
         theirs = parse_greeting(text)
-        silent = node.watches[theirs.name].silent
+        name = theirs.name
+        known = node.books.member(name)
+        silent = node.boundary.watches[name].silent
+        new = silent or known is None or known.lineage is None
+        new = new or known.lineage.incarnation != theirs.lineage.incarnation
 
-        def work(books: Transaction) -> Greeting:
-            conversation.met(books, theirs, node.clock(), after_silence=silent)
-            return conversation.introduce(books, theirs.name)
-
-        def then(mine: Greeting) -> None:
+        def then(_: None) -> None:
+            node.boundary.called(name)
             self.speakers[session] = theirs
+            if new:
+                node.wake_link(name)
+            self._transact(lambda books: conversation.introduce(books, name), answer)
+
+        def answer(mine: Greeting) -> None:
             reply((f"250 2.0.0 {format_greeting(mine)}",))
 
-        self._transact(work, then)
+        self._transact(
+            lambda books: conversation.met(books, theirs, node.clock(), after_silence=silent), then
+        )
 
     def _transact(self, work: Callable[[Transaction], Any], then: Callable[[Any], None]) -> None:
         ready, result = self.node.transact(work, then)
         if ready:
             then(result)
-
-    def _called_by(self, name: ServerName) -> None:
-        """It speaks on a session where it had our greeting: both directions work, so it can be reached.
-
-        A greeting alone proves one direction only, and does not count as contact.
-        """
-        self.node.watches[name] = self.node.watches[name].answered(self.world.now)
 
     def _serve_query(self, session: int, text: str, reply: Reply) -> None:
         node = self.node
@@ -281,7 +327,6 @@ class Peers:
         if theirs is None:
             reply(())  # the connection of a process that is gone
             return
-        self._called_by(theirs.name)
         query = parse_query(text)
         asker = theirs.speaker if query.at is None else replace(theirs.speaker, mark=query.at)
 
@@ -290,6 +335,7 @@ class Peers:
             return tuple(f"250-2.0.0 {format_line(line)}" for line in found)
 
         def then(found: tuple[str, ...]) -> None:
+            node.boundary.called(asker.name)
             last = "250 2.0.0 That is all" if found else "251 2.0.0 No discard events"
             reply((*found, f"{last} {format_mark(node.durable.mark)}"))
 
@@ -301,7 +347,6 @@ class Peers:
         if theirs is None:
             reply(())
             return
-        self._called_by(theirs.name)
         texts = [line.decode().removesuffix("\r\n") for line in lines if isinstance(line, bytes)]
         mail = parse_mail(texts[0].removeprefix("MAIL "), keywords=MAIL_HERE)
         told = parse_offer(mail.extra["XSHADOW"])
@@ -323,7 +368,6 @@ class Peers:
         )
 
         def work(books: Transaction) -> Held:
-            books.apply(heartbeat.heard(books, offer.owner, offer.mark))
             content = Content(data=offer.message_id.encode())
             return books.apply(hold(books, offer, content, node.policy, node.clock()))
 

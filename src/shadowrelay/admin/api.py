@@ -21,6 +21,7 @@ from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import Node, PeerState
 from shadowrelay.admin.retirement import retire
 from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.set_aside import resume
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import DatabaseFailed
@@ -46,6 +47,8 @@ def build_app(
         Route("/api/v1/messages/{id}", api.reads(api.message)),
         Route("/api/v1/shadow-queues", api.reads(api.shadow_queues)),
         Route("/api/v1/peers", api.reads(api.peers)),
+        Route("/api/v1/messages/{id}/resume", api.changes(api.resume), methods=["POST"]),
+        Route("/api/v1/messages/{id}/bounce", api.changes(api.bounce), methods=["POST"]),
         Route("/api/v1/peers/{name}/retire", api.changes(api.retire), methods=["POST"]),
         Route("/metrics", api.reads(api.metrics)),
         Route("/healthz/live", api.live),
@@ -162,6 +165,21 @@ class _Api:
                 "to_do": f"Retire it on every other member too, and take {name} out of the settings.",
             }
         )
+
+    async def resume(self, request: Request) -> Response:
+        wanted, now = MessageId(request.path_params["id"].lower()), self._clock()
+        copy = await self._ask(lambda ledger: ledger.apply(resume(ledger, wanted, now)))
+        if copy is None:
+            raise Refused(409, f"message {wanted} is not set aside on this node")
+        _log.warning("message_resumed", message=wanted)
+        return _json({"id": wanted, "did": "it is in the queue again, and its age begins anew"})
+
+    async def bounce(self, request: Request) -> Response:
+        wanted = MessageId(request.path_params["id"].lower())
+        if not await self._node.give_up(wanted):
+            raise Refused(409, f"message {wanted} is not set aside on this node")
+        _log.warning("message_given_up", message=wanted)
+        return _json({"id": wanted, "did": "it failed; its sender is told, unless there is nobody to tell"})
 
     async def metrics(self, request: Request) -> Response:
         seen = await self._ask(views.snapshot)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from shadowrelay.core.heartbeat import Watch
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.shadow_servers import MemberPlace
 from shadowrelay.database.transport import TransportDatabase
@@ -77,6 +77,10 @@ class Node(Protocol):
 
     def live(self) -> bool:
         """False when only a restart can help."""
+        ...
+
+    async def give_up(self, message_id: MessageId) -> bool:
+        """Fail a message that is set aside, and tell its sender. False if it is not set aside."""
         ...
 
     def retired(self, name: ServerName) -> None:

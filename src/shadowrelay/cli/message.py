@@ -63,6 +63,34 @@ def show(node: Client, message_id: str, *, as_json: bool) -> None:
     return None
 
 
+@message.command()
+@click.argument("message_id", metavar="ID")
+@node_options
+def resume(node: Client, message_id: str, *, as_json: bool) -> None:
+    """Let message ID go out that is set aside; its age begins anew.
+
+    A node that was away for very long sets aside what no holder confirms: it may have been delivered.
+    """
+    _decide(node, message_id, "resume", as_json=as_json)
+
+
+@message.command()
+@click.argument("message_id", metavar="ID")
+@node_options
+def bounce(node: Client, message_id: str, *, as_json: bool) -> None:
+    """Fail message ID that is set aside, and tell its sender."""
+    _decide(node, message_id, "bounce", as_json=as_json)
+
+
+def _decide(node: Client, message_id: str, verb: str, *, as_json: bool) -> None:
+    with reporting():
+        answer = node.post("messages", message_id, verb)
+    if as_json:
+        return print_json(answer)
+    click.echo(f"{clean(answer['id'])}: {clean(answer['did'])}")
+    return None
+
+
 _RECIPIENT_COLUMNS = (
     "no.",
     "recipient",

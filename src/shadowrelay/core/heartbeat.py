@@ -50,7 +50,7 @@ def meet(
     if former is None or continuity is not Continuity.BROKEN:
         if met != member:
             books.apply(Decision(None, (met,)))
-        if after_silence:
+        if after_silence and not met.retired:
             for copy in tuple(books.copies_held_by(name)):
                 books.apply(_holders(copy, name, HolderState.LOST, HolderState.HOLDING))
             for copy in tuple(books.copies_taken_from(name)):

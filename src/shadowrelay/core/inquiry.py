@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 
 from shadowrelay.core.decisions import Decision, OpenQuestion, SaveCopy, Transaction
 from shadowrelay.core.identifiers import MessageId, ServerName
-from shadowrelay.core.messages import Confirmation, Copy, Stage
+from shadowrelay.core.messages import Confirmation, Copy
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.tracking import Suspend
+from shadowrelay.core.set_aside import set_aside
 
 
 @dataclass(slots=True)
@@ -79,21 +79,14 @@ class Inquiry:
             forgotten = long_away and copy.owned and copy.former_owner is None and not entry.confirmed
             if missing and (copy.confirmation is Confirmation.IN_DOUBT or not out_of_patience):
                 continue
+            closed += 1
             if forgotten and copy.confirmation is Confirmation.ASK:
-                after = _set_aside(books, copy, now)
+                books.apply(set_aside(copy, now))
             elif missing and copy.owned:
-                after = replace(copy, confirmation=Confirmation.IN_DOUBT)
+                in_doubt = replace(copy, confirmation=Confirmation.IN_DOUBT)
+                books.apply(Decision(None, (SaveCopy(copy, in_doubt),)))
             else:
                 self.forget(copy.id)
-                after = replace(copy, confirmation=Confirmation.NONE, confirm_since=None)
-            closed += 1
-            books.apply(Decision(None, (SaveCopy(copy, after),)))
+                answered = replace(copy, confirmation=Confirmation.NONE, confirm_since=None)
+                books.apply(Decision(None, (SaveCopy(copy, answered),)))
         return closed
-
-
-def _set_aside(books: Transaction, copy: Copy, now: datetime) -> Copy:
-    """Nobody confirms the message, and its fate may be forgotten everywhere: an operator has to decide."""
-    aside = replace(copy, stage=Stage.SET_ASIDE, confirmation=Confirmation.NONE, confirm_since=None)
-    reason = "away longer than events are kept, and no holder confirms the message"
-    books.apply(Decision(None, (), (Suspend(at=now, copy=aside, reason=reason),)))
-    return aside

@@ -307,6 +307,14 @@ class Suspend(TrackingEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resume(TrackingEvent):
+    """An operator lets a message go out that was set aside."""
+
+    event_id: ClassVar[str] = "RESUME"
+    source: ClassVar[str] = "ADMIN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Load(TrackingEvent):
     """A row of a snapshot: this node still holds that message (queue or shadow queue)."""
 

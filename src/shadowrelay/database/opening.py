@@ -39,7 +39,7 @@ class Opening:
 
 
 def lock(directory: Path) -> int:
-    """Take the directory for this process until it ends. Raises CannotOpen if another one has it."""
+    """Take the directory for this process until it ends. Raises CannotOpen if it cannot be used so."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(directory / "transport.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -52,6 +52,10 @@ def lock(directory: Path) -> int:
         raise CannotOpen(
             f"another process uses the data directory {directory}; a transport database has one owner"
         ) from error
+    file = directory / FILE
+    if file.exists() and not os.access(file, os.R_OK | os.W_OK):
+        os.close(handle)  # SQLite would call it an I/O error
+        raise CannotOpen(f"transport database {file}: it cannot be written: check owner and permissions")
     return handle
 
 
@@ -62,8 +66,8 @@ def prepare(connection: sqlite3.Connection, *, durable: bool) -> None:
     connection keeps clear of the WAL-reset defect of SQLite before 3.51.3.
     """
     wanted = [
+        ("locking_mode", "exclusive", "exclusive"),  # before the first access: then no shared memory is used
         ("auto_vacuum", "incremental", 2),
-        ("locking_mode", "exclusive", "exclusive"),
         ("journal_mode", "wal" if durable else "memory", "wal" if durable else "memory"),
         ("synchronous", "full", 2),
         ("temp_store", "memory", 2),
@@ -71,6 +75,9 @@ def prepare(connection: sqlite3.Connection, *, durable: bool) -> None:
         ("cache_size", "-16000", -16000),
     ]
     for pragma, value, expected in wanted:
+        found = connection.execute(f"PRAGMA {pragma}").fetchone()
+        if found == (expected,):
+            continue  # setting auto_vacuum again would write to a database that may not be ours
         connection.execute(f"PRAGMA {pragma}={value}").fetchone()
         found = connection.execute(f"PRAGMA {pragma}").fetchone()
         if found is None or found[0] != expected:

@@ -115,7 +115,9 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
 
 def counts(ledger: SqlLedger) -> Counts:
     run = ledger.connection.execute
-    found = {(Role(role), Stage(stage)): (count, oldest) for role, stage, count, oldest in run(SQL["transit"])}
+    found = {
+        (Role(role), Stage(stage)): (count, oldest) for role, stage, count, oldest in run(SQL["transit"])
+    }
     queued, oldest_queued = found.get((Role.PRIMARY, Stage.QUEUED), (0, None))
     held, oldest_held = found.get((Role.SHADOW, Stage.QUEUED), (0, None))
     confirming = dict(run(SQL["confirming"]).fetchall())

@@ -20,7 +20,8 @@ SELECT owner, COUNT(*), MIN(received_at) FROM message WHERE role = 'shadow' AND 
 
 -- name: held_by
 SELECT h.name, COUNT(*) FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.state = 'holding' GROUP BY h.name;
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.state = 'holding'
+ GROUP BY h.name;
 
 -- name: events_waiting
 SELECT addressee, COUNT(*) FROM discard_event GROUP BY addressee;
@@ -29,13 +30,15 @@ SELECT addressee, COUNT(*) FROM discard_event GROUP BY addressee;
 SELECT r.next_hop, COUNT(DISTINCT m.id), COUNT(*), MIN(r.due_at), SUM(r.due_at IS NULL), MIN(m.received_at),
        SUM(m.exposed)
   FROM message m CROSS JOIN recipient r ON r.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready' GROUP BY r.next_hop ORDER BY r.next_hop;
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready'
+ GROUP BY r.next_hop ORDER BY r.next_hop;
 
 -- name: last_errors
 -- With one MAX, the bare column last_reply is that of the row with the maximum (SQLite documents it).
 SELECT r.next_hop, r.last_reply, MAX(r.next_attempt)
   FROM message m CROSS JOIN recipient r ON r.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready' AND r.next_attempt IS NOT NULL
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready'
+   AND r.next_attempt IS NOT NULL
  GROUP BY r.next_hop;
 
 -- name: active
@@ -68,11 +71,13 @@ SELECT id FROM message WHERE stage <> 'safety_net' AND stage = 'set_aside' AND i
 SELECT id FROM message WHERE exposed = 1 AND id > ? ORDER BY id LIMIT ?;
 
 -- name: page_asking
-SELECT id FROM message WHERE confirmation <> 'none' AND confirmation = 'ask' AND role = 'primary' AND stage = 'queued' AND id > ?
+SELECT id FROM message
+ WHERE confirmation <> 'none' AND confirmation = 'ask' AND role = 'primary' AND stage = 'queued' AND id > ?
  ORDER BY id LIMIT ?;
 
 -- name: page_in_doubt
-SELECT id FROM message WHERE confirmation <> 'none' AND confirmation = 'in_doubt' AND role = 'primary' AND stage = 'queued'
+SELECT id FROM message
+ WHERE confirmation <> 'none' AND confirmation = 'in_doubt' AND role = 'primary' AND stage = 'queued'
    AND id > ?
  ORDER BY id LIMIT ?;
 

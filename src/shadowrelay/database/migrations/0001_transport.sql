@@ -59,6 +59,7 @@ CREATE INDEX message_check ON message (owner, check_at) WHERE check_at IS NOT NU
 CREATE INDEX message_confirm ON message (confirmation) WHERE confirmation <> 'none';
 CREATE INDEX message_taken ON message (former_owner) WHERE former_owner IS NOT NULL;
 CREATE INDEX message_settled ON message (settled_at) WHERE settled_at IS NOT NULL;
+CREATE INDEX message_transit ON message (stage, role, id, received_at) WHERE stage <> 'safety_net';
 CREATE INDEX message_exposed ON message (exposed) WHERE exposed = 1;
 
 CREATE TABLE recipient (

@@ -1,0 +1,33 @@
+"""Messages whose fate may be forgotten everywhere: they wait until an operator decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from shadowrelay.core.decisions import Decision, Ledger, SaveCopy
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.messages import Confirmation, Copy, Stage
+from shadowrelay.core.tracking import Resume, Suspend
+
+REASON = "away longer than events are kept, and no holder confirms the message"
+
+
+def set_aside(copy: Copy, now: datetime) -> Decision[None]:
+    """Nobody confirms the message: it waits."""
+    aside = replace(copy, stage=Stage.SET_ASIDE, confirmation=Confirmation.NONE, confirm_since=None)
+    return Decision(None, (SaveCopy(copy, aside),), (Suspend(at=now, copy=aside, reason=REASON),))
+
+
+def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Copy | None]:
+    """An operator lets it go out. Its age begins anew: at its true age it would expire at once.
+
+    None if the message is not set aside.
+    """
+    copy = ledger.copy(message_id)
+    if copy is None or copy.stage is not Stage.SET_ASIDE:
+        return Decision(None)
+    ready = tuple(replace(recipient, next_attempt=None) for recipient in copy.unsettled)
+    queued = replace(copy.with_recipients(ready), stage=Stage.QUEUED, received_at=now)
+    event = Resume(at=now, copy=queued, recipients=queued.unsettled)
+    return Decision(queued, (SaveCopy(copy, queued),), (event,))

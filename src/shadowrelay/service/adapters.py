@@ -1,0 +1,83 @@
+"""What the settings say of other servers: members, next hops, certificates, the tracking log."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.database.outbox import Outbox
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.settings import PeerConnector, Settings
+from shadowrelay.smtp.peer_client import Address
+from shadowrelay.smtp.send import NextHopServer
+from shadowrelay.tracking.files import LogLimits
+from shadowrelay.tracking.writer import TrackingWriter
+
+
+def addresses(settings: Settings) -> dict[ServerName, Address]:
+    peer = settings.peer
+    context = client_context(peer) if peer else None
+    return {
+        ServerName(member.name): Address(
+            ServerName(member.name), member.address.host, member.address.port, context
+        )
+        for member in settings.members
+    }
+
+
+def server_context(peer: PeerConnector) -> ssl.SSLContext | None:
+    if not (peer.tls and peer.certificate and peer.key and peer.ca):
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(peer.ca))
+    context.load_cert_chain(peer.certificate, peer.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def client_context(peer: PeerConnector) -> ssl.SSLContext | None:
+    if not (peer.tls and peer.certificate and peer.key and peer.ca):
+        return None
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(peer.ca))
+    context.load_cert_chain(peer.certificate, peer.key)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def servers(settings: Settings) -> dict[NextHop, NextHopServer]:
+    return {
+        NextHop(name): NextHopServer(
+            name=NextHop(name),
+            host=route.host,
+            port=route.port,
+            local_hostname=settings.name,
+            protocol=route.protocol.value,
+            inside=route.inside,
+            tls=route.tls.value,
+            ca_file=str(route.ca) if route.ca else None,
+        )
+        for name, route in settings.routes.items()
+    }
+
+
+def tracking_writer(
+    settings: Settings, database: TransportDatabase, clock: Callable[[], datetime]
+) -> TrackingWriter:
+    tracking = settings.tracking
+    return TrackingWriter(
+        Outbox(database),
+        directory=Path(tracking.directory),
+        node=ServerName(settings.name),
+        limits=LogLimits(
+            max_file_age=tracking.max_file_age,
+            max_file_size=tracking.max_file_size,
+            max_directory_size=tracking.max_directory_size,
+            max_age=tracking.max_age,
+        ),
+        committed=database.subscribe(asyncio.Event()),
+        clock=clock,
+    )

@@ -1,0 +1,82 @@
+"""The Receive connectors of a node, made of its settings."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import timedelta
+
+from shadowrelay.primary.intake import Intake, IntakeOptions
+from shadowrelay.service.adapters import server_context
+from shadowrelay.service.node import Node, mint
+from shadowrelay.settings import PeerConnector, ReceiveConnector
+from shadowrelay.shadow.desk import DeskOptions, Desks
+from shadowrelay.smtp.peer_session import PeerSession
+from shadowrelay.smtp.receive import ConnectorOptions
+from shadowrelay.smtp.receive_connector import Connector
+
+MEMBER_MESSAGE_SIZE = 1 << 31  # a member only passes on what its own connectors took
+
+
+def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector:
+    """The connector of that name: mail from senders."""
+    options = IntakeOptions(
+        connector=name,
+        relay_networks=tuple(node.settings.relay_networks),
+        accepted_domains=tuple(node.settings.accepted_domains),
+        routes=node.routes,
+        content=node.spool,
+        minimum_free_disk=node.settings.minimum_free_disk,
+        submission=connector.submission,
+    )
+    tls = None
+    if connector.tls_certificate and connector.tls_key:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(connector.tls_certificate, connector.tls_key)
+    limits = ConnectorOptions(
+        hostname=node.name,
+        host=connector.listen.host,
+        port=connector.listen.port,
+        name=name,
+        tls=tls,
+        connection_timeout=connector.connection_timeout,
+        inactivity_timeout=connector.connection_inactivity_timeout,
+        tarpit_interval=connector.tarpit_interval,
+        max_protocol_errors=connector.max_protocol_errors,
+        max_inbound_connections=connector.max_inbound_connection,
+        max_inbound_connections_per_source=connector.max_inbound_connection_per_source,
+        max_recipients_per_message=connector.max_recipients_per_message,
+        max_message_size=connector.max_message_size,
+        max_header_size=connector.max_header_size,
+    )
+    return Connector(limits, Intake(node.members, options, node.policy, mint, node.in_flight))
+
+
+def for_members(node: Node, peer: PeerConnector) -> Connector:
+    """The connector for the other members of the boundary."""
+    options = DeskOptions(
+        externally_secured=tuple(peer.externally_secured),
+        content=node.spool,
+        minimum_free_disk=node.settings.minimum_free_disk,
+    )
+    limits = ConnectorOptions(
+        hostname=node.name,
+        host=peer.listen.host,
+        port=peer.listen.port,
+        name="members",
+        greeting="ESMTP members",
+        tls=server_context(peer),
+        implicit_tls=peer.tls,
+        connection_timeout=None,
+        inactivity_timeout=peer.connection_inactivity_timeout,
+        tarpit_interval=timedelta(0),
+        max_protocol_errors=100,
+        max_inbound_connections=peer.max_inbound_connection,
+        max_inbound_connections_per_source=None,
+        max_recipients_per_message=1_000_000,
+        max_message_size=MEMBER_MESSAGE_SIZE,
+        max_header_size=1 << 25,
+        max_text_line=None,
+        max_command_line=4096,
+    )
+    desks = Desks(node.members, options, node.policy, node.in_flight, node.met)
+    return Connector(limits, desks, session=PeerSession)  # type: ignore[arg-type]

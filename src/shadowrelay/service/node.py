@@ -1,0 +1,120 @@
+"""One running node: its parts, and what the admin API sees of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from shadowrelay.admin.node import PeerStatus, peer_status
+from shadowrelay.core.boundary import Boundary
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.routing import Route
+from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.database.opening import CONTENT
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members import Members, seconds
+from shadowrelay.primary.giving_up import give_up
+from shadowrelay.primary.queue import Queue
+from shadowrelay.primary.reporting import Reporter
+from shadowrelay.service.adapters import addresses, servers
+from shadowrelay.settings import Settings
+from shadowrelay.shadow.links import Link
+from shadowrelay.smtp.receive_connector import Connector
+
+
+def utcnow() -> datetime:
+    return datetime.now(UTC)
+
+
+def mint(now: datetime) -> MessageId:
+    """A UUID version 7 (RFC 9562 5.7)."""
+    stamp = int(now.timestamp() * 1000).to_bytes(6, "big")
+    raw = bytearray(stamp + os.urandom(10))
+    raw[6] = 0x70 | (raw[6] & 0x0F)
+    raw[8] = 0x80 | (raw[8] & 0x3F)
+    text = raw.hex()
+    return MessageId("-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])))
+
+
+class Node:
+    """One running node, as the admin API sees it."""
+
+    def __init__(self, settings: Settings, database: TransportDatabase) -> None:
+        self.settings = settings
+        self.database = database
+        self.started_at = utcnow()
+        self.name = ServerName(settings.name)
+        self.site = settings.site
+        self.host = settings.host
+        self.policy = settings.policy()
+        places = tuple(MemberPlace(ServerName(m.name), m.site, m.host) for m in settings.members)
+        self.addresses = {member.name: str(member.address) for member in settings.members}
+        self.boundary = Boundary(MemberPlace(self.name, self.site, self.host), places, self.policy)
+        self.members = Members(database, self.boundary, addresses(settings), self.policy, utcnow)
+        self.inquiry = Inquiry()
+        self.routes = tuple(
+            Route(NextHop(name), tuple(route.domains), route.inside)
+            for name, route in settings.routes.items()
+        )
+        self.reporter = Reporter(self.name, self.routes, self.policy, utcnow)
+        self.queue = Queue(self.members, servers(settings), self.routes, self.reporter, self.policy, utcnow)
+        self.links = {
+            place.name: Link(place.name, self.members, self.inquiry, self.queue.wake.set) for place in places
+        }
+        self.in_flight: set[MessageId] = set()
+        self.spool = settings.data_dir / CONTENT
+        self.connectors: list[Connector] = []
+        self.stopping = False
+        self._tasks: dict[ServerName, asyncio.Task[None]] = {}
+
+    def peers(self) -> Sequence[PeerStatus]:
+        now, clock = utcnow(), seconds()
+        return [
+            peer_status(
+                place,
+                self.addresses[place.name],
+                self.boundary.watches[place.name],
+                self.policy,
+                clock=clock,
+                now=now,
+                step=self.links[place.name].step,
+            )
+            for place in self.boundary.places
+        ]
+
+    def ready(self) -> tuple[bool, str]:
+        if self.database.failed.is_set():
+            return False, self.database.failure
+        if self.stopping:
+            return False, "the node is stopping"
+        if not self.connectors:
+            return False, "the node is starting"
+        return True, "the node takes mail"
+
+    def live(self) -> bool:
+        return not self.database.failed.is_set()
+
+    async def give_up(self, message_id: MessageId) -> bool:
+        return await give_up(self.database, self.reporter, message_id, utcnow) is not None
+
+    def retired(self, name: ServerName) -> None:
+        self.boundary.retire(name)
+        if task := self._tasks.pop(name, None):
+            task.cancel()
+        self.queue.wake.set()
+
+    def start_links(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Talk to every member that was not retired."""
+        for name in self.boundary.watches if self.policy.shadow_redundancy_enabled else ():
+            link = self.links[name]
+            self._tasks[name] = group.create_task(link.run(), name=f"link to {name}")
+        return list(self._tasks.values())
+
+    def met(self, name: ServerName) -> None:
+        """A member called us: talk to it now, and look at the queue."""
+        self.queue.wake.set()
+        if name in self.links:
+            self.links[name].wake.set()

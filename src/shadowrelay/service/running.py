@@ -1,0 +1,149 @@
+"""Runs a node: opens its database, starts the stages in one task group, and stops them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import signal
+from collections.abc import Awaitable, Callable
+from functools import partial
+from uuid import uuid4
+
+import structlog
+
+from shadowrelay.admin.api import build_app
+from shadowrelay.admin.server import bind, serve
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
+from shadowrelay.database import content
+from shadowrelay.database.snapshot import take_snapshot
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.primary.exposure import Reconcile, Repair
+from shadowrelay.safety_net.expiry import Expiry
+from shadowrelay.service import connectors
+from shadowrelay.service.adapters import tracking_writer
+from shadowrelay.service.node import Node, utcnow
+from shadowrelay.settings import Settings
+from shadowrelay.smtp.receive_connector import Connector
+
+log = structlog.get_logger(__name__)
+
+SNAPSHOT_INTERVAL = 3600.0
+
+
+class NodeFailed(Exception):
+    """The node cannot go on; the message says why."""
+
+
+async def _every(interval: float, work: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        await asyncio.sleep(interval)
+        await work()
+
+
+async def _until_failed(database: TransportDatabase) -> None:
+    await database.failed.wait()
+    raise NodeFailed(database.failure)
+
+
+async def run_node(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT. Raises NodeFailed, CannotOpen or OSError when the node cannot go on."""
+    now = utcnow()
+    name = ServerName(settings.name)
+    database = await TransportDatabase.open(
+        settings.data_dir, name, Incarnation(secrets.token_hex(8)), DatabaseId(str(uuid4())), now
+    )
+    if database.opened.set_aside is not None:
+        log.critical(
+            "corrupt_database_set_aside",
+            kept_as=str(database.opened.set_aside),
+            database_id=database.lineage.database_id,
+            consequence="a new database was begun; members promote what they hold for this node",
+        )
+    log.info(
+        "database_opened",
+        database_id=database.lineage.database_id,
+        incarnation=database.lineage.incarnation,
+        sequence=database.lineage.sequence,
+        created=database.opened.created,
+    )
+    try:
+        await _serve(Node(settings, database))
+    finally:
+        await database.close(utcnow())
+
+
+async def _serve(node: Node) -> None:
+    settings, database = node.settings, node.database
+    await _prepare(node)
+    stop, log_stop, admin_stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    writer = tracking_writer(settings, database, utcnow)
+    listening = bind(settings.admin.listen.host, settings.admin.listen.port)
+    token = settings.admin.token.get_secret_value() if settings.admin.token else None
+    async with asyncio.TaskGroup() as group:
+        guard = group.create_task(_until_failed(database))
+        logging = group.create_task(writer.run(log_stop), name="tracking writer")
+        api = group.create_task(serve(build_app(node, token=token), listening, admin_stop), name="admin")
+        await _snapshot(database)
+        members = connectors.for_members(node, settings.peer) if settings.peer else None
+        senders = [connectors.for_senders(node, name, each) for name, each in settings.receive.items()]
+        for connector in [members, *senders] if members else senders:
+            await connector.start()
+        node.connectors = senders
+        background = [*_start_stages(node, group), guard]
+        log.info("node_started", node=node.name, site=node.site, members=len(node.boundary.places))
+        await stop.wait()
+        await _drain(node, members)
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        await node.members.close()
+        await _snapshot(database)
+        admin_stop.set()
+        log_stop.set()
+        await asyncio.gather(api, logging)
+    log.info("node_stopped", node=node.name)
+
+
+async def _prepare(node: Node) -> None:
+    """What has to be in order before anybody is let in."""
+    content.prepare(node.spool)
+    await node.database.transact(lambda ledger: content.sweep(ledger, node.spool))
+    for member in await node.database.transact(lambda ledger: tuple(ledger.members())):
+        if member.retired:
+            node.retired(member.name)
+
+
+def _start_stages(node: Node, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+    database, opened, wake = node.database, node.database.opened, node.queue.wake
+    away = None if opened.away_since is None else node.started_at - opened.away_since
+    database.subscribe(wake)
+    return [
+        group.create_task(node.queue.run(), name="queue"),
+        *node.start_links(group),
+        group.create_task(Repair(node.members).run(), name="repair"),
+        group.create_task(Reconcile(node.members, node.inquiry, away, wake.set).run(), name="reconcile"),
+        group.create_task(Expiry(database, node.policy, utcnow).run(), name="expiry"),
+        group.create_task(_every(SNAPSHOT_INTERVAL, partial(_snapshot, database)), name="snapshots"),
+    ]
+
+
+async def _drain(node: Node, members: Connector | None) -> None:
+    """Senders first, then deliveries, and last the members: until then they may ask and be told."""
+    node.stopping = True
+    drain = node.settings.drain_timeout.total_seconds()
+    until = asyncio.get_running_loop().time() + drain
+    log.info("node_stopping", drain=drain)
+    await asyncio.gather(*(connector.stop(drain) for connector in node.connectors))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(until + 1.0):
+            await node.queue.stop()
+    if members is not None:
+        await members.stop(1.0)
+
+
+async def _snapshot(database: TransportDatabase) -> None:
+    await database.transact(lambda ledger: take_snapshot(ledger, str(uuid4()), utcnow()))

@@ -1,0 +1,343 @@
+"""Group commit: what was answered is on disk, what failed left nothing, and after a failure nothing is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from opened import NOW, database, message, opened, save
+
+from shadowrelay.core.decisions import Content, Decision, DropCopy
+from shadowrelay.core.messages import Copy
+from shadowrelay.database import content
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.outbox import Outbox
+from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
+
+
+async def ids(database: TransportDatabase) -> set[str]:
+    rows = await database.transact(lambda ledger: ledger.connection.execute("SELECT id FROM message").fetchall())
+    return {row[0] for row in rows}
+
+
+class Refusal(Exception):
+    pass
+
+
+def then_refuse(copy: Copy) -> object:
+    def work(ledger: SqlLedger) -> None:
+        save(copy)(ledger)
+        raise Refusal
+
+    return work
+
+
+async def test_what_waits_together_shares_a_commit(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        copies = [message() for _ in range(200)]
+        before = found.commits
+        await asyncio.gather(*(found.transact(save(copy)) for copy in copies))
+        assert found.commits - before <= 3
+        assert await ids(found) == {copy.id for copy in copies}
+
+
+async def test_one_work_that_fails_undoes_its_own_writes_alone(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        first, bad, second = message(), message(), message()
+        results = await asyncio.gather(
+            found.transact(save(first)),
+            found.transact(then_refuse(bad)),  # type: ignore[arg-type]
+            found.transact(save(second)),
+            return_exceptions=True,
+        )
+        assert [type(result) for result in results] == [type(None), Refusal, type(None)]
+        assert await ids(found) == {first.id, second.id}
+        assert found.lineage.sequence == 2
+        rows = await Outbox(found).rows_after(0, 10)
+        assert [(row.sequence, row.columns["network-message-id"]) for row in rows] == [
+            (1, first.id),
+            (2, second.id),
+        ]
+        await found.transact(save(message()))
+        assert found.lineage.sequence == 3
+
+
+async def test_a_constraint_or_a_misuse_is_an_error_of_its_work_alone(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        copy = message()
+        await found.transact(save(copy))
+        wrong = [save(copy), lambda ledger: ledger.connection.execute("SELECT ?", (object(),))]
+        for work in wrong:
+            with pytest.raises((sqlite3.IntegrityError, sqlite3.ProgrammingError)):
+                await found.transact(work)
+        await found.transact(save(message()))
+        assert not found.failed.is_set()
+
+
+async def test_a_content_file_outlives_a_work_that_was_undone(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        kept, gone = tmp_path / "kept.eml", tmp_path / "gone.eml"
+        copies = []
+        for path in (kept, gone):
+            path.write_bytes(b"large")
+            copies.append(message())
+            await found.transact(save(copies[-1], Content(path=str(path))))
+
+        def drop_and_fail(ledger: SqlLedger) -> None:
+            ledger.apply(Decision(None, (DropCopy(copies[0]),)))
+            raise Refusal
+
+        results = await asyncio.gather(
+            found.transact(lambda ledger: ledger.apply(Decision(None, (DropCopy(copies[1]),)))),
+            found.transact(drop_and_fail),
+            return_exceptions=True,
+        )
+        assert isinstance(results[1], Refusal)
+        assert await ids(found) == {copies[0].id}
+        assert (kept.exists(), gone.exists()) == (True, False)
+
+
+async def test_a_content_file_goes_only_after_the_commit(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        path = tmp_path / "large.eml"
+        path.write_bytes(b"large")
+        copy = message()
+        await found.transact(save(copy, Content(path=str(path))))
+        seen = []
+
+        def drop(ledger: SqlLedger) -> None:
+            ledger.apply(Decision(None, (DropCopy(copy),)))
+            seen.append(path.exists())
+
+        await found.transact(drop)
+        assert (seen, path.exists()) == ([True], False)
+
+
+async def test_a_content_file_that_cannot_be_removed_undoes_nothing(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        path = tmp_path / "directory.eml"
+        path.mkdir()
+        copy = message()
+        await found.transact(save(copy, Content(path=str(path))))
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (DropCopy(copy),))))
+        assert await ids(found) == set()
+        assert not found.failed.is_set()
+
+
+async def test_a_caller_that_gives_up_does_not_cancel_its_work(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        copy, later = message(), message()
+        caller = asyncio.create_task(found.transact(save(copy)))
+        await asyncio.sleep(0)
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        await found.transact(save(later))
+        assert await ids(found) == {copy.id, later.id}
+
+
+async def test_callers_that_give_up_at_any_moment_disturb_nobody(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        copies = [message() for _ in range(60)]
+        for turns, copy in enumerate(copies):
+            caller = asyncio.create_task(found.transact(save(copy)))
+            for _ in range(turns % 6):
+                await asyncio.sleep(0)
+            caller.cancel()
+            await asyncio.gather(caller, return_exceptions=True)
+        last = message()
+        await found.transact(save(last))
+        # One that gave up before it had begun to wait asked for nothing.
+        assert {copy.id for turns, copy in enumerate(copies) if turns % 6} | {last.id} <= await ids(found)
+        assert not found.ledger.connection.in_transaction
+
+
+async def test_close_finishes_what_waits_and_refuses_what_comes_after(tmp_path: Path) -> None:
+    found = await opened(tmp_path)
+    copies = [message() for _ in range(20)]
+    waiting = [asyncio.create_task(found.transact(save(copy))) for copy in copies]
+    await asyncio.sleep(0)
+    await found.close(NOW)
+    await asyncio.gather(*waiting)
+    with pytest.raises(DatabaseFailed, match="closed"):
+        await found.transact(save(message()))
+    async with database(tmp_path) as again:
+        assert await ids(again) == {copy.id for copy in copies}
+
+
+async def test_listeners_hear_of_commits_that_tracked_something(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        listener = found.subscribe(asyncio.Event())
+        await found.transact(lambda ledger: None)
+        assert not listener.is_set()
+        await found.transact(save(message()))
+        assert listener.is_set()
+
+
+# Failure
+
+
+@pytest.fixture
+def small_files() -> Iterator[object]:
+    """Call it to forbid files larger than so many octets; undone at the end."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield lambda octets: resource.setrlimit(resource.RLIMIT_FSIZE, (octets, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+async def test_after_a_write_that_failed_nothing_is_acknowledged(tmp_path: Path, small_files) -> None:  # type: ignore[no-untyped-def]
+    found = await opened(tmp_path)
+    kept = message()
+    await found.transact(save(kept))
+    small_files((tmp_path / "transport.db-wal").stat().st_size + 100_000)
+    large = Content(data=bytes(40_000))
+    results = await asyncio.gather(
+        *(found.transact(save(message(), large)) for _ in range(30)), return_exceptions=True
+    )
+    assert {type(result) for result in results} == {DatabaseFailed}
+    assert found.failed.is_set()
+    assert "the disk reports an I/O error" in found.failure
+    with pytest.raises(DatabaseFailed, match="I/O error"):
+        await found.transact(lambda ledger: 1)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    with pytest.raises(DatabaseFailed):  # it does not come back to life
+        await found.transact(lambda ledger: 1)
+    await found.close(NOW)
+    async with database(tmp_path) as again:
+        assert await ids(again) == {kept.id}
+        assert again.lineage.sequence == 1
+
+
+async def test_whoever_waits_when_it_fails_is_told(tmp_path: Path, small_files) -> None:  # type: ignore[no-untyped-def]
+    found = await opened(tmp_path)
+    small_files((tmp_path / "transport.db-wal").stat().st_size)
+    first = asyncio.create_task(found.transact(save(message())))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    behind = [asyncio.create_task(found.transact(save(message()))) for _ in range(5)]
+    results = await asyncio.gather(first, *behind, return_exceptions=True)
+    assert {type(result) for result in results} == {DatabaseFailed}
+    await found.close(NOW)
+
+
+async def test_a_log_that_cannot_be_shortened_is_a_failure(tmp_path: Path, small_files) -> None:  # type: ignore[no-untyped-def]
+    found = await opened(tmp_path)
+    for _ in range(5):
+        await found.transact(save(message(), Content(data=bytes(40_000))))
+    small_files((tmp_path / "transport.db").stat().st_size)
+    with pytest.raises(DatabaseFailed):
+        await found.touch(NOW)
+    assert found.failed.is_set()
+    with pytest.raises(DatabaseFailed):
+        await found.transact(lambda ledger: 1)
+    await found.close(NOW)
+
+
+async def test_a_writer_that_breaks_leaves_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = await opened(tmp_path)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("shadowrelay.database.transport._commit_group", broken)
+    async with asyncio.timeout(5):
+        with pytest.raises(DatabaseFailed, match="a bug"):
+            await found.transact(lambda ledger: 1)
+    assert found.failed.is_set()
+    await found.close(NOW)
+
+
+CHILD = textwrap.dedent("""
+    import asyncio, os, sys
+    sys.path.insert(0, {tests!r})
+    from pathlib import Path
+    from opened import message, opened, save
+    from dataclasses import replace
+
+    async def main():
+        database = await opened(Path(sys.argv[1]), run=int(sys.argv[2]))
+        async def one(number):
+            copy = message(id=f"{{int(sys.argv[2]):08x}}-0000-7000-8000-{{number:012x}}")
+            await database.transact(save(copy))
+            os.write(1, (copy.id + "\\n").encode())
+        number = 0
+        while True:
+            await asyncio.gather(*(one(number + more) for more in range(3)))
+            number += 3
+
+    asyncio.run(main())
+""")
+
+
+async def test_whatever_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    acknowledged: set[str] = set()
+    program = CHILD.format(tests=str(Path(__file__).parent))
+    for run in range(1, 9):
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path), str(run)], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout
+        for _ in range(1 + 7 * run):
+            acknowledged.add(child.stdout.readline().strip())
+        child.kill()
+        acknowledged |= set(child.stdout.read().split("\n")[:-1])
+        child.wait()
+        child.stdout.close()
+    assert len(acknowledged) >= 250
+    async with database(tmp_path, run=99) as found:
+        assert found.opened.set_aside is None
+        stored = await ids(found)
+        assert acknowledged <= stored
+        assert found.lineage.sequence == len(stored)
+        assert len(found.lineage.beginnings) == 9
+
+
+async def test_deleting_gives_the_space_back(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        copies = [message() for _ in range(100)]
+        large = Content(data=bytes(60_000))
+        await asyncio.gather(*(found.transact(save(copy, large)) for copy in copies))
+        await found.touch(NOW)
+        full = (tmp_path / "transport.db").stat().st_size
+        assert full > 6_000_000
+        for copy in copies:
+            await found.transact(lambda ledger, copy=copy: ledger.apply(Decision(None, (DropCopy(copy),))))  # type: ignore[misc]
+        await found.touch(NOW)
+        assert (tmp_path / "transport.db").stat().st_size < full / 10
+        assert (tmp_path / "transport.db-wal").stat().st_size == 0
+
+
+async def test_contents_of_a_crash_are_swept_and_those_of_messages_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "content"
+    content.prepare(folder)
+    (folder / "kept.eml").write_bytes(b"kept")
+    (folder / "orphan.eml").write_bytes(b"orphan")
+    async with database(tmp_path) as found:
+        await found.transact(save(message(), Content(path=str(folder / "kept.eml"))))
+        assert await found.transact(lambda ledger: content.sweep(ledger, folder)) == 1
+    assert [path.name for path in folder.iterdir()] == ["kept.eml"]
+
+
+async def test_contents_follow_a_data_directory_that_was_moved(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    content.prepare(before / "content")
+    (before / "content" / "large.eml").write_bytes(b"large")
+    copy = message()
+    async with database(before) as found:
+        await found.transact(save(copy, Content(path=str(before / "content" / "large.eml"))))
+    before.rename(after)
+    async with database(after) as found:
+        assert await found.transact(lambda ledger: content.sweep(ledger, after / "content")) == 0
+        where = await found.transact(lambda ledger: content.stored(ledger, copy.id))
+        assert where is not None
+        assert await content.head(where, 100) == b"large"

@@ -1,0 +1,370 @@
+"""Opening a transport database: durable, by one process, and never at the expense of what is there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from opened import (
+    DATABASE,
+    NOW,
+    OTHER,
+    OTHER_DATABASE,
+    OWN,
+    SECOND,
+    database,
+    incarnation,
+    message,
+    opened,
+    save,
+    shadow,
+)
+
+from shadowrelay.core.decisions import Content, Decision, Member
+from shadowrelay.core.identifiers import Beginning, Lineage
+from shadowrelay.core.messages import Confirmation
+from shadowrelay.database import content, opening
+from shadowrelay.database.opening import CannotOpen
+from shadowrelay.database.transport import DatabaseFailed
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes another uid, which only root can become")
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "transport.lock"}
+
+
+async def stopped(directory: Path, *messages: object) -> Path:
+    """A directory whose database was closed properly."""
+    async with database(directory) as found:
+        await found.transact(save(message()))
+    return directory / opening.FILE
+
+
+async def test_durability_rests_on_settings_that_sqlite_took(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+
+        def pragma(name: str) -> object:
+            return found.ledger.connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+        settings = await found._connection.run(
+            lambda: {name: pragma(name) for name in ("journal_mode", "synchronous", "locking_mode", "auto_vacuum")}
+        )
+    assert settings == {"journal_mode": "wal", "synchronous": 2, "locking_mode": "exclusive", "auto_vacuum": 2}
+
+
+async def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    async with database(tmp_path / "new" / "data"):
+        assert (tmp_path / "new" / "data").stat().st_mode & 0o777 == 0o700
+        assert {path.stat().st_mode & 0o777 for path in (tmp_path / "new" / "data").iterdir()} == {0o600}
+
+
+def test_a_journal_mode_that_did_not_take_is_noticed() -> None:
+    with pytest.raises(CannotOpen, match="journal_mode=wal"):
+        opening.prepare(sqlite3.connect(":memory:", isolation_level=None), durable=True)
+
+
+async def test_a_second_opener_is_refused_and_touches_nothing(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        await found.transact(save(message()))
+        before = files(tmp_path)
+        with pytest.raises(CannotOpen, match="another process uses the data directory"):
+            await opened(tmp_path)
+        assert files(tmp_path) == before
+        await found.transact(save(message()))
+
+
+async def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    async with database(tmp_path):
+        before = files(tmp_path)
+        other = subprocess.run(
+            [sys.executable, "-c", OPEN, str(tmp_path)], capture_output=True, text=True, check=False
+        )
+        assert "another process uses the data directory" in other.stdout
+        assert files(tmp_path) == before
+
+
+async def test_another_program_sees_a_locked_file(tmp_path: Path) -> None:
+    async with database(tmp_path):
+        other = sqlite3.connect(tmp_path / opening.FILE, timeout=0)
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("SELECT * FROM message").fetchall()
+        other.close()
+
+
+async def test_a_database_that_another_program_holds_is_refused_at_once(tmp_path: Path) -> None:
+    file = await stopped(tmp_path)
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("PRAGMA locking_mode=exclusive")
+    other.execute("BEGIN EXCLUSIVE")
+    before = file.read_bytes()
+    with pytest.raises(CannotOpen, match="it is locked: another program has it open"):
+        await opened(tmp_path)
+    assert file.read_bytes() == before
+    other.close()
+    await (await opened(tmp_path)).close(NOW)
+
+
+async def test_what_is_no_database_is_set_aside_and_kept(tmp_path: Path) -> None:
+    garbage = b"this was a shopping list\n" * 400
+    (tmp_path / opening.FILE).write_bytes(garbage)
+    async with database(tmp_path, database_id=OTHER_DATABASE) as found:
+        assert found.opened.created
+        assert found.lineage.database_id == OTHER_DATABASE
+        assert found.opened.set_aside is not None
+        assert found.opened.set_aside.read_bytes() == garbage
+        await found.transact(save(message()))
+
+
+def damage(file: Path) -> bytes:
+    """Overwrite everything between the first page and the last."""
+    data = bytearray(file.read_bytes())
+    data[8192 : len(data) - 4096] = b"\xa5" * (len(data) - 4096 - 8192)
+    file.write_bytes(data)
+    return bytes(data)
+
+
+def unclean(file: Path) -> None:
+    """As if the node had been killed: every database of a running node looks so."""
+    connection = sqlite3.connect(file)
+    connection.execute("UPDATE meta SET value = '0' WHERE key = 'clean'")
+    connection.commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+async def test_after_an_unclean_stop_a_damaged_database_is_set_aside_with_its_contents(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        large = tmp_path / opening.CONTENT / "large.eml"
+        content.prepare(large.parent)
+        large.write_bytes(b"a large content")
+        for _ in range(50):
+            await found.transact(save(message("inside", "outside")))
+        await found.transact(save(message(), Content(path=str(large))))
+    file = tmp_path / opening.FILE
+    unclean(file)
+    damaged = damage(file)
+    async with database(tmp_path, database_id=OTHER_DATABASE) as found:
+        aside = found.opened.set_aside
+        assert aside is not None
+        assert aside.read_bytes() == damaged
+        assert found.lineage.database_id == OTHER_DATABASE
+        await found.transact(lambda ledger: content.sweep(ledger, tmp_path / opening.CONTENT))
+    (kept,) = tmp_path.glob("content.corrupt-*")
+    assert (kept / "large.eml").read_bytes() == b"a large content"
+    assert aside.name.partition(".corrupt-")[2] == kept.name.partition(".corrupt-")[2]
+
+
+async def test_corruption_noticed_in_use_is_looked_for_at_the_next_start_whatever_the_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "_LARGE", 1000)
+    file = await stopped(tmp_path)
+    unclean(file)
+    damage_table(file, "outbox")
+    found = await opened(tmp_path)
+    with pytest.raises(DatabaseFailed, match="it is corrupt: the next start sets it aside"):
+        await found.transact(lambda ledger: ledger.connection.execute("SELECT * FROM outbox").fetchall())
+    await found.close(NOW)
+    async with database(tmp_path, database_id=OTHER_DATABASE) as found:
+        assert found.opened.set_aside is not None
+    async with database(tmp_path) as found:
+        assert found.opened.set_aside is None
+
+
+def damage_table(file: Path, table: str) -> None:
+    """Overwrite the root page of one table."""
+    connection = sqlite3.connect(file)
+    (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    connection.close()
+    with file.open("r+b") as raw:
+        raw.seek((page - 1) * 4096)
+        raw.write(b"\xa5" * 4096)
+
+
+async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+    file = await stopped(tmp_path)
+    connection = sqlite3.connect(file)
+    connection.execute("PRAGMA user_version=99")
+    connection.commit()
+    connection.close()
+    before = files(tmp_path)
+    with pytest.raises(CannotOpen, match="schema version 99.*written by a newer shadowrelay"):
+        await opened(tmp_path)
+    assert files(tmp_path) == before
+
+
+async def test_the_database_of_another_node_is_refused_and_left_alone(tmp_path: Path) -> None:
+    await stopped(tmp_path)
+    before = files(tmp_path)
+    with pytest.raises(CannotOpen, match=f"belongs to the node {OWN}, not to {OTHER}"):
+        await opened(tmp_path, name=OTHER)
+    assert files(tmp_path) == before
+
+
+async def test_a_file_where_the_directory_should_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("in the way")
+    with pytest.raises(CannotOpen, match="cannot use the data directory .*: File exists"):
+        await opened(tmp_path / "data")
+
+
+OPEN = textwrap.dedent("""
+    import asyncio, os, sys
+    from datetime import datetime, timezone
+    from pathlib import Path
+    from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
+    from shadowrelay.database.opening import CannotOpen
+    from shadowrelay.database.transport import TransportDatabase
+
+    async def main():
+        database = await TransportDatabase.open(Path(sys.argv[1]), ServerName("mx1.example.org"),
+            Incarnation(os.urandom(8).hex()), DatabaseId("6f0d7a3e-0000-4000-8000-000000000009"),
+            datetime.now(timezone.utc))
+        await database.close(datetime.now(timezone.utc))
+        print("opened")
+
+    if len(sys.argv) > 2:
+        os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2]))
+    try:
+        asyncio.run(main())
+    except CannotOpen as error:
+        print("CannotOpen:", error)
+""")
+
+
+def open_as(uid: int, directory: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN, str(directory), str(uid)], capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def let_others_in(tmp_path: Path) -> None:
+    for parent in (tmp_path, *tmp_path.parents):
+        if "pytest" in str(parent):
+            parent.chmod(0o755)
+
+
+@as_root
+async def test_a_directory_of_somebody_else_is_told(tmp_path: Path) -> None:
+    let_others_in(tmp_path)
+    said = open_as(NOBODY, tmp_path)
+    assert said.startswith("CannotOpen: cannot use the data directory"), said
+    assert "Permission denied" in said
+    assert not list(tmp_path.iterdir())
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o644, 0o600])
+async def test_a_database_of_somebody_else_is_told_and_left_alone(tmp_path: Path, mode: int) -> None:
+    let_others_in(tmp_path)
+    file = await stopped(tmp_path / "data")
+    (tmp_path / "data").chmod(0o777)
+    (tmp_path / "data" / "transport.lock").chmod(0o666)
+    file.chmod(mode)
+    before = files(tmp_path / "data")
+    said = open_as(NOBODY, tmp_path / "data")
+    assert said.startswith(f"CannotOpen: transport database {file}: it "), said
+    assert "check" in said
+    assert files(tmp_path / "data") == before
+    assert file.stat().st_mode & 0o777 == mode
+
+
+@as_root
+async def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "none", str(disk)], capture_output=True, check=False
+    )
+    if mount.returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        file = await stopped(disk / "data")
+        before = file.read_bytes()
+        with pytest.raises(OSError, match="No space"), (disk / "ballast").open("wb", buffering=0) as ballast:
+            while True:
+                ballast.write(bytes(4096))
+        with pytest.raises(CannotOpen, match="the disk is full: free some space and start again"):
+            await opened(disk / "data")
+        assert file.read_bytes() == before
+        (disk / "ballast").unlink()
+        async with database(disk / "data") as found:
+            assert found.lineage.database_id == DATABASE
+            assert found.lineage.sequence == 1
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+# Incarnations
+
+
+async def test_each_open_is_an_incarnation_that_began_where_the_last_one_ended(tmp_path: Path) -> None:
+    for run in (1, 2, 3):
+        async with database(tmp_path, run=run) as found:
+            await found.transact(save(message()))
+            await found.transact(save(message()))
+            assert found.opened.created == (run == 1)
+    assert found.lineage == Lineage(
+        DATABASE,
+        (Beginning(incarnation(1), 0), Beginning(incarnation(2), 2), Beginning(incarnation(3), 4)),
+        6,
+    )
+
+
+def knows(name: str, run: int | None, *, retired: bool = False) -> Member:
+    return Member(name, knows_ours=None if run is None else incarnation(run), retired=retired)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("members", "left"),
+    [
+        ((), [1, 2, 3, 4]),
+        ((knows("a", 3), knows("b", 2)), [2, 3, 4]),
+        ((knows("a", 3), knows("b", None)), [1, 2, 3, 4]),
+        ((knows("a", 3), knows("b", 1, retired=True)), [3, 4]),
+        ((knows("a", 77), knows("b", 3)), [1, 2, 3, 4]),
+    ],
+    ids=["nobody known", "the oldest known", "one knows nothing", "retired", "one knows a lost incarnation"],
+)
+async def test_incarnations_are_forgotten_once_every_member_knows_a_later_one(
+    tmp_path: Path, members: tuple[Member, ...], left: list[int]
+) -> None:
+    for run in (1, 2, 3):
+        async with database(tmp_path, run=run) as found:
+            await found.transact(save(message()))
+            if run == 3:
+                await found.transact(lambda ledger: ledger.apply(Decision(None, members)))
+    async with database(tmp_path, run=4) as found:
+        assert [entry.incarnation for entry in found.lineage.beginnings] == [incarnation(run) for run in left]
+
+
+async def test_after_an_open_nothing_is_due_before_the_members_were_asked(tmp_path: Path) -> None:
+    ours, held = message(), shadow()
+    async with database(tmp_path) as found:
+        await found.transact(save(ours))
+        await found.transact(save(held))
+    async with database(tmp_path, now=NOW + SECOND) as found:
+        copies = await found.transact(lambda ledger: [ledger.copy(ours.id), ledger.copy(held.id)])
+        due = await found.transact(
+            lambda ledger: ledger.connection.execute("SELECT COUNT(due_at) FROM recipient").fetchone()
+        )
+    assert {copy and copy.confirmation for copy in copies} == {Confirmation.ASK}
+    assert {copy and copy.confirm_since for copy in copies} == {NOW + SECOND}
+    assert due == (0,)
+
+
+async def test_it_is_known_since_when_the_node_was_away(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        assert found.opened.away_since is None
+        await found.touch(NOW + SECOND)
+        shutil.copytree(tmp_path, tmp_path.parent / "killed")  # what a kill would leave
+    async with database(tmp_path.parent / "killed", now=NOW + 100 * SECOND) as found:
+        assert found.opened.away_since == NOW + SECOND
