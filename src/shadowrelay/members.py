@@ -63,7 +63,11 @@ class Members:
                 return session
             session.abort()
         session = await self.dial(name, self._timeout)
-        await self.greet(session, name)
+        try:
+            await self.greet(session, name)
+        except BaseException:
+            session.abort()
+            raise
         return session
 
     async def greet(self, session: PeerConnection, name: ServerName) -> Greeting:
@@ -132,11 +136,13 @@ class Members:
         try:
             async with asyncio.timeout(timeout):
                 session = await self.acquire(step.to)
-                answered, _ = await session.ask(step.query)
+                answered, bad = await session.ask(step.query)
         except PeerFailed as failed:
             return Unanswered(failed.step, failed.error)
         except TimeoutError:
             return Unanswered("xqdiscard", "no answer in time")
+        for line in bad:
+            log.error("discard_line_skipped", member=step.to, line=line[:200])
         self.release(step.to, session)
         return answered
 

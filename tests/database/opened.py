@@ -79,7 +79,9 @@ def message(*hops: str, **changes: Any) -> Copy:
     return Copy(**given | changes)
 
 
-def save(copy: Copy, content: Content | None = None, before: Copy | None = None) -> Callable[[SqlLedger], None]:
+def save(
+    copy: Copy, content: Content | None = None, before: Copy | None = None
+) -> Callable[[SqlLedger], None]:
     """The work that stores a copy; a new one with content, and one tracking event."""
     stored = content or (None if before else Content(data=b"hello"))
     events = () if before else (Receive(at=NOW, copy=copy),)

@@ -1,4 +1,4 @@
-"""Group commit: what was answered is on disk, what failed left nothing, and after a failure nothing is answered."""
+"""Group commit: what was answered is on disk, what failed left nothing, a failure ends it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 
 
 async def ids(database: TransportDatabase) -> set[str]:
-    rows = await database.transact(lambda ledger: ledger.connection.execute("SELECT id FROM message").fetchall())
+    rows = await database.transact(
+        lambda ledger: ledger.connection.execute("SELECT id FROM message").fetchall()
+    )
     return {row[0] for row in rows}
 
 
@@ -243,7 +245,9 @@ async def test_a_log_that_cannot_be_shortened_is_a_failure(tmp_path: Path, small
     await found.close(NOW)
 
 
-async def test_a_writer_that_breaks_leaves_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_writer_that_breaks_leaves_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = await opened(tmp_path)
 
     def broken(*_: object) -> None:
@@ -279,13 +283,15 @@ CHILD = textwrap.dedent("""
 """)
 
 
+def started(program: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True)
+
+
 async def test_whatever_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     acknowledged: set[str] = set()
     program = CHILD.format(tests=str(Path(__file__).parent))
     for run in range(1, 9):
-        child = subprocess.Popen(
-            [sys.executable, "-c", program, str(tmp_path), str(run)], stdout=subprocess.PIPE, text=True
-        )
+        child = started(program, str(tmp_path), str(run))
         assert child.stdout
         for _ in range(1 + 7 * run):
             acknowledged.add(child.stdout.readline().strip())

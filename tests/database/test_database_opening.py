@@ -8,6 +8,8 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -33,12 +35,12 @@ from shadowrelay.database import content, opening
 from shadowrelay.database.opening import CannotOpen
 from shadowrelay.database.transport import DatabaseFailed
 
-NOBODY = 65534
+NOBODY = "65534"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes another uid, which only root can become")
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "transport.lock"}
+    return {p.name: p.read_bytes() for p in directory.iterdir() if p.is_file() and p.suffix != ".lock"}
 
 
 async def stopped(directory: Path, *messages: object) -> Path:
@@ -55,9 +57,16 @@ async def test_durability_rests_on_settings_that_sqlite_took(tmp_path: Path) -> 
             return found.ledger.connection.execute(f"PRAGMA {name}").fetchone()[0]
 
         settings = await found._connection.run(
-            lambda: {name: pragma(name) for name in ("journal_mode", "synchronous", "locking_mode", "auto_vacuum")}
+            lambda: {
+                name: pragma(name) for name in ("journal_mode", "synchronous", "locking_mode", "auto_vacuum")
+            }
         )
-    assert settings == {"journal_mode": "wal", "synchronous": 2, "locking_mode": "exclusive", "auto_vacuum": 2}
+    assert settings == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "locking_mode": "exclusive",
+        "auto_vacuum": 2,
+    }
 
 
 async def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -84,10 +93,7 @@ async def test_a_second_opener_is_refused_and_touches_nothing(tmp_path: Path) ->
 async def test_a_second_process_is_refused(tmp_path: Path) -> None:
     async with database(tmp_path):
         before = files(tmp_path)
-        other = subprocess.run(
-            [sys.executable, "-c", OPEN, str(tmp_path)], capture_output=True, text=True, check=False
-        )
-        assert "another process uses the data directory" in other.stdout
+        assert "another process uses the data directory" in open_elsewhere(tmp_path)
         assert files(tmp_path) == before
 
 
@@ -140,7 +146,9 @@ def unclean(file: Path) -> None:
     connection.close()
 
 
-async def test_after_an_unclean_stop_a_damaged_database_is_set_aside_with_its_contents(tmp_path: Path) -> None:
+async def test_after_an_unclean_stop_a_damaged_database_is_set_aside_with_its_contents(
+    tmp_path: Path,
+) -> None:
     async with database(tmp_path) as found:
         large = tmp_path / opening.CONTENT / "large.eml"
         content.prepare(large.parent)
@@ -157,9 +165,8 @@ async def test_after_an_unclean_stop_a_damaged_database_is_set_aside_with_its_co
         assert aside.read_bytes() == damaged
         assert found.lineage.database_id == OTHER_DATABASE
         await found.transact(lambda ledger: content.sweep(ledger, tmp_path / opening.CONTENT))
-    (kept,) = tmp_path.glob("content.corrupt-*")
-    assert (kept / "large.eml").read_bytes() == b"a large content"
-    assert aside.name.partition(".corrupt-")[2] == kept.name.partition(".corrupt-")[2]
+    contents = tmp_path / aside.name.replace(opening.FILE, opening.CONTENT)
+    assert (contents / "large.eml").read_bytes() == b"a large content"
 
 
 async def test_corruption_noticed_in_use_is_looked_for_at_the_next_start_whatever_the_size(
@@ -196,7 +203,7 @@ async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     connection.commit()
     connection.close()
     before = files(tmp_path)
-    with pytest.raises(CannotOpen, match="schema version 99.*written by a newer shadowrelay"):
+    with pytest.raises(CannotOpen, match=r"schema version 99.*written by a newer shadowrelay"):
         await opened(tmp_path)
     assert files(tmp_path) == before
 
@@ -211,7 +218,7 @@ async def test_the_database_of_another_node_is_refused_and_left_alone(tmp_path: 
 
 async def test_a_file_where_the_directory_should_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("in the way")
-    with pytest.raises(CannotOpen, match="cannot use the data directory .*: File exists"):
+    with pytest.raises(CannotOpen, match=r"cannot use the data directory .*: File exists"):
         await opened(tmp_path / "data")
 
 
@@ -239,10 +246,10 @@ OPEN = textwrap.dedent("""
 """)
 
 
-def open_as(uid: int, directory: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", OPEN, str(directory), str(uid)], capture_output=True, text=True, check=False
-    )
+def open_elsewhere(directory: Path, *uid: str) -> str:
+    """What another process says that opens it, as another user."""
+    command = [sys.executable, "-c", OPEN, str(directory), *uid]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 
 
@@ -255,10 +262,10 @@ def let_others_in(tmp_path: Path) -> None:
 @as_root
 async def test_a_directory_of_somebody_else_is_told(tmp_path: Path) -> None:
     let_others_in(tmp_path)
-    said = open_as(NOBODY, tmp_path)
+    said = open_elsewhere(tmp_path, NOBODY)
     assert said.startswith("CannotOpen: cannot use the data directory"), said
     assert "Permission denied" in said
-    assert not list(tmp_path.iterdir())
+    assert files(tmp_path) == {}
 
 
 @as_root
@@ -270,37 +277,55 @@ async def test_a_database_of_somebody_else_is_told_and_left_alone(tmp_path: Path
     (tmp_path / "data" / "transport.lock").chmod(0o666)
     file.chmod(mode)
     before = files(tmp_path / "data")
-    said = open_as(NOBODY, tmp_path / "data")
+    said = open_elsewhere(tmp_path / "data", NOBODY)
     assert said.startswith(f"CannotOpen: transport database {file}: it "), said
     assert "check" in said
     assert files(tmp_path / "data") == before
     assert file.stat().st_mode & 0o777 == mode
 
 
-@as_root
-async def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of half a megabyte."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "none", str(disk)], capture_output=True, check=False
-    )
-    if mount.returncode:
+    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "none", str(disk)]
+    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("mounting is not allowed here")
-    try:
-        file = await stopped(disk / "data")
-        before = file.read_bytes()
-        with pytest.raises(OSError, match="No space"), (disk / "ballast").open("wb", buffering=0) as ballast:
-            while True:
-                ballast.write(bytes(4096))
-        with pytest.raises(CannotOpen, match="the disk is full: free some space and start again"):
-            await opened(disk / "data")
-        assert file.read_bytes() == before
-        (disk / "ballast").unlink()
-        async with database(disk / "data") as found:
-            assert found.lineage.database_id == DATABASE
-            assert found.lineage.sequence == 1
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill(file: Path) -> None:
+    with suppress(OSError), file.open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(bytes(4096))
+
+
+async def test_a_full_disk_is_told_and_nothing_is_lost(tiny_disk: Path) -> None:
+    file = await stopped(tiny_disk / "data")
+    before = file.read_bytes()
+    fill(tiny_disk / "ballast")
+    with pytest.raises(CannotOpen, match="the disk is full: free some space and start again"):
+        await opened(tiny_disk / "data")
+    assert file.read_bytes() == before
+    (tiny_disk / "ballast").unlink()
+    async with database(tiny_disk / "data") as found:
+        assert (found.lineage.database_id, found.lineage.sequence) == (DATABASE, 1)
+
+
+async def test_a_disk_that_fills_up_ends_the_acceptance_and_loses_nothing(tiny_disk: Path) -> None:
+    found = await opened(tiny_disk / "data")
+    kept = message()
+    await found.transact(save(kept))
+    fill(tiny_disk / "ballast")
+    large = Content(data=bytes(600_000))
+    with pytest.raises(DatabaseFailed, match="the disk is full"):
+        await found.transact(save(message(), large))
+    await found.close(NOW)
+    (tiny_disk / "ballast").unlink()
+    async with database(tiny_disk / "data") as found:
+        assert await found.transact(lambda ledger: ledger.copy(kept.id)) is not None
 
 
 # Incarnations

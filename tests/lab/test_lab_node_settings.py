@@ -33,10 +33,7 @@ def test_the_nodes_know_one_another_by_certificates(lab: Layout):
     assert settings.peer is not None
     assert settings.peer.tls
     assert settings.peer.externally_secured == []
-    assert [(member.name, member.site) for member in settings.members] == [
-        ("mx1.lab.test", "site-a"),
-        ("mx2.lab.test", "site-a"),
-    ] or len(settings.members) == 3
+    assert {"mx1.lab.test", "mx2.lab.test"} <= {member.name for member in settings.members}
     assert settings.warnings() == []
 
 

@@ -103,15 +103,12 @@ def test_commands_on_one_lab_wait_for_one_another(tmp_path: Path):
         "from shadowrelay.lab.guard import locked\n"
         "with locked(pathlib.Path(sys.argv[1])): print('mine', flush=True)\n"
     )
-    with (
-        locked(tmp_path / "lab"),
-        subprocess.Popen(
-            [sys.executable, "-c", taking, str(tmp_path / "lab")], stdout=subprocess.PIPE
-        ) as other,
-        pytest.raises(subprocess.TimeoutExpired),
-    ):
-        other.communicate(timeout=0.5)
-    assert other.returncode == 0
+    command = [sys.executable, "-c", taking, str(tmp_path / "lab")]
+    with locked(tmp_path / "lab"):
+        other = subprocess.Popen(command, stdout=subprocess.PIPE)
+        with pytest.raises(subprocess.TimeoutExpired):
+            other.communicate(timeout=0.5)
+    assert other.communicate(timeout=10)[0] == b"mine\n"
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path):
@@ -121,17 +118,26 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path):
 
 
 def test_ctrl_c_waits_until_a_process_is_written_down():
-    done = False
-    with pytest.raises(KeyboardInterrupt), undisturbed():
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.01)
-        done = True
-    assert done
+    done = []
+
+    def writing_down() -> None:
+        with undisturbed():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+            done.append("written")
+
+    with pytest.raises(KeyboardInterrupt):
+        writing_down()
+    assert done == ["written"]
 
 
 def test_sigterm_ends_a_command_as_ctrl_c_does():
+    def command() -> None:
+        with terminable():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), terminable():
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(1)
+    with pytest.raises(KeyboardInterrupt):
+        command()
     assert signal.getsignal(signal.SIGTERM) is before

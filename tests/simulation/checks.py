@@ -55,6 +55,12 @@ class Invariants:
         if world.verbose or world.observed or self.keep_log:
             for event in told:
                 self._tell(node, event)
+        for event in told:
+            about = getattr(event, "copy", None)
+            if about is not None and about.id not in touched:
+                raise Broken(f"{node.name}: {event.event_id} of {about.id} tells of a change that is not there")
+            if isinstance(event, Receive) and event.redundant and world.policy.reject_message_on_shadow_failure:
+                raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
         for message_id, before in touched.items():
             after = node.books.state.copies.get(message_id)
             self._epochs(node, message_id, after)
@@ -72,7 +78,8 @@ class Invariants:
         if about is None:
             return
         world.say(node.name, f"  {describe(event)}")
-        world.point(event.event_id, node.name, about.id)
+        kind, message_id, *rest = describe(event).split()
+        world.point("event", kind, node.name, message_id, *rest)
 
     def opened(self, node: Node) -> None:
         for message_id, copy in node.books.state.copies.items():
@@ -291,6 +298,10 @@ SLACK = 4.5
 """Seconds in which two healthy members are sure to have talked: idle interval, a poll, some delays."""
 
 
+AFTERMATH = 6.0
+"""Seconds after its end in which a fault may still explain that two nodes believed to own a message."""
+
+
 def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
     """Which of the promise's exceptions explains that a recipient got the message again; '!…' if none."""
     world = checks.world
@@ -306,11 +317,13 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
         stretch = healthy_for(world, known.node, again.node, known.since, min(known.until, again.started))
         if stretch > slack:
             return f"!{known.node} knew for {stretch:.1f} s, and {again.node} could have asked"
-    settled = [known for known in checks.knows.get(key, ()) if known.node == first.node]
+    if not (world.noise.loss or world.noise.late) and (who := _should_have_asked(checks, again)):
+        return f"!{again.node} returned and did not ask {who} before it delivered"
+    settled = [k for k in checks.knows.get(key, ()) if k.node == first.node and k.since < again.taken]
     wrong = [
         entry
         for entry in world.impairments
-        if entry.start <= again.started and entry.end >= first.started - 1.0
+        if entry.start <= again.started and entry.end >= first.started - AFTERMATH
     ]
     kinds = {entry.kind for entry in wrong if first.node in (entry.one, entry.other)}
     both = {entry.kind for entry in wrong}
@@ -328,6 +341,23 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
     if both & {"freeze", "away", "crash", "disk lost", "rolled back"}:
         return "holder out of reach at settling"
     return "!no fault explains it"
+
+
+def _should_have_asked(checks: Invariants, again: Delivery) -> str:
+    """A node that was gone or frozen past the span asks before it delivers, however soon that is."""
+    world = checks.world
+    span = world.policy.shadow_resubmit_time_span.total_seconds()
+    for entry in world.impairments:
+        if entry.one != again.node or entry.other is not None or entry.end > again.started:
+            continue
+        if entry.end - entry.start < span:
+            continue
+        for known in checks.knows.get((again.message_id, again.recipient), ()):
+            if known.node == again.node or known.since > entry.end or known.until < again.started:
+                continue
+            if healthy_for(world, known.node, again.node, entry.end, again.started) >= again.started - entry.end:
+                return known.node
+    return ""
 
 
 def judge(checks: Invariants) -> Verdict:
@@ -356,6 +386,8 @@ def judge(checks: Invariants) -> Verdict:
         submission = world.submissions.get(key[0])
         if submission:
             per_client.setdefault((submission.client, key[1]), []).append(deliveries[0])
+    reports = Counter(about for report, about in world.reports.items() if (report, 1) in world.deliveries)
+    verdict.problems += [f"{n} reports about recipient {to} of {m}" for (m, to), n in reports.items() if n > 1]
     for deliveries in per_client.values():
         verdict.duplicates["client retry"] += len(deliveries) - 1
         for entry in deliveries:

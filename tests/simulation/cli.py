@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from .checks import Verdict
+from .scenario import record
 from .seeds import run_seed
 
 
@@ -96,7 +97,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=_range, default=range(1000), metavar="A..B", help="run these (default 0..999)")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--record", action="store_true", help="rewrite the recorded output of the scenarios")
     given = parser.parse_args(arguments)
+    if given.record:
+        print("\n".join(record()) or "nothing changed")
+        return 0
     if given.seed is not None:
         verdict, history = run_seed(given.seed, verbose=not given.json)
         for line in history:

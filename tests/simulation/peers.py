@@ -277,6 +277,7 @@ class Peers:
                 node.name, f"offers {step.message_id} epoch {step.epoch} rank {step.rank} to {step.to}"
             )
         timeout = node.policy.shadow_attempt_timeout.total_seconds()
+        self.world.point("offers", node.name, step.message_id, step.to)
         self.exchange(step.to, session.number, lines, timeout, done)
 
     # Answering.
@@ -297,6 +298,7 @@ class Peers:
         node = self.node
         theirs = parse_greeting(text)
         name = theirs.name
+        self.world.point("greets", name, node.name)
         known = node.books.member(name)
         silent = node.boundary.watches[name].silent
         new = silent or known is None or known.lineage is None

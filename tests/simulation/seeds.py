@@ -81,7 +81,7 @@ class Run:
         draw = random.Random(seed ^ 0x5EED)
         self.draw = draw
         nodes = 2 if draw.random() < 0.3 else 3
-        faults = 2 if draw.random() < 0.2 else 1
+        faults = 2 if draw.random() < 0.25 else 1
         kinds = tuple(draw.choice(KINDS) for _ in range(faults))
         self.plan = Plan(
             nodes, kinds, reject=draw.random() < 0.5, sql=seed % 10 == 0, noisy=draw.random() < 0.35
@@ -111,6 +111,8 @@ class Run:
                 sink.delay = (0.2, 2.0)
             if name != "back" and draw.random() < 0.45:
                 sink.closed_until = draw.uniform(3.0, 16.0)
+            if faults == 2 and draw.random() < 0.6:
+                sink.closed_until = draw.choice((float("inf"), 40.0))  # the queue is full between the faults
 
     # Mail.
 
@@ -305,7 +307,7 @@ class Run:
                     return f"not repaired: {problem}"
                 start = world.now
         for sink in world.hops.values():
-            sink.lose = 0.0
+            sink.lose = sink.closed_until = 0.0
             sink.delay = (0.005, 0.05)
         if problem := self._until(self._clients, 90.0):
             return problem

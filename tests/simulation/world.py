@@ -83,6 +83,7 @@ class World:
         self.noise = Noise()
         self.nodes: dict[ServerName, Node] = {}
         self.blocked: set[tuple[str, str]] = set()
+        self.slow: dict[tuple[str, str], list[float]] = {}  # the next packets that way take that long
         self.verbose = verbose
         self.history: list[str] = []
         self.faults: dict[str, int] = {}
@@ -145,6 +146,8 @@ class World:
         if noise.late and draw() < noise.late:
             low, high = noise.late_delay
             delay += low + (high - low) * draw()
+        if waiting := self.slow.get((source, target)):
+            delay += waiting.pop(0)
         self.after(delay, self._arrive, source, target, arrive)
         if not quiet and noise.repeat and draw() < noise.repeat:
             low, high = noise.late_delay
@@ -213,7 +216,8 @@ class Sink:
         if world.verbose:
             world.say(self.name, f"took {message_id} for {[m.recipient for m in made]} from {node}{' (reply lost)' if lost else ''}")
         self.taken += made
-        world.point("taken", message_id)
+        if made:
+            world.point("taken", message_id, "to=" + "+".join(str(m.recipient) for m in made), f"from={node}")
         reply(None if lost else answers, tuple(made))
 
 

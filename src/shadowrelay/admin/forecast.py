@@ -62,8 +62,7 @@ def _promotion(
             f"{messages} not promoted by time: this node reaches no other member, so it may be cut off itself"
         )
     when = f"in {spell(peer.promoting_in)}" if peer.promoting_in else "now"
-    unless = ", unless another member is in contact with it" if others else ""
-    return f"{messages} promoted {when}{unless}"
+    return f"{messages} promoted {when}"
 
 
 def spell(length: timedelta) -> str:

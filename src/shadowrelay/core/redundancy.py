@@ -82,7 +82,8 @@ def accept(
     only if its holder's lineage is unbroken since, as the ledger knows at this very moment.
     """
     own = ledger.lineage
-    holders = tuple(holder for attempt in attempts if (holder := _holder(ledger, attempt)))
+    found = (holder for attempt in attempts if (holder := _holder(ledger, attempt)))
+    holders = tuple({holder.database_id: holder for holder in found}.values())  # the last offer counts
     redundant = [holder for holder in holders if holder.state is HolderState.HOLDING]
     may_be_exposed = last_resort and not policy.reject_message_on_shadow_failure
     if not redundant and policy.shadow_redundancy_enabled and not may_be_exposed:
@@ -154,9 +155,10 @@ def _holder(ledger: Ledger, attempt: Attempt) -> Holder | None:
 def uncertain(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
     """Attempts that may have left a copy: before a 451 each of them has to be revoked.
 
-    An acknowledged one that no longer counts is among them: its database may come back.
+    An acknowledged one that no longer counts is among them: its database may come back. One per member, its
+    last: the highest rank covers the earlier offers.
     """
-    return tuple(attempt for attempt in attempts if attempt.leg is not Leg.REFUSED)
+    return tuple({attempt.name: attempt for attempt in attempts if attempt.leg is not Leg.REFUSED}.values())
 
 
 def reserve_rank(ledger: Ledger, message_id: MessageId, to: ServerName) -> Decision[Copy | None]:

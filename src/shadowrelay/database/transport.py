@@ -272,5 +272,5 @@ def _mark_clean(connection: sqlite3.Connection, now: datetime) -> None:
 
 
 def _shrink(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA incremental_vacuum(2000)").fetchall()
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    # As a script, because it frees one page per step, and ``execute`` takes a single one.
+    connection.executescript("PRAGMA incremental_vacuum(2000); PRAGMA wal_checkpoint(TRUNCATE);")

@@ -11,7 +11,7 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
 from shadowrelay.lab import authority, layout, node_settings, starting
 from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.guard import locked
+from shadowrelay.lab.guard import locked, undisturbed
 from shadowrelay.lab.layout import MAILBOX, Layout, Node
 from shadowrelay.lab.ports import free_ports
 from shadowrelay.lab.processes import Process, State
@@ -73,10 +73,11 @@ class Cluster:
         node = self.node(name)
         if self.process(name).alive:
             raise LabError(f"{node.short} runs: kill or stop it before its data is removed")
-        with suppress(FileNotFoundError):
-            shutil.rmtree(node.data_dir)
-        for unsealed in node.tracking_dir.glob(".*"):
-            unsealed.unlink()
+        with undisturbed():
+            with suppress(FileNotFoundError):
+                shutil.rmtree(node.data_dir)
+            for unsealed in node.tracking_dir.glob(".*"):
+                unsealed.unlink()
 
     def start(self, name: str) -> bool:
         """Start a node that is down, with the data it finds; it answers on return. False: it ran already."""
@@ -158,7 +159,8 @@ def up(
                 f"shadowrelay lab down --dir {directory}, then up"
             )
         _refuse_frozen(at, running)
-        _prepare(at, options)
+        with undisturbed():
+            _prepare(at, options)
         started = starting.start(at, names)
         if started:
             starting.see_one_another(at.nodes)
@@ -184,18 +186,22 @@ def _prepare(at: Layout, options: Sequence[str]) -> None:
     """Certificates, settings files and lab.json, each unless it is there."""
     now = datetime.now(UTC)
     try:
-        pair = authority.authority_pair(at.authority)
-        if not (pair.certificate.exists() and pair.key.exists()):
+        fresh = not _whole(authority.authority_pair(at.authority))
+        if fresh:
             authority.init(at.authority, name="shadowrelay lab", now=now, force=True)
         for node in at.nodes:
             own = node_settings.certificate(node)
-            if not (own.certificate.exists() and own.key.exists()):
+            if fresh or not _whole(own):
                 authority.issue(at.authority, node.name, now=now, out=own.certificate.parent, force=True)
     except (authority.AuthorityError, OSError) as problem:
         raise LabError(f"no certificates: {problem}") from problem
     node_settings.write(at, options)
     if not layout.path_of(at.directory).exists():
         layout.save(at)
+
+
+def _whole(pair: authority.Pair) -> bool:
+    return pair.certificate.exists() and pair.key.exists()
 
 
 def _resolved(at: Layout, name: str) -> str:

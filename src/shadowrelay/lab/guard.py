@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from shadowrelay.lab.errors import LabError
 
@@ -35,12 +37,28 @@ def locked(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back: a process must not be started without being written down."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
+    """Hold Ctrl-C and SIGTERM back until the end: a process must not be started without being written down.
+
+    Handlers are exchanged, not the signal mask: another thread may take a signal that this one blocks.
+    Outside the main thread, where Python never delivers signals, nothing needs holding back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held_back: list[int] = []
+
+    def hold_back(number: int, frame: FrameType | None) -> None:
+        del frame
+        held_back.append(number)
+
+    before = {number: signal.signal(number, hold_back) for number in _INTERRUPTS}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            _restore(number, handler)
+        for late in dict.fromkeys(held_back):
+            signal.raise_signal(late)
 
 
 @contextmanager
@@ -55,5 +73,9 @@ def terminable() -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(TypeError):  # a handler that was not set by Python cannot be set again
-            signal.signal(signal.SIGTERM, before)
+        _restore(signal.SIGTERM, before)
+
+
+def _restore(number: int, handler: Any) -> None:
+    """None is a handler that was not set by Python, and cannot be set again."""
+    signal.signal(number, signal.SIG_DFL if handler is None else handler)

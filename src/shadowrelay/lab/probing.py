@@ -22,6 +22,7 @@ class NodeStatus:
 
     database_id: str
     incarnation: str
+    sequence: int
     queued: int
     shadow_held: int
     safety_net: int
@@ -56,6 +57,7 @@ def status(node: Node) -> NodeStatus | None:
         return NodeStatus(
             database_id=str(tree["database_id"]),
             incarnation=str(tree["incarnation"]),
+            sequence=int(tree["sequence"]),
             queued=int(tree["queued"]),
             shadow_held=int(tree["shadow_held"]),
             safety_net=int(tree["safety_net"]),

@@ -61,7 +61,11 @@ class Repair:
             return await self._members.perform(step)
 
         candidates = self._members.boundary.candidates(seconds())
-        return await run(copy_again(message_id, candidates, self._members.clock), perform)
+        try:
+            return await run(copy_again(message_id, candidates, self._members.clock), perform)
+        except OSError as error:
+            log.error("content_unreadable", message=message_id, error=str(error))
+            return False
 
 
 async def _read(content: Content) -> AsyncIterator[bytes]:
@@ -90,10 +94,13 @@ class Reconcile:
             await asyncio.sleep(INTERVAL)
 
     def _conclude(self, ledger: SqlLedger) -> int:
+        policy = self._members.policy
+        # Where shadow redundancy is disabled nobody is asked, so nobody is waited for.
+        reachable = self._members.boundary.reachable() if policy.shadow_redundancy_enabled else frozenset()
         return self._inquiry.conclude(
             ledger,
-            self._members.boundary.reachable(),
-            self._members.policy,
+            reachable,
+            policy,
             self._members.clock(),
             seconds(),
             long_away=self._long_away,

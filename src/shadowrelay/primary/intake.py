@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.policy import Policy
@@ -163,7 +164,11 @@ class IntakeSink:
             if not self._scan.complete:
                 self._scan.finish()
                 await self._keep(self._header() + self._scan.rest)
-            answer = await self._accept()
+            content = await self._sealed()
+            answer = await self._accept(content)
+        except Refused as refused:
+            self._spool.discard()
+            return [refused.reply]
         finally:
             self._intake.in_flight.discard(self._arrival.id)
             if self._shadow is not None:
@@ -182,13 +187,20 @@ class IntakeSink:
         if self._shadow is not None:
             await self._shadow.drop()
 
-    async def _accept(self) -> Answer:
+    async def _sealed(self) -> Content:
+        """The content as it will be referred to. A disk that fails here has promised nothing yet."""
+        try:
+            return await self._spool.seal()
+        except OSError as error:
+            log.exception("spool_failed", message=self._arrival.id)
+            raise Refused(452, "4.3.1", "Insufficient system resources") from error
+
+    async def _accept(self, content: Content) -> Answer:
         intake, members = self._intake, self._intake.members
         self._intake.in_flight.add(self._arrival.id)
         self._arrival = replace(
             self._arrival, envelope=replace(self._arrival.envelope, size=self._spool.size)
         )
-        content = await self._spool.seal()
         clock, shadow = members.clock, self._shadow
         names: Iterator[ServerName] = iter(())
         if shadow is not None and shadow.first is not None:

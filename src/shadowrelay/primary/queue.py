@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -13,7 +13,7 @@ from typing import TypeVar
 import structlog
 
 from shadowrelay.core import heartbeat, retry
-from shadowrelay.core.delivery import Ending, Hop, Result
+from shadowrelay.core.delivery import Ending, Hop, Result, settle
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route, route_for
@@ -21,6 +21,7 @@ from shadowrelay.core.steps import SendOn, Sent, Step, Transact, WriteReports
 from shadowrelay.database.content import blocks
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import Claim, claim, due_hops, unclaim
+from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.members import Members, seconds
 from shadowrelay.primary.delivering import deliver
 from shadowrelay.primary.reporting import Reporter
@@ -153,7 +154,7 @@ class Queue:
                     claimed = await self._next(name)
         finally:
             if session is not None:
-                if session.alive and not self._stopping:
+                if session.alive and session.server is outbound.server and not self._stopping:
                     outbound.idle.append((session, asyncio.get_running_loop().time()))
                 else:
                     await session.close()
@@ -175,13 +176,36 @@ class Queue:
                 case _:
                     raise TypeError(f"{type(step).__name__} is no step of a delivery")
 
-        await run(deliver(claimed.copy, claimed.next_hop, claimed.recipients, self._clock), perform)
+        try:
+            await run(deliver(claimed.copy, claimed.next_hop, claimed.recipients, self._clock), perform)
+        except DatabaseFailed:
+            raise
+        except Exception:
+            log.exception("delivery_failed", message=claimed.copy.id)
+            await self._put_off(claimed)
         return held[0]
+
+    async def _put_off(self, claimed: Claim) -> None:
+        """After a mistake of our own: the fork is given back, and tried again like any that failed."""
+        failures = 1 + max(recipient.attempts for recipient in claimed.recipients)
+        hop = Hop(server="", inside=False, mailbox=False)
+        sent = self._all_deferred(claimed, hop, "451 4.3.0 Local error in processing", failures)
+        await self._database.transact(
+            partial(
+                _settled,
+                claimed,
+                lambda ledger: ledger.apply(
+                    settle(ledger, claimed.copy.id, sent.results, (), hop, self._clock())
+                ),
+            )
+        )
 
     async def _send(
         self, claimed: Claim, outbound: Outbound, session: DeliverySession | None
     ) -> tuple[Sent, DeliverySession | None]:
-        server = outbound.server or self._rerouted(claimed)
+        server = outbound.server
+        if server is None:
+            claimed, server = self._rerouted(claimed)
         hop = Hop(
             server=f"{server.host}:{server.port}" if server else "",
             inside=bool(server and server.inside),
@@ -233,6 +257,8 @@ class Queue:
         while True:
             if session is None and outbound.idle and server is outbound.server:
                 session = outbound.idle.pop()[0]
+            if session is not None and session.server is not server:
+                await session.close()
             if session is None or not session.alive:
                 session = DeliverySession(server)
                 await session.connect()
@@ -247,10 +273,15 @@ class Queue:
                 session = None
 
     def _hop_failed(self, claimed: Claim, outbound: Outbound, hop: Hop, failed: ConnectionFailed) -> Sent:
-        """The hop cannot be reached: it rests, in the documented retry order, and with it all its mail."""
-        outbound.failures += 1
-        pause = retry.after(outbound.failures, self._policy)
-        outbound.retry_at = self._clock() + pause
+        """The hop cannot be reached: it rests, in the documented retry order, and with it all its mail.
+
+        Sessions that fail while it rests already began before, and are no further failure.
+        """
+        now = self._clock()
+        if outbound.retry_at is None or outbound.retry_at <= now:
+            outbound.failures += 1
+            outbound.retry_at = now + retry.after(outbound.failures, self._policy)
+        pause = outbound.retry_at - now
         outbound.last_error = f"{failed.step}: {failed.reply or failed.error}"
         log.warning(
             "next_hop_failed",
@@ -271,11 +302,15 @@ class Queue:
             hop,
         )
 
-    def _rerouted(self, claimed: Claim) -> NextHopServer | None:
-        """A next hop that another member named, or that the settings no longer have: by domain."""
-        route = route_for(claimed.recipients[0].address, self._routes)
-        outbound = self.hops.get(route.name) if route else None
-        return outbound.server if outbound else None
+    def _rerouted(self, claimed: Claim) -> tuple[Claim, NextHopServer | None]:
+        """A next hop that another member named, or that the settings no longer have: by domain.
+
+        Recipients of another route than the first one's stay due, for another attempt.
+        """
+        routes = [route_for(recipient.address, self._routes) for recipient in claimed.recipients]
+        alike = [one for one, route in zip(claimed.recipients, routes, strict=True) if route == routes[0]]
+        outbound = self.hops.get(routes[0].name) if routes[0] else None
+        return replace(claimed, recipients=tuple(alike)), outbound.server if outbound else None
 
     async def _close_idle(self) -> None:
         limit = asyncio.get_running_loop().time() - self._policy.queue_max_idle_time.total_seconds()

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import structlog
+
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.delivery import Ending, Report, Result
 from shadowrelay.core.identifiers import NextHop, ServerName
@@ -17,6 +19,8 @@ from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import WriteReports
 from shadowrelay.database.content import head
 from shadowrelay.wire.report import build_report
+
+log = structlog.get_logger(__name__)
 
 HEADER = 256 * 1024  # octets of the original that a report of its header looks at
 WHOLE = 1 << 20  # octets up to which the original is returned whole
@@ -70,7 +74,11 @@ class Reporter:
     ) -> Report:
         copy = step.copy
         whole = returns_whole_message(kind, copy.envelope) and copy.envelope.size <= WHOLE
-        original = await head(content, WHOLE if whole else HEADER)
+        try:
+            original = await head(content, WHOLE if whole else HEADER)
+        except OSError as error:  # the sender is told all the same
+            log.error("content_unreadable", message=copy.id, error=str(error))
+            original = b""
         report = report_id(copy.id, recipient.number, kind)
         route = route_for(copy.envelope.sender, self.routes)
         text = build_report(

@@ -64,6 +64,7 @@ class Desk:
         self._met = desks.met
         self._greeting: Greeting | None = None
         self._offer: OfferMark | None = None
+        self._offers = 0
 
     def mark(self) -> Mark:
         return self.members.database.lineage.mark
@@ -148,13 +149,15 @@ class Desk:
         )
         if len({recipient.number for recipient in known}) != len(known):
             return Reply(501, "5.5.4", "Recipient number used twice")
-        return HoldSink(self, session, self._offer, self._member(), mail, known)
+        self._offers += 1
+        name = f"{self._offer.message_id}-{session.id}-{self._offers}"
+        return HoldSink(self, name, self._offer, self._member(), mail, known)
 
     async def reset(self, session: Peer) -> None:  # noqa: ARG002
         self._offer = None
 
     def _member(self) -> Greeting:
-        if self._greeting is None:
+        if self._greeting is None or self._greeting.name not in self.members.boundary.watches:
             raise Refused(503, "5.5.1", "XSHADOW needed first")
         return self._greeting
 
@@ -165,7 +168,7 @@ class HoldSink:
     def __init__(
         self,
         desk: Desk,
-        session: Peer,
+        name: str,
         offer: OfferMark,
         owner: Greeting,
         mail: MailFrom,
@@ -177,7 +180,7 @@ class HoldSink:
         self._mail = mail
         self._recipients = recipients
         self._scan = HeaderScan()
-        self._spool = Spool(desk.options.content, f"{offer.message_id}-{session.id}-{offer.mark.sequence}")
+        self._spool = Spool(desk.options.content, name)
 
     async def write(self, data: bytes) -> None:
         if not self._scan.complete:
@@ -190,7 +193,12 @@ class HoldSink:
 
     async def finish(self) -> Sequence[Reply]:
         self._scan.finish()
-        content = await self._spool.seal()
+        try:
+            content = await self._spool.seal()
+        except OSError:
+            log.exception("spool_failed", message=self._offer.message_id)
+            self._spool.discard()
+            return [NO_ROOM]
         offer, mail = self._offer, self._mail
         described = Offer(
             message_id=offer.message_id,

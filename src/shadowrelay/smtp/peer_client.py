@@ -20,6 +20,7 @@ from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
 CHUNK = 256 * 1024
 _OFFERED = frozenset({"8BITMIME", "SMTPUTF8", "DSN"})
 _MOST_REPLY = 1 << 20  # 200 lines of 4,096 octets
+_MOST_UNHEARD = 64  # replies to chunks that may be on their way: what nobody reads would block both ends
 
 
 class PeerFailed(Exception):
@@ -70,14 +71,16 @@ class PeerConnection:
         await session._expect("greeting", 220)
         session._write(f"EHLO {own_name}\r\n".encode())
         offered = extensions(await session._expect("ehlo", 250))
-        if "XSHADOW" not in offered or "XQDISCARD" not in offered:
+        if str(xshadow.VERSION) not in offered.get("XSHADOW", "").split() or "XQDISCARD" not in offered:
             session.abort()
             raise PeerFailed("ehlo", "the other end does not offer XSHADOW to us")
         return session
 
     @property
     def usable(self) -> bool:
-        return not (self._writer.is_closing() or self._reader.at_eof())
+        """Between exchanges: what the other end said unasked can only be that it leaves."""
+        unasked = self._replies or self._reader._buffer  # type: ignore[attr-defined]
+        return not (self._writer.is_closing() or self._reader.at_eof() or unasked)
 
     async def greet(self, ours: Greeting) -> Greeting:
         """XSHADOW."""
@@ -168,17 +171,28 @@ class Offering:
     def __init__(self, session: PeerConnection, step: OfferCopy, mark: Mark) -> None:
         self.step = step
         self._session = session
-        self._chunks = 0
+        self._unheard = 1 + len(step.recipients)
+        self._refusal: Reply | None = None
         self._ended = False
         session._write(_mail(step.envelope, step, mark))
         session._write(b"".join(_rcpt(recipient) for recipient in step.recipients))
 
     async def write(self, data: bytes) -> None:
-        """One chunk. Raises PeerFailed."""
-        self._chunks += 1
+        """One chunk; nothing leaves any more once the copy is refused. Raises PeerFailed."""
+        if self._refusal is not None:
+            return
+        self._unheard += 1
         self._session._write(b"BDAT %d\r\n" % len(data))
         self._session._write(data)
         await self._session.drain("content")
+        if self._unheard > _MOST_UNHEARD:
+            await self._hear()
+
+    async def _hear(self) -> None:
+        reply = await self._session.reply("offer")
+        self._unheard -= 1
+        if not reply.positive:
+            self._refusal = reply
 
     async def send(self, content: AsyncIterable[bytes]) -> Attempt:
         """The whole content, then ``finish``. A content that cannot be read raises, the session aborted."""
@@ -193,25 +207,25 @@ class Offering:
         return await self.finish()
 
     async def finish(self, last: bytes = b"") -> Attempt:
-        """The end of the content, and what the holder says of it."""
+        """The end of the content, and what the holder says of it.
+
+        A refusal of the envelope, or of a chunk, is final: then nothing is kept there.
+        """
         session = self._session
-        session._write(b"BDAT %d LAST\r\n" % len(last) + last)
-        self._ended = True
         try:
-            await session.drain("content")
-            refusal: Reply | None = None
-            for _ in range(1 + len(self.step.recipients) + self._chunks):
-                reply = await session.reply("offer")
-                if not reply.positive:
-                    refusal = refusal or reply
-            answer = await session.reply("acknowledgement")
+            if self._refusal is None:
+                session._write(b"BDAT %d LAST\r\n" % len(last) + last)
+                self._ended = True
+                await session.drain("content")
+            while self._unheard and self._refusal is None:
+                await self._hear()
+            answer = self._refusal or await session.reply("acknowledgement")
         except PeerFailed as failed:
             return self.failed(failed)
-        refused = refusal or answer
-        if refusal is not None or not answer.positive:
-            if refused.code == 421 or refusal is not None:
+        if not answer.positive:
+            if answer.code == 421 or self._refusal is not None:
                 session.abort()
-            return self._attempt(Leg.REFUSED, str(refused))
+            return self._attempt(Leg.REFUSED, str(answer))
         try:
             texts, mark = _marked(answer)
         except xshadow.Malformed as error:

@@ -7,8 +7,9 @@
     250-2.0.0 <event|-> <message-id> <epoch> <kind>[=<argument>] <recipients>
 
 ``AT`` is the asker's own mark. A rank in CHECK says that the asker owns the message, by that rank; without
-it the asker holds a copy. ``<event>`` is ``-`` in answers to CHECK and REVOKE. Recipients are ``*`` or
-number ranges such as ``1-3,7``.
+it the asker holds a copy. ``<event>`` is ``-`` in answers to CHECK and REVOKE. The argument is the owner's
+name for ``taken``, a rank for ``held`` and ``superseded``, the outcome for ``delivered``. Recipients are
+``*`` or number ranges such as ``1-3,7``.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from collections.abc import Iterable
 
 from shadowrelay.core.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
 from shadowrelay.core.decisions import Kind, Verdict
-from shadowrelay.wire.xshadow import Malformed, format_mark, message_id, number, parse_mark
+from shadowrelay.wire.xshadow import Malformed, format_mark, message_id, number, parse_mark, server_name
 
 _ARGUMENT = re.compile(r"[a-z0-9.-]{1,255}")
+_RANK = re.compile(r"[0-9]{1,18}")
+_ARGUMENTS = {Kind.TAKEN: _ARGUMENT, Kind.DELIVERED: _ARGUMENT, Kind.HELD: _RANK, Kind.SUPERSEDED: _RANK}
 _MAX_RECIPIENT = 1_000_000
 
 
@@ -95,12 +98,15 @@ def parse_line(text: str) -> Line:
         raise Malformed("an answer has five words")
     event = None if words[0] == "-" else number(words[0])
     name, equals, argument = words[3].partition("=")
-    if equals and not _ARGUMENT.fullmatch(argument):
-        raise Malformed("bad argument")
     try:
         kind = Kind(name)
     except ValueError as error:
         raise Malformed("unknown kind") from error
+    form = _ARGUMENTS.get(kind)
+    if equals and not (form and form.fullmatch(argument)):
+        raise Malformed("bad argument")
+    if kind is Kind.TAKEN:
+        server_name(argument)
     recipients = parse_recipients(words[4])
     return Line(event, Verdict(message_id(words[1]), number(words[2]), kind, argument, recipients))
 

@@ -1,0 +1,1 @@
+"""Makes the helper modules of this directory importable from every test."""

@@ -1,0 +1,92 @@
+"""Contents: small ones wait in memory for their row, large ones are files that were flushed before it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from shadowrelay.database.content import BLOCK, INLINE, Spool, blocks, head
+
+LARGE = bytes(range(256)) * (INLINE // 256 + 1)
+
+
+def listing(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+async def read(spool: Spool) -> bytes:
+    return b"".join([block async for block in spool.blocks()])
+
+
+async def test_up_to_64_kib_stay_in_memory(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "m")
+    spool.write(bytes(INLINE - 1))
+    spool.write(b"x")
+    assert await read(spool) == bytes(INLINE - 1) + b"x"
+    assert await spool.seal() == (await spool.seal())
+    content = await spool.seal()
+    assert (content.path, len(content.data or b"")) == (None, INLINE)
+    assert listing(tmp_path) == []
+
+
+async def test_more_goes_to_a_file_that_is_flushed_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed = []
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        flushed.append(os.readlink(f"/proc/self/fd/{handle}"))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    spool = Spool(tmp_path, "m")
+    for block in (LARGE[:1000], LARGE[1000:], LARGE):
+        spool.write(block)
+    assert await read(spool) == LARGE * 2  # also before it is sealed
+    content = await spool.seal()
+    assert flushed == [str(tmp_path / "m.eml"), str(tmp_path)]
+    assert content.path == str(tmp_path / "m.eml")
+    assert (tmp_path / "m.eml").stat().st_mode & 0o777 == 0o600
+    assert spool.size == len(LARGE) * 2
+    assert b"".join([block async for block in blocks(content)]) == LARGE * 2
+    assert await head(content, 300) == (LARGE * 2)[:300]
+    assert await read(spool) == LARGE * 2
+
+
+async def test_a_discarded_spool_leaves_nothing(tmp_path: Path) -> None:
+    for sealed in (False, True):
+        spool = Spool(tmp_path, "m")
+        spool.write(LARGE)
+        if sealed:
+            await spool.seal()
+        spool.discard()
+        spool.discard()
+        assert listing(tmp_path) == []
+
+
+async def test_a_file_that_was_there_before_is_neither_written_nor_removed(tmp_path: Path) -> None:
+    (tmp_path / "m.eml").write_bytes(b"somebody's")
+    spool = Spool(tmp_path, "m")
+    with pytest.raises(FileExistsError):
+        spool.write(LARGE)
+    spool.discard()
+    assert (tmp_path / "m.eml").read_bytes() == b"somebody's"
+
+
+async def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_bytes(b"untouched")
+    (tmp_path / "m.eml").symlink_to(target)
+    with pytest.raises(OSError, match="exists"):
+        Spool(tmp_path, "m").write(LARGE)
+    assert target.read_bytes() == b"untouched"
+
+
+async def test_a_large_content_is_read_in_blocks(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "m")
+    spool.write(bytes(3 * BLOCK + 1))
+    sizes = [len(block) async for block in blocks(await spool.seal())]
+    assert sizes == [BLOCK, BLOCK, BLOCK, 1]

@@ -1,0 +1,171 @@
+"""What the stages take out of the database: claims in due order, and what may not be sent yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from opened import NOW, OTHER, OTHER_DATABASE, SECOND, database, message, save, shadow
+
+from shadowrelay.core.decisions import Decision, DiscardEvent, Kind, Outcome, Tombstone, Verdict
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage, Status
+from shadowrelay.database.queue import (
+    claim,
+    due_hops,
+    exposed,
+    forget_expired,
+    held_since_before,
+    settled_before,
+    unclaim,
+)
+from shadowrelay.database.transport import TransportDatabase
+
+INSIDE, OUTSIDE = NextHop("inside"), NextHop("outside")
+
+
+async def claimed(found: TransportDatabase, hop: NextHop = INSIDE, most: int = 10) -> list[str]:
+    return [one.copy.id for one in await found.transact(lambda ledger: claim(ledger, hop, NOW, most))]
+
+
+def due_at(copy: Copy, seconds: int) -> Copy:
+    return copy.with_recipients(
+        replace(recipient, next_attempt=NOW + seconds * SECOND) for recipient in copy.recipients
+    )
+
+
+async def test_a_fork_is_claimed_once_until_it_is_given_back(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        copy = message("inside", "outside", "inside")
+        await found.transact(save(copy))
+        (fork,) = await found.transact(lambda ledger: claim(ledger, INSIDE, NOW, 10))
+        assert (fork.copy, fork.next_hop, fork.content.data) == (copy, INSIDE, b"hello")
+        assert [recipient.number for recipient in fork.recipients] == [1, 3]
+        assert await claimed(found) == []
+        assert await claimed(found, OUTSIDE) == [copy.id]  # the other fork is on its own
+        await found.transact(lambda ledger: unclaim(ledger, copy.id, INSIDE))
+        assert await claimed(found) == [copy.id]
+
+
+async def test_claims_end_with_the_process(tmp_path: Path) -> None:
+    copy = message()
+    async with database(tmp_path) as found:
+        await found.transact(save(copy))
+        await claimed(found)
+    async with database(tmp_path) as found:
+        now = await found.transact(lambda ledger: ledger.copy(copy.id))
+        await found.transact(
+            save(replace(now, confirmation=Confirmation.NONE, confirm_since=None), before=now)
+        )
+        assert await claimed(found) == [copy.id]
+
+
+async def test_what_is_due_first_leaves_first(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        last, first, middle = (due_at(message(), seconds) for seconds in (-1, -30, -10))
+        for copy in (last, first, middle, due_at(message(), 1)):
+            await found.transact(save(copy))
+        assert await claimed(found, most=1) == [first.id]
+        assert await claimed(found) == [middle.id, last.id]
+
+
+async def test_only_recipients_whose_time_has_come_are_claimed(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        copy = message("inside", "inside", "inside")
+        first, second, third = copy.recipients
+        copy = copy.with_recipients(
+            [
+                replace(first, status=Status.DELIVERED),
+                replace(second, next_attempt=NOW + SECOND),
+                replace(third, next_attempt=NOW - SECOND),
+            ]
+        )
+        await found.transact(save(copy))
+        (fork,) = await found.transact(lambda ledger: claim(ledger, INSIDE, NOW, 10))
+        assert [recipient.number for recipient in fork.recipients] == [3]
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        shadow(),
+        message(confirmation=Confirmation.ASK),
+        message(stage=Stage.SAFETY_NET),
+        message(stage=Stage.SET_ASIDE),
+    ],
+    ids=["held for another member", "asking", "settled", "set aside"],
+)
+async def test_some_messages_are_never_due(tmp_path: Path, copy: Copy) -> None:
+    async with database(tmp_path) as found:
+        await found.transact(save(copy))
+        assert await found.transact(due_hops) == []
+        assert await claimed(found) == []
+
+
+async def test_a_message_is_due_again_once_its_question_is_answered(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        asking = message(confirmation=Confirmation.ASK)
+        await found.transact(save(asking))
+        await found.transact(save(replace(asking, confirmation=Confirmation.IN_DOUBT), before=asking))
+        assert await claimed(found) == [asking.id]
+
+
+async def test_every_next_hop_with_mail_is_listed_with_its_first_due_time(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        for copy in (due_at(message("a"), 50), due_at(message("c", "a"), 20), message("b"), shadow("d")):
+            await found.transact(save(copy))
+        assert await found.transact(due_hops) == [
+            ("a", NOW + 20 * SECOND),
+            ("b", NOW),
+            ("c", NOW + 20 * SECOND),
+        ]
+
+
+async def test_messages_without_a_second_copy_are_found(tmp_path: Path) -> None:
+    def held(state: HolderState) -> Copy:
+        return message(holders=(Holder(OTHER, OTHER_DATABASE, None, 1, state),))
+
+    async with database(tmp_path) as found:
+        bare, lost, uncertain = message(), held(HolderState.LOST), held(HolderState.UNCERTAIN)
+        safe = held(HolderState.HOLDING)
+        for copy in (bare, lost, uncertain, safe, shadow(), message(stage=Stage.SAFETY_NET)):
+            await found.transact(save(copy))
+        assert await found.transact(lambda ledger: exposed(ledger, 99)) == [bare.id, lost.id, uncertain.id]
+        # The loss of a holder, and its return, show in the same transaction.
+        gone = held(HolderState.LOST)
+        await found.transact(save(replace(safe, holders=gone.holders), before=safe))
+        assert safe.id in await found.transact(lambda ledger: exposed(ledger, 99))
+
+
+async def test_what_was_kept_long_enough_is_found(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        old = message(stage=Stage.SAFETY_NET, settled_at=NOW - 10 * SECOND)
+        young = message(stage=Stage.SAFETY_NET, settled_at=NOW)
+        forgotten, held = shadow(received_at=NOW - 10 * SECOND), shadow()
+        for copy in (old, young, forgotten, held):
+            await found.transact(save(copy))
+        before = NOW - 5 * SECOND
+        assert await found.transact(lambda ledger: list(settled_before(ledger, before, 9))) == [old]
+        assert await found.transact(lambda ledger: list(held_since_before(ledger, before, 9))) == [forgotten]
+
+
+async def test_what_need_not_be_remembered_is_forgotten_but_not_a_takeover(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        copy = message()
+        kinds = (Kind.DELIVERED, Kind.TAKEN, Kind.SUPERSEDED)
+        writes = [DiscardEvent(OTHER_DATABASE, Verdict(copy.id, 1, kind), NOW) for kind in kinds]
+        writes += [DiscardEvent(OTHER_DATABASE, Verdict(copy.id, 2, Kind.DELIVERED), NOW + 2 * SECOND)]
+        ids = [message().id for _ in range(4)]
+        graves = [Tombstone(ids[0], 1, 1, NOW), Tombstone(ids[1], 1, 1, NOW + 5 * SECOND)]
+        outcomes = [Outcome(ids[2], 1, (), NOW), Outcome(ids[3], 1, (), NOW + 5 * SECOND)]
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (*writes, *graves, *outcomes))))
+        await found.transact(lambda ledger: forget_expired(ledger, NOW + SECOND, NOW + SECOND))
+        events = await found.transact(lambda ledger: ledger.events_for(OTHER_DATABASE, 9))
+        assert [(event.verdict.kind, event.verdict.epoch) for event in events] == [
+            (Kind.TAKEN, 1),
+            (Kind.DELIVERED, 2),
+        ]
+        graves_left = await found.transact(lambda ledger: [ledger.tombstone(one) for one in ids[:2]])
+        outcomes_left = await found.transact(lambda ledger: [ledger.outcome(one) for one in ids[2:]])
+        assert [bool(one) for one in graves_left + outcomes_left] == [False, True, False, True]

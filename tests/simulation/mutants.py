@@ -1,0 +1,362 @@
+"""Planted bugs: each takes one rule out of the production code, and the simulation has to notice.
+
+A mutant is an edit of a function's source. One that does not apply any more fails loudly, so that a rule
+which moves takes its mutant along.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from shadowrelay.core import (
+    announcements,
+    conversation,
+    delivery,
+    heartbeat,
+    holding,
+    identifiers,
+    inquiry,
+    ownership,
+    questions,
+    redundancy,
+    reports,
+)
+from shadowrelay.database import ledger
+from shadowrelay.primary import accepting, delivering, repairing
+
+from . import books, node, peers
+from .seeds import run_seed
+
+Edit = tuple[Callable[..., Any], str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """``edits``: function, text to take out, text to put in. ``seed``: one that is known to catch it."""
+
+    name: str
+    edits: tuple[Edit, ...]
+    seed: int | None = None
+    scenario: str = ""  # or the scenario that shows it
+
+
+def _rebuilt(function: Callable[..., Any], old: str, new: str) -> Callable[..., Any]:
+    source = textwrap.dedent(inspect.getsource(function))
+    if source.count(old) != 1:
+        raise LookupError(f"{function.__qualname__}: {old!r} stands there {source.count(old)} times")
+    scope: dict[str, Any] = {}
+    code = "from __future__ import annotations\n" + source.replace(old, new)
+    exec(compile(code, f"<mutant of {function.__qualname__}>", "exec"), function.__globals__, scope)
+    made: Callable[..., Any] = scope[function.__name__]
+    return made
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """The production code with that bug in it, wherever the function was imported to."""
+    undo: list[tuple[Any, str, Any]] = []
+    try:
+        for function, old, new in mutant.edits:
+            made = _rebuilt(function, old, new)
+            owner, dot, name = function.__qualname__.rpartition(".")
+            if dot:
+                holder = function.__globals__[owner]
+                undo.append((holder, name, holder.__dict__[name]))
+                setattr(holder, name, made)
+                continue
+            for module in list(sys.modules.values()):
+                spelt = getattr(module, "__name__", "")
+                if not spelt.startswith("shadowrelay") and "simulation" not in spelt:
+                    continue
+                for key, value in list(vars(module).items()):
+                    if value is function:
+                        undo.append((module, key, value))
+                        setattr(module, key, made)
+        yield
+    finally:
+        for holder, name, value in reversed(undo):
+            setattr(holder, name, value)
+
+
+def hunt(mutant: Mutant, seeds: range) -> tuple[int, str] | None:
+    """The first seed that notices it, and what it says."""
+    with planted(mutant):
+        for seed in ([mutant.seed] if mutant.seed is not None else []) + list(seeds):
+            verdict, _ = run_seed(seed)
+            if not verdict.ok:
+                return seed, verdict.problems[0]
+    return None
+
+
+MUTANTS = (
+    Mutant(
+        "250 before the shadow's 250",
+        (
+            (
+                peers.Peers._offer,
+                "self.exchange(step.to, session.number, lines, timeout, done)",
+                "self.exchange(step.to, session.number, lines, timeout, lambda *_: None)\n"
+                "    resume(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, '250', database, session.theirs.lineage.mark))",
+            ),
+        ),
+    ),
+    Mutant(
+        "the shadow acknowledges before its commit",
+        (
+            (
+                peers.Peers._serve_offer,
+                "    self._transact(work, then)",
+                "    held = []\n"
+                "    ready, _ = node.transact(lambda b: held.append(work(b)), lambda _: None)\n"
+                "    then(held[0])",
+            ),
+        ),
+    ),
+    Mutant(
+        "speak before persist",
+        (
+            (
+                node.Node.transact,
+                "self.waiting.append((then, result))",
+                "self.after(0.0, then, result)",
+            ),
+        ),
+    ),
+    Mutant(
+        "an acknowledgement that never came counts",
+        (
+            (
+                redundancy.accept,
+                "if not redundant and policy.shadow_redundancy_enabled and not may_be_exposed:",
+                "if not holders and not may_be_exposed:",
+            ),
+        ),
+    ),
+    Mutant(
+        "discard before the next hop's 250",
+        (
+            (
+                delivering.deliver,
+                "sent: Sent = yield SendOn(next_hop, copy, recipients)",
+                "from shadowrelay.core.delivery import Ending, Hop, Result\n"
+                "    early = tuple(Result(r.number, Ending.ACCEPTED, '250 2.0.0') for r in recipients)\n"
+                "    yield Transact(lambda books: books.apply("
+                "settle(books, copy.id, early, (), Hop('early', False, False), clock())))\n"
+                "    sent: Sent = yield SendOn(next_hop, copy, recipients)",
+            ),
+        ),
+    ),
+    Mutant("the epoch forgotten", ((ownership.promote, "epoch=copy.epoch + 1", "epoch=copy.epoch"),)),
+    Mutant(
+        "delivery before asking on return",
+        (
+            (
+                inquiry.Inquiry.conclude,
+                "copy = books.copy(question.message_id) if reachable <= entry.by else None",
+                "copy = books.copy(question.message_id)\n"
+                "        entry.by |= {holder.name for holder in copy.holders}",
+            ),
+        ),
+    ),
+    Mutant(
+        "outbox outside the transaction",
+        ((books.MemoryBooks.rollback, "    self.tracked.clear()", "    pass"),),
+    ),
+    Mutant(
+        "promotion without the lineage check",
+        ((heartbeat.meet, "if former is None or continuity is not Continuity.BROKEN:", "if True:"),),
+    ),
+    Mutant(
+        "a half delivered message is wholly discarded",
+        ((announcements.delivered, "if len(numbers) == len(copy.recipients):", "if True:"),),
+    ),
+    Mutant(
+        "a discard of a former ownership lets a copy of the new owner go",
+        (
+            (
+                questions.learn,
+                "if not copy.held or verdict.epoch < copy.epoch or int(verdict.argument or 0) < copy.rank:",
+                "if not copy.held:",
+            ),
+        ),
+    ),
+    Mutant(
+        "unknown releases in any incarnation",  # counterexample 1
+        ((questions._unknown, "and speaker.mark.incarnation == copy.offered_in", ""),),
+    ),
+    Mutant(
+        "unknown never promotes",
+        ((questions._unknown, "return promote(ledger, copy, Reason.OWNER_FORGOT, now)", "return Decision(None)"),),
+    ),
+    Mutant(
+        "marks of acknowledgements are not remembered",  # counterexample 2
+        ((redundancy._heard, "return heard(ledger, attempt.name, attempt.mark).writes if attempt.mark else ()", "return ()"),),
+    ),
+    Mutant(
+        "an acknowledgement is not checked when the row is written",  # counterexample 3
+        (
+            (
+                redundancy.counts,
+                "member = ledger.member(attempt.name)\n",
+                "return True\n    member = ledger.member(attempt.name)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "a holder with a new database still counts",  # counterexample 4
+        ((heartbeat.meet, "_forgotten(copy, name) if replaced else", "Decision(None) if replaced else"),),
+    ),
+    Mutant(
+        "a holder that was rolled back still counts",
+        ((heartbeat.meet, "HolderState.UNCERTAIN)", "HolderState.HOLDING)"),),
+    ),
+    Mutant(
+        "a row before the reply is decided",  # counterexample 5
+        (
+            (
+                accepting.make_redundant,
+                "attempts: list[Attempt] = []",
+                "from dataclasses import replace\n"
+                "    lax = replace(policy, reject_message_on_shadow_failure=False)\n"
+                "    yield Transact(lambda books: books.apply("
+                "accept(books, arrival, content, (), lax, clock(), last_resort=True)))\n"
+                "    accept_ = accept\n"
+                "    attempts: list[Attempt] = []",
+            ),
+        ),
+    ),
+    Mutant(
+        "revoke leaves no tombstone",  # counterexample 6
+        ((holding.revoke, "return Decision(confirmed, (grave,))", "return Decision(confirmed)"),),
+    ),
+    Mutant(
+        "the tombstone is not looked at",
+        ((holding.hold, "if grave and (offer.epoch, offer.rank) <= (grave.epoch, grave.rank):", "if False:"),),
+    ),
+    Mutant(
+        "451 without a revoke",
+        ((accepting.take_back, "for attempt in uncertain(tuple(attempts)):", "for attempt in ():"),),
+    ),
+    Mutant(
+        "451 though the revoke was not confirmed",
+        ((accepting.take_back, "return Answer.HANG_UP", "continue"),),
+    ),
+    Mutant(
+        "events go to certain holders only",  # counterexample 7
+        (
+            (
+                announcements.listeners,
+                "for holder in copy.holders]",
+                "for holder in copy.holders if holder.mark is not None]",
+            ),
+        ),
+    ),
+    Mutant(
+        "Safety Net does not answer",  # counterexample 8
+        (
+            (
+                questions.answer,
+                "return Decision(known or (Verdict(message_id, copy.epoch, Kind.PENDING),))",
+                "return Decision((Verdict(message_id, epoch, Kind.UNKNOWN),))",
+            ),
+        ),
+    ),
+    Mutant(
+        "delivered counts at the same epoch only",  # counterexample 9
+        (
+            (
+                questions.learn,
+                "    case Kind.DELIVERED:\n",
+                "    case Kind.DELIVERED if verdict.epoch != copy.epoch:\n"
+                "            return Decision(None)\n"
+                "        case Kind.DELIVERED:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "AFTER without incarnation",  # counterexample 11
+        (
+            (heartbeat.meet, "replace(met, applied=None)", "met"),
+            (books.MemoryBooks._last_event_of, "return None", "return self.state.last_event"),
+            (ledger.SqlLedger._last_event_of, "return None", "return self._last(SQL['last_event'])"),
+        ),
+    ),
+    Mutant(
+        "what was taken over is not asked about on a new contact",  # counterexample 12
+        ((heartbeat.meet, "books.apply(ask_about(copy, now))", "pass"),),
+    ),
+    Mutant(
+        "ids of reports are drawn",  # counterexample 13
+        (
+            (
+                reports.report_id,
+                'about = f"report',
+                'import itertools; report_id.__dict__.setdefault("n", itertools.count())\n'
+                '    about = f"{next(report_id.n)}report',
+            ),
+        ),
+    ),
+    Mutant(
+        "the original is discarded before its report is safe",
+        ((delivery.settle, "awaited = {r.about: r.id for r in made.values()", "awaited = {r.about: r.id for r in ()"),),
+    ),
+    Mutant(
+        "exposure is not repaired",
+        ((repairing.copy_again, "for member in candidates:", "for member in ():"),),
+    ),
+    Mutant(
+        "an owner that was cut off does not ask",
+        ((heartbeat.cut_off, "books.apply(ask_about(copy, now))", "pass"),),
+    ),
+    Mutant(
+        "a promoted copy begins again with all recipients",
+        (
+            (
+                ownership.promote,
+                "        copy,\n        epoch",
+                "        copy.with_recipients(replace(r, status=type(r.status).READY) for r in copy.recipients),\n"
+                "        epoch",
+            ),
+        ),
+    ),
+    Mutant(
+        "the returning owner does not yield",
+        ((questions._taken, "if not newer or owner == ledger.name or not owner_database:", "if True:"),),
+    ),
+    Mutant(
+        "an answer to an offer that settled meanwhile leaves the copy behind",
+        ((redundancy.repaired, "if not copy.queued:", "if False:"),),
+    ),
+    Mutant(
+        "a snapshot of this very incarnation looks unbroken",
+        (
+            (
+                identifiers.Lineage.continuity,
+                "return Continuity.UNBROKEN if mark.sequence <= end else Continuity.BROKEN",
+                "return Continuity.UNBROKEN",
+            ),
+        ),
+    ),
+    Mutant(
+        "a late greeting passes for a rolled back database",
+        ((heartbeat.meet, "if former and found.overtaken_by(former)", "if False and former"),),
+    ),
+    Mutant(
+        "a report that another node made is waited for",
+        ((delivery.settle, "if r.settles and not already_safe(ledger, r.id)", "if r.settles"),),
+    ),
+    Mutant(
+        "an owner tells itself of what it delivered",
+        ((announcements.listeners, "if copy.role is Role.SHADOW and", "if not copy.owned and"),),
+    ),
+    Mutant(
+        "ids in flight are answered as unknown",
+        ((conversation.asked, "if question.message_id in in_flight:", "if False:"),),
+    ),
+)

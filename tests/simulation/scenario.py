@@ -1,0 +1,271 @@
+"""Scenarios in text: commands above ``----``, what they led to below, rewritten by ``--record``.
+
+Commands, one per line (``#`` begins a comment):
+
+    boundary 2|3 [reject] [name=value ...]   first; policy fields by name, durations in seconds
+    send mx1 m1 to a@example.net b@inside.example   a client sends; it does not retry
+    wait 3                                   seconds
+    crash|start|freeze|thaw mx1              start opens the same disk
+    lose-disk|snapshot|roll-back mx1         snapshot when it runs, the others while it is down
+    cut mx1 mx2 | cut mx1 > mx2 | heal       both ways, one way; heal mends every link
+    slow mx1 > mx2 2                         the next packet that way takes that long
+    close example.net | open example.net     a next hop that answers 4xx, or no longer does
+    lose-reply example.net                   of its next acceptance
+    when <point>: <command>                  once, at that instant: see below
+    drain                                    faults are over; wait until everything is quiet
+    clock mx1 +10800                         its wall clock steps
+
+Points are tracking events as they are printed (``HARECEIVE mx2 m1``), ``offers mx1 m1 mx2`` (before it leaves),
+``acknowledged mx1 m1 mx2`` (before it is recorded), ``taken m1``, ``answered m1 250``, ``greets mx1 mx2`` (mx2
+reads the greeting of mx1).
+Recipients at ``bad…`` are refused by their next hop. ``dsn(m1,2)`` is the report about a recipient.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from datetime import timedelta
+from pathlib import Path
+
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.reports import ReportKind, report_id
+
+from .checks import Broken, Invariants, judge, unrest
+from .clients import Client
+from .seeds import PLACES, SCALED, make_boundary
+from .world import Impairment, Noise, World, seconds
+
+FOLDER = Path(__file__).parent / "scenarios"
+WIDTH = 110
+QUIET = Noise(delay=(0.005, 0.005), commit=(0.002, 0.002))
+
+
+class Scenario:
+    """One text, run from the top."""
+
+    def __init__(self) -> None:
+        self.world: World
+        self.checks: Invariants
+        self.names: dict[str, str] = {}  # id to m1
+        self.told: list[str] = []
+        self.when: list[tuple[str, str]] = []
+        self.wrong: dict[str, list[Impairment]] = {}
+        self.clients = 0
+        self.boundary(["2"])
+
+    def run(self, text: str) -> str:
+        """The same text with the output that it has now."""
+        blocks = []
+        for block in re.split(r"\n\s*\n", text.strip()):
+            above = re.split(r"^----$", block, flags=re.MULTILINE)[0].rstrip("\n")
+            self.told = []
+            failed = ""
+            for line in above.splitlines():
+                command = line.split("#")[0].strip() if not line.startswith("#") else ""
+                if command:
+                    try:
+                        self.command(command)
+                    except Broken as error:
+                        failed = f"BROKEN {self._named(str(error))}"
+                        break
+            output = list(wrapped([*self.told, failed] if failed else self.told))
+            blocks.append("\n".join([above, *(["----", *output] if output else [])]))
+            if failed:
+                break
+        return "\n\n".join(blocks) + "\n"
+
+    # Commands.
+
+    def command(self, line: str) -> None:
+        verb, *words = line.split()
+        if verb == "when":
+            point, _, rest = line.removeprefix("when ").partition(": ")
+            self.when.append((point, rest))
+            return
+        method: Callable[[list[str]], None] = getattr(self, verb.replace("-", "_"))
+        method(words)
+
+    def boundary(self, words: list[str]) -> None:
+        policy = replace(SCALED, reject_message_on_shadow_failure="reject" in words)
+        known = {field.name for field in fields(policy)}
+        for word in words:
+            name, equals, value = word.partition("=")
+            if equals and name in known:
+                current = getattr(policy, name)
+                changed = seconds(float(value)) if isinstance(current, timedelta) else int(value)
+                policy = replace(policy, **{name: changed})
+        self.world = World(0, policy, PLACES[: int(words[0])])
+        self.world.noise = QUIET
+        self.world.observed = True
+        self.world.on = self._point
+        self.checks = make_boundary(self.world, sql="sql" in words)
+        for node in self.world.nodes.values():
+            node.boundary._turn = 0
+        for sink in self.world.hops.values():
+            sink.delay = (0.01, 0.01)
+        self.world.run(1.0)
+
+    def send(self, words: list[str]) -> None:
+        home, name, _, *addresses = words
+        self.clients += 1
+        message_id = MessageId(f"01900000-0000-7000-8000-{self.clients:012d}")
+        self.names[message_id] = name
+        recipients = tuple(
+            (number, address, address.partition("@")[2]) for number, address in enumerate(addresses, 1)
+        )
+        for number, _, _ in recipients:
+            self.names[report_id(message_id, number, ReportKind.FAILED)] = f"dsn({name},{number})"
+        client = Client(
+            self.world, self.checks, self.clients, "sender@example.org", recipients, (ServerName(home),), tries=1
+        )
+        client.fixed_id = message_id
+        client.submit()
+
+    def wait(self, words: list[str]) -> None:
+        self.world.run(self.world.now + float(words[0]))
+
+    def crash(self, words: list[str]) -> None:
+        node = self.world.nodes[ServerName(words[0])]
+        if node.up:
+            self._impair("crash", words[0])
+            node.crash()
+
+    def start(self, words: list[str]) -> None:
+        node = self.world.nodes[ServerName(words[0])]
+        if node.up:
+            return
+        for entry in self.wrong.pop(words[0], []):
+            entry.end = self.world.now
+        node.open()
+
+    def lose_disk(self, words: list[str]) -> None:
+        self._relabel(words[0], "disk lost")
+        self.world.nodes[ServerName(words[0])].lose_disk()
+        self.checks.everything()
+
+    def snapshot(self, words: list[str]) -> None:
+        books = self.world.nodes[ServerName(words[0])].books
+        if books.dirty:
+            self.world.nodes[ServerName(words[0])].wants_snapshot = True
+        else:
+            self.world.nodes[ServerName(words[0])].snapshots.append(books.snapshot())
+
+    def roll_back(self, words: list[str]) -> None:
+        node = self.world.nodes[ServerName(words[0])]
+        self._relabel(words[0], "rolled back")
+        node.roll_back(node.snapshots[-1])
+        self.checks.disk_back(node)
+
+    def freeze(self, words: list[str]) -> None:
+        self._impair("freeze", words[0])
+        self.world.nodes[ServerName(words[0])].freeze()
+
+    def thaw(self, words: list[str]) -> None:
+        for entry in self.wrong.pop(words[0], []):
+            entry.end = self.world.now
+        self.world.nodes[ServerName(words[0])].thaw()
+
+    def cut(self, words: list[str]) -> None:
+        one, other = words[0], words[-1]
+        self.world.blocked |= {(one, other)} if ">" in words else {(one, other), (other, one)}
+        if "client" not in (one, other):
+            self.wrong.setdefault("links", []).append(self.world.impair("partition", one, other))
+
+    def heal(self, _: list[str]) -> None:
+        self.world.blocked.clear()
+        for entry in self.wrong.pop("links", []):
+            entry.end = self.world.now
+
+    def slow(self, words: list[str]) -> None:
+        self.world.slow.setdefault((words[0], words[2]), []).append(float(words[3]))
+
+    def close(self, words: list[str]) -> None:
+        self.world.hops[NextHop(words[0])].closed_until = float("inf")
+
+    def open(self, words: list[str]) -> None:
+        self.world.hops[NextHop(words[0])].closed_until = 0.0
+
+    def lose_reply(self, words: list[str]) -> None:
+        self.world.hops[NextHop(words[0])].lose_next += 1
+
+    def clock(self, words: list[str]) -> None:
+        self.world.nodes[ServerName(words[0])].offset += float(words[1])
+
+    def drain(self, _: list[str]) -> None:
+        """Until everything is quiet, then the sums: nothing may be lost, every duplicate has its cause."""
+        self.world.run(self.world.now + 1.0)
+        deadline = self.world.now + 120.0
+        while (problem := unrest(self.world)) and self.world.now < deadline:
+            self.world.run(self.world.now + 0.5)
+        self.checks.everything()
+        verdict = judge(self.checks)
+        if problem:
+            self.told.append(f"NOT QUIET {self._named(problem)}")
+        self.told += [f"PROBLEM {self._named(text)}" for text in verdict.problems]
+        duplicates = ", ".join(f"{count} {cause}" for cause, count in verdict.duplicates.items() if count)
+        self.told.append(f"quiet: lost {verdict.lost}, unexpected {verdict.unexpected}, duplicates: {duplicates or 0}")
+
+    # What happens meanwhile.
+
+    def _impair(self, kind: str, name: str) -> None:
+        self.wrong.setdefault(name, []).append(self.world.impair(kind, name))
+
+    def _relabel(self, name: str, kind: str) -> None:
+        for entry in self.wrong.get(name, []):
+            entry.kind = kind
+
+    def _named(self, text: str) -> str:
+        for message_id, name in self.names.items():
+            text = text.replace(message_id, name)
+        for node in self.world.nodes.values():
+            text = text.replace(node.books.state.database_id, f"database of {node.name}")
+        return text
+
+    def _point(self, raw: str) -> None:
+        point = self._named(raw)
+        kind, *words = point.split()
+        if kind == "answered":
+            self.told.append(f"{words[1]} {words[0]}")
+        elif kind == "taken":
+            self.told.append(f"taken {' '.join(words)}")
+        elif kind == "event":
+            point = " ".join(words)
+            self.told.append(point)
+        for entry in list(self.when):
+            awaited, command = entry
+            if point == awaited or point.startswith(f"{awaited} "):
+                self.when.remove(entry)
+                self.command(command)
+
+
+def wrapped(items: list[str]) -> Iterator[str]:
+    """Joined with bars, in lines of a readable length."""
+    line = ""
+    for item in items:
+        if line and len(line) + len(item) + 3 > WIDTH:
+            yield f"{line} |"
+            line = item
+        else:
+            line = f"{line} | {item}" if line else item
+    if line:
+        yield line
+
+
+def run_file(path: Path) -> tuple[str, str]:
+    """The recorded text, and what it is now."""
+    text = path.read_text("utf-8")
+    return text, Scenario().run(text)
+
+
+def record() -> list[str]:
+    """Rewrite every scenario that says something else now; their names."""
+    changed = []
+    for path in sorted(FOLDER.glob("*.txt")):
+        before, after = run_file(path)
+        if before != after:
+            path.write_text(after, "utf-8")
+            changed.append(path.name)
+    return changed
+

@@ -1,0 +1,257 @@
+"""Whole nodes in the process of the test: real sockets, real databases, only the stages asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Copy, Envelope, Recipient
+from shadowrelay.core.steps import OfferCopy
+from shadowrelay.database import content
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.lab.authority import authority_pair, init, issue
+from shadowrelay.primary.exposure import Reconcile, Repair
+from shadowrelay.service.connectors import for_members, for_senders
+from shadowrelay.service.node import Node
+from shadowrelay.settings import Settings
+from shadowrelay.smtp.receive_connector import Connector
+
+T = TypeVar("T")
+
+DOMAIN = "example.org"
+QUICK: dict[str, Any] = {
+    "shadow_attempt_timeout": "2s",
+    "shadow_time_cap": "5s",
+    "revoke_timeout": "500ms",
+    "member_skip_interval": "100ms",
+    "discard_poll_interval": "100ms",
+    "shadow_heartbeat_frequency": "1s",
+    "queue_glitch_retry_interval": "1s",
+    "minimum_free_disk": 0,
+}
+
+
+def full(name: str) -> ServerName:
+    return ServerName(f"{name}.{DOMAIN}")
+
+
+def database_id(number: int) -> DatabaseId:
+    return DatabaseId(f"6f0d7a3e-0000-4000-8000-{number:012x}")
+
+
+def incarnation(number: int) -> Incarnation:
+    return Incarnation(f"{number:016x}")
+
+
+def authority(directory: Path, *names: str) -> Path:
+    """A directory with an authority and a certificate for each name."""
+    init(directory, name="Test", now=datetime.now(UTC))
+    for name in names:
+        issue(directory, full(name), now=datetime.now(UTC))
+    return directory
+
+
+@dataclass
+class Station:
+    """One node. ``port`` and ``peer_port`` are where it listens, once it is started."""
+
+    name: ServerName
+    node: Node
+    directory: Path
+    port: int = 0
+    peer_port: int = 0
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    connectors: list[Connector] = field(default_factory=list)
+
+    @property
+    def database(self) -> TransportDatabase:
+        return self.node.database
+
+    async def read(self, work: Callable[[SqlLedger], T]) -> T:
+        return await self.database.transact(work)
+
+    async def copies(self) -> list[Copy]:
+        """Every copy on this node, oldest first."""
+
+        def work(ledger: SqlLedger) -> list[Copy]:
+            rows = ledger.connection.execute("SELECT id FROM message ORDER BY id").fetchall()
+            return [copy for (message_id,) in rows if (copy := ledger.copy(message_id))]
+
+        return await self.read(work)
+
+    async def octets(self, message_id: MessageId) -> bytes:
+        """The content that is kept of a message."""
+        stored = await self.read(lambda ledger: content.stored(ledger, message_id))
+        assert stored is not None
+        return b"".join([block async for block in content.blocks(stored)])
+
+    async def tracked(self) -> list[dict[str, str]]:
+        """The tracking events so far, in order."""
+        rows = await self.read(
+            lambda ledger: ledger.connection.execute(
+                "SELECT columns FROM outbox ORDER BY sequence"
+            ).fetchall()
+        )
+        return [json.loads(columns) for (columns,) in rows]
+
+    async def events(self) -> list[str]:
+        return [row["event-id"] for row in await self.tracked()]
+
+    def files(self) -> list[str]:
+        """The large contents on disk."""
+        return sorted(path.name for path in self.node.spool.glob("*"))
+
+    def knows(self, other: Station) -> None:
+        """Tell it where the other one listens."""
+        addresses: Any = self.node.members.addresses
+        addresses[other.name] = replace(addresses[other.name], host="127.0.0.1", port=other.peer_port)
+
+    def run(self, work: Awaitable[Any]) -> None:
+        self.tasks.append(asyncio.ensure_future(work))
+
+    def run_queue(self) -> None:
+        self.database.subscribe(self.node.queue.wake)
+        self.run(self.node.queue.run())
+
+    def run_links(self) -> None:
+        for link in self.node.links.values():
+            self.run(link.run())
+
+    def run_repair(self) -> None:
+        self.run(Repair(self.node.members).run())
+
+    def run_reconcile(self) -> None:
+        self.run(Reconcile(self.node.members, self.node.inquiry, None, self.node.queue.wake.set).run())
+
+    async def listen(self) -> None:
+        for connector in self.connectors:
+            connector.options = replace(connector.options, port=0)
+            _, port = await connector.start()
+            if connector.options.name == "members":
+                self.peer_port = port
+            else:
+                self.port = port
+
+    async def quiet(self) -> None:
+        """End the background stages and the sessions with other members."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.node.members.close()
+
+    async def stop(self) -> None:
+        await self.quiet()
+        await asyncio.gather(*(connector.stop(0) for connector in self.connectors))
+        await self.node.queue.stop()
+        await self.database.close(datetime.now(UTC))
+
+
+def settings(
+    directory: Path, name: str, others: Sequence[str], *, tls: Path | None = None, **changes: Any
+) -> Settings:
+    """The settings of one of these nodes. Without ``tls`` (see ``authority``) loopback is secured."""
+    peer: dict[str, Any] = {"listen": "127.0.0.1:2"}
+    if tls is None:
+        peer["externally_secured"] = ["127.0.0.0/8"]
+    else:
+        peer |= {
+            "certificate": str(tls / f"{full(name)}.pem"),
+            "key": str(tls / f"{full(name)}.key"),
+            "ca": str(authority_pair(tls).certificate),
+        }
+    peer |= changes.pop("peer", {})
+    receive = {"listen": "127.0.0.1:1", "tarpit_interval": "0s"} | changes.pop("receive", {})
+    tree: dict[str, Any] = {
+        "name": full(name),
+        "host": name,
+        "data_dir": str(directory / name),
+        "relay_networks": ["127.0.0.0/8"],
+        "receive": {"default": receive},
+        "peer": peer,
+        "members": [
+            {"name": full(other), "address": f"127.0.0.1:{10 + int(other[-1])}", "host": other}
+            for other in others
+        ],
+        "routes": {"inside": {"domains": ["*"], "host": "127.0.0.1", "port": 9, "tls": "none"}},
+        **QUICK,
+        **changes,
+    }
+    return Settings.from_tree(tree)
+
+
+async def station(directory: Path, name: str, others: Sequence[str], **changes: Any) -> Station:
+    """A node that listens, without any background stage."""
+    number = int(name[-1])
+    found = settings(directory, name, others, **changes)
+    database = await TransportDatabase.open(
+        found.data_dir, full(name), incarnation(number), database_id(number), datetime.now(UTC)
+    )
+    node = Node(found, database)
+    content.prepare(node.spool)
+    made = Station(full(name), node, directory / name)
+    assert found.peer
+    made.connectors = [for_members(node, found.peer), for_senders(node, "default", found.receive["default"])]
+    await made.listen()
+    return made
+
+
+@asynccontextmanager
+async def boundary(
+    directory: Path, *names: str, own: dict[str, dict[str, Any]] | None = None, **changes: Any
+) -> AsyncIterator[list[Station]]:
+    """Nodes that know each other; ``own`` has settings for some of them alone."""
+    async with AsyncExitStack() as stack:
+        made: list[Station] = []
+        for name in names:
+            others = [other for other in names if other != name]
+            one = await station(directory, name, others, **changes | (own or {}).get(name, {}))
+            stack.push_async_callback(one.stop)
+            made.append(one)
+        for one in made:
+            for other in made:
+                if one is not other:
+                    one.knows(other)
+        yield made
+        for one in made:  # or the connectors would wait for idle sessions to be closed
+            await one.quiet()
+
+
+def offer(to: ServerName, number: int = 1, **changes: Any) -> OfferCopy:
+    """An offer of a message with one recipient."""
+    given: dict[str, Any] = {
+        "to": to,
+        "message_id": MessageId(f"01900000-0000-7000-8000-{number:012x}"),
+        "epoch": 1,
+        "rank": 1,
+        "envelope": Envelope(sender="a@example.org", size=0),
+        "recipients": (Recipient(1, "b@example.net", NextHop("inside")),),
+        "received_at": datetime(2026, 11, 21, 10, 0, tzinfo=UTC),
+    }
+    return OfferCopy(**given | changes)
+
+
+async def pieces(*blocks: bytes) -> AsyncIterator[bytes]:
+    for block in blocks:
+        yield block
+
+
+async def eventually(condition: Callable[[], Any], *, within: float = 5.0) -> None:
+    """Wait until ``condition``, which may be a coroutine function, is true."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within):
+            while True:
+                found = condition()
+                if isinstance(found, Awaitable):
+                    found = await found
+                if found:
+                    return
+                await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to that in time")

@@ -1,0 +1,82 @@
+"""docs/specification.md speaks of files, names and tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "shadowrelay"
+TESTS = ROOT / "tests"
+PAGE = (ROOT / "docs" / "specification.md").read_text("utf-8")
+MARKS = re.compile(r"(Yes|\*Partial\*|\*Not yet\*|\*Other\*)(\W|$)")
+CODE = re.compile(r"`([^`]+)`")
+
+
+class Rule(NamedTuple):
+    text: str
+    mark: str
+    where: str
+    tests: str
+
+    @property
+    def is_there(self) -> bool:
+        return not self.mark.startswith("*Not yet*")
+
+
+def rules() -> list[Rule]:
+    found = []
+    for line in PAGE.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| ") and cells[0] != "rule":
+            assert len(cells) == 4, line
+            found.append(Rule(*cells))
+    return found
+
+
+RULES = rules()
+
+
+@cache
+def functions_of(path: Path) -> frozenset[str]:
+    tree = ast.parse(path.read_text("utf-8"))
+    return frozenset(
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
+def test_the_page_holds_rules():
+    assert len(RULES) > 50
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.text[:60])
+def test_every_rule_has_a_mark_and_a_place(rule: Rule):
+    assert MARKS.match(rule.mark), f"{rule.mark!r} is no mark"
+    assert CODE.search(rule.where) or not rule.is_there, "a rule that is there has a place in the code"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.text[:60])
+def test_every_place_exists(rule: Rule):
+    for place in rule.where.split(";"):
+        names = CODE.findall(place)
+        if not names:
+            continue
+        file, *identifiers = names
+        assert (SOURCE / file).is_file(), f"src/shadowrelay/{file} does not exist"
+        text = (SOURCE / file).read_text("utf-8")
+        for identifier in identifiers:
+            assert re.search(rf"\b{re.escape(identifier)}\b", text), f"{identifier} is not in {file}"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.text[:60])
+def test_every_test_exists(rule: Rule):
+    for named in CODE.findall(rule.tests):
+        file, _, function = named.partition("::")
+        path = TESTS / file
+        assert path.is_file(), f"tests/{file} does not exist"
+        assert path.suffix != ".py" or function in functions_of(path), f"{function} is not in tests/{file}"

@@ -1,0 +1,90 @@
+"""Hypothesis strategies for everything that members say to each other."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import strategies as st
+
+from shadowrelay.core.conversation import (
+    MAX_LINES,
+    MAX_QUESTIONS,
+    Greeting,
+    Line,
+    Query,
+    Question,
+    Revocation,
+)
+from shadowrelay.core.decisions import Kind, Verdict
+from shadowrelay.core.identifiers import (
+    Beginning,
+    DatabaseId,
+    Incarnation,
+    Lineage,
+    Mark,
+    MessageId,
+    NextHop,
+    ServerName,
+)
+from shadowrelay.wire.xshadow import OfferMark
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+numbers = st.integers(0, 10**18 - 1)
+incarnations = st.integers(0, 2**64 - 1).map(lambda value: Incarnation(f"{value:016x}"))
+marks = st.builds(Mark, incarnations, numbers)
+message_ids = st.uuids().map(lambda value: MessageId(str(value)))
+databases = st.uuids().map(lambda value: DatabaseId(str(value)))
+names = st.from_regex(
+    r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?){0,4}", fullmatch=True
+)
+server_names = names.map(ServerName)
+
+
+@st.composite
+def lineages(draw: st.DrawFn) -> Lineage:
+    tokens = draw(st.lists(incarnations, min_size=1, max_size=8, unique=True))
+    *starts, sequence = sorted(draw(st.lists(numbers, min_size=len(tokens) + 1, max_size=len(tokens) + 1)))
+    return Lineage(draw(databases), tuple(map(Beginning, tokens, starts)), sequence)
+
+
+greetings = st.builds(Greeting, server_names, lineages(), st.one_of(st.none(), incarnations))
+offers = st.builds(
+    OfferMark,
+    message_ids,
+    numbers,
+    numbers,
+    marks,
+    st.integers(0, 253_402_300_799_000).map(
+        lambda milliseconds: EPOCH + timedelta(milliseconds=milliseconds)
+    ),
+)
+forks = st.tuples(st.integers(1, 1_000_000), st.text(st.characters(codec="utf-8"), max_size=30).map(NextHop))
+questions = st.builds(Question, message_ids, numbers, st.one_of(st.none(), numbers))
+queries = st.builds(
+    Query,
+    st.integers(0, MAX_LINES),
+    st.one_of(st.none(), marks),
+    st.one_of(st.none(), marks),
+    st.lists(questions, max_size=MAX_QUESTIONS).map(tuple),
+    st.one_of(st.none(), st.builds(Revocation, message_ids, numbers, numbers)),
+)
+recipient_lists = st.lists(st.integers(1, 1_000_000), max_size=40, unique=True).map(
+    lambda x: tuple(sorted(x))
+)
+
+
+@st.composite
+def verdicts(draw: st.DrawFn) -> Verdict:
+    kind = draw(st.sampled_from(Kind))
+    arguments = {
+        Kind.TAKEN: names,
+        Kind.HELD: numbers.map(str),
+        Kind.SUPERSEDED: numbers.map(str),
+        Kind.DELIVERED: st.sampled_from(["", "relayed", "failed"]),
+    }
+    argument = draw(arguments.get(kind, st.just("")))
+    return Verdict(draw(message_ids), draw(numbers), kind, argument, draw(recipient_lists))
+
+
+lines = st.builds(Line, st.one_of(st.none(), numbers), verdicts())

@@ -1,0 +1,207 @@
+"""XSHADOW is read as it was written; whatever else comes is refused, and only that."""
+
+from __future__ import annotations
+
+import string
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from spelling import forks, greetings, offers
+
+from shadowrelay.core.conversation import Greeting
+from shadowrelay.core.identifiers import (
+    Beginning,
+    DatabaseId,
+    Incarnation,
+    Lineage,
+    Mark,
+    MessageId,
+    NextHop,
+    ServerName,
+)
+from shadowrelay.wire.esmtp import (
+    RCPT_KEYWORDS,
+    MailFrom,
+    RcptTo,
+    format_mail,
+    format_rcpt,
+    parse_mail,
+    parse_rcpt,
+)
+from shadowrelay.wire.xshadow import (
+    MAX_LINE,
+    Malformed,
+    OfferMark,
+    format_fork,
+    format_greeting,
+    format_offer,
+    parse_fork,
+    parse_greeting,
+    parse_offer,
+)
+
+NAME = "mx1.example.org"
+DATABASE = "6f0d7a3e-0000-4000-8000-000000000001"
+ONE, TWO = "00112233445566aa", "00112233445566bb"
+MESSAGE = "01900000-0000-7000-8000-000000000001"
+GREETING = f"{NAME} {DATABASE} {TWO}:9 {ONE}@0,{TWO}@7 KNOWN={ONE}"
+OFFER = f"{MESSAGE};1;2;{TWO}:9;1795255200123"
+
+PARSERS = [parse_greeting, parse_offer, parse_fork]
+anything = st.one_of(
+    st.text(),
+    st.text(alphabet=string.hexdigits + " ;:,@=-+.KNOW"),
+    st.builds(
+        lambda text, at, new: text[:at] + new + text[at + len(new) :],
+        st.sampled_from([GREETING, OFFER, "1;inside"]),
+        st.integers(0, 130),
+        st.text(max_size=3),
+    ),
+)
+
+
+@given(greetings)
+def test_a_greeting_is_read_as_it_was_written(greeting: Greeting) -> None:
+    assert parse_greeting(format_greeting(greeting)) == greeting
+
+
+@given(offers)
+def test_an_offer_is_read_as_it_was_written(offer: OfferMark) -> None:
+    assert parse_offer(format_offer(offer)) == offer
+
+
+@given(forks)
+def test_a_fork_is_read_as_it_was_written(fork: tuple[int, NextHop]) -> None:
+    assert parse_fork(format_fork(*fork)) == fork
+
+
+@given(anything)
+@example("")
+@example("1;+C3")
+@example(" ".join(["x"] * 5))
+@pytest.mark.parametrize("parse", PARSERS)
+def test_any_text_is_read_or_refused(parse, text: str) -> None:  # type: ignore[no-untyped-def]
+    with suppress(Malformed):
+        parse(text)
+
+
+def test_what_a_greeting_says() -> None:
+    lineage = Lineage(
+        DatabaseId(DATABASE), (Beginning(Incarnation(ONE), 0), Beginning(Incarnation(TWO), 7)), 9
+    )
+    assert parse_greeting(GREETING) == Greeting(ServerName(NAME), lineage, Incarnation(ONE))
+    assert parse_greeting(GREETING.rpartition(" ")[0]).known is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GREETING + " MORE=1",
+        GREETING.replace("KNOWN=", "known="),
+        GREETING.replace(NAME, "MX1.example.org"),
+        GREETING.replace(NAME, "-mx1"),
+        GREETING.replace(DATABASE, DATABASE.upper()),
+        GREETING.replace(f"{TWO}:9", f"{ONE}:9"),  # not the incarnation that the lineage ends with
+        GREETING.replace(":9", ":6"),  # before the incarnation began
+        GREETING.replace("@0", "@8"),  # beginnings run from old to new
+        GREETING.replace("@0", ""),
+        GREETING.replace(":9", ":"),
+        GREETING.replace(":9", ":-9"),
+        GREETING.replace(":9", ":" + "9" * 19),
+        GREETING.replace(":9", ":\u0669"),  # a digit, but not an ASCII one
+        GREETING.replace(" ", "  ", 1),
+        GREETING + "\n",
+    ],
+)
+def test_a_greeting_that_is_not_of_the_grammar_is_refused(text: str) -> None:
+    with pytest.raises(Malformed):
+        parse_greeting(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OFFER + ";",
+        OFFER.replace(MESSAGE, MESSAGE[:-1]),
+        OFFER.replace(";1;", ";;"),
+        OFFER.replace(";1;", ";+1;"),
+        OFFER.replace(f"{TWO}:9", TWO),
+        OFFER.replace("1795255200123", "253402300799001"),
+    ],
+)
+def test_an_offer_that_is_not_of_the_grammar_is_refused(text: str) -> None:
+    with pytest.raises(Malformed):
+        parse_offer(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", ";inside", "0;inside", "1000001;inside", "1;in side", "1;a+", "1;+FF"]
+)
+def test_a_fork_that_is_not_of_the_grammar_is_refused(text: str) -> None:
+    with pytest.raises(Malformed):
+        parse_fork(text)
+
+
+@given(offers, forks)
+def test_the_parameters_fit_into_mail_and_rcpt(offer: OfferMark, fork: tuple[int, NextHop]) -> None:
+    mail = MailFrom("a@example.org", extra={"XSHADOW": format_offer(offer)})
+    command = format_mail(mail, ()).decode().removesuffix("\r\n")
+    found = parse_mail(command.removeprefix("MAIL "), keywords={"XSHADOW"})
+    assert parse_offer(found.extra["XSHADOW"]) == offer
+    rcpt = RcptTo("b@example.net", extra={"XFORK": format_fork(*fork)})
+    command = format_rcpt(rcpt, ()).decode().removesuffix("\r\n")
+    received = parse_rcpt(command.removeprefix("RCPT "), smtputf8=False, keywords=RCPT_KEYWORDS | {"XFORK"})
+    assert parse_fork(received.extra["XFORK"]) == fork
+
+
+def test_the_age_of_a_message_travels_to_the_millisecond() -> None:
+    received = datetime(2026, 11, 21, 10, 0, 0, 123_999, tzinfo=UTC)
+    mark = Mark(Incarnation(TWO), 9)
+    assert format_offer(OfferMark(MessageId(MESSAGE), 1, 2, mark, received)) == OFFER
+
+
+def test_the_longest_greeting_fits_into_a_line() -> None:
+    largest = 10**15
+    beginnings = tuple(Beginning(Incarnation(f"{number:016x}"), largest) for number in range(100))
+    lineage = Lineage(DatabaseId(DATABASE), beginnings, largest).since(None)
+    assert len(lineage.beginnings) == 64
+    greeting = format_greeting(Greeting(ServerName("m" * 253), lineage, Incarnation(ONE)))
+    reply = f"250 2.0.0 {greeting} {TWO}:{largest}\r\n"
+    assert len(reply) <= MAX_LINE
+
+
+def test_the_longest_mail_and_rcpt_fit_into_a_line() -> None:
+    offer = OfferMark(MessageId(MESSAGE), 10**6, 10**6, Mark(Incarnation(TWO), 10**15), datetime.now(UTC))
+    mail = MailFrom(
+        "a" * 64 + "@" + "b" * 255,
+        body="8BITMIME",
+        smtputf8=True,
+        ret="HDRS",
+        envid="e" * 100,
+        extra={"XSHADOW": format_offer(offer)},
+    )
+    offered = {"8BITMIME", "SMTPUTF8", "DSN"}
+    assert len(format_mail(mail, offered)) <= MAX_LINE
+    longest_hop = NextHop("\u00fc" * 255)
+    rcpt = RcptTo("ü" * 64 + "@" + "b" * 255, ("SUCCESS", "FAILURE", "DELAY"), "rfc822;" + "o" * 493)
+    rcpt = RcptTo(rcpt.address, rcpt.notify, rcpt.orcpt, {"XFORK": format_fork(1_000_000, longest_hop)})
+    assert len(format_rcpt(rcpt, offered)) <= MAX_LINE
+
+
+GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.txt"))
+
+
+@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
+def test_the_golden_dialogues_are_of_the_grammar(file: Path) -> None:
+    count = 0
+    for line in file.read_text("utf-8").splitlines():
+        side, _, text = line.partition(": ")
+        word, _, arguments = text.partition(" ")
+        if side == "C" and word == "XSHADOW":
+            count += 1
+            assert format_greeting(parse_greeting(arguments)) == arguments
+    assert count
