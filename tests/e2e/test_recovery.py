@@ -56,9 +56,11 @@ def test_an_owner_that_was_away_too_long_becomes_the_shadow_of_who_took_over(lab
 
 
 def test_an_owner_that_was_frozen_too_long_asks_before_it_delivers_again(lab: RunningLab):
-    lab.up("shadow_resubmit_time_span=2s", "outbound_connection_failure_retry_interval=1s")
+    lab.up("shadow_resubmit_time_span=2s", "queue_glitch_retry_interval=2s")
     lab.cluster.refuse()
     lab.send(3, recipients=(INSIDE, OUTSIDE))
+    # No delivery may be in flight at the freeze: that one could end as a duplicate which nobody can avoid.
+    wait_until(lambda: len(lab.events("mx1", "DEFER")) == 6, "every fork was tried once")
     lab.cluster.freeze("mx1")
     wait_until(lambda: lab.queued("mx3") == 3, "the holder promotes")
     lab.cluster.accept()

@@ -163,7 +163,9 @@ class MemoryBooks:
                 if stored != (before and _ordered(before)):
                     raise Disagreement(f"{self.name}: a decision on {after.id} was taken on an old copy")
                 if (content is not None) != (before is None):
-                    raise Disagreement(f"{self.name}: content of {after.id} is stored with a new copy, and only then")
+                    raise Disagreement(
+                        f"{self.name}: content of {after.id} is stored with a new copy, and only then"
+                    )
                 self._put("copies", after.id, _ordered(after))
                 if content is not None:
                     self._put("contents", after.id, content.data or b"")
@@ -211,7 +213,9 @@ class MemoryBooks:
     def touched(self) -> dict[MessageId, Copy | None]:
         """Messages that the open group changed, with what is durable of them."""
         return {
-            key: None if old is _ABSENT else old for (table, key), old in self._undo.items() if table == "copies"
+            key: None if old is _ABSENT else old
+            for (table, key), old in self._undo.items()
+            if table == "copies"
         }
 
     def durable_copy(self, message_id: MessageId) -> Copy | None:
@@ -415,7 +419,10 @@ class SqlBooks(MemoryBooks):
             ([self.sql.copy(key) for key in state.copies], list(state.copies.values())),
             ([self.sql.outcome(key) for key in state.outcomes], list(state.outcomes.values())),
             ([self.sql.tombstone(key) for key in state.tombstones], list(state.tombstones.values())),
-            *((list(self.sql.events_for(d, 999)), list(super(SqlBooks, self).events_for(d, 999))) for d in dbids),
+            *(
+                (list(self.sql.events_for(d, 999)), list(super(SqlBooks, self).events_for(d, 999)))
+                for d in dbids
+            ),
         ]
         count = self.connection.execute("SELECT COUNT(*) FROM message").fetchone()[0]
         pairs.append((count, len(state.copies)))

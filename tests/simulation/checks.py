@@ -58,8 +58,14 @@ class Invariants:
         for event in told:
             about = getattr(event, "copy", None)
             if about is not None and about.id not in touched:
-                raise Broken(f"{node.name}: {event.event_id} of {about.id} tells of a change that is not there")
-            if isinstance(event, Receive) and event.redundant and world.policy.reject_message_on_shadow_failure:
+                raise Broken(
+                    f"{node.name}: {event.event_id} of {about.id} tells of a change that is not there"
+                )
+            if (
+                isinstance(event, Receive)
+                and event.redundant
+                and world.policy.reject_message_on_shadow_failure
+            ):
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
         for message_id, before in touched.items():
             after = node.books.state.copies.get(message_id)
@@ -137,9 +143,7 @@ class Invariants:
             raise Broken(f"{node.name}: the epoch of {message_id} went back to {after.epoch}")
         self.epochs[key] = after.epoch
 
-    def _tracked(
-        self, node: Node, before: Copy | None, after: Copy | None, told: tuple[Any, ...]
-    ) -> None:
+    def _tracked(self, node: Node, before: Copy | None, after: Copy | None, told: tuple[Any, ...]) -> None:
         """Rows of the tracking log and the state say the same, in the same transaction."""
         copy = after or before
         if copy is None:
@@ -152,7 +156,9 @@ class Invariants:
                     r.number for r in after.recipients if r.settled
                 }
                 if missing:
-                    raise Broken(f"{node.name}: {event.event_id} of {copy.id} for {missing}, which are not settled")
+                    raise Broken(
+                        f"{node.name}: {event.event_id} of {copy.id} for {missing}, which are not settled"
+                    )
             if isinstance(event, Resubmit) and (before is None or event.copy.epoch <= before.epoch):
                 raise Broken(f"{node.name}: RESUBMIT of {copy.id} does not raise the epoch")
         if before is None and after is not None and not about:
@@ -211,19 +217,27 @@ class Invariants:
         if not open_:
             return
         copies = [
-            copy for node in self.world.nodes.values() if (copy := node.books.durable_copy(message_id)) is not None
+            copy
+            for node in self.world.nodes.values()
+            if (copy := node.books.durable_copy(message_id)) is not None
         ]
         for number in open_:
             if any(r.number == number and not r.settled for copy in copies for r in copy.recipients):
                 continue
             if self.reported(message_id, number):
                 continue
-            raise Broken(f"LOST: recipient {number} of {message_id}, acknowledged at {submission.acknowledged:.3f}")
+            raise Broken(
+                f"LOST: recipient {number} of {message_id}, acknowledged at {submission.acknowledged:.3f}"
+            )
 
     def reported(self, message_id: MessageId, number: int) -> bool:
         """Failed, and the sender has its report, or it is held; a null sender gets none."""
         submission = self.world.submissions[message_id]
-        return (message_id, number) in self.failed if not submission.sender else self._report_exists(message_id, number)
+        return (
+            (message_id, number) in self.failed
+            if not submission.sender
+            else self._report_exists(message_id, number)
+        )
 
     def _report_exists(self, message_id: MessageId, number: int) -> bool:
         for report, about in self.world.reports.items():
@@ -355,7 +369,10 @@ def _should_have_asked(checks: Invariants, again: Delivery) -> str:
         for known in checks.knows.get((again.message_id, again.recipient), ()):
             if known.node == again.node or known.since > entry.end or known.until < again.started:
                 continue
-            if healthy_for(world, known.node, again.node, entry.end, again.started) >= again.started - entry.end:
+            if (
+                healthy_for(world, known.node, again.node, entry.end, again.started)
+                >= again.started - entry.end
+            ):
                 return known.node
     return ""
 
@@ -387,13 +404,18 @@ def judge(checks: Invariants) -> Verdict:
         if submission:
             per_client.setdefault((submission.client, key[1]), []).append(deliveries[0])
     reports = Counter(about for report, about in world.reports.items() if (report, 1) in world.deliveries)
-    verdict.problems += [f"{n} reports about recipient {to} of {m}" for (m, to), n in reports.items() if n > 1]
+    verdict.problems += [
+        f"{n} reports about recipient {to} of {m}" for (m, to), n in reports.items() if n > 1
+    ]
     for deliveries in per_client.values():
         verdict.duplicates["client retry"] += len(deliveries) - 1
         for entry in deliveries:
             submission = world.submissions[entry.message_id]
-            if len(deliveries) > 1 and submission.acknowledged is not None and submission is not max(
-                (world.submissions[d.message_id] for d in deliveries), key=lambda s: s.began
+            if (
+                len(deliveries) > 1
+                and submission.acknowledged is not None
+                and submission
+                is not max((world.submissions[d.message_id] for d in deliveries), key=lambda s: s.began)
             ):
                 verdict.problems.append(f"{entry.message_id} was acknowledged and sent again")
     for submission in world.submissions.values():
@@ -423,7 +445,9 @@ def unrest(world: World) -> str:
         state = node.books.state
         for copy in state.copies.values():
             if copy.owned:
-                return f"{node.name} has {copy.id} in its queue ({copy.confirmation}, exposed: {copy.exposed})"
+                return (
+                    f"{node.name} has {copy.id} in its queue ({copy.confirmation}, exposed: {copy.exposed})"
+                )
             if copy.held:
                 return f"{node.name} holds {copy.id} for {copy.owner}"
             if any(recipient.report for recipient in copy.recipients):
@@ -440,7 +464,9 @@ def repaired(world: World) -> str:
     for node in world.nodes.values():
         if not node.up or node.frozen or node.in_flight or node.repairing or node.books.dirty:
             return f"{node.name} is busy"
-        if not all(watch.reachable and watch.contact_at is not None for watch in node.boundary.watches.values()):
+        if not all(
+            watch.reachable and watch.contact_at is not None for watch in node.boundary.watches.values()
+        ):
             return f"{node.name} misses somebody"
         state = node.books.state
         for copy in state.copies.values():

@@ -80,7 +80,12 @@ def _progress(verdicts: Iterable[Verdict], total: int, *, shown: bool) -> Totals
             bar = "#" * (30 * done // total)
             failed = f"  {len(totals.failures)} failed" if totals.failures else ""
             left = (now - began) / done * (total - done)
-            print(f"\r[{bar:<30}] {done}/{total}  {left:.0f} s left{failed} ", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r[{bar:<30}] {done}/{total}  {left:.0f} s left{failed} ",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
     if shown:
         print(file=sys.stderr)
     return totals
@@ -92,9 +97,13 @@ def _range(text: str) -> range:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="simulate", description="A whole boundary on a virtual clock, under faults.")
+    parser = argparse.ArgumentParser(
+        prog="simulate", description="A whole boundary on a virtual clock, under faults."
+    )
     parser.add_argument("--seed", type=int, help="replay one seed and print its history")
-    parser.add_argument("--seeds", type=_range, default=range(1000), metavar="A..B", help="run these (default 0..999)")
+    parser.add_argument(
+        "--seeds", type=_range, default=range(1000), metavar="A..B", help="run these (default 0..999)"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--record", action="store_true", help="rewrite the recorded output of the scenarios")

@@ -31,6 +31,7 @@ from shadowrelay.database import ledger
 from shadowrelay.primary import accepting, delivering, repairing
 
 from . import books, node, peers
+from .scenario import FOLDER, run_file
 from .seeds import run_seed
 
 Edit = tuple[Callable[..., Any], str, str]
@@ -38,12 +39,15 @@ Edit = tuple[Callable[..., Any], str, str]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """``edits``: function, text to take out, text to put in. ``seed``: one that is known to catch it."""
+    """``edits``: function, text to take out, text to put in.
+
+    ``scenario`` shows it; without one, seeds do, and ``seed`` is one that is known to.
+    """
 
     name: str
     edits: tuple[Edit, ...]
     seed: int | None = None
-    scenario: str = ""  # or the scenario that shows it
+    scenario: str = ""
 
 
 def _rebuilt(function: Callable[..., Any], old: str, new: str) -> Callable[..., Any]:
@@ -84,14 +88,18 @@ def planted(mutant: Mutant) -> Iterator[None]:
             setattr(holder, name, value)
 
 
-def hunt(mutant: Mutant, seeds: range) -> tuple[int, str] | None:
-    """The first seed that notices it, and what it says."""
+def hunt(mutant: Mutant, seeds: range) -> str:
+    """What noticed it first and what it said; '' when nothing did."""
     with planted(mutant):
+        if mutant.scenario:
+            before, after = run_file(FOLDER / f"{mutant.scenario}.txt")
+            changed = [line for line in after.splitlines() if line not in before.splitlines()]
+            return f"scenario {mutant.scenario}: {changed[-1]}" if changed else ""
         for seed in ([mutant.seed] if mutant.seed is not None else []) + list(seeds):
             verdict, _ = run_seed(seed)
             if not verdict.ok:
-                return seed, verdict.problems[0]
-    return None
+                return f"seed {seed}: {verdict.problems[0]}"
+    return ""
 
 
 MUTANTS = (
@@ -163,6 +171,7 @@ MUTANTS = (
                 "        entry.by |= {holder.name for holder in copy.holders}",
             ),
         ),
+        scenario="counterexample_08",
     ),
     Mutant(
         "outbox outside the transaction",
@@ -171,20 +180,23 @@ MUTANTS = (
     Mutant(
         "promotion without the lineage check",
         ((heartbeat.meet, "if former is None or continuity is not Continuity.BROKEN:", "if True:"),),
+        scenario="owner_loses_its_database",
     ),
     Mutant(
         "a half delivered message is wholly discarded",
         ((announcements.delivered, "if len(numbers) == len(copy.recipients):", "if True:"),),
     ),
     Mutant(
-        "a discard of a former ownership lets a copy of the new owner go",
+        "a discard is told to the wrong holder",
         (
             (
-                questions.learn,
-                "if not copy.held or verdict.epoch < copy.epoch or int(verdict.argument or 0) < copy.rank:",
-                "if not copy.held:",
+                redundancy._recorded,
+                "writes += addressed([other.database_id], gone, now)",
+                "gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(holder.rank)),)\n"
+                "            writes += addressed([holder.database_id], gone, now)",
             ),
         ),
+        scenario="holder_dies",
     ),
     Mutant(
         "unknown releases in any incarnation",  # counterexample 1
@@ -192,11 +204,24 @@ MUTANTS = (
     ),
     Mutant(
         "unknown never promotes",
-        ((questions._unknown, "return promote(ledger, copy, Reason.OWNER_FORGOT, now)", "return Decision(None)"),),
+        (
+            (
+                questions._unknown,
+                "return promote(ledger, copy, Reason.OWNER_FORGOT, now)",
+                "return Decision(None)",
+            ),
+        ),
     ),
     Mutant(
         "marks of acknowledgements are not remembered",  # counterexample 2
-        ((redundancy._heard, "return heard(ledger, attempt.name, attempt.mark).writes if attempt.mark else ()", "return ()"),),
+        (
+            (
+                redundancy._heard,
+                "return heard(ledger, attempt.name, attempt.mark).writes if attempt.mark else ()",
+                "return ()",
+            ),
+        ),
+        scenario="counterexample_02",
     ),
     Mutant(
         "an acknowledgement is not checked when the row is written",  # counterexample 3
@@ -207,14 +232,17 @@ MUTANTS = (
                 "return True\n    member = ledger.member(attempt.name)\n",
             ),
         ),
+        scenario="counterexample_03",
     ),
     Mutant(
         "a holder with a new database still counts",  # counterexample 4
         ((heartbeat.meet, "_forgotten(copy, name) if replaced else", "Decision(None) if replaced else"),),
+        scenario="counterexample_04",
     ),
     Mutant(
         "a holder that was rolled back still counts",
         ((heartbeat.meet, "HolderState.UNCERTAIN)", "HolderState.HOLDING)"),),
+        scenario="counterexample_02",
     ),
     Mutant(
         "a row before the reply is decided",  # counterexample 5
@@ -234,10 +262,18 @@ MUTANTS = (
     Mutant(
         "revoke leaves no tombstone",  # counterexample 6
         ((holding.revoke, "return Decision(confirmed, (grave,))", "return Decision(confirmed)"),),
+        scenario="counterexample_06",
     ),
     Mutant(
         "the tombstone is not looked at",
-        ((holding.hold, "if grave and (offer.epoch, offer.rank) <= (grave.epoch, grave.rank):", "if False:"),),
+        (
+            (
+                holding.hold,
+                "if grave and (offer.epoch, offer.rank) <= (grave.epoch, grave.rank):",
+                "if False:",
+            ),
+        ),
+        scenario="counterexample_06",
     ),
     Mutant(
         "451 without a revoke",
@@ -246,6 +282,7 @@ MUTANTS = (
     Mutant(
         "451 though the revoke was not confirmed",
         ((accepting.take_back, "return Answer.HANG_UP", "continue"),),
+        scenario="revoke_not_confirmed",
     ),
     Mutant(
         "events go to certain holders only",  # counterexample 7
@@ -256,6 +293,7 @@ MUTANTS = (
                 "for holder in copy.holders if holder.mark is not None]",
             ),
         ),
+        scenario="counterexample_07",
     ),
     Mutant(
         "Safety Net does not answer",  # counterexample 8
@@ -290,6 +328,7 @@ MUTANTS = (
     Mutant(
         "what was taken over is not asked about on a new contact",  # counterexample 12
         ((heartbeat.meet, "books.apply(ask_about(copy, now))", "pass"),),
+        scenario="counterexample_12",
     ),
     Mutant(
         "ids of reports are drawn",  # counterexample 13
@@ -304,7 +343,13 @@ MUTANTS = (
     ),
     Mutant(
         "the original is discarded before its report is safe",
-        ((delivery.settle, "awaited = {r.about: r.id for r in made.values()", "awaited = {r.about: r.id for r in ()"),),
+        (
+            (
+                delivery.settle,
+                "awaited = {r.about: r.id for r in made.values()",
+                "awaited = {r.about: r.id for r in ()",
+            ),
+        ),
     ),
     Mutant(
         "exposure is not repaired",
@@ -313,6 +358,7 @@ MUTANTS = (
     Mutant(
         "an owner that was cut off does not ask",
         ((heartbeat.cut_off, "books.apply(ask_about(copy, now))", "pass"),),
+        scenario="frozen_owner",
     ),
     Mutant(
         "a promoted copy begins again with all recipients",
@@ -328,10 +374,7 @@ MUTANTS = (
     Mutant(
         "the returning owner does not yield",
         ((questions._taken, "if not newer or owner == ledger.name or not owner_database:", "if True:"),),
-    ),
-    Mutant(
-        "an answer to an offer that settled meanwhile leaves the copy behind",
-        ((redundancy.repaired, "if not copy.queued:", "if False:"),),
+        scenario="owner_away_and_back",
     ),
     Mutant(
         "a snapshot of this very incarnation looks unbroken",
@@ -342,6 +385,7 @@ MUTANTS = (
                 "return Continuity.UNBROKEN",
             ),
         ),
+        scenario="owner_is_an_old_copy_of_itself",
     ),
     Mutant(
         "a late greeting passes for a rolled back database",
@@ -358,5 +402,6 @@ MUTANTS = (
     Mutant(
         "ids in flight are answered as unknown",
         ((conversation.asked, "if question.message_id in in_flight:", "if False:"),),
+        scenario="holder_asks_while_the_reply_is_open",
     ),
 )

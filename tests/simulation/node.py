@@ -38,6 +38,7 @@ from .books import MemoryBooks, SqlBooks, State
 from .peers import Peers
 from .world import START, Delivery, World, seconds
 
+
 class Checks(Protocol):
     """The invariants, as far as a node has to call them."""
 
@@ -405,9 +406,7 @@ class Node:
 
     def _deliver(self, copy: Copy, hop: NextHop) -> None:
         due = tuple(
-            recipient
-            for recipient in delivery.forks(copy)[hop]
-            if self._is_due(recipient, self.clock())
+            recipient for recipient in delivery.forks(copy)[hop] if self._is_due(recipient, self.clock())
         )
 
         def done(_: Any) -> None:

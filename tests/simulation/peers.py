@@ -79,7 +79,6 @@ class Peers:
         session = self.open.get(name)
         return session.theirs if session else None
 
-
     def close(self, name: ServerName) -> bool:
         """Was there a session?"""
         return self.open.pop(name, None) is not None
@@ -167,9 +166,7 @@ class Peers:
         else:
             self._ask(self.open.get(step.to), step, self.patience, resume)
 
-    def _ask(
-        self, session: Session | None, step: Ask, timeout: float, resume: Callable[[Any], None]
-    ) -> None:
+    def _ask(self, session: Session | None, step: Ask, timeout: float, resume: Callable[[Any], None]) -> None:
         if session is None:
             resume(Unanswered("xqdiscard", "no session"))
             return
@@ -204,7 +201,9 @@ class Peers:
             waiting.append(then)
             return
         self.wishes[name] = [then]
-        node.start(self._meet(name), lambda _: [wish(self.shadow.get(name)) for wish in self.wishes.pop(name)])
+        node.start(
+            self._meet(name), lambda _: [wish(self.shadow.get(name)) for wish in self.wishes.pop(name)]
+        )
 
     def _meet(self, name: ServerName) -> Script[None]:
         """As Members.greet does it."""
@@ -365,7 +364,9 @@ class Peers:
             owner_database=theirs.lineage.database_id,
             mark=told.mark,
             received_at=told.received_at,
-            envelope=Envelope(sender=mail.sender, size=mail.size or 0, body=mail.body, ret=mail.ret, envid=mail.envid),
+            envelope=Envelope(
+                sender=mail.sender, size=mail.size or 0, body=mail.body, ret=mail.ret, envid=mail.envid
+            ),
             recipients=tuple(recipients),
         )
 

@@ -118,7 +118,13 @@ class Scenario:
         for number, _, _ in recipients:
             self.names[report_id(message_id, number, ReportKind.FAILED)] = f"dsn({name},{number})"
         client = Client(
-            self.world, self.checks, self.clients, "sender@example.org", recipients, (ServerName(home),), tries=1
+            self.world,
+            self.checks,
+            self.clients,
+            "sender@example.org",
+            recipients,
+            (ServerName(home),),
+            tries=1,
         )
         client.fixed_id = message_id
         client.submit()
@@ -205,7 +211,9 @@ class Scenario:
             self.told.append(f"NOT QUIET {self._named(problem)}")
         self.told += [f"PROBLEM {self._named(text)}" for text in verdict.problems]
         duplicates = ", ".join(f"{count} {cause}" for cause, count in verdict.duplicates.items() if count)
-        self.told.append(f"quiet: lost {verdict.lost}, unexpected {verdict.unexpected}, duplicates: {duplicates or 0}")
+        self.told.append(
+            f"quiet: lost {verdict.lost}, unexpected {verdict.unexpected}, duplicates: {duplicates or 0}"
+        )
 
     # What happens meanwhile.
 
@@ -268,4 +276,3 @@ def record() -> list[str]:
             path.write_text(after, "utf-8")
             changed.append(path.name)
     return changed
-

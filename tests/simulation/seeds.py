@@ -172,7 +172,9 @@ class Run:
                 world.after(snapshot_at, self._want_snapshot, node)
                 if draw.random() < 0.3:  # the snapshot is of an incarnation before this one
                     world.after(snapshot_at + 0.9 * (at - snapshot_at), self._restart, node)
-                world.after(at, self._down, node, "rolled back", draw.choice((brief, brief, long)), "rolled back")
+                world.after(
+                    at, self._down, node, "rolled back", draw.choice((brief, brief, long)), "rolled back"
+                )
             case "partition" | "one-way partition":
                 other = draw.choice([name for name in names if name != victim])
                 world.after(at, self._part, kind, victim, other, draw.choice((brief, long)))
@@ -300,7 +302,9 @@ class Run:
             self._mail(start, draw.randint(2, 5))
             self._fault(kind, start)
             healed = index + 1
-            if problem := self._until(lambda healed=healed: "" if self.healed >= healed else "not healed", 60.0):
+            if problem := self._until(
+                lambda healed=healed: "" if self.healed >= healed else "not healed", 60.0
+            ):
                 return problem
             if index + 1 < len(self.plan.kinds):
                 if problem := self._until(lambda: repaired(world), 90.0):

@@ -74,7 +74,9 @@ class Submission:
 class World:
     """One boundary and its surroundings. ``say`` records history when somebody wants to read it."""
 
-    def __init__(self, seed: int, policy: Policy, places: tuple[MemberPlace, ...], *, verbose: bool = False) -> None:
+    def __init__(
+        self, seed: int, policy: Policy, places: tuple[MemberPlace, ...], *, verbose: bool = False
+    ) -> None:
         self.seed = seed
         self.random = random.Random(seed)
         self.policy = policy
@@ -214,7 +216,10 @@ class Sink:
             made.append(Delivery(message_id, number, node, generation, started, world.now, lost))
             world.deliveries.setdefault((message_id, number), []).append(made[-1])
         if world.verbose:
-            world.say(self.name, f"took {message_id} for {[m.recipient for m in made]} from {node}{' (reply lost)' if lost else ''}")
+            world.say(
+                self.name,
+                f"took {message_id} for {[m.recipient for m in made]} from {node}{' (reply lost)' if lost else ''}",
+            )
         self.taken += made
         if made:
             world.point("taken", message_id, "to=" + "+".join(str(m.recipient) for m in made), f"from={node}")

@@ -191,7 +191,8 @@ def told(
             inquiry.note(copy, speaker.name, confirmed=copy.id in confirmed)
         if copy is None or copy.check_at is None or copy.check_at > now:
             continue
-        if copy.check_at == checked[copy.id]:  # nothing was decided, or the question left out
+        as_its_holder = speaker.name == copy.owner and question == Question(copy.id, copy.epoch)
+        if as_its_holder and copy.check_at == checked[copy.id]:  # nothing was decided, or it was left out
             books.apply(questions.check_later(copy, now + policy.orphan_check_interval))
     more_to_ask = len(query.questions) >= MAX_QUESTIONS and bool(answered - pending)
     return more_to_ask or len(lines) >= MAX_LINES

@@ -1,0 +1,208 @@
+"""The ledger in memory and the one on SQLite answer alike, whatever is applied to them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shadowrelay.core.decisions import (
+    AcknowledgeEvents,
+    Content,
+    Decision,
+    DiscardEvent,
+    DropCopy,
+    DropEvents,
+    Kind,
+    Member,
+    Outcome,
+    SaveCopy,
+    Tombstone,
+    Verdict,
+    Write,
+)
+from shadowrelay.core.identifiers import (
+    Beginning,
+    DatabaseId,
+    Incarnation,
+    Lineage,
+    Mark,
+    MessageId,
+    NextHop,
+    ServerName,
+)
+from shadowrelay.core.messages import (
+    Confirmation,
+    Copy,
+    Envelope,
+    Holder,
+    HolderState,
+    Recipient,
+    Role,
+    Stage,
+    Status,
+)
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.tracking import Receive
+
+from .books import SqlBooks, State
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+NAMES = [ServerName(name) for name in ("mx1", "mx2", "mx3")]
+DATABASES = [DatabaseId(f"0000000{n}-0000-4000-8000-000000000000") for n in range(3)]
+IDS = [MessageId(f"01900000-0000-7000-8000-{n:012d}") for n in range(6)]
+
+
+def _copy(draw: random.Random, message_id: MessageId) -> Copy:
+    def moment() -> datetime | None:
+        return draw.choice((None, NOW + timedelta(seconds=draw.randrange(100))))
+
+    recipients = tuple(
+        Recipient(
+            number,
+            f"user{number}@example.net",
+            NextHop(draw.choice(("a", "b"))),
+            notify=draw.choice(((), ("NEVER",), ("FAILURE", "DELAY"))),
+            status=draw.choice(list(Status)),
+            attempts=draw.randrange(3),
+            next_attempt=moment(),
+            report=draw.choice((None, IDS[0])),
+        )
+        for number in range(1, draw.randrange(2, 5))
+    )
+    holders = tuple(
+        Holder(
+            name,
+            database,
+            draw.choice((None, Mark(Incarnation("a" * 16), draw.randrange(9)))),
+            draw.randrange(3),
+            draw.choice(list(HolderState)),
+        )
+        for name, database in zip(NAMES, DATABASES, strict=True)
+        if draw.random() < 0.5
+    )
+    return Copy(
+        id=message_id,
+        epoch=draw.randrange(1, 4),
+        rank=draw.randrange(3),
+        role=draw.choice(list(Role)),
+        stage=draw.choice(list(Stage)),
+        owner=draw.choice(NAMES),
+        owner_database=draw.choice(DATABASES),
+        offered_in=Incarnation(draw.choice(("a" * 16, ""))),
+        envelope=Envelope(sender="s@example.org", size=draw.randrange(99), envid=draw.choice((None, "E"))),
+        recipients=recipients,
+        holders=holders,
+        ranks_given=draw.randrange(4),
+        confirmation=draw.choice(list(Confirmation)),
+        confirm_since=moment(),
+        former_owner=draw.choice((None, *NAMES)),
+        check_at=moment(),
+        received_at=NOW,
+        settled_at=moment(),
+        reports_on=draw.choice((None, IDS[1])),
+    )
+
+
+def _write(draw: random.Random, books: SqlBooks) -> Write:
+    message_id = draw.choice(IDS)
+    stored = books.copy(message_id)
+    match draw.randrange(9):
+        case 0 | 1 | 2:
+            content = None if stored else Content(data=b"x")
+            return SaveCopy(stored, _copy(draw, message_id), content)
+        case 3:
+            return DropCopy(stored) if stored else Tombstone(message_id, 1, draw.randrange(3), NOW)
+        case 4 | 5:
+            verdict = Verdict(message_id, 1, draw.choice(list(Kind)), recipients=draw.choice(((), (1, 2))))
+            return DiscardEvent(draw.choice(DATABASES), verdict, NOW + timedelta(days=-draw.randrange(4)))
+        case 6:
+            token = draw.choice([*[entry[0] for entry in books.state.incarnations], Incarnation("f" * 16)])
+            return AcknowledgeEvents(draw.choice(DATABASES), Mark(token, draw.randrange(30)))
+        case 7:
+            return draw.choice(
+                (DropEvents(draw.choice(DATABASES)), Outcome(message_id, 2, (1, 3), NOW + timedelta(days=1)))
+            )
+        case _:
+            lineage = Lineage(draw.choice(DATABASES), (Beginning(Incarnation("b" * 16), 3),), 5)
+            knows = draw.choice((None, books.lineage.incarnation))
+            return Member(
+                draw.choice(NAMES[1:]),
+                draw.choice((None, lineage)),
+                knows,
+                draw.choice((None, Mark(Incarnation("b" * 16), 4))),
+            )
+
+
+def _compare_questions(books: SqlBooks) -> None:
+    memory = super(SqlBooks, books)
+    for name in NAMES:
+        assert list(books.copies_held_for(name)) == list(memory.copies_held_for(name))
+        assert list(books.copies_held_by(name)) == list(memory.copies_held_by(name))
+        assert list(books.copies_taken_from(name)) == list(memory.copies_taken_from(name))
+        due = NOW + timedelta(seconds=50)
+        assert list(books.copies_to_check(name, due, 3)) == list(memory.copies_to_check(name, due, 3))
+    assert list(books.open_questions()) == list(memory.open_questions())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_both_ledgers_answer_alike(seed: int) -> None:
+    draw = random.Random(seed)
+    books = SqlBooks(NAMES[0], State(DatabaseId("00000009-0000-4000-8000-000000000000")))
+    incarnations = iter(f"{number:016x}" for number in range(100))
+    books.open(Incarnation(next(incarnations)), NOW)
+    snapshot = books.snapshot()
+    for _ in range(60):
+        for _ in range(draw.randrange(1, 4)):
+            write = _write(draw, books)
+            events = ()
+            if isinstance(write, SaveCopy):
+                events = (Receive(at=NOW, copy=write.after),)
+            books.apply(Decision(None, (write,), events))
+        match draw.randrange(10):
+            case 0 | 1:
+                books.rollback()
+            case 2:
+                books.rollback()
+                books.open(Incarnation(next(incarnations)), NOW)
+            case 3:
+                books.commit()
+                snapshot = books.snapshot()
+            case 4:
+                books.rollback()
+                books.restore(snapshot)
+                books.open(Incarnation(next(incarnations)), NOW)
+            case 5:
+                books.expire(Policy(), NOW)
+                books.commit()
+            case _:
+                books.commit()
+        books.compare()
+        _compare_questions(books)
+
+
+def test_event_numbers_that_were_rolled_back_are_given_again() -> None:
+    books = SqlBooks(NAMES[0], State(DATABASES[0]))
+    books.open(Incarnation("0" * 16), NOW)
+    event = DiscardEvent(DATABASES[1], Verdict(IDS[0], 1, Kind.DELIVERED), NOW)
+    books.apply(Decision(None, (event,)))
+    books.rollback()
+    books.apply(Decision(None, (event,)))
+    books.commit()
+    assert list(books.events_for(DATABASES[1], 9)) == [replace(event, number=1)]
+
+
+def test_an_acknowledgement_of_a_lost_incarnation_forgets_no_new_event() -> None:
+    books = SqlBooks(NAMES[0], State(DATABASES[0]))
+    books.open(Incarnation("0" * 16), NOW)
+    snapshot = books.snapshot()
+    books.restore(snapshot)
+    books.open(Incarnation("1" * 16), NOW)
+    event = DiscardEvent(DATABASES[1], Verdict(IDS[0], 1, Kind.DELIVERED), NOW)
+    books.apply(Decision(None, (event,)))
+    books.apply(Decision(None, (AcknowledgeEvents(DATABASES[1], Mark(Incarnation("f" * 16), 10)),)))
+    books.apply(Decision(None, (AcknowledgeEvents(DATABASES[1], Mark(Incarnation("0" * 16), 10)),)))
+    books.commit()
+    assert len(list(books.events_for(DATABASES[1], 9))) == 1

@@ -1,0 +1,29 @@
+"""Ten thousand seeds: nothing lost, nothing unexpected, every duplicate with a cause the promise allows."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from .cli import Totals, run_many
+from .seeds import run_seed
+
+SEEDS = int(os.environ.get("SHADOWRELAY_SEEDS", "10000"))
+CHUNK = 250
+JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_no_seed_loses_or_duplicates_mail_without_a_cause(first: int) -> None:
+    totals = Totals()
+    for verdict in run_many(range(first, min(first + CHUNK, SEEDS)), JOBS):
+        totals.add(verdict)
+    assert not totals.failures, totals.failures
+    assert totals.counts["lost"] == totals.counts["unexpected"] == 0
+    assert totals.counts["acknowledged"] > totals.counts["seeds"]
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_the_same_seed_gives_the_same_history(seed: int) -> None:
+    assert run_seed(seed, verbose=True)[1] == run_seed(seed, verbose=True)[1]
