@@ -131,6 +131,13 @@ class Members:
         log.warning("shadow_server_unreachable", member=step.to, step=failed.step, error=failed.error)
         return Attempt(step.to, Leg.REFUSED, step.rank, str(failed))
 
+    async def lost(self, step: OfferCopy) -> Attempt:
+        """An offer that was cut off by its time: the member may hold a copy, under the database we know."""
+        self.boundary.skip(step.to, seconds())
+        known = await self.database.transact(lambda ledger: ledger.member(step.to))
+        database_id = known.lineage.database_id if known and known.lineage else None
+        return Attempt(step.to, Leg.LOST, step.rank, "no answer in time", database_id)
+
     async def ask(self, step: Ask, timeout: float | None = None) -> Answered | Unanswered:
         """One XQDISCARD in a session from the pool, within ``timeout`` seconds."""
         try:

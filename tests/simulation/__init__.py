@@ -1,1 +1,1 @@
-"""A whole boundary in one process, on a virtual clock: the production scripts under every fault we can name."""
+"""A whole boundary in one process, on a virtual clock: the production scripts under faults."""

@@ -32,7 +32,8 @@ from shadowrelay.core.decisions import (
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.tracking import SnapshotEnd, TrackingEvent
+from shadowrelay.core.tracking import SnapshotEnd
+from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.database import opening
 from shadowrelay.database.ledger import SQL, SqlLedger
 

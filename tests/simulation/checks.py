@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from shadowrelay.core.decisions import Outcome
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy, Recipient, Role, Stage, Status
-from shadowrelay.core.tracking import Receive, Resubmit, Send, TrackingEvent
+from shadowrelay.core.tracking import Dsn, Receive, Resubmit, Send
+from shadowrelay.core.tracking_row import TrackingEvent
 
 from .world import Delivery, World
 
@@ -91,9 +92,6 @@ class Invariants:
         for message_id, copy in node.books.state.copies.items():
             self.epochs[node.name, message_id] = copy.epoch
 
-    def replied(self, entry: Delivery) -> None:
-        """The next hop's reply reached the node."""
-
     def disk_gone(self, node: Node, what: str) -> None:
         """A disk is lost or will be another one: its knowledge ends here."""
         for entries in self.knows.values():
@@ -159,13 +157,13 @@ class Invariants:
                     raise Broken(
                         f"{node.name}: {event.event_id} of {copy.id} for {missing}, which are not settled"
                     )
-            if isinstance(event, Resubmit) and (before is None or event.copy.epoch <= before.epoch):
+            if isinstance(event, Resubmit) and event.copy.epoch <= (before.epoch if before else 1):
                 raise Broken(f"{node.name}: RESUBMIT of {copy.id} does not raise the epoch")
         if before is None and after is not None and not about:
             raise Broken(f"{node.name}: {copy.id} appeared without a row")
-        if before is None and after is not None and after.role is Role.PRIMARY and after.reports_on is None:
-            if not any(isinstance(event, Receive) for event in about):
-                raise Broken(f"{node.name}: {copy.id} was accepted without RECEIVE")
+        accepted = before is None and after is not None and after.role is Role.PRIMARY
+        if accepted and not any(isinstance(event, Receive | Dsn | Resubmit) for event in about):
+            raise Broken(f"{node.name}: {copy.id} was accepted without RECEIVE")
         if after is not None:
             newly = {r.number for r in after.recipients if r.settled} - settled_before
             told_of = {r.number for event in about for r in (event.recipients or event.copy.recipients)}

@@ -110,9 +110,11 @@ MUTANTS = (
                 peers.Peers._offer,
                 "self.exchange(step.to, session.number, lines, timeout, done)",
                 "self.exchange(step.to, session.number, lines, timeout, lambda *_: None)\n"
-                "    resume(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, '250', database, session.theirs.lineage.mark))",
+                "    mark = session.theirs.lineage.mark\n"
+                "    resume(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, '250', database, mark))",
             ),
         ),
+        seed=186,
     ),
     Mutant(
         "the shadow acknowledges before its commit",
@@ -125,6 +127,7 @@ MUTANTS = (
                 "    then(held[0])",
             ),
         ),
+        scenario="holder_killed_after_its_answer",
     ),
     Mutant(
         "speak before persist",
@@ -135,6 +138,7 @@ MUTANTS = (
                 "self.after(0.0, then, result)",
             ),
         ),
+        seed=0,
     ),
     Mutant(
         "an acknowledgement that never came counts",
@@ -145,6 +149,7 @@ MUTANTS = (
                 "if not holders and not may_be_exposed:",
             ),
         ),
+        seed=48,
     ),
     Mutant(
         "discard before the next hop's 250",
@@ -159,8 +164,9 @@ MUTANTS = (
                 "    sent: Sent = yield SendOn(next_hop, copy, recipients)",
             ),
         ),
+        seed=0,
     ),
-    Mutant("the epoch forgotten", ((ownership.promote, "epoch=copy.epoch + 1", "epoch=copy.epoch"),)),
+    Mutant("the epoch forgotten", ((ownership.promote, "epoch=copy.epoch + 1", "epoch=copy.epoch"),), seed=0),
     Mutant(
         "delivery before asking on return",
         (
@@ -171,11 +177,12 @@ MUTANTS = (
                 "        entry.by |= {holder.name for holder in copy.holders}",
             ),
         ),
-        scenario="counterexample_08",
+        seed=179,
     ),
     Mutant(
         "outbox outside the transaction",
         ((books.MemoryBooks.rollback, "    self.tracked.clear()", "    pass"),),
+        seed=67,
     ),
     Mutant(
         "promotion without the lineage check",
@@ -185,6 +192,7 @@ MUTANTS = (
     Mutant(
         "a half delivered message is wholly discarded",
         ((announcements.delivered, "if len(numbers) == len(copy.recipients):", "if True:"),),
+        seed=0,
     ),
     Mutant(
         "a discard is told to the wrong holder",
@@ -201,6 +209,7 @@ MUTANTS = (
     Mutant(
         "unknown releases in any incarnation",  # counterexample 1
         ((questions._unknown, "and speaker.mark.incarnation == copy.offered_in", ""),),
+        seed=679,
     ),
     Mutant(
         "unknown never promotes",
@@ -211,6 +220,7 @@ MUTANTS = (
                 "return Decision(None)",
             ),
         ),
+        seed=48,
     ),
     Mutant(
         "marks of acknowledgements are not remembered",  # counterexample 2
@@ -237,7 +247,7 @@ MUTANTS = (
     Mutant(
         "a holder with a new database still counts",  # counterexample 4
         ((heartbeat.meet, "_forgotten(copy, name) if replaced else", "Decision(None) if replaced else"),),
-        scenario="counterexample_04",
+        scenario="holder_loses_its_database",
     ),
     Mutant(
         "a holder that was rolled back still counts",
@@ -258,6 +268,7 @@ MUTANTS = (
                 "    attempts: list[Attempt] = []",
             ),
         ),
+        seed=1,
     ),
     Mutant(
         "revoke leaves no tombstone",  # counterexample 6
@@ -278,6 +289,7 @@ MUTANTS = (
     Mutant(
         "451 without a revoke",
         ((accepting.take_back, "for attempt in uncertain(tuple(attempts)):", "for attempt in ():"),),
+        seed=276,
     ),
     Mutant(
         "451 though the revoke was not confirmed",
@@ -304,6 +316,7 @@ MUTANTS = (
                 "return Decision((Verdict(message_id, epoch, Kind.UNKNOWN),))",
             ),
         ),
+        seed=34,
     ),
     Mutant(
         "delivered counts at the same epoch only",  # counterexample 9
@@ -316,14 +329,24 @@ MUTANTS = (
                 "        case Kind.DELIVERED:\n",
             ),
         ),
+        seed=213,
     ),
     Mutant(
         "AFTER without incarnation",  # counterexample 11
         (
             (heartbeat.meet, "replace(met, applied=None)", "met"),
-            (books.MemoryBooks._last_event_of, "return None", "return self.state.last_event"),
-            (ledger.SqlLedger._last_event_of, "return None", "return self._last(SQL['last_event'])"),
+            (
+                books.MemoryBooks._last_event_of,
+                "    for index,",
+                "    return self.state.last_event\n    for index,",
+            ),
+            (
+                ledger.SqlLedger._last_event_of,
+                "    for index,",
+                "    return self._last(SQL['last_event'])\n    for index,",
+            ),
         ),
+        scenario="counterexample_11",
     ),
     Mutant(
         "what was taken over is not asked about on a new contact",  # counterexample 12
@@ -340,6 +363,7 @@ MUTANTS = (
                 '    about = f"{next(report_id.n)}report',
             ),
         ),
+        seed=213,
     ),
     Mutant(
         "the original is discarded before its report is safe",
@@ -350,10 +374,12 @@ MUTANTS = (
                 "awaited = {r.about: r.id for r in ()",
             ),
         ),
+        seed=159,
     ),
     Mutant(
         "exposure is not repaired",
         ((repairing.copy_again, "for member in candidates:", "for member in ():"),),
+        seed=86,
     ),
     Mutant(
         "an owner that was cut off does not ask",
@@ -366,14 +392,28 @@ MUTANTS = (
             (
                 ownership.promote,
                 "        copy,\n        epoch",
-                "        copy.with_recipients(replace(r, status=type(r.status).READY) for r in copy.recipients),\n"
+                "        copy.with_recipients(\n"
+                "            replace(r, status=type(r.status).READY) for r in copy.recipients\n"
+                "        ),\n"
                 "        epoch",
             ),
         ),
+        seed=31,
     ),
     Mutant(
         "the returning owner does not yield",
-        ((questions._taken, "if not newer or owner == ledger.name or not owner_database:", "if True:"),),
+        (
+            (
+                questions._taken,
+                "if not newer or owner == ledger.name or not owner_database:",
+                "if True:",
+            ),
+            (
+                questions._answer_as_owner,
+                "if rank is not None and outranks(",
+                "if False and outranks(",
+            ),
+        ),
         scenario="owner_away_and_back",
     ),
     Mutant(
@@ -390,14 +430,17 @@ MUTANTS = (
     Mutant(
         "a late greeting passes for a rolled back database",
         ((heartbeat.meet, "if former and found.overtaken_by(former)", "if False and former"),),
+        seed=850,
     ),
     Mutant(
         "a report that another node made is waited for",
         ((delivery.settle, "if r.settles and not already_safe(ledger, r.id)", "if r.settles"),),
+        seed=745,
     ),
     Mutant(
         "an owner tells itself of what it delivered",
         ((announcements.listeners, "if copy.role is Role.SHADOW and", "if not copy.owned and"),),
+        seed=0,
     ),
     Mutant(
         "ids in flight are answered as unknown",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core import delivery, heartbeat, retry, safety_net
 from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.conversation import Greeting
-from shadowrelay.core.decisions import Content, Decision, Transaction
+from shadowrelay.core.decisions import Content, Transaction
 from shadowrelay.core.delivery import Ending, Hop, Report, Result
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
 from shadowrelay.core.inquiry import Inquiry
@@ -38,17 +38,8 @@ from .books import MemoryBooks, SqlBooks, State
 from .peers import Peers
 from .world import START, Delivery, World, seconds
 
-
-class Checks(Protocol):
-    """The invariants, as far as a node has to call them."""
-
-    def committed(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None: ...
-
-    def opened(self, node: Node) -> None: ...
-
-    def disk_gone(self, node: Node, what: str) -> None: ...
-
-    def decided(self, node: Node, message_id: MessageId, answer: str) -> None: ...
+if TYPE_CHECKING:
+    from .checks import Invariants
 
 
 @dataclass(slots=True)
@@ -82,7 +73,7 @@ class Task:
 class Node:
     """One member of the boundary: its disk (books), and while it is up, a process (generation)."""
 
-    def __init__(self, world: World, place: MemberPlace, checks: Checks, *, sql: bool) -> None:
+    def __init__(self, world: World, place: MemberPlace, checks: Invariants, *, sql: bool) -> None:
         self.world = world
         self.place = place
         self.name = place.name
@@ -103,7 +94,6 @@ class Node:
         self.new_disk()
 
     def new_disk(self) -> None:
-        self.commits_here = 0
         state = State(DatabaseId(f"{self.world.token(32)}-0000-4000-8000-{self.world.token(48)}"))
         self.books: MemoryBooks = (SqlBooks if self.sql else MemoryBooks)(self.name, state)
 
@@ -272,7 +262,7 @@ class Node:
         self.after(delay, self._talk, name, at)
 
     def _talk(self, name: ServerName, at: float) -> None:
-        """One heartbeat, as a link does it: greet when new or idle, then poll; a dead session is tried twice."""
+        """One heartbeat, as a link does it: greet when new or idle, then poll; twice if a session died."""
         if self.next_talk.get(name) != at:
             return  # brought forward meanwhile
         self.next_talk[name] = float("-inf")  # under way
@@ -437,9 +427,6 @@ class Node:
                     self.attend(noted, results)
 
             def noted(results: tuple[Result, ...]) -> None:
-                for entry in made:
-                    if not entry.reply_lost:
-                        self.checks.replied(entry)  # type: ignore[attr-defined]
                 resume(Sent(results, hop))
 
             world.after(back if answers is not None else 2.0, settled)
@@ -519,6 +506,3 @@ class Node:
             self.books.expire(self.policy, now)
 
         self.transact(work, lambda _: None)
-
-
-__all__ = ["Checks", "Decision", "Node", "Task"]

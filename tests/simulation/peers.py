@@ -1,4 +1,4 @@
-"""Sessions between members: both ends of every exchange, spelt and read with the production wire functions."""
+"""Sessions between members: both ends of every exchange, in the text of the production wire functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from shadowrelay.core.decisions import Content, Transaction
 from shadowrelay.core.holding import Held, Offer, hold
 from shadowrelay.core.identifiers import Lineage, Mark, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.questions import Speaker
 from shadowrelay.core.redundancy import Attempt, Leg
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Script, Transact, Unanswered
 from shadowrelay.wire.esmtp import (

@@ -9,16 +9,17 @@ Commands, one per line (``#`` begins a comment):
     lose-disk|snapshot|roll-back mx1         snapshot when it runs, the others while it is down
     cut mx1 mx2 | cut mx1 > mx2 | heal       both ways, one way; heal mends every link
     slow mx1 > mx2 2                         the next packet that way takes that long
+    commits 0.05                             take that long, on every node
     close example.net | open example.net     a next hop that answers 4xx, or no longer does
     lose-reply example.net                   of its next acceptance
     when <point>: <command>                  once, at that instant: see below
     drain                                    faults are over; wait until everything is quiet
     clock mx1 +10800                         its wall clock steps
 
-Points are tracking events as they are printed (``HARECEIVE mx2 m1``), ``offers mx1 m1 mx2`` (before it leaves),
-``acknowledged mx1 m1 mx2`` (before it is recorded), ``taken m1``, ``answered m1 250``, ``greets mx1 mx2`` (mx2
-reads the greeting of mx1).
-Recipients at ``bad…`` are refused by their next hop. ``dsn(m1,2)`` is the report about a recipient.
+Points are tracking events as they are printed (``HARECEIVE mx2 m1``), ``offers mx1 m1 mx2`` (before it
+leaves), ``acknowledged mx1 m1 mx2`` (before it is recorded), ``taken m1``, ``answered m1 250``, and
+``greets mx1 mx2`` (mx2 reads the greeting of mx1). Recipients at ``bad`` are refused by their next hop;
+``dsn(m1,2)`` is the report about a recipient.
 """
 
 from __future__ import annotations
@@ -186,6 +187,9 @@ class Scenario:
 
     def slow(self, words: list[str]) -> None:
         self.world.slow.setdefault((words[0], words[2]), []).append(float(words[3]))
+
+    def commits(self, words: list[str]) -> None:
+        self.world.noise = replace(QUIET, commit=(float(words[0]), float(words[0])))
 
     def close(self, words: list[str]) -> None:
         self.world.hops[NextHop(words[0])].closed_until = float("inf")

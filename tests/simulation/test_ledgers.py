@@ -70,7 +70,7 @@ def _copy(draw: random.Random, message_id: MessageId) -> Copy:
             next_attempt=moment(),
             report=draw.choice((None, IDS[0])),
         )
-        for number in range(1, draw.randrange(2, 5))
+        for number in range(1, 4)
     )
     holders = tuple(
         Holder(

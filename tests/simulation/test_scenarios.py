@@ -1,4 +1,4 @@
-"""The scenarios do today what was recorded; rewrite them with ``scripts/simulate --record``, and read the change."""
+"""The scenarios do what was recorded; ``scripts/simulate --record`` rewrites them: read what changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual time, the network, next hops and what is written down for the verdict: everything outside a node."""
+"""Virtual time, the network, next hops, and what is written down for the verdict."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ class Delivery:
     started: float
     taken: float
     reply_lost: bool
-    settled: float | None = None  # when the outcome was durable on that node
 
 
 @dataclass(slots=True)
@@ -58,7 +57,7 @@ class Impairment:
 
 @dataclass(slots=True)
 class Submission:
-    """One attempt of a client: a message id of ours. ``client`` is the client's own identity of the message."""
+    """One attempt of a client: a message id of ours; ``client`` is its own identity of the message."""
 
     message_id: MessageId
     client: int
@@ -216,10 +215,8 @@ class Sink:
             made.append(Delivery(message_id, number, node, generation, started, world.now, lost))
             world.deliveries.setdefault((message_id, number), []).append(made[-1])
         if world.verbose:
-            world.say(
-                self.name,
-                f"took {message_id} for {[m.recipient for m in made]} from {node}{' (reply lost)' if lost else ''}",
-            )
+            note = " (reply lost)" if lost else ""
+            world.say(self.name, f"took {message_id} for {[m.recipient for m in made]} from {node}{note}")
         self.taken += made
         if made:
             world.point("taken", message_id, "to=" + "+".join(str(m.recipient) for m in made), f"from={node}")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation
-from shadowrelay.tracking.writer import OutboxRow
+from shadowrelay.core.tracking_row import OutboxRow
 
 INCARNATION = Incarnation("00112233445566aa")
 DATABASE = DatabaseId("6f0d7a3e-0000-4000-8000-000000000001")

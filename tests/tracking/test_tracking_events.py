@@ -14,7 +14,7 @@ import pytest
 from shadowrelay.core import tracking
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Envelope, Recipient, Role
-from shadowrelay.core.tracking import OutboxRow, TrackingEvent
+from shadowrelay.core.tracking_row import OutboxRow, TrackingEvent
 from shadowrelay.tracking.format import COLUMNS, custom_entries, parse_row, render
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "tracking-log.md"

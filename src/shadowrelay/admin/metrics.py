@@ -12,7 +12,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from shadowrelay.admin.node import PeerState, PeerStatus
-from shadowrelay.core.tracking import TrackingEvent
+from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.database.views import Snapshot
 
 

@@ -9,7 +9,7 @@ from shadowrelay.admin.forecast import what_next
 from shadowrelay.admin.node import Node, PeerState, PeerStatus
 from shadowrelay.core.decisions import Member
 from shadowrelay.core.identifiers import Mark
-from shadowrelay.core.tracking import timestamp
+from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.views import Counts, Queue, ShadowQueue, Snapshot
 
 Json = dict[str, Any]

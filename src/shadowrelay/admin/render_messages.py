@@ -6,7 +6,7 @@ from datetime import datetime
 
 from shadowrelay.admin.render import Json, mark, maybe
 from shadowrelay.core.messages import Confirmation, Copy, Holder, Recipient, Role, Stage
-from shadowrelay.core.tracking import timestamp
+from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.views import MessageView
 
 

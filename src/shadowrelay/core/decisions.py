@@ -14,7 +14,8 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
 from shadowrelay.core.messages import Copy
-from shadowrelay.core.tracking import SnapshotEnd, TrackingEvent
+from shadowrelay.core.tracking import SnapshotEnd
+from shadowrelay.core.tracking_row import TrackingEvent
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -21,8 +21,8 @@ from shadowrelay.core.tracking import (
     Send,
     SendExternal,
     SnapshotEnd,
-    TrackingEvent,
 )
+from shadowrelay.core.tracking_row import TrackingEvent
 
 
 class Ending(Enum):

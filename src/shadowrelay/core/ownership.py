@@ -14,7 +14,8 @@ from shadowrelay.core.decisions import Decision, Kind, Ledger, SaveCopy, Verdict
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
 from shadowrelay.core.side_effects import report_is_safe
-from shadowrelay.core.tracking import HaReceive, Resubmit, TrackingEvent, Transfer
+from shadowrelay.core.tracking import HaReceive, Resubmit, Transfer
+from shadowrelay.core.tracking_row import TrackingEvent
 
 NO_INCARNATION = Incarnation("")
 """The owner never offered this copy: its ``unknown`` cannot mean that the sender saw no 250."""

@@ -14,7 +14,8 @@ from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId
 from shadowrelay.core.messages import Copy, Envelope, Holder, HolderState, Recipient, Role
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
-from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive, TrackingEvent
+from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
+from shadowrelay.core.tracking_row import TrackingEvent
 
 
 class Leg(Enum):

@@ -6,6 +6,7 @@ Stored once and never rewritten. A file without a row is an orphan of a crash, s
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -82,6 +83,13 @@ def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:
     """Where the content of a message is; None if there is no such message."""
     row = ledger.connection.execute(SQL["content"], (message_id,)).fetchone()
     return Content(row[0], row[1]) if row else None
+
+
+def is_full(error: OSError) -> bool:
+    """No room, rather than a disk that cannot be trusted: after a failed write or fsync nothing may be
+    acknowledged any more.
+    """
+    return error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 async def blocks(content: Content) -> AsyncIterator[bytes]:

@@ -28,7 +28,8 @@ from shadowrelay.core.decisions import (
 )
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
 from shadowrelay.core.messages import Copy
-from shadowrelay.core.tracking import SnapshotEnd, TrackingEvent
+from shadowrelay.core.tracking import SnapshotEnd
+from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.database import records
 from shadowrelay.database.queries import load
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from shadowrelay.core.identifiers import Incarnation, Lineage
-from shadowrelay.core.tracking import OutboxRow
+from shadowrelay.core.tracking_row import OutboxRow
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 

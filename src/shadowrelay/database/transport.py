@@ -151,6 +151,10 @@ class TransportDatabase:
                 listener.set()
         return True
 
+    def fail(self, error: OSError) -> None:
+        """Content could not be made durable: from now on nothing is acknowledged."""
+        self._fail(error, [])
+
     def _fail(self, error: Exception, group: list[_Job]) -> None:
         self.failure = why = f"transport database {self.file}: {error!r}"
         if isinstance(error, sqlite3.Error):

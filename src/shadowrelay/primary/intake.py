@@ -18,10 +18,10 @@ from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Answer, Arrival, Attempt, Leg
+from shadowrelay.core.redundancy import Answer, Arrival
 from shadowrelay.core.routing import Route, route_for
-from shadowrelay.core.steps import OfferCopy, Step, Transact
-from shadowrelay.database.content import Spool
+from shadowrelay.core.steps import Ask, OfferCopy, Step, Transact
+from shadowrelay.database.content import Spool, is_full
 from shadowrelay.members import Members
 from shadowrelay.primary.accepting import make_redundant, offer
 from shadowrelay.primary.shadowing import ShadowSession
@@ -140,6 +140,20 @@ class Intake:
         return route_for(self._address(rcpt), self.options.routes)
 
 
+class _Countdown:
+    """Seconds left of a time that begins when it is first asked for."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end: float | None = None
+
+    def left(self) -> float:
+        now = asyncio.get_running_loop().time()
+        if self._end is None:
+            self._end = now + self._seconds
+        return max(0.0, self._end - now)
+
+
 class IntakeSink:
     """One message on its way in."""
 
@@ -192,8 +206,13 @@ class IntakeSink:
         try:
             return await self._spool.seal()
         except OSError as error:
-            log.exception("spool_failed", message=self._arrival.id)
-            raise Refused(452, "4.3.1", "Insufficient system resources") from error
+            raise self._no_room(error) from error
+
+    def _no_room(self, error: OSError) -> Refused:
+        log.error("spool_failed", message=self._arrival.id, error=str(error))
+        if not is_full(error):
+            self._intake.members.database.fail(error)
+        return Refused(452, "4.3.1", "Insufficient system resources")
 
     async def _accept(self, content: Content) -> Answer:
         intake, members = self._intake, self._intake.members
@@ -215,12 +234,15 @@ class IntakeSink:
                         async with asyncio.timeout_at(latest):
                             return await shadow.offer(step, self._spool.blocks())
                     except TimeoutError:
-                        return Attempt(step.to, Leg.LOST, step.rank, "no answer in time")
+                        return await members.lost(step)
+                case Ask():
+                    return await members.ask(step, revoking.left())
                 case _:
-                    return await members.perform(step, intake.policy.revoke_timeout.total_seconds())
+                    return await members.perform(step)
 
         deadline = clock() + intake.policy.shadow_time_cap
         latest = asyncio.get_running_loop().time() + intake.policy.shadow_time_cap.total_seconds()
+        revoking = _Countdown(intake.policy.revoke_timeout.total_seconds())
         script = make_redundant(self._arrival, content, names, intake.policy, clock, deadline)
         return await run(script, perform)
 
@@ -228,8 +250,7 @@ class IntakeSink:
         try:
             self._spool.write(data)
         except OSError as error:
-            log.exception("spool_failed", message=self._arrival.id)
-            raise Refused(452, "4.3.1", "Insufficient system resources") from error
+            raise self._no_room(error) from error
         if self._shadow is None or self._shadow.first is None:
             return
         if self._streaming:

@@ -16,7 +16,7 @@ from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
-from shadowrelay.database.content import Spool
+from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import Members
 from shadowrelay.smtp.receive import Peer
@@ -188,15 +188,15 @@ class HoldSink:
         try:
             self._spool.write(data)
         except OSError as error:
-            log.exception("spool_failed", message=self._offer.message_id)
+            self._no_room(error)
             raise Refused(452, "4.3.1", "Insufficient system resources") from error
 
     async def finish(self) -> Sequence[Reply]:
         self._scan.finish()
         try:
             content = await self._spool.seal()
-        except OSError:
-            log.exception("spool_failed", message=self._offer.message_id)
+        except OSError as error:
+            self._no_room(error)
             self._spool.discard()
             return [NO_ROOM]
         offer, mail = self._offer, self._mail
@@ -236,3 +236,8 @@ class HoldSink:
 
     async def abort(self) -> None:
         self._spool.discard()
+
+    def _no_room(self, error: OSError) -> None:
+        log.error("spool_failed", message=self._offer.message_id, error=str(error))
+        if not is_full(error):
+            self._desk.members.database.fail(error)

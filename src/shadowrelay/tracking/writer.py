@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from shadowrelay.core.identifiers import Incarnation, ServerName
-from shadowrelay.core.tracking import OutboxRow
+from shadowrelay.core.tracking_row import OutboxRow
 from shadowrelay.tracking.files import LogFile, LogLimits, LogName, enforce_limits
 from shadowrelay.tracking.format import render
 from shadowrelay.tracking.recovery import recover

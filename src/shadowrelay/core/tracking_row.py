@@ -1,0 +1,99 @@
+"""What every row of the message tracking log has in common.
+
+Column names and event names are Exchange's (see docs/reference/tracking-log.md). A row is complete except
+for what only the commit knows: sequence, incarnation and database id are added to custom-data when the
+outbox is drained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from shadowrelay.core.identifiers import DatabaseId, Incarnation
+from shadowrelay.core.messages import Copy, Recipient
+
+Columns = dict[str, str]
+"""Column name to text; absent columns are empty. List members are already joined with ``;``."""
+
+
+def listed(items: Iterable[str]) -> str:
+    """Join list members with ``;``, a member that holds one wrapped in single quotes."""
+    return ";".join(f"'{item}'" if ";" in item else item for item in items)
+
+
+def timestamp(moment: datetime) -> str:
+    """UTC, ISO 8601 with milliseconds."""
+    utc = moment.astimezone(UTC)
+    return utc.strftime("%Y-%m-%dT%H:%M:%S.") + f"{utc.microsecond // 1000:03d}Z"
+
+
+def entries(custom: Mapping[str, str]) -> str:
+    """The custom-data column; empty values are left out, a ``;`` in one cannot forge another entry."""
+    escaped = ((key, value.replace(";", "\\x3b")) for key, value in custom.items() if value)
+    return ";".join(f"S:{key}={value}" for key, value in escaped)
+
+
+def numbers(recipients: Iterable[Recipient]) -> str:
+    """Recipient numbers, joined with ``+``."""
+    return "+".join(str(recipient.number) for recipient in recipients)
+
+
+def fork(recipients: Iterable[Recipient]) -> str:
+    """The fork that an attempt was about, named by the first of its recipients."""
+    return str(min((recipient.number for recipient in recipients), default=""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackingEvent:
+    """A fact about one message, told as a row. ``recipients``: those it is about, empty for all."""
+
+    event_id: ClassVar[str]
+    source: ClassVar[str] = "SMTP"
+
+    at: datetime
+    copy: Copy
+    recipients: tuple[Recipient, ...] = ()
+
+    def columns(self) -> Columns:
+        """The row, keyed by column name."""
+        copy, envelope = self.copy, self.copy.envelope
+        about = self.recipients or copy.recipients
+        row = {
+            "date-time": timestamp(self.at),
+            "source": self.source,
+            "event-id": self.event_id,
+            "message-id": envelope.message_id,
+            "network-message-id": copy.id,
+            "recipient-address": listed(recipient.address for recipient in about),
+            "total-bytes": str(envelope.size),
+            "recipient-count": str(len(about)),
+            "message-subject": envelope.subject,
+            "sender-address": envelope.sender or "<>",
+            "return-path": envelope.sender or "<>",
+        }
+        some = numbers(about) if len(about) < len(copy.recipients) else ""
+        custom = {"Epoch": str(copy.epoch), "Recipients": some} | self.custom()
+        row["custom-data"] = entries(custom)
+        row.update((key, value) for key, value in self.more().items() if value)
+        return row
+
+    def more(self) -> Columns:
+        """The columns of this kind of event alone."""
+        return {}
+
+    def custom(self) -> dict[str, str]:
+        """The custom-data entries of this kind of event alone, all of type S."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """A tracking event as the commit that wrote it left it. ``columns``: see ``TrackingEvent.columns``."""
+
+    sequence: int
+    incarnation: Incarnation
+    database_id: DatabaseId
+    columns: Columns

@@ -1,0 +1,133 @@
+"""A small ledger for decisions: what a test puts in, and what is applied to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from shadowrelay.core.decisions import (
+    AcknowledgeEvents,
+    Decision,
+    DiscardEvent,
+    DropCopy,
+    DropEvents,
+    Member,
+    OpenQuestion,
+    Outcome,
+    SaveCopy,
+    Tombstone,
+)
+from shadowrelay.core.identifiers import (
+    Beginning,
+    DatabaseId,
+    Incarnation,
+    Lineage,
+    MessageId,
+    NextHop,
+    ServerName,
+)
+from shadowrelay.core.messages import Confirmation, Copy, Envelope, Recipient, Role
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+A, B, C = ServerName("a"), ServerName("b"), ServerName("c")
+DB = {A: DatabaseId("db-a"), B: DatabaseId("db-b"), C: DatabaseId("db-c")}
+RUN = {A: Incarnation("a" * 16), B: Incarnation("b" * 16), C: Incarnation("c" * 16)}
+M = MessageId("01900000-0000-7000-8000-000000000001")
+
+
+def lineage(name: ServerName, sequence: int = 10) -> Lineage:
+    return Lineage(DB[name], (Beginning(RUN[name], 0),), sequence)
+
+
+@dataclass
+class Books:
+    """The Transaction protocol, as plainly as possible; ``events`` and ``told`` collect what was written."""
+
+    name: ServerName
+    lineage: Lineage
+    copies: dict[MessageId, Copy] = field(default_factory=dict)
+    outcomes: dict[MessageId, Outcome] = field(default_factory=dict)
+    graves: dict[MessageId, Tombstone] = field(default_factory=dict)
+    known: dict[ServerName, Member] = field(default_factory=dict)
+    told: list[DiscardEvent] = field(default_factory=list)
+    events: list[Any] = field(default_factory=list)
+    forgotten: list[Any] = field(default_factory=list)
+
+    def copy(self, message_id: MessageId) -> Copy | None:
+        return self.copies.get(message_id)
+
+    def outcome(self, message_id: MessageId) -> Outcome | None:
+        return self.outcomes.get(message_id)
+
+    def tombstone(self, message_id: MessageId) -> Tombstone | None:
+        return self.graves.get(message_id)
+
+    def member(self, name: ServerName) -> Member | None:
+        return self.known.get(name)
+
+    def members(self) -> Iterable[Member]:
+        return self.known.values()
+
+    def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
+        return [c for c in self.copies.values() if c.held and c.owner == owner]
+
+    def copies_held_by(self, holder: ServerName) -> Iterable[Copy]:
+        return [c for c in self.copies.values() if c.owned and any(h.name == holder for h in c.holders)]
+
+    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
+        return [c for c in self.copies.values() if c.owned and c.former_owner == former]
+
+    def open_questions(self) -> Iterable[OpenQuestion]:
+        waiting = (c for c in self.copies.values() if c.confirmation is not Confirmation.NONE and c.queued)
+        return [OpenQuestion(c.id, c.confirm_since) for c in waiting]
+
+    def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
+        held = self.copies_held_for(owner)
+        return [c for c in held if c.check_at is not None and c.check_at <= now][:most]
+
+    def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
+        return [event for event in self.told if event.addressee == addressee][:most]
+
+    def apply(self, decision: Decision[Any]) -> Any:
+        for write in decision.writes:
+            match write:
+                case SaveCopy(_, after):
+                    self.copies[after.id] = after
+                case DropCopy(copy):
+                    del self.copies[copy.id]
+                case DiscardEvent():
+                    self.told.append(replace(write, number=len(self.told) + 1))
+                case Outcome():
+                    self.outcomes[write.message_id] = write
+                case Tombstone():
+                    self.graves[write.message_id] = write
+                case Member():
+                    self.known[write.name] = write
+                case AcknowledgeEvents() | DropEvents():
+                    self.forgotten.append(write)
+        self.events += decision.events
+        return decision.then
+
+
+def message(role: Role = Role.PRIMARY, **changes: Any) -> Copy:
+    """A message of A's with two recipients; a shadow copy of it stands on B."""
+    plain = Copy(
+        id=M,
+        epoch=1,
+        rank=0 if role is Role.PRIMARY else 1,
+        role=role,
+        owner=A,
+        owner_database=DB[A],
+        offered_in=RUN[A],
+        envelope=Envelope(sender="s@example.org", size=1),
+        recipients=(Recipient(1, "x@example.net", NextHop("h")), Recipient(2, "y@example.net", NextHop("h"))),
+        received_at=NOW,
+    )
+    return replace(plain, **changes)
+
+
+def books(name: ServerName, *copies: Copy) -> Books:
+    others = {other: Member(other, lineage(other)) for other in (A, B, C) if other != name}
+    return Books(name, lineage(name), {copy.id: copy for copy in copies}, known=others)
