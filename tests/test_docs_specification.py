@@ -1,4 +1,4 @@
-"""docs/specification.md speaks of files, names and tests that exist."""
+"""The pages that say which test shows what speak of files, names and tests that exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "shadowrelay"
 TESTS = ROOT / "tests"
-PAGE = (ROOT / "docs" / "specification.md").read_text("utf-8")
+PAGES = ("specification.md", "dependencies.md")
 MARKS = re.compile(r"(Yes|\*Partial\*|\*Not yet\*|\*Other\*)(\W|$)")
 CODE = re.compile(r"`([^`]+)`")
 
@@ -31,7 +31,7 @@ class Rule(NamedTuple):
 
 def rules() -> list[Rule]:
     found = []
-    for line in PAGE.splitlines():
+    for line in "\n".join((ROOT / "docs" / page).read_text("utf-8") for page in PAGES).splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| ") and cells[0] != "rule":
             assert len(cells) == 4, line

@@ -226,6 +226,12 @@ def test_an_offer_of_something_settled_or_owned_here_is_refused() -> None:
     assert owned.apply(hold(owned, offer(), Content(data=b"x"), POLICY, NOW)) is Held.NOT_YOURS
 
 
+def test_two_owners_of_one_message_both_ask_when_one_offers_it_to_the_other() -> None:
+    on = books(B, message(owner=B, owner_database=DB[B]))
+    on.apply(hold(on, offer(), Content(data=b"x"), POLICY, NOW))
+    assert on.copies[M].confirmation is Confirmation.ASK
+
+
 def test_revoke_drops_the_copy_and_refuses_it_for_ever(on_b: Books) -> None:
     assert on_b.apply(revoke(on_b, M, 1, 1, POLICY, NOW)).kind is Kind.REJECTED
     assert M not in on_b.copies

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sending import MESSAGE, sender, sent
 from stations import Station, boundary, eventually, full, station
 
 from shadowrelay.core.messages import HolderState, Role
@@ -28,49 +26,6 @@ STRICT = {
     "shadow_time_cap": "1s",
 }
 TOO_BIG_FOR_MEMORY = b"Subject: large\r\n\r\n" + (b"x" * 78 + b"\r\n") * 8000
-
-
-class Sender:
-    """A client that says exactly what it is told."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    async def reply(self) -> str:
-        async with asyncio.timeout(8):
-            while (line := (await self.reader.readline()).decode())[3:4] == "-":
-                pass
-        return line.rstrip("\r\n")
-
-    async def say(self, *commands: str) -> str:
-        self.writer.write("".join(f"{command}\r\n" for command in commands).encode())
-        return [await self.reply() for _ in commands][-1]
-
-    async def begin(self, *recipients: str, parameters: str = "") -> str:
-        """Up to the last RCPT."""
-        to = [f"RCPT TO:<{one}>" for one in recipients or ("b@example.net",)]
-        return await self.say("EHLO client.example", f"MAIL FROM:<a@example.org>{parameters}", *to)
-
-    async def content(self, octets: bytes) -> str:
-        """The content by BDAT, and the reply."""
-        self.writer.write(b"BDAT %d LAST\r\n" % len(octets) + octets)
-        return await self.reply()
-
-
-@asynccontextmanager
-async def sender(to: Station) -> AsyncIterator[Sender]:
-    client = Sender(*await asyncio.open_connection("127.0.0.1", to.port))
-    await client.reply()
-    try:
-        yield client
-    finally:
-        client.writer.transport.abort()
-
-
-async def sent(to: Station, octets: bytes, *recipients: str) -> str:
-    async with sender(to) as client:
-        assert (await client.begin(*recipients)).startswith("250 ")
-        return await client.content(octets)
 
 
 async def nothing_kept(*stations: Station) -> bool:
@@ -154,7 +109,7 @@ async def test_without_a_confirmed_revoke_the_sender_hears_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = never_answers(monkeypatch, to_questions=True)
-    async with boundary(tmp_path, "mx1", "mx2", **STRICT) as (owner, holder):
+    async with boundary(tmp_path, "mx1", "mx2", **STRICT) as (owner, _):
         for content in (MESSAGE, TOO_BIG_FOR_MEMORY):
             assert await sent(owner, content) == ""
             assert await nothing_kept(owner)
@@ -166,7 +121,7 @@ async def test_by_default_a_message_nobody_holds_is_accepted_exposed(
 ) -> None:
     over = never_answers(monkeypatch)
     lenient = STRICT | {"reject_message_on_shadow_failure": False}
-    async with boundary(tmp_path, "mx1", "mx2", **lenient) as (owner, holder):
+    async with boundary(tmp_path, "mx1", "mx2", **lenient) as (owner, _):
         assert (await sent(owner, MESSAGE)).startswith("250 2.6.0 ")
         (ours,) = await owner.copies()
         assert ours.exposed
@@ -342,14 +297,11 @@ async def test_with_little_room_mail_is_put_off_before_its_content(tmp_path: Pat
 
 async def test_the_declared_size_counts_against_the_room(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
-    async with boundary(tmp_path, "mx1", "mx2", minimum_free_disk=free - 2**30) as (owner, _):
-        async with sender(owner) as client:
-            await client.say("EHLO client.example")
-            assert (await client.say("MAIL FROM:<a@example.org> SIZE=1000")).startswith("250 ")
-        owner.connectors[1].options = replace(owner.connectors[1].options, max_message_size=2**40)
-        async with sender(owner) as client:
-            await client.say("EHLO client.example")
-            assert (await client.say(f"MAIL FROM:<a@example.org> SIZE={2**31}")).startswith("452 4.3.1 ")
+    room = {"minimum_free_disk": free - 2**30, "receive": {"max_message_size": 2**31}}
+    async with boundary(tmp_path, "mx1", "mx2", **room) as (owner, _), sender(owner) as client:
+        await client.say("EHLO client.example")
+        assert (await client.say(f"MAIL FROM:<a@example.org> SIZE={2**31}")).startswith("452 4.3.1 ")
+        assert (await client.say("MAIL FROM:<a@example.org> SIZE=1000")).startswith("250 ")
 
 
 async def test_a_disk_that_fails_at_the_last_moment_puts_the_message_off(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Outcome
 from shadowrelay.core.identifiers import MessageId
-from shadowrelay.core.messages import Copy, Recipient, Role, Stage, Status
+from shadowrelay.core.messages import Copy, HolderState, Recipient, Role, Stage, Status
 from shadowrelay.core.tracking import Dsn, Receive, Resubmit, Send
 from shadowrelay.core.tracking_row import TrackingEvent
 
@@ -102,7 +103,8 @@ class Invariants:
             del self.epochs[key]
         for copy in node.books.state.copies.values():
             submission = self.world.submissions.get(copy.id)
-            if copy.exposed and submission is not None and not submission.redundant:
+            twice = any(holder.state is HolderState.HOLDING for holder in copy.holders)
+            if submission is not None and not submission.redundant and not twice:
                 self.world.excused.add(copy.id)
 
     def disk_back(self, node: Node) -> None:
@@ -321,6 +323,10 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
     slack = SLACK + (7.0 if world.noise.loss or world.noise.late else 0.0)
     if first.reply_lost:
         return "next hop's reply lost"
+    for entry in world.impairments:  # the process ended, or froze, while its octets were on their way
+        if entry.one == again.node and entry.other is None and again.started <= entry.start <= again.taken:
+            frozen = entry.kind == "freeze"
+            return "freeze with a delivery in flight" if frozen else "crash between delivery and settling"
     for known in checks.knows.get(key, ()):
         if known.node == again.node:
             if known.since < again.started < known.until:
@@ -446,7 +452,9 @@ def unrest(world: World) -> str:
                 return (
                     f"{node.name} has {copy.id} in its queue ({copy.confirmation}, exposed: {copy.exposed})"
                 )
-            if copy.held:
+            # A wall clock that was set back puts the question off by as much: late, and nothing is lost.
+            put_off = copy.check_at is not None and copy.check_at > node.clock() + timedelta(hours=1)
+            if copy.held and not put_off:
                 return f"{node.name} holds {copy.id} for {copy.owner}"
             if any(recipient.report for recipient in copy.recipients):
                 return f"{node.name} waits for a report on {copy.id}"

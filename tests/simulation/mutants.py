@@ -438,6 +438,22 @@ MUTANTS = (
         seed=745,
     ),
     Mutant(
+        "two owners of one message never ask",
+        ((holding.hold, "ask_about(known, now).writes", "()"),),
+        scenario="two_nodes_make_the_same_report",
+    ),
+    Mutant(
+        "two offers to one database leave two holders",
+        (
+            (
+                redundancy.accept,
+                "tuple({holder.database_id: holder for holder in found}.values())",
+                "tuple(found)",
+            ),
+        ),
+        scenario="holder_restarts_while_its_answer_is_on_its_way",
+    ),
+    Mutant(
         "an owner tells itself of what it delivered",
         ((announcements.listeners, "if copy.role is Role.SHADOW and", "if not copy.owned and"),),
         seed=0,

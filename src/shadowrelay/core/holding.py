@@ -11,6 +11,7 @@ from shadowrelay.core.decisions import Content, Decision, DropCopy, Kind, Ledger
 from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Envelope, Recipient, Role, Stage
+from shadowrelay.core.ownership import ask_about
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaDiscard, HaReceive
@@ -68,6 +69,8 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
         )
         event = HaReceive(at=now, copy=copy, primary=offer.owner)
         return Decision(Held.QUEUED, (SaveCopy(None, copy, content), *known_of_owner), (event,))
+    if known.owned:  # two owners: both ask, and epoch, rank and name decide
+        return Decision(Held.NOT_YOURS, ask_about(known, now).writes)
     if not known.held or known.epoch > offer.epoch:
         return Decision(Held.NOT_YOURS)
     if known.epoch == offer.epoch and known.owner != offer.owner:
