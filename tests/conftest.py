@@ -5,4 +5,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent / "smtp"))
+for folder in ("smtp", "wire"):
+    sys.path.append(str(Path(__file__).parent / folder))

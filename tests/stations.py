@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,8 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.lab.authority import authority_pair, init, issue
 from shadowrelay.primary.exposure import Reconcile, Repair
+from shadowrelay.primary.queue import Queue
+from shadowrelay.service.adapters import servers
 from shadowrelay.service.connectors import for_members, for_senders
 from shadowrelay.service.node import Node
 from shadowrelay.settings import Settings
@@ -60,12 +62,23 @@ def authority(directory: Path, *names: str) -> Path:
 
 
 @dataclass
+class Clock:
+    """The time of day, ``ahead`` of the real one."""
+
+    ahead: timedelta = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+
+@dataclass
 class Station:
-    """One node. ``port`` and ``peer_port`` are where it listens, once it is started."""
+    """One node. ``port`` and ``peer_port`` are where it listens; ``clock`` is that of its queue."""
 
     name: ServerName
     node: Node
     directory: Path
+    clock: Clock = field(default_factory=Clock)
     port: int = 0
     peer_port: int = 0
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -150,6 +163,8 @@ class Station:
     async def stop(self) -> None:
         await self.quiet()
         await asyncio.gather(*(connector.stop(0) for connector in self.connectors))
+        for worker in tuple(self.node.queue._workers):  # a next hop may never answer
+            worker.cancel()
         await self.node.queue.stop()
         await self.database.close(datetime.now(UTC))
 
@@ -197,6 +212,10 @@ async def station(directory: Path, name: str, others: Sequence[str], **changes: 
     node = Node(found, database)
     content.prepare(node.spool)
     made = Station(full(name), node, directory / name)
+    reporter = replace(node.reporter, clock=made.clock)
+    node.queue = Queue(node.members, servers(found), node.routes, reporter, node.policy, made.clock)
+    for link in node.links.values():
+        link.changed = node.queue.wake.set
     assert found.peer
     made.connectors = [for_members(node, found.peer), for_senders(node, "default", found.receive["default"])]
     await made.listen()

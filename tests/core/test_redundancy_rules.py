@@ -142,6 +142,13 @@ def test_a_holder_that_was_rolled_back_may_or_may_not_hold_a_copy() -> None:
     assert listeners(on.copies[M]) == (DB[B],)
 
 
+def test_holders_ask_about_their_copies_when_the_owner_opened_its_database_again() -> None:
+    on = books(B, message(Role.SHADOW, check_at=NOW + timedelta(60)))
+    again = Lineage(DB[A], (Beginning(RUN[A], 0), Beginning(RUN[C], 10)), 10)
+    heartbeat.meet(on, A, again, None, NOW, after_silence=True)
+    assert on.copies[M].check_at == NOW
+
+
 # Creation.
 
 

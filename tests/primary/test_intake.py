@@ -17,9 +17,6 @@ from shadowrelay.core.messages import HolderState, Role
 from shadowrelay.shadow.desk import Desk, HoldSink
 from shadowrelay.smtp.receive import Hangup
 
-MESSAGE = (
-    b"Subject: hello\r\nMessage-ID: <1@example.org>\r\nDate: Sat, 21 Nov 2026 10:00:00 +0000\r\n\r\nbody\r\n"
-)
 STRICT = {
     "reject_message_on_shadow_failure": True,
     "shadow_attempt_timeout": "300ms",

@@ -333,7 +333,12 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
                 return f"!{again.node} knew that it was settled"
             continue
         stretch = healthy_for(world, known.node, again.node, known.since, min(known.until, again.started))
+        pair = frozenset((known.node, again.node))
         if stretch > slack:
+            if any(
+                again.started - AFTERMATH < at < again.started and pair == lost for at, lost in world.lost
+            ):
+                return "members could not talk: packets lost"
             return f"!{known.node} knew for {stretch:.1f} s, and {again.node} could have asked"
     if not (world.noise.loss or world.noise.late) and (who := _should_have_asked(checks, again)):
         return f"!{again.node} returned and did not ask {who} before it delivered"
@@ -480,4 +485,8 @@ def repaired(world: World) -> str:
                 return f"{node.name}: {copy.id} is exposed or has to be asked about"
         if any(event.addressee in live for event in state.events.values()):
             return f"{node.name} has events to tell"
+        for copy in state.copies.values():
+            theirs = world.nodes[copy.owner].books.state.copies.get(copy.id) if copy.held else copy
+            if theirs is None:
+                return f"{node.name} holds {copy.id}, which {copy.owner} does not have any more"
     return ""

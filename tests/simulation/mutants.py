@@ -305,7 +305,7 @@ MUTANTS = (
                 "for holder in copy.holders if holder.mark is not None]",
             ),
         ),
-        scenario="counterexample_07",
+        scenario="acknowledgement_lost_then_delivered",
     ),
     Mutant(
         "Safety Net does not answer",  # counterexample 8
@@ -430,7 +430,7 @@ MUTANTS = (
     Mutant(
         "a late greeting passes for a rolled back database",
         ((heartbeat.meet, "if former and found.overtaken_by(former)", "if False and former"),),
-        seed=850,
+        scenario="late_greeting",
     ),
     Mutant(
         "a report that another node made is waited for",

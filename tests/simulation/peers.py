@@ -155,6 +155,7 @@ class Peers:
         if (step.to, self.node.name) in self.world.blocked:  # no handshake without both directions
             self.node.after(timeout, answered, None, "connect timed out")
             return
+        self.world.point("greeting", self.node.name, step.to)
         line = "XSHADOW " + format_greeting(step.greeting)
         self.exchange(step.to, number, [line], timeout, answered)
 

@@ -17,9 +17,9 @@ Commands, one per line (``#`` begins a comment):
     clock mx1 +10800                         its wall clock steps
 
 Points are tracking events as they are printed (``HARECEIVE mx2 m1``), ``offers mx1 m1 mx2`` (before it
-leaves), ``acknowledged mx1 m1 mx2`` (before it is recorded), ``taken m1``, ``answered m1 250``, and
-``greets mx1 mx2`` (mx2 reads the greeting of mx1). Recipients at ``bad`` are refused by their next hop;
-``dsn(m1,2)`` is the report about a recipient.
+leaves), ``acknowledged mx1 m1 mx2`` (before it is recorded), ``taken m1``, ``answered m1 250``,
+``greeting mx1 mx2`` (before it leaves), and ``greets mx1 mx2`` (mx2 reads it). Recipients at ``bad`` are
+refused by their next hop; ``dsn(m1,2)`` is the report about a recipient.
 """
 
 from __future__ import annotations

@@ -85,6 +85,7 @@ class World:
         self.nodes: dict[ServerName, Node] = {}
         self.blocked: set[tuple[str, str]] = set()
         self.slow: dict[tuple[str, str], list[float]] = {}  # the next packets that way take that long
+        self.lost: list[tuple[float, frozenset[str]]] = []  # packets between members
         self.verbose = verbose
         self.history: list[str] = []
         self.faults: dict[str, int] = {}
@@ -141,6 +142,7 @@ class World:
             return False
         if not quiet and noise.loss and draw() < noise.loss:
             self.say("net", f"lost: {source} > {target}")
+            self.lost.append((self.now, frozenset((source, target))))
             return False
         low, high = noise.delay
         delay = low + (high - low) * draw()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import string
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -126,6 +125,7 @@ def test_a_query_that_is_not_of_the_grammar_is_refused(text: str) -> None:
         f"12 {A} 3 rejected=why *",
         f"12 {A} 3 unknown= *",
         f"12 {A} 3 delivered= *",
+        f"12 {A} 3 delivered=somehow *",
         f"12 {A} 3 delivered 0",
         f"12 {A} 3 delivered 3-1",
         f"12 {A} 3 delivered 3,2",
@@ -157,22 +157,3 @@ def test_the_most_questions_fit_into_a_line() -> None:
     mark = Mark(Incarnation(TWO), 10**15)
     query = Query(MAX_LINES, mark, mark, (question,) * MAX_QUESTIONS, Revocation(MessageId(A), 10**5, 10**5))
     assert len(f"XQDISCARD {format_query(query)}\r\n") <= MAX_LINE
-
-
-GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.txt"))
-
-
-@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
-def test_the_golden_dialogues_are_of_the_grammar(file: Path) -> None:
-    asked = False
-    for text in file.read_text("utf-8").splitlines():
-        if text.startswith("C: "):
-            asked = text.startswith("C: XQDISCARD ")
-            if asked:
-                arguments = text.removeprefix("C: XQDISCARD ")
-                assert format_query(parse_query(arguments)) == arguments
-        elif asked and text.startswith("S: 250"):
-            answer = text.removeprefix("S: 250").removeprefix("-").lstrip().removeprefix("2.0.0 ")
-            if text.startswith("S: 250 "):
-                answer = answer.rpartition(" ")[0]  # the mark
-            assert format_line(parse_line(answer)) == answer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import string
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -190,18 +189,3 @@ def test_the_longest_mail_and_rcpt_fit_into_a_line() -> None:
     rcpt = RcptTo("ü" * 64 + "@" + "b" * 255, ("SUCCESS", "FAILURE", "DELAY"), "rfc822;" + "o" * 493)
     rcpt = RcptTo(rcpt.address, rcpt.notify, rcpt.orcpt, {"XFORK": format_fork(1_000_000, longest_hop)})
     assert len(format_rcpt(rcpt, offered)) <= MAX_LINE
-
-
-GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.txt"))
-
-
-@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
-def test_the_golden_dialogues_are_of_the_grammar(file: Path) -> None:
-    count = 0
-    for line in file.read_text("utf-8").splitlines():
-        side, _, text = line.partition(": ")
-        word, _, arguments = text.partition(" ")
-        if side == "C" and word == "XSHADOW":
-            count += 1
-            assert format_greeting(parse_greeting(arguments)) == arguments
-    assert count

@@ -20,6 +20,7 @@ def run(file: Path) -> None:
     1 the node could not go on (the message says why), 2 the settings are wrong.
     """
     from shadowrelay import logs
+    from shadowrelay.admin.server import CannotListen
     from shadowrelay.database.opening import CannotOpen
     from shadowrelay.service import NodeFailed, run_node
     from shadowrelay.settings import Settings
@@ -31,9 +32,7 @@ def run(file: Path) -> None:
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(run_node(settings))
-    except CannotOpen as error:
-        raise click.ClickException(str(error)) from error
-    except (NodeFailed, OSError) as error:
+    except (CannotOpen, CannotListen, NodeFailed, OSError) as error:
         raise click.ClickException(str(error)) from error
     except BaseExceptionGroup as errors:
         for leaf in _leaves(errors):

@@ -49,6 +49,7 @@ class Result:
     reply: str
     retry_after: timedelta = timedelta(0)
     remote: bool = True  # the next hop said so, not we
+    late: bool = False  # the message is so old that its sender is told of the delay, once
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,7 @@ def settle(
     current = [result for result in results if result.number in by_number]
     made = {report.about: report for report in reports if report.about in by_number}
     awaited = {r.about: r.id for r in made.values() if r.settles and not already_safe(ledger, r.id)}
-    changed = [
-        _after(by_number[result.number], result, hop, made.get(result.number), awaited, now)
-        for result in current
-    ]
+    changed = [_after(by_number[result.number], result, hop, awaited, now) for result in current]
     after = copy.with_recipients(changed)
     if not after.unsettled:
         after = replace(after, stage=Stage.SAFETY_NET, settled_at=now, check_at=None)
@@ -118,7 +116,6 @@ def _after(
     recipient: Recipient,
     result: Result,
     hop: Hop,
-    report: Report | None,
     awaited: Mapping[int, MessageId],
     now: datetime,
 ) -> Recipient:
@@ -131,7 +128,7 @@ def _after(
         case Ending.REJECTED | Ending.EXPIRED:
             return replace(tried, status=Status.FAILED, next_attempt=None, report=waits)
         case Ending.DEFERRED | Ending.IN_DOUBT:
-            notified = recipient.delay_notified or report is not None
+            notified = recipient.delay_notified or result.late
             return replace(tried, next_attempt=now + result.retry_after, delay_notified=notified)
 
 

@@ -55,6 +55,9 @@ def meet(
                 books.apply(_holders(copy, name, HolderState.LOST, HolderState.HOLDING))
             for copy in tuple(books.copies_taken_from(name)):
                 books.apply(ask_about(copy, now))
+        if former and found.incarnation != former.incarnation:
+            for copy in tuple(books.copies_held_for(name)):
+                books.apply(_check_now(copy, now))
         return continuity
     replaced = found.database_id != former.database_id
     reason = Reason.DATABASE_REPLACED if replaced else Reason.DATABASE_ROLLED_BACK
@@ -104,6 +107,13 @@ def _holders(copy: Copy, name: ServerName, old: HolderState | None, new: HolderS
     if holders == copy.holders:
         return Decision(None)
     return Decision(None, (SaveCopy(copy, replace(copy, holders=holders)),))
+
+
+def _check_now(copy: Copy, now: datetime) -> Decision[None]:
+    """Its owner opened its database again, perhaps an older one than its marks can show: ask about it."""
+    if copy.check_at is not None and copy.check_at <= now:
+        return Decision(None)
+    return Decision(None, (SaveCopy(copy, replace(copy, check_at=now)),))
 
 
 def _forgotten(copy: Copy, name: ServerName) -> Decision[None]:

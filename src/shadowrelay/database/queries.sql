@@ -166,6 +166,12 @@ SELECT DISTINCT message_id FROM recipient AS r WHERE next_hop = ? AND due_at <= 
    AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
  ORDER BY due_at LIMIT ?;
 
+-- name: claim_late
+SELECT DISTINCT r.message_id FROM recipient AS r JOIN message AS m ON m.id = r.message_id
+ WHERE r.next_hop = ? AND r.due_at <= ? AND ((r.delay_notified = 0 AND m.received_at <= ?) OR m.received_at <= ?)
+   AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
+ ORDER BY r.due_at LIMIT ?;
+
 -- name: activate
 INSERT OR IGNORE INTO temp.active (message_id, next_hop) VALUES (?, ?);
 

@@ -32,9 +32,22 @@ def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
 
 def claim(ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int) -> list[Claim]:
     """Take up to ``most`` forks that are due; nobody else gets them until ``unclaim``."""
-    run = ledger.connection.execute
+    rows = ledger.connection.execute(SQL["claim"], (next_hop, records.micros(now), most))
+    return _claimed(ledger, rows.fetchall(), next_hop, now)
+
+
+def claim_late(
+    ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int, delayed: datetime, expired: datetime
+) -> list[Claim]:
+    """The same, of forks that were received before ``delayed`` (and nobody was told yet) or ``expired``."""
+    times = (records.micros(now), records.micros(delayed), records.micros(expired))
+    rows = ledger.connection.execute(SQL["claim_late"], (next_hop, *times, most))
+    return _claimed(ledger, rows.fetchall(), next_hop, now)
+
+
+def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now: datetime) -> list[Claim]:
     claims = []
-    for (message_id,) in run(SQL["claim"], (next_hop, records.micros(now), most)).fetchall():
+    for (message_id,) in rows:
         copy, content = ledger.copy(message_id), stored(ledger, message_id)
         if copy is None or content is None:
             continue
@@ -43,7 +56,7 @@ def claim(ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int) -> lis
             for recipient in copy.unsettled
             if recipient.next_hop == next_hop and (recipient.next_attempt or now) <= now
         )
-        run(SQL["activate"], (message_id, next_hop))
+        ledger.connection.execute(SQL["activate"], (message_id, next_hop))
         claims.append(Claim(copy, next_hop, due, content))
     return claims
 

@@ -14,7 +14,7 @@ from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reports import ReportKind, is_due, report_id, returns_whole_message
-from shadowrelay.core.retry import delay_notice_due, expires_at
+from shadowrelay.core.retry import expires_at
 from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import WriteReports
 from shadowrelay.database.content import head
@@ -42,14 +42,12 @@ class Reporter:
         reports = []
         for result in step.results:
             recipient = recipients[result.number]
-            kind = self._kind(step, recipient, result, now)
+            kind = self._kind(step, result)
             if kind is not None and is_due(kind, recipient, step.copy.envelope):
                 reports.append(await self._build(step, recipient, result, kind, content, now))
         return tuple(reports)
 
-    def _kind(
-        self, step: WriteReports, recipient: Recipient, result: Result, now: datetime
-    ) -> ReportKind | None:
+    def _kind(self, step: WriteReports, result: Result) -> ReportKind | None:
         match result.ending:
             case Ending.REJECTED | Ending.EXPIRED:
                 return ReportKind.FAILED
@@ -57,9 +55,7 @@ class Reporter:
                 return ReportKind.DELIVERED
             case Ending.ACCEPTED | Ending.DUPLICATE if not step.dsn_offered:
                 return ReportKind.RELAYED
-            case Ending.DEFERRED | Ending.IN_DOUBT if delay_notice_due(
-                recipient, step.copy.received_at, now, self.policy
-            ):
+            case Ending.DEFERRED | Ending.IN_DOUBT if result.late:
                 return ReportKind.DELAYED
         return None
 

@@ -21,9 +21,10 @@ from shadowrelay.core.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query,
 from shadowrelay.core.decisions import Kind, Verdict
 from shadowrelay.wire.xshadow import Malformed, format_mark, message_id, number, parse_mark, server_name
 
-_ARGUMENT = re.compile(r"[a-z0-9.-]{1,255}")
+_OWNER = re.compile(r"[a-z0-9.-]{1,255}")
+_OUTCOME = re.compile(r"relayed|failed")
 _RANK = re.compile(r"[0-9]{1,18}")
-_ARGUMENTS = {Kind.TAKEN: _ARGUMENT, Kind.DELIVERED: _ARGUMENT, Kind.HELD: _RANK, Kind.SUPERSEDED: _RANK}
+_ARGUMENTS = {Kind.TAKEN: _OWNER, Kind.DELIVERED: _OUTCOME, Kind.HELD: _RANK, Kind.SUPERSEDED: _RANK}
 _MAX_RECIPIENT = 1_000_000
 
 

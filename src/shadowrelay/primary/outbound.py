@@ -1,0 +1,172 @@
+"""One attempt at a next hop: which session, which server, and what its answer means for each recipient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from shadowrelay.core import retry
+from shadowrelay.core.delivery import Ending, Hop, Result
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.messages import Recipient
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.routing import Route, route_for
+from shadowrelay.core.steps import Sent
+from shadowrelay.database.content import blocks
+from shadowrelay.database.queue import Claim
+from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, NextHopServer
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Outbound:
+    """A next hop as this process knows it: its sessions, and how it has failed."""
+
+    server: NextHopServer | None
+    workers: int = 0
+    failures: int = 0
+    retry_at: datetime | None = None
+    last_error: str = ""
+    idle: list[tuple[DeliverySession, float]] = field(default_factory=list)
+
+    def resting(self, now: datetime) -> bool:
+        """It failed, and is not to be tried yet."""
+        return self.retry_at is not None and now < self.retry_at
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Sends forks. ``hops`` are the queue's own, by name."""
+
+    _hops: Mapping[NextHop, Outbound]
+    _routes: tuple[Route, ...]
+    _policy: Policy
+    _clock: Callable[[], datetime]
+
+    async def send(
+        self, claimed: Claim, outbound: Outbound, session: DeliverySession | None
+    ) -> tuple[Sent, DeliverySession | None]:
+        """One attempt, and the session to go on with. What goes wrong is a result, not an exception."""
+        server = outbound.server
+        if server is None:
+            claimed, server = self._rerouted(claimed)
+        hop = Hop(
+            server=f"{server.host}:{server.port}" if server else "",
+            inside=bool(server and server.inside),
+            mailbox=bool(server and server.protocol == "lmtp"),
+        )
+        if retry.expired(claimed.copy.received_at, self._clock(), self._policy):
+            last = claimed.recipients[0].last_reply or outbound.last_error
+            reply = f"554 5.4.7 Message expired in the queue; last error: {last}"
+            return Sent(
+                tuple(Result(r.number, Ending.EXPIRED, reply, remote=False) for r in claimed.recipients), hop
+            ), session
+        if server is None:
+            return self.all_deferred(claimed, hop, "451 4.4.4 No route to that domain", 1), session
+        if outbound.resting(self._clock()):
+            reply = f"451 4.4.1 {outbound.last_error}"
+            return self.all_deferred(claimed, hop, reply, outbound.failures), session
+        try:
+            session, result = await self._attempt(claimed, outbound, server, session)
+        except ConnectionFailed as failed:
+            return self._hop_failed(claimed, outbound, hop, failed), None
+        except OSError as error:
+            log.exception("content_unreadable", message=claimed.copy.id)
+            reply = f"451 4.3.0 Local error: {error.strerror}"
+            return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1), None
+        if outbound.failures:
+            log.info("next_hop_restored", next_hop=claimed.next_hop, failures=outbound.failures)
+        outbound.failures, outbound.retry_at, outbound.last_error = 0, None, ""
+        tried = {recipient.number: recipient for recipient in claimed.recipients}
+        results = tuple(
+            Result(
+                one.number,
+                Ending[one.outcome.name],
+                one.reply,
+                timedelta(0)
+                if one.number in result.overflow
+                else retry.after(tried[one.number].attempts + 1, self._policy),
+                remote=one.remote,
+                late=self._late(claimed, tried[one.number]),
+            )
+            for one in result.results
+        )
+        return Sent(results, hop, result.dsn_offered), session
+
+    async def _attempt(
+        self,
+        claimed: Claim,
+        outbound: Outbound,
+        server: NextHopServer,
+        session: DeliverySession | None,
+    ) -> tuple[DeliverySession, DeliveryResult]:
+        """Deliver in the session at hand, an idle one, or a new one; a dead idle one is replaced at once."""
+        content = claimed.content
+        while True:
+            if session is None and outbound.idle and server is outbound.server:
+                session = outbound.idle.pop()[0]
+            if session is not None and session.server is not server:
+                await session.close()
+            if session is None or not session.alive:
+                session = DeliverySession(server)
+                await session.connect()
+            source = content.data if content.data is not None else blocks(content)
+            try:
+                envelope = claimed.copy.envelope
+                return session, await session.deliver(envelope, claimed.recipients, source)
+            except ConnectionFailed as failed:
+                await session.close()
+                if not failed.reused:
+                    raise
+                session = None
+
+    def _hop_failed(self, claimed: Claim, outbound: Outbound, hop: Hop, failed: ConnectionFailed) -> Sent:
+        """The hop cannot be reached: it rests, in the documented retry order, and with it all its mail.
+
+        Sessions that fail while it rests already began before, and are no further failure.
+        """
+        now = self._clock()
+        if True:
+            outbound.failures += 1
+            outbound.retry_at = now + retry.after(outbound.failures, self._policy)
+        pause = outbound.retry_at - now
+        outbound.last_error = f"{failed.step}: {failed.reply or failed.error}"
+        log.warning(
+            "next_hop_failed",
+            next_hop=claimed.next_hop,
+            server=hop.server,
+            step=failed.step,
+            error=failed.reply or failed.error,
+            failures=outbound.failures,
+            retry_in=pause.total_seconds(),
+        )
+        reply = f"451 4.4.1 {outbound.last_error}"
+        return self.all_deferred(claimed, hop, reply, outbound.failures)
+
+    def all_deferred(self, claimed: Claim, hop: Hop, reply: str, failures: int) -> Sent:
+        """No recipient was tried to the end: all of them later."""
+        pause = retry.after(failures, self._policy)
+        return Sent(
+            tuple(
+                Result(r.number, Ending.DEFERRED, reply, pause, remote=False, late=self._late(claimed, r))
+                for r in claimed.recipients
+            ),
+            hop,
+        )
+
+    def _late(self, claimed: Claim, recipient: Recipient) -> bool:
+        return retry.delay_notice_due(recipient, claimed.copy.received_at, self._clock(), self._policy)
+
+    def _rerouted(self, claimed: Claim) -> tuple[Claim, NextHopServer | None]:
+        """A next hop that another member named, or that the settings no longer have: by domain.
+
+        Recipients of another route than the first one's stay due, for another attempt.
+        """
+        routes = [route_for(recipient.address, self._routes) for recipient in claimed.recipients]
+        alike = [one for one, route in zip(claimed.recipients, routes, strict=True) if route == routes[0]]
+        outbound = self._hops.get(routes[0].name) if routes[0] else None
+        return replace(claimed, recipients=tuple(alike)), outbound.server if outbound else None

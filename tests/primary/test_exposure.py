@@ -1,0 +1,83 @@
+"""Exposure is repaired, and what peers were asked is concluded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from sending import MESSAGE, sent
+from stations import boundary, eventually
+
+from shadowrelay.core.decisions import Decision, SaveCopy
+from shadowrelay.core.messages import Confirmation, HolderState
+from shadowrelay.members import seconds
+
+LARGE = b"Subject: large\r\n\r\n" + (b"y" * 78 + b"\r\n") * 1000
+
+
+async def test_an_exposed_message_gets_a_second_copy_when_a_member_is_there(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        addresses = dict(owner.node.members.addresses)
+        owner.node.members.addresses[holder.name] = replace(addresses[holder.name], port=1)  # type: ignore[index]
+        for content in (MESSAGE, LARGE):
+            assert (await sent(owner, content)).startswith("250 ")
+        assert all(copy.exposed for copy in await owner.copies())
+        owner.knows(holder)
+        owner.run_repair()
+
+        async def safe() -> bool:
+            return not any(copy.exposed for copy in await owner.copies())
+
+        await eventually(safe)
+        for ours, held in zip(await owner.copies(), await holder.copies(), strict=True):
+            assert (held.id, held.rank) == (ours.id, ours.holders[-1].rank)
+            assert await holder.octets(ours.id) == await owner.octets(ours.id)
+        assert (await owner.events())[-2:] == ["HAREDIRECT"] * 2
+
+
+async def test_a_content_that_cannot_be_read_does_not_end_the_repair(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        owner.node.members.addresses[holder.name] = replace(  # type: ignore[index]
+            owner.node.members.addresses[holder.name], port=1
+        )
+        for content in (LARGE, MESSAGE):
+            await sent(owner, content)
+        (file,) = owner.files()
+        (owner.node.spool / file).unlink()
+        owner.knows(holder)
+        owner.run_repair()
+        await eventually(holder.copies)
+        assert not owner.tasks[0].done()
+        broken, sound = await owner.copies()
+        assert (broken.exposed, sound.exposed) == (True, False)
+
+
+async def test_a_message_is_let_go_once_every_member_answered(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, _):
+        await sent(owner, MESSAGE)
+        (ours,) = await owner.copies()
+        asking = replace(ours, confirmation=Confirmation.ASK, confirm_since=ours.received_at)
+        await owner.read(lambda ledger: ledger.apply(Decision(None, (SaveCopy(ours, asking),))))
+        owner.run_reconcile()
+        owner.run_links()
+
+        async def confirmed() -> bool:
+            return (await owner.copies())[0].confirmation is Confirmation.NONE
+
+        await eventually(confirmed)
+
+
+async def test_a_message_whose_holder_is_silent_goes_out_in_doubt(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2", reconcile_timeout="1s") as (owner, holder):
+        await sent(owner, MESSAGE)
+        (ours,) = await owner.copies()
+        asking = replace(ours, confirmation=Confirmation.ASK, confirm_since=ours.received_at)
+        await owner.read(lambda ledger: ledger.apply(Decision(None, (SaveCopy(ours, asking),))))
+        owner.node.boundary.failed(holder.name, seconds(), "connect: refused")
+        owner.run_reconcile()
+
+        async def in_doubt() -> bool:
+            return (await owner.copies())[0].confirmation is Confirmation.IN_DOUBT
+
+        await eventually(in_doubt)
+        assert (await owner.copies())[0].holders[0].state is HolderState.HOLDING
