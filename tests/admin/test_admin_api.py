@@ -86,8 +86,7 @@ async def test_a_peer_tells_since_when_why_and_what_happens_next(node):
     assert gone["since"] == "2026-11-21T09:48:00.000Z"
     assert (gone["step"], gone["error"], gone["failures"]) == ("connect", "connection refused", 1)
     assert gone["next"] == (
-        "its 1 copy for us no longer counts after 2 more failures; "
-        "its 2 messages are promoted in 2 h 48 min"
+        "its 1 copy for us no longer counts after 2 more failures; its 2 messages are promoted in 2 h 48 min"
     )
     assert (gone["database_id"], gone["incarnation"], gone["sequence"]) == ("d2", "2" * 16, 5)
     assert (gone["shadow_held"], gone["holds_ours"]) == (2, 1)

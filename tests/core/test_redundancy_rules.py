@@ -390,7 +390,42 @@ def test_a_question_that_was_not_answered_is_put_off() -> None:
     assert on.copies[M].check_at == NOW + POLICY.orphan_check_interval
 
 
+def test_a_holder_says_who_owns_what_it_holds_for_another_of_the_same_epoch() -> None:
+    on = books(C, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
+    (verdict,) = on.apply(questions.answer(on, SPEAKER[A], M, 2, None, NOW))
+    assert (verdict.kind, verdict.argument) == (Kind.TAKEN, B)
+
+
+def test_superseded_counts_from_the_owner_alone(on_b: Books) -> None:
+    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.SUPERSEDED, "9"), SPEAKER[C], None, NOW))
+    assert on_b.copies[M].held
+
+
 # Ownership.
+
+
+def test_an_owner_yields_at_equal_epoch_to_the_rival_itself_and_asks_after_hearsay() -> None:
+    taken = Verdict(M, 2, Kind.TAKEN, B)
+    hearsay = books(A, message(epoch=2))
+    hearsay.apply(questions.learn(hearsay, taken, SPEAKER[C], DB[B], NOW))
+    assert hearsay.copies[M].owned
+    assert hearsay.copies[M].confirmation is Confirmation.ASK
+    told_by_b = books(A, message(epoch=2))
+    told_by_b.apply(questions.learn(told_by_b, taken, SPEAKER[B], DB[B], NOW))
+    assert told_by_b.copies[M].held
+
+
+def test_a_holder_follows_its_owner_to_the_one_it_yielded_to(on_b: Books) -> None:
+    taken = Verdict(M, 1, Kind.TAKEN, C)
+    on_b.apply(questions.learn(on_b, taken, SPEAKER[C], DB[C], NOW))
+    assert on_b.copies[M].owner == A
+    on_b.apply(questions.learn(on_b, taken, SPEAKER[A], DB[C], NOW))
+    assert on_b.copies[M].owner == C
+
+
+def test_a_message_that_two_hold_for_each_other_is_promoted(on_b: Books) -> None:
+    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.YOURS), SPEAKER[A], None, NOW))
+    assert on_b.copies[M].owned
 
 
 def test_promotion_raises_the_epoch_and_tells_the_former_owner(on_b: Books) -> None:

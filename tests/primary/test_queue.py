@@ -318,7 +318,29 @@ async def free_port() -> int:
     return port
 
 
-async def test_a_hop_that_is_down_fails_once_however_many_sessions_tried(tmp_path: Path) -> None:
+async def test_sessions_that_fail_together_are_one_failure(tmp_path: Path) -> None:
+    down = asyncio.Event()
+    waiting: list[asyncio.StreamWriter] = []
+
+    async def dies(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        waiting.append(writer)
+        await down.wait()
+        writer.transport.abort()
+
+    server = await asyncio.start_server(dies, "127.0.0.1", 0)
+    async with relay(tmp_path, server.sockets[0].getsockname()[1], run=False) as found:
+        for _ in range(5):
+            await sent(found, MESSAGE)
+        found.run_queue()
+        await eventually(lambda: len(waiting) == 5)
+        outbound = found.node.queue.hops[NextHop("out")]
+        down.set()
+        await eventually(lambda: outbound.failures and not outbound.workers)
+        assert outbound.failures == 1
+    server.close()
+
+
+async def test_a_hop_that_is_down_is_probed_by_one_session(tmp_path: Path) -> None:
     """In the documented retry order; one session probes, and all the mail follows when it is back."""
     port = await free_port()
     async with relay(tmp_path, port, run=False, queue_glitch_retry_interval="2s") as found:

@@ -104,7 +104,8 @@ class Invariants:
         for copy in node.books.state.copies.values():
             submission = self.world.submissions.get(copy.id)
             twice = any(holder.state is HolderState.HOLDING for holder in copy.holders)
-            if submission is not None and not submission.redundant and not twice:
+            waits = copy.owned or any(recipient.report for recipient in copy.recipients)
+            if submission is not None and not submission.redundant and not twice and waits:
                 self.world.excused.add(copy.id)
 
     def disk_back(self, node: Node) -> None:
@@ -457,9 +458,7 @@ def unrest(world: World) -> str:
                 return (
                     f"{node.name} has {copy.id} in its queue ({copy.confirmation}, exposed: {copy.exposed})"
                 )
-            # A wall clock that was set back puts the question off by as much: late, and nothing is lost.
-            put_off = copy.check_at is not None and copy.check_at > node.clock() + timedelta(hours=1)
-            if copy.held and not put_off:
+            if copy.held and not _put_off(node, copy):
                 return f"{node.name} holds {copy.id} for {copy.owner}"
             if any(recipient.report for recipient in copy.recipients):
                 return f"{node.name} waits for a report on {copy.id}"
@@ -467,6 +466,11 @@ def unrest(world: World) -> str:
             if event.addressee in live:
                 return f"{node.name} has an event for {event.addressee}: {event.verdict}"
     return ""
+
+
+def _put_off(node: Node, copy: Copy) -> bool:
+    """A wall clock that was set back puts the holder's question off by as much: late, and nothing is lost."""
+    return copy.check_at is not None and copy.check_at > node.clock() + timedelta(hours=1)
 
 
 def repaired(world: World) -> str:
@@ -486,7 +490,7 @@ def repaired(world: World) -> str:
         if any(event.addressee in live for event in state.events.values()):
             return f"{node.name} has events to tell"
         for copy in state.copies.values():
-            theirs = world.nodes[copy.owner].books.state.copies.get(copy.id) if copy.held else copy
-            if theirs is None:
+            held = copy.held and not _put_off(node, copy)
+            if held and copy.id not in world.nodes[copy.owner].books.state.copies:
                 return f"{node.name} holds {copy.id}, which {copy.owner} does not have any more"
     return ""

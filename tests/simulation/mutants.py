@@ -405,7 +405,7 @@ MUTANTS = (
         (
             (
                 questions._taken,
-                "if not newer or owner == ledger.name or not owner_database:",
+                "if verdict.epoch < copy.epoch or owner == ledger.name or not owner_database:",
                 "if True:",
             ),
             (
@@ -452,6 +452,20 @@ MUTANTS = (
             ),
         ),
         scenario="holder_restarts_while_its_answer_is_on_its_way",
+    ),
+    Mutant(
+        "two owners of one epoch follow hearsay and yield to each other",
+        (
+            (
+                questions._taken,
+                "speaker.name == (owner if copy.owned else copy.owner)",
+                "copy.owned",
+            ),
+            (questions._answer_as_holder, "if epoch <= copy.epoch:", "if epoch < copy.epoch:"),
+            (questions._yours, "if copy.held and copy.owner == speaker.name", "if False"),
+            (questions.learn, "copy.owner != speaker.name or ", ""),
+        ),
+        seed=51002,
     ),
     Mutant(
         "an owner tells itself of what it delivered",

@@ -101,7 +101,7 @@ def _answer_as_holder(
     if rank is not None and epoch > copy.epoch:
         swapped = yields(ledger, copy, asker.name, asker.database_id, epoch, now)
         return Decision((*known, Verdict(copy.id, epoch, Kind.YOURS)), swapped.writes, swapped.events)
-    if epoch < copy.epoch:
+    if epoch <= copy.epoch:
         return Decision((*known, Verdict(copy.id, copy.epoch, Kind.TAKEN, copy.owner)))
     return Decision(known or (Verdict(copy.id, copy.epoch, Kind.UNKNOWN),))
 
@@ -120,15 +120,17 @@ def learn(
         case Kind.DELIVERED:
             return settle_held(ledger, copy, _settled(copy, verdict), speaker.database_id, now)
         case Kind.TAKEN:
-            return _taken(ledger, copy, verdict, owner_database, now)
+            return _taken(ledger, copy, verdict, speaker, owner_database, now)
         case Kind.REJECTED | Kind.SUPERSEDED:
-            if not copy.held or verdict.epoch < copy.epoch or int(verdict.argument or 0) < copy.rank:
+            if not copy.held or copy.owner != speaker.name or verdict.epoch < copy.epoch:
+                return Decision(None)
+            if int(verdict.argument or 0) < copy.rank:
                 return Decision(None)
             return release(copy, verdict.kind.capitalize(), now)
         case Kind.HELD:
             return _held(copy, verdict)
         case Kind.YOURS:
-            return _yours(copy, verdict, speaker)
+            return _yours(ledger, copy, verdict, speaker, now)
         case Kind.UNKNOWN:
             return _unknown(ledger, copy, speaker, now)
         case Kind.PENDING:
@@ -146,12 +148,25 @@ def _settled(copy: Copy, verdict: Verdict) -> tuple[Recipient, ...]:
 
 
 def _taken(
-    ledger: Ledger, copy: Copy, verdict: Verdict, owner_database: DatabaseId | None, now: datetime
+    ledger: Ledger,
+    copy: Copy,
+    verdict: Verdict,
+    speaker: Speaker,
+    owner_database: DatabaseId | None,
+    now: datetime,
 ) -> Decision[None]:
+    """Somebody owns the message. Of equal epochs only the rival itself is believed, which knows our rank,
+    and by a holder only its owner; anything else is hearsay, and two owners that follow it could yield to
+    each other.
+    """
     owner = ServerName(verdict.argument)
-    newer = verdict.epoch > copy.epoch or (verdict.epoch == copy.epoch and copy.owned)
-    if not newer or owner == ledger.name or not owner_database:
+    if verdict.epoch < copy.epoch or owner == ledger.name or not owner_database:
         return Decision(None)
+    if copy.held and (verdict.epoch, owner) == (copy.epoch, copy.owner):
+        return Decision(None)  # we know
+    believed = verdict.epoch > copy.epoch or speaker.name == (owner if copy.owned else copy.owner)
+    if not believed:
+        return ask_about(copy, now)
     return yields(ledger, copy, owner, owner_database, verdict.epoch, now)
 
 
@@ -163,8 +178,13 @@ def _held(copy: Copy, verdict: Verdict) -> Decision[None]:
     return Decision(None, (SaveCopy(copy, after),)) if after != copy else Decision(None)
 
 
-def _yours(copy: Copy, verdict: Verdict, speaker: Speaker) -> Decision[None]:
-    """The speaker holds a copy for us, at this moment and durably."""
+def _yours(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker, now: datetime) -> Decision[None]:
+    """The speaker holds a copy for us, at this moment and durably.
+
+    If we hold ours for the speaker, nobody owns the message: then we do.
+    """
+    if copy.held and copy.owner == speaker.name and verdict.epoch == copy.epoch:
+        return promote(ledger, copy, Reason.OWNER_FORGOT, now)
     holder = copy.holder(speaker.database_id)
     if not copy.owned or verdict.epoch != copy.epoch:
         return Decision(None)

@@ -130,7 +130,7 @@ class Sender:
         Sessions that fail while it rests already began before, and are no further failure.
         """
         now = self._clock()
-        if True:
+        if outbound.retry_at is None or outbound.retry_at <= now:
             outbound.failures += 1
             outbound.retry_at = now + retry.after(outbound.failures, self._policy)
         pause = outbound.retry_at - now
