@@ -147,6 +147,12 @@ UPDATE message SET confirmation = 'ask', confirm_since = ? WHERE stage = 'queued
 -- name: hold_back_due
 UPDATE recipient SET due_at = NULL WHERE due_at IS NOT NULL;
 
+-- name: bring_attempts_forward
+UPDATE recipient SET due_at = due_at - :by, next_attempt = next_attempt - :by WHERE due_at > :now;
+
+-- name: bring_checks_forward
+UPDATE message SET check_at = check_at - :by WHERE check_at > :now;
+
 -- name: exposed
 SELECT id FROM message WHERE exposed = 1 ORDER BY id LIMIT ?;
 

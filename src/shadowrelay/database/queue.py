@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, NextHop
@@ -59,6 +59,13 @@ def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now:
         ledger.connection.execute(SQL["activate"], (message_id, next_hop))
         claims.append(Claim(copy, next_hop, due, content))
     return claims
+
+
+def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta) -> None:
+    """The clock was set back by so much: what was planned by the old one is due as much earlier."""
+    step = {"by": by // timedelta(microseconds=1), "now": records.micros(now)}
+    ledger.connection.execute(SQL["bring_attempts_forward"], step)
+    ledger.connection.execute(SQL["bring_checks_forward"], step)
 
 
 def unclaim(ledger: SqlLedger, message_id: MessageId, next_hop: NextHop) -> None:

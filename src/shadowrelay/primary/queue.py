@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -18,7 +18,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route
 from shadowrelay.core.steps import SendOn, Step, Transact, WriteReports
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.queue import Claim, claim, claim_late, due_hops, unclaim
+from shadowrelay.database.queue import Claim, bring_forward, claim, claim_late, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.members import Members, seconds
 from shadowrelay.primary.delivering import deliver
@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 Take: TypeAlias = Callable[[SqlLedger, NextHop, datetime, int], list[Claim]]
 
+STEP = timedelta(minutes=1)  # of the wall clock, from which on it was set and did not drift
 IDLE = 1.0  # seconds between looks at the queue when nothing wakes us
 
 
@@ -64,6 +65,7 @@ class Queue:
         self._clock = clock
         self._workers: set[asyncio.Task[None]] = set()
         self._stopping = False
+        self._ahead: timedelta | None = None  # of the wall clock before the one that is never set
 
     async def run(self) -> None:
         """Send until ``stop``."""
@@ -87,6 +89,7 @@ class Queue:
     async def _dispatch(self) -> float:
         """Start workers where mail is due. Returns seconds until there may be more to do."""
         now = self._clock()
+        await self._watch_the_clock(now)
         pause = IDLE
         for name, due in await self._database.transact(due_hops):
             outbound = self.hops.setdefault(name, Outbound(None))
@@ -105,6 +108,18 @@ class Queue:
                     break
         await self._close_idle()
         return max(pause, 0.01)
+
+    async def _watch_the_clock(self, now: datetime) -> None:
+        """A wall clock that is set back by hours must not put mail off by hours."""
+        ahead = timedelta(seconds=now.timestamp() - seconds())
+        back, self._ahead = self._ahead - ahead if self._ahead is not None else timedelta(0), ahead
+        if back < STEP:
+            return
+        log.warning("clock_set_back", by=back.total_seconds())
+        await self._database.transact(lambda ledger: bring_forward(ledger, now, back))
+        for outbound in self.hops.values():
+            if outbound.retry_at is not None:
+                outbound.retry_at -= back
 
     def _late(self, ledger: SqlLedger, name: NextHop, now: datetime, most: int) -> list[Claim]:
         """Of a hop that rests: mail whose sender has to be told of the delay, or of the end."""
