@@ -1,0 +1,74 @@
+"""What is remembered of a talk, and what a member that has a copy answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
+
+from shadowrelay.core import questions
+from shadowrelay.core.conversation import Query, asked, told
+from shadowrelay.core.decisions import Kind
+from shadowrelay.core.identifiers import Mark, MessageId
+from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.messages import Confirmation, Holder, HolderState, Role, Stage, Status
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.questions import Speaker
+
+POLICY = Policy()
+B_SPEAKS = Speaker(B, DB[B], Mark(RUN[B], 42))
+
+
+def answers(on: Books, asker: Speaker, epoch: int, rank: int | None = None) -> list[tuple[Kind, str]]:
+    verdicts = on.apply(questions.answer(on, asker, M, epoch, rank, NOW))
+    return [(verdict.kind, verdict.argument) for verdict in verdicts]
+
+
+def test_the_highest_mark_is_remembered_of_a_question_and_of_an_answer() -> None:
+    on = books(A)
+    asked(on, B_SPEAKS, Query(200, at=B_SPEAKS.mark), (), POLICY, NOW)
+    assert on.known[B].lineage == lineage(B, 42)
+    told(on, replace(B_SPEAKS, mark=Mark(RUN[B], 43)), Query(200), (), Inquiry(), POLICY, NOW)
+    assert on.known[B].lineage == lineage(B, 43)
+    asked(on, B_SPEAKS, Query(200, at=Mark(RUN[B], 7)), (), POLICY, NOW)
+    assert on.known[B].lineage == lineage(B, 43)
+
+
+def superseded(*others: Holder) -> Books:
+    former = Holder(B, DB[B], Mark(RUN[B], 5), 1, HolderState.SUPERSEDED)
+    return books(A, message(holders=(former, *others), ranks_given=2))
+
+
+def test_a_superseded_holder_that_asks_is_told_so_again_with_its_rank() -> None:
+    on = superseded(Holder(C, DB[C], Mark(RUN[C], 5), 2, HolderState.HOLDING))
+    assert answers(on, B_SPEAKS, 1) == [(Kind.SUPERSEDED, "1")]
+
+
+def test_a_superseded_holder_that_is_needed_again_gets_a_new_rank() -> None:
+    """The word that is still on its way to it speaks of the old one."""
+    on = superseded(Holder(C, DB[C], Mark(RUN[C], 5), 2, HolderState.LOST))
+    assert answers(on, B_SPEAKS, 1) == [(Kind.HELD, "3")]
+    assert not on.copies[M].exposed
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_settled_copy_whose_report_is_not_safe_is_pending_and_not_unknown(role: Role) -> None:
+    copy = message(role, stage=Stage.SAFETY_NET)
+    waits = copy.with_recipients(
+        replace(r, status=Status.FAILED, report=MessageId("dsn")) for r in copy.recipients
+    )
+    assert answers(books(C, waits), B_SPEAKS, 1) == [(Kind.PENDING, "")]
+
+
+def test_an_owner_that_is_asked_by_the_holder_of_a_later_owner_asks_in_its_turn() -> None:
+    on = books(A, message())
+    assert answers(on, B_SPEAKS, 2) == []
+    assert on.copies[M].confirmation is Confirmation.ASK
+
+
+def test_only_an_earlier_ownership_of_it_is_answered_by_unknown() -> None:
+    """It holds the message for somebody, and what the asker has is later than all it knows."""
+    on = books(C, message(Role.SHADOW))
+    assert answers(on, B_SPEAKS, 1) == [(Kind.TAKEN, A)]
+    assert answers(on, B_SPEAKS, 2) == [(Kind.UNKNOWN, "")]

@@ -1,0 +1,51 @@
+"""Away for so long that the fate of a message may be forgotten everywhere."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, message
+
+from shadowrelay.core.identifiers import Mark
+from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.messages import Confirmation, Holder, HolderState, Stage
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.set_aside import resume
+
+HOLDER = Holder(B, DB[B], Mark(RUN[B], 5), 1, HolderState.HOLDING)
+
+
+def returned(*, confirmed: bool, long_away: bool) -> Books:
+    """A's queue after both members answered; ``confirmed``: B holds a copy for A."""
+    on = books(A, message(holders=(HOLDER,), confirmation=Confirmation.ASK, confirm_since=NOW))
+    inquiry = Inquiry()
+    inquiry.note(on.copies[M], B, confirmed=confirmed)
+    inquiry.note(on.copies[M], C)
+    inquiry.conclude(on, frozenset({B, C}), Policy(), NOW, 1.0, long_away=long_away)
+    return on
+
+
+def test_after_a_long_absence_what_no_holder_confirms_is_set_aside() -> None:
+    on = returned(confirmed=False, long_away=True)
+    assert on.copies[M].stage is Stage.SET_ASIDE
+    assert [event.event_id for event in on.events] == ["SUSPEND"]
+
+
+def test_after_a_long_absence_what_a_holder_confirms_is_delivered() -> None:
+    copy = returned(confirmed=True, long_away=True).copies[M]
+    assert (copy.stage, copy.confirmation) == (Stage.QUEUED, Confirmation.NONE)
+
+
+def test_after_a_short_absence_nobody_has_to_confirm() -> None:
+    copy = returned(confirmed=False, long_away=False).copies[M]
+    assert (copy.stage, copy.confirmation) == (Stage.QUEUED, Confirmation.NONE)
+
+
+def test_what_is_resumed_begins_a_new_age_and_is_due_at_once() -> None:
+    on = returned(confirmed=False, long_away=True)
+    later = NOW + timedelta(days=5)
+    assert on.apply(resume(on, M, later)) is not None
+    copy = on.copies[M]
+    assert (copy.stage, copy.received_at) == (Stage.QUEUED, later)
+    assert all(recipient.next_attempt is None for recipient in copy.recipients)
+    assert on.apply(resume(on, M, later)) is None

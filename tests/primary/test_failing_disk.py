@@ -1,0 +1,41 @@
+"""A content that cannot be flushed: unlike a full disk, it is never trusted again."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sending import sent
+from stations import boundary, offer, pieces
+
+from shadowrelay.core.redundancy import Leg
+
+LARGE = b"Subject: large\r\n\r\n" + (b"x" * 78 + b"\r\n") * 2000
+
+
+def failing(*_: Any) -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+async def test_a_content_that_cannot_be_flushed_ends_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        monkeypatch.setattr("shadowrelay.database.content.os.fsync", failing)
+        assert not (await sent(owner, LARGE)).startswith("250")
+        assert owner.database.failed.is_set()
+        assert await holder.copies() == []
+        assert not owner.node.live()
+
+
+async def test_a_copy_that_cannot_be_flushed_ends_the_holder_and_is_not_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        monkeypatch.setattr("shadowrelay.database.content.os.fsync", failing)
+        attempt = await owner.node.members.offer(offer(holder.name), pieces(LARGE))
+        assert attempt.leg is not Leg.ACKNOWLEDGED
+        assert holder.database.failed.is_set()
+        assert not owner.database.failed.is_set()
