@@ -182,7 +182,7 @@ def down(directory: Path) -> None:
 @click.option("--keep", is_flag=True, help="Keep the directory after success too.")
 @click.pass_context
 def demo(ctx: click.Context, directory: Path | None, *, keep: bool) -> None:
-    """Lose a node and its disk while mail is in transit, and count what arrives. Takes half a minute.
+    """Lose a node and its disk while mail is in transit, and count what arrives. Takes about ten seconds.
 
     Exit status 0: every acknowledged message arrived, once.
     """

@@ -35,8 +35,8 @@ def run(file: Path) -> None:
     except (CannotOpen, CannotListen, NodeFailed, OSError) as error:
         raise click.ClickException(str(error)) from error
     except BaseExceptionGroup as errors:
-        for leaf in _leaves(errors):
-            click.echo(f"Error: {leaf or type(leaf).__name__}", err=True)
+        for text in dict.fromkeys(str(leaf) or type(leaf).__name__ for leaf in _leaves(errors)):
+            click.echo(f"Error: {text}", err=True)
         sys.exit(1)
 
 

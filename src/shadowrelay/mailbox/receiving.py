@@ -118,6 +118,7 @@ class MailboxSink:
             async with receiver.alone_with(keys):
                 known = await receiver.table.known(keys, receiver.clock())
                 fresh = [key for key in dict.fromkeys(keys) if key not in known]
+                self._tell_of(known)
                 await self._deliver(fresh)
         except Refused as refused:
             outcomes = [refused.reply] * len(keys)
@@ -132,9 +133,18 @@ class MailboxSink:
             return outcomes
         return (next((reply for reply in outcomes if reply is not DUPLICATE), DUPLICATE),)
 
+    def _tell_of(self, known: Iterable[Delivered]) -> None:
+        for key in known:
+            log.info(
+                "duplicate_dropped",
+                message_id=key.message_id,
+                recipient=key.recipient,
+                sender=self._mail.sender,
+                session=self._session.id,
+            )
+
     async def _deliver(self, fresh: Sequence[Delivered]) -> None:
         if not fresh:
-            log.info("duplicate_dropped", session=self._session.id, sender=self._mail.sender)
             return
         receiver, now = self._receiver, self._receiver.clock()
         letters = [Letter(key.recipient, self._prefix(key.recipient, now)) for key in fresh]

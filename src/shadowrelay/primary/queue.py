@@ -151,7 +151,8 @@ class Queue:
         outbound.workers -= 1
         self._workers.discard(worker)
         self.wake.set()
-        if not worker.cancelled() and (error := worker.exception()) is not None:
+        error = None if worker.cancelled() else worker.exception()
+        if error is not None and not isinstance(error, DatabaseFailed):  # which ends the node, and says so
             log.error("delivery_failed", exc_info=error)
 
     async def _work(self, name: NextHop, outbound: Outbound, claimed: Claim | None) -> None:

@@ -139,6 +139,9 @@ class PeerConnection:
         except (OSError, TimeoutError) as error:
             self.abort()
             raise PeerFailed(step, _said(error)) from error
+        except asyncio.CancelledError:
+            self.abort()
+            raise
 
     async def reply(self, step: str) -> Reply:
         """The next reply."""
