@@ -72,9 +72,6 @@ class Report:
     settles: bool = True
 
 
-_FINAL = frozenset({Ending.ACCEPTED, Ending.DUPLICATE, Ending.REJECTED, Ending.EXPIRED})
-
-
 def settle(
     ledger: Ledger,
     message_id: MessageId,
@@ -203,7 +200,3 @@ def forks(copy: Copy) -> Mapping[NextHop, tuple[Recipient, ...]]:
     for recipient in copy.unsettled:
         grouped[recipient.next_hop] = (*grouped.get(recipient.next_hop, ()), recipient)
     return grouped
-
-
-def is_final(ending: Ending) -> bool:
-    return ending in _FINAL

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from shadowrelay.core.decisions import AcknowledgeEvents, Decision, Kind, Ledger
+from shadowrelay.core.decisions import AcknowledgeEvents, Decision, Ledger
 from shadowrelay.core.identifiers import DatabaseId, Mark, ServerName
 from shadowrelay.core.policy import Policy
 
@@ -21,11 +21,6 @@ def applied(ledger: Ledger, speaker: ServerName, upto: Mark) -> Decision[None]:
     if member is None or member.applied == upto:
         return Decision(None)
     return Decision(None, (replace(member, applied=upto),))
-
-
-def lifetime(kind: Kind, policy: Policy) -> timedelta | None:
-    """How long an event waits for a member that never asks; None: until it is acknowledged."""
-    return None if kind is Kind.TAKEN else policy.shadow_message_auto_discard_interval
 
 
 def remembered_for(policy: Policy) -> timedelta:

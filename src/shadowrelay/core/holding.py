@@ -8,6 +8,7 @@ from enum import Enum
 
 from shadowrelay.core.announcements import addressed, delivered
 from shadowrelay.core.decisions import Content, Decision, DropCopy, Kind, Ledger, SaveCopy, Tombstone, Verdict
+from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Envelope, Recipient, Role, Stage
@@ -114,7 +115,7 @@ def revoke(
         return Decision(Verdict(message_id, copy.epoch, Kind.DELIVERED))
     if copy is not None and (copy.role is Role.PRIMARY or copy.epoch > epoch):
         return Decision(Verdict(message_id, copy.epoch, Kind.TAKEN, copy.owner))
-    keep = now + policy.message_expiration_timeout + policy.safety_net_hold_time
+    keep = now + remembered_for(policy)
     grave = Tombstone(message_id, epoch, rank, keep)
     confirmed = Verdict(message_id, epoch, Kind.REJECTED)
     if copy is None:

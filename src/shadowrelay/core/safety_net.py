@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, DropCopy, Outcome
+from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.tracking import HaDiscard
@@ -16,7 +17,7 @@ def expire(copy: Copy, policy: Policy, now: datetime) -> Decision[bool]:
     A settled one stays ``safety_net_hold_time`` after its settlement. A shadow copy that was never
     acknowledged goes ``message_expiration_timeout`` later than that, counted from reception. True if gone.
     """
-    remembered = now + policy.message_expiration_timeout + policy.safety_net_hold_time
+    remembered = now + remembered_for(policy)
     if copy.stage is Stage.SAFETY_NET:
         if copy.settled_at is None or now - copy.settled_at < policy.safety_net_hold_time:
             return Decision(False)
@@ -25,7 +26,7 @@ def expire(copy: Copy, policy: Policy, now: datetime) -> Decision[bool]:
         numbers = tuple(recipient.number for recipient in copy.recipients)
         return Decision(True, (DropCopy(copy), Outcome(copy.id, copy.epoch, numbers, remembered)))
     age = now - copy.received_at
-    if copy.held and age >= policy.safety_net_hold_time + policy.message_expiration_timeout:
+    if copy.held and age >= remembered_for(policy):
         event = HaDiscard(at=now, copy=copy, recipients=copy.unsettled, reason="Expired")
         return Decision(True, (DropCopy(copy),), (event,))
     return Decision(False)

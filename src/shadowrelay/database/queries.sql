@@ -199,49 +199,8 @@ DELETE FROM outcome WHERE keep_until <= ?;
 -- name: expire_tombstones
 DELETE FROM tombstone WHERE keep_until <= ?;
 
--- name: count_queued
-SELECT COUNT(*) FROM message WHERE role = 'primary' AND stage = 'queued';
-
--- name: count_held
-SELECT COUNT(*) FROM message WHERE role = 'shadow' AND stage = 'queued';
-
--- name: count_safety_net
-SELECT COUNT(*) FROM message WHERE stage = 'safety_net';
-
--- name: count_set_aside
-SELECT COUNT(*) FROM message WHERE stage = 'set_aside';
-
--- name: count_exposed
-SELECT COUNT(*) FROM message WHERE exposed = 1;
-
--- name: count_held_for
-SELECT owner, COUNT(*) FROM message WHERE role = 'shadow' AND stage = 'queued' GROUP BY owner;
-
 -- name: count_held_for_owner
 SELECT COUNT(*) FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued';
-
--- name: count_events
-SELECT addressee, COUNT(*) FROM discard_event GROUP BY addressee;
-
--- name: queues
-SELECT r.next_hop, COUNT(DISTINCT r.message_id), COUNT(*), MIN(r.due_at), MAX(r.attempts), MAX(r.last_reply)
-  FROM recipient r JOIN message m ON m.id = r.message_id
- WHERE m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready' GROUP BY r.next_hop ORDER BY r.next_hop;
-
--- name: shadow_queues
-SELECT m.owner, r.next_hop, COUNT(DISTINCT r.message_id), COUNT(*), MIN(m.received_at)
-  FROM recipient r JOIN message m ON m.id = r.message_id
- WHERE m.role = 'shadow' AND m.stage = 'queued' AND r.status = 'ready'
- GROUP BY m.owner, r.next_hop ORDER BY m.owner, r.next_hop;
-
--- name: page_queued
-SELECT id FROM message WHERE role = 'primary' AND stage IN ('queued', 'set_aside') AND id > ? ORDER BY id LIMIT ?;
-
--- name: page_held
-SELECT id FROM message WHERE role = 'shadow' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
-
--- name: page_safety_net
-SELECT id FROM message WHERE stage = 'safety_net' AND id > ? ORDER BY id LIMIT ?;
 
 -- name: page_in_transit
 SELECT id FROM message WHERE stage <> 'safety_net' AND id > ? ORDER BY id LIMIT ?;

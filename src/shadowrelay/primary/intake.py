@@ -29,14 +29,12 @@ from shadowrelay.running import run
 from shadowrelay.smtp.receive import Hangup, Peer
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan, received_field
-from shadowrelay.wire.replies import Refused, Reply
+from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
 
 log = structlog.get_logger(__name__)
 
 STREAM_FROM = 256 * 1024  # octets past which a body streams to the shadow server while it arrives
 _ACCEPTED_DOMAIN = NextHop("accepted")
-
-NO_ROOM = Reply(452, "4.3.1", "Insufficient system resources")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from shadowrelay.shadow.desk import DeskOptions, Desks
 from shadowrelay.smtp.peer_session import PeerSession
 from shadowrelay.smtp.receive import ConnectorOptions
 from shadowrelay.smtp.receive_connector import Connector
+from shadowrelay.wire.xshadow import MAX_LINE
 
 MEMBER_MESSAGE_SIZE = 1 << 31  # a member only passes on what its own connectors took
 
@@ -76,7 +77,7 @@ def for_members(node: Node, peer: PeerConnector) -> Connector:
         max_message_size=MEMBER_MESSAGE_SIZE,
         max_header_size=1 << 25,
         max_text_line=None,
-        max_command_line=4096,
+        max_command_line=MAX_LINE,
     )
     desks = Desks(node.members, options, node.policy, node.in_flight, node.met)
     return Connector(limits, desks, session=PeerSession)  # type: ignore[arg-type]

@@ -22,12 +22,10 @@ from shadowrelay.members import Members
 from shadowrelay.smtp.receive import Peer
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
-from shadowrelay.wire.replies import Refused, Reply
+from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
 from shadowrelay.wire.xshadow import Malformed, OfferMark, parse_fork, parse_offer
 
 log = structlog.get_logger(__name__)
-
-NO_ROOM = Reply(452, "4.3.1", "Insufficient system resources")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from shadowrelay.wire import xqdiscard, xshadow
 from shadowrelay.wire.esmtp import MailFrom, RcptTo, extensions, format_mail, format_rcpt
 from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
 
-CHUNK = 256 * 1024
 _OFFERED = frozenset({"8BITMIME", "SMTPUTF8", "DSN"})
 _MOST_REPLY = 1 << 20  # 200 lines of 4,096 octets
 _MOST_UNHEARD = 64  # replies to chunks that may be on their way: what nobody reads would block both ends

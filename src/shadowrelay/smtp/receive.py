@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
-from shadowrelay.wire.esmtp import MailFrom, RcptTo
+from shadowrelay.wire.esmtp import COMMAND_LINE, MailFrom, RcptTo
 from shadowrelay.wire.replies import Reply
 
 
@@ -113,7 +113,7 @@ class ConnectorOptions:
     max_message_size: int = 36 * 1024 * 1024
     max_header_size: int = 256 * 1024
     max_text_line: int | None = 1000  # CRLF included
-    max_command_line: int = 512  # CRLF included; extended per verb by its parameters
+    max_command_line: int = COMMAND_LINE  # CRLF included; extended per verb by its parameters
 
     def __post_init__(self) -> None:
         if self.connection_timeout is not None and self.inactivity_timeout >= self.connection_timeout:

@@ -82,6 +82,10 @@ class Refused(Exception):
         self.reply = Reply(code, enhanced, text)
 
 
+NO_ROOM = Reply(452, "4.3.1", "Insufficient system resources")
+"""A node that runs out of disk takes nothing for now, from senders and members alike."""
+
+
 def parse_reply(lines: Sequence[bytes]) -> Reply:
     """A reply from its complete lines, without their line ends.
 
