@@ -142,7 +142,11 @@ class Station:
         self.run(Repair(self.node.members).run())
 
     def run_reconcile(self) -> None:
-        self.run(Reconcile(self.node.members, self.node.inquiry, None, self.node.queue.wake.set).run())
+        self.run(
+            Reconcile(
+                self.node.members, self.node.inquiry, None, self.node.queue.wake.set, self.node.nudge
+            ).run()
+        )
 
     async def listen(self) -> None:
         for connector in self.connectors:

@@ -81,7 +81,7 @@ class Books:
 
     def open_questions(self) -> Iterable[OpenQuestion]:
         waiting = (c for c in self.copies.values() if c.confirmation is not Confirmation.NONE and c.queued)
-        return [OpenQuestion(c.id, c.confirm_since) for c in waiting]
+        return [OpenQuestion(c.id, c.confirm_since, c.owner if c.pending else None) for c in waiting]
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         held = self.copies_held_for(owner)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 from ledger_at_hand import A, B, C
 
 from shadowrelay.core.boundary import Boundary
@@ -32,20 +35,24 @@ def test_a_node_that_reaches_another_member_promotes_by_time() -> None:
     assert Alarm.PROMOTE in silent(boundary_of(B, C), B)
 
 
-def test_a_node_that_reaches_none_of_several_members_promotes_nothing_by_time() -> None:
+def test_contact_in_either_direction_counts_for_three_heartbeats() -> None:
     boundary = boundary_of(B, C)
-    boundary.failed(C, 1000.0, "down")
-    assert Alarm.PROMOTE not in silent(boundary, B)
-    assert boundary.isolated
-    assert Alarm.HOLDER_LOST in boundary.failed(B, 1001.0 + SPAN, "down")
+    heartbeats = 3 * POLICY.shadow_heartbeat_frequency.total_seconds()
+    assert boundary.sighted(1000.0) == frozenset()
+    boundary.answered(B, 1000.0)
+    boundary.called(C, 1001.0)
+    assert boundary.sighted(1000.0 + heartbeats) == {B, C}
+    boundary.failed(B, 1002.0, "down")
+    assert boundary.sighted(1001.0 + heartbeats) == {C}
+    assert boundary.sighted(1002.0 + heartbeats) == frozenset()
 
 
-def test_a_cut_off_node_promotes_as_soon_as_it_reaches_one_member_again() -> None:
-    boundary = boundary_of(B, C)
-    boundary.failed(C, 1000.0, "down")
-    silent(boundary, B)
-    boundary.answered(C, 1001.0 + SPAN)
-    assert Alarm.PROMOTE in boundary.failed(B, 1002.0 + SPAN, "down")
+def test_a_node_alone_for_the_isolated_time_span_may_promote() -> None:
+    policy = replace(POLICY, isolated_resubmit_time_span=timedelta(seconds=2 * SPAN))
+    boundary = Boundary(place(A), (place(B), place(C)), policy)
+    assert Alarm.PROMOTE_ALONE not in silent(boundary, B)
+    assert Alarm.PROMOTE_ALONE in boundary.failed(B, 1000.0 + 2 * SPAN, "down")
+    assert Alarm.PROMOTE_ALONE not in silent(boundary_of(B, C), B)  # never, by default
 
 
 def test_in_a_boundary_of_two_time_alone_decides() -> None:
@@ -57,7 +64,7 @@ def test_a_retired_member_does_not_count_as_one_that_could_be_reached() -> None:
     boundary.retire(C)
     assert Alarm.PROMOTE in silent(boundary, B)
     assert list(boundary.candidates(0.0)) == []
-    boundary.called(C)
+    boundary.called(C, 1.0)
     boundary.answered(C, 1.0)
     assert C not in boundary.reachable()
 
@@ -75,7 +82,7 @@ def test_a_member_that_calls_can_be_reached_but_is_no_newer_contact() -> None:
     boundary = boundary_of(B, C)
     boundary.answered(B, 1000.0)
     boundary.failed(B, 1001.0, "down")
-    boundary.called(B)
+    boundary.called(B, 1002.0)
     assert B in boundary.reachable()
     assert boundary.cut_off(1000.0 + SPAN) == (B,)
 

@@ -27,11 +27,11 @@ def answers(on: Books, asker: Speaker, epoch: int, rank: int | None = None) -> l
 
 def test_the_highest_mark_is_remembered_of_a_question_and_of_an_answer() -> None:
     on = books(A)
-    asked(on, B_SPEAKS, Query(200, at=B_SPEAKS.mark), (), POLICY, NOW)
+    asked(on, B_SPEAKS, Query(200, at=B_SPEAKS.mark), (), (), POLICY, NOW)
     assert on.known[B].lineage == lineage(B, 42)
     told(on, replace(B_SPEAKS, mark=Mark(RUN[B], 43)), Query(200), (), Inquiry(), POLICY, NOW)
     assert on.known[B].lineage == lineage(B, 43)
-    asked(on, B_SPEAKS, Query(200, at=Mark(RUN[B], 7)), (), POLICY, NOW)
+    asked(on, B_SPEAKS, Query(200, at=Mark(RUN[B], 7)), (), (), POLICY, NOW)
     assert on.known[B].lineage == lineage(B, 43)
 
 

@@ -26,8 +26,8 @@ from shadowrelay.core.identifiers import (
     ServerName,
 )
 from shadowrelay.core.inquiry import Inquiry
-from shadowrelay.core.messages import Confirmation, Envelope, Holder, HolderState, Role, Stage, Status
-from shadowrelay.core.ownership import Reason, outranks
+from shadowrelay.core.messages import Confirmation, Envelope, Holder, HolderState, Reason, Role, Stage, Status
+from shadowrelay.core.ownership import outranks
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
 from shadowrelay.core.redundancy import Answer, Arrival, Attempt, Leg
@@ -81,6 +81,12 @@ def holder(name: ServerName, state: HolderState = HolderState.HOLDING, rank: int
     return Holder(name, DB[name], Mark(RUN[name], 5), rank, state)
 
 
+def take_over(on: Books, reason: Reason = Reason.HEARTBEAT_LOST) -> None:
+    """Promote, when nobody had anything against it."""
+    on.apply(ownership.intend(on.copies[M], reason, NOW))
+    on.apply(ownership.promote(on, on.copies[M], NOW))
+
+
 def accept(on: Books, *attempts: Attempt, policy: Policy = POLICY, last_resort: bool = False) -> Answer:
     content = Content(data=b"x")
     decision = redundancy.accept(on, arrival(), content, attempts, policy, NOW, last_resort=last_resort)
@@ -117,10 +123,10 @@ def test_a_late_greeting_of_the_running_incarnation_breaks_nothing(on_b: Books) 
 def test_an_answer_that_is_behind_what_was_known_when_asked_is_a_broken_lineage(on_b: Books) -> None:
     found = heartbeat.meet(on_b, A, lineage(A, 3), None, NOW, after_silence=False, asked_at=lineage(A, 10))
     assert found is Continuity.BROKEN
-    assert on_b.copies[M].owned
+    assert on_b.copies[M].pending is Reason.DATABASE_ROLLED_BACK
 
 
-def test_a_replaced_database_loses_its_copies_and_its_events_and_what_is_held_for_it_is_promoted() -> None:
+def test_a_replaced_database_loses_its_copies_and_what_is_held_for_it_is_to_be_promoted() -> None:
     on = books(
         B,
         message(Role.SHADOW),
@@ -129,7 +135,7 @@ def test_a_replaced_database_loses_its_copies_and_its_events_and_what_is_held_fo
     new = replace(lineage(A, 0), database_id=DB[C])
     heartbeat.meet(on, A, new, None, NOW, after_silence=False)
     assert on.forgotten == [DropEvents(DB[A])]
-    assert on.copies[M].epoch == 2
+    assert on.copies[M].pending is Reason.DATABASE_REPLACED
     assert on.copies[M].confirmation is Confirmation.ASK
     assert on.copies[MessageId("n")].exposed
 
@@ -252,7 +258,7 @@ def test_revoke_leaves_a_tombstone_for_an_unknown_id() -> None:
 
 
 def test_a_promoted_or_delivered_copy_cannot_be_revoked(on_b: Books) -> None:
-    on_b.apply(ownership.promote(on_b, on_b.copies[M], Reason.HEARTBEAT_LOST, NOW))
+    take_over(on_b)
     assert on_b.apply(revoke(on_b, M, 1, 1, POLICY, NOW)).kind is Kind.TAKEN
     settled = books(B, message(Role.SHADOW, stage=Stage.SAFETY_NET))
     assert settled.apply(revoke(settled, M, 1, 1, POLICY, NOW)).kind is Kind.DELIVERED
@@ -273,7 +279,7 @@ def test_the_last_recipient_moves_the_copy_to_safety_net(on_b: Books) -> None:
 
 
 def test_delivered_settles_at_any_epoch_and_in_any_role(on_b: Books) -> None:
-    on_b.apply(ownership.promote(on_b, on_b.copies[M], Reason.HEARTBEAT_LOST, NOW))
+    take_over(on_b)
     on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, NOW))
     assert on_b.copies[M].stage is Stage.SAFETY_NET
 
@@ -330,8 +336,7 @@ def test_unknown_from_the_owner_in_the_offering_incarnation_releases(on_b: Books
 
 def test_unknown_from_the_owner_in_a_later_incarnation_promotes(on_b: Books) -> None:
     unknown(on_b, replace(SPEAKER[A], mark=Mark(Incarnation("d" * 16), 20)))
-    assert on_b.copies[M].owned
-    assert on_b.copies[M].epoch == 2
+    assert on_b.copies[M].pending is Reason.OWNER_FORGOT
 
 
 def test_unknown_from_anybody_else_means_nothing(on_b: Books) -> None:
@@ -354,7 +359,7 @@ def test_an_owner_that_is_asked_by_a_holder_records_it() -> None:
 
 def test_a_holder_answers_yours_to_its_owner_and_taken_to_a_former_one(on_b: Books) -> None:
     assert [v.kind for v in on_b.apply(questions.answer(on_b, SPEAKER[A], M, 1, 0, NOW))] == [Kind.YOURS]
-    on_b.apply(ownership.promote(on_b, on_b.copies[M], Reason.HEARTBEAT_LOST, NOW))
+    take_over(on_b)
     (verdict,) = on_b.apply(questions.answer(on_b, SPEAKER[A], M, 1, 0, NOW))
     assert (verdict.kind, verdict.argument, verdict.epoch) == (Kind.TAKEN, B, 2)
 
@@ -372,8 +377,9 @@ def test_safety_net_and_outcomes_answer_too() -> None:
 def test_an_id_in_flight_is_left_out_of_the_answer() -> None:
     on = books(A)
     query = Query(200, questions=(Question(M, 1),))
-    assert asked(on, SPEAKER[B], query, {M}, POLICY, NOW) == ()
-    assert [line.verdict.kind for line in asked(on, SPEAKER[B], query, (), POLICY, NOW)] == [Kind.UNKNOWN]
+    assert asked(on, SPEAKER[B], query, {M}, (), POLICY, NOW).lines == ()
+    said = asked(on, SPEAKER[B], query, (), (), POLICY, NOW)
+    assert [line.verdict.kind for line in said.lines] == [Kind.UNKNOWN]
 
 
 def test_holders_ask_about_copies_of_which_the_owner_said_nothing() -> None:
@@ -425,20 +431,20 @@ def test_a_holder_follows_its_owner_to_the_one_it_yielded_to(on_b: Books) -> Non
 
 def test_a_message_that_two_hold_for_each_other_is_promoted(on_b: Books) -> None:
     on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.YOURS), SPEAKER[A], None, NOW))
-    assert on_b.copies[M].owned
+    assert on_b.copies[M].pending is Reason.OWNER_FORGOT
 
 
 def test_promotion_raises_the_epoch_and_tells_the_former_owner(on_b: Books) -> None:
-    on_b.apply(ownership.promote(on_b, on_b.copies[M], Reason.HEARTBEAT_LOST, NOW))
+    take_over(on_b)
     copy = on_b.copies[M]
     assert (copy.epoch, copy.owner, copy.confirmation) == (2, B, Confirmation.ASK)
     assert [(e.addressee, e.verdict.kind) for e in on_b.told] == [(DB[A], Kind.TAKEN)]
     assert [event.event_id for event in on_b.events] == ["RESUBMIT"]
 
 
-def test_promoting_twice_changes_nothing(on_b: Books) -> None:
-    assert heartbeat.promote_held(on_b, A, Reason.HEARTBEAT_LOST, NOW) == 1
-    assert heartbeat.promote_held(on_b, A, Reason.HEARTBEAT_LOST, NOW) == 0
+def test_taking_over_twice_changes_nothing(on_b: Books) -> None:
+    assert heartbeat.take_over(on_b, A, Reason.HEARTBEAT_LOST, NOW) == 1
+    assert heartbeat.take_over(on_b, A, Reason.HEARTBEAT_LOST, NOW) == 0
 
 
 def test_the_higher_epoch_owns_then_the_lower_rank_then_name_order() -> None:
@@ -473,7 +479,7 @@ def test_what_was_settled_here_travels_to_the_new_owner() -> None:
 
 
 def test_a_new_contact_after_silence_asks_again_about_what_was_taken_over(on_b: Books) -> None:
-    on_b.apply(ownership.promote(on_b, on_b.copies[M], Reason.HEARTBEAT_LOST, NOW))
+    take_over(on_b)
     on_b.copies[M] = replace(on_b.copies[M], confirmation=Confirmation.NONE)
     heartbeat.meet(on_b, A, lineage(A, 11), None, NOW, after_silence=True)
     assert on_b.copies[M].confirmation is Confirmation.ASK

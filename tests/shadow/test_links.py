@@ -8,9 +8,9 @@ from pathlib import Path
 from stations import Station, boundary, database_id, eventually, full, offer, pieces
 
 from shadowrelay.core.decisions import Decision, DiscardEvent, Kind, SaveCopy, Verdict
-from shadowrelay.core.heartbeat import promote_held
-from shadowrelay.core.messages import Role, Stage, Status
-from shadowrelay.core.ownership import Reason
+from shadowrelay.core.heartbeat import take_over
+from shadowrelay.core.messages import Reason, Role, Stage, Status
+from shadowrelay.core.ownership import promote
 from shadowrelay.core.redundancy import Leg
 
 CONTENT = b"Subject: held\r\n\r\nbody\r\n"
@@ -82,6 +82,7 @@ async def test_the_copies_of_an_owner_that_is_gone_too_long_are_promoted(tmp_pat
         await owner.quiet()
         await owner.connectors[0].stop(0)
         holder.run_links()
+        holder.run_reconcile()
 
         async def promoted() -> bool:
             return (await holder.copies())[0].role is Role.PRIMARY
@@ -115,6 +116,7 @@ async def test_a_member_that_comes_back_with_another_database_loses_its_copies_t
         owner.database.ledger._database_id = database_id(7)
         owner.database.lineage = replace(lineage, database_id=database_id(7))
         holder.run_links()
+        holder.run_reconcile()
 
         async def promoted() -> bool:
             return (await holder.copies())[0].role is Role.PRIMARY
@@ -133,7 +135,8 @@ async def test_a_message_taken_over_makes_its_former_owner_a_holder(tmp_path: Pa
         )
         await owner.read(lambda ledger: ledger.apply(Decision(None, (SaveCopy(copy, ours),))))
         now = owner.node.started_at
-        await taker.read(lambda ledger: promote_held(ledger, owner.name, Reason.HEARTBEAT_LOST, now))
+        await taker.read(lambda ledger: take_over(ledger, owner.name, Reason.HEARTBEAT_LOST, now))
+        await taker.read(lambda ledger: ledger.apply(promote(ledger, ledger.copy(copy.id), now)))
         owner.run_links()
 
         async def yielded() -> bool:

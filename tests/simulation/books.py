@@ -126,7 +126,7 @@ class MemoryBooks:
         asked = self._sorted(
             c for c in self.state.copies.values() if c.confirmation is not Confirmation.NONE and c.queued
         )
-        return [OpenQuestion(c.id, c.confirm_since) for c in asked]
+        return [OpenQuestion(c.id, c.confirm_since, c.owner if c.pending else None) for c in asked]
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         due = [

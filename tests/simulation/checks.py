@@ -361,10 +361,29 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
     elif kinds & {"crash", "away", "freeze"}:
         return "settled, not polled, away past the span"
     if "partition" in both:
-        return "partition, boundary of two" if len(world.nodes) == 2 else "needs second opinion"
+        if len(world.nodes) == 2:
+            return "partition, boundary of two"
+        if _cut_off(world, first.node, again.started):
+            return "owner cut off from everybody"
+        return "!a partition that a third member sees around"
     if both & {"freeze", "away", "crash", "disk lost", "rolled back"}:
         return "holder out of reach at settling"
     return "!no fault explains it"
+
+
+def _cut_off(world: World, node: str, before: float) -> bool:
+    """Was that node out of reach of every other one, past the time span, at one time?"""
+    span = world.policy.shadow_resubmit_time_span.total_seconds()
+    others = [other for other in world.nodes if other != node]
+    cuts = [
+        [
+            entry
+            for entry in world.impairments
+            if entry.other is not None and {entry.one, entry.other} == {node, other} and entry.start < before
+        ]
+        for other in others
+    ]
+    return all(any(entry.end - entry.start >= span - AFTERMATH for entry in entries) for entries in cuts)
 
 
 def _should_have_asked(checks: Invariants, again: Delivery) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from shadowrelay.core import (
     announcements,
+    claims,
     conversation,
     delivery,
     heartbeat,
@@ -29,6 +30,7 @@ from shadowrelay.core import (
 )
 from shadowrelay.database import ledger
 from shadowrelay.primary import accepting, delivering, repairing
+from shadowrelay.shadow import talking
 
 from . import books, node, peers
 from .scenario import FOLDER, run_file
@@ -172,9 +174,9 @@ MUTANTS = (
         (
             (
                 inquiry.Inquiry.conclude,
-                "copy = books.copy(question.message_id) if reachable <= entry.by else None",
-                "copy = books.copy(question.message_id)\n"
-                "        entry.by |= {holder.name for holder in copy.holders}",
+                "complete = reachable - {question.taken_from} <= entry.by",
+                "complete = True\n"
+                "        entry.by |= {h.name for h in books.copy(question.message_id).holders}",
             ),
         ),
         seed=179,
@@ -216,7 +218,7 @@ MUTANTS = (
         (
             (
                 questions._unknown,
-                "return promote(ledger, copy, Reason.OWNER_FORGOT, now)",
+                "return intend(copy, Reason.OWNER_FORGOT, now)",
                 "return Decision(None)",
             ),
         ),
@@ -238,8 +240,8 @@ MUTANTS = (
         (
             (
                 redundancy.counts,
-                "member = ledger.member(attempt.name)\n",
-                "return True\n    member = ledger.member(attempt.name)\n",
+                "return stands(ledger, attempt.name, attempt.database_id, attempt.mark)",
+                "return True",
             ),
         ),
         scenario="counterexample_03",
@@ -471,6 +473,27 @@ MUTANTS = (
         "an owner tells itself of what it delivered",
         ((announcements.listeners, "if copy.role is Role.SHADOW and", "if not copy.owned and"),),
         seed=0,
+    ),
+    Mutant(
+        "every holder promotes",  # counterexample 10
+        (
+            (
+                claims.judge,
+                "Verdict(copy.id, copy.epoch, Kind.PENDING, str(copy.rank))",
+                "Verdict(copy.id, epoch, Kind.UNKNOWN)",
+            ),
+        ),
+        scenario="counterexample_10",
+    ),
+    Mutant(
+        "no second opinion",
+        ((claims.vouches, "if sighting.owner not in sighted or", "if True or"),),
+        scenario="partition_in_a_boundary_of_three",
+    ),
+    Mutant(
+        "a node that is cut off promotes by time",
+        ((talking.unreachable, "if others and not opinions and", "if False and"),),
+        scenario="partition_in_a_boundary_of_three",
     ),
     Mutant(
         "ids in flight are answered as unknown",

@@ -303,7 +303,11 @@ class Node:
             return
         alarms = self.boundary.failed(name, self.world.now, result.error)
         pause = self.policy.shadow_heartbeat_frequency.total_seconds()
-        self.start(talking.unreachable(name, alarms, self.clock), lambda _: self._again(name, pause))
+        boundary = self.boundary
+        script = talking.unreachable(
+            name, alarms, boundary.others(name), lambda: not boundary.watches[name].reachable, self.clock
+        )
+        self.start(script, lambda _: self._again(name, pause))
 
     def _again(self, name: ServerName, delay: float) -> None:
         del self.next_talk[name]
@@ -333,6 +337,9 @@ class Node:
             exposed = exposed or copy.exposed
         if confirm and not self.concluding:
             self._conclude()
+            for name in self.boundary.reachable():
+                if self._has_questions(name):
+                    self.wake_link(name)
         if exposed:
             self._repair()
 

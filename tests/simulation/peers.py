@@ -24,7 +24,14 @@ from shadowrelay.wire.esmtp import (
     parse_mail,
     parse_rcpt,
 )
-from shadowrelay.wire.xqdiscard import format_line, format_query, parse_line, parse_query
+from shadowrelay.wire.xqdiscard import (
+    format_line,
+    format_query,
+    format_seen,
+    parse_line,
+    parse_query,
+    parse_seen,
+)
 from shadowrelay.wire.xshadow import (
     OfferMark,
     format_fork,
@@ -160,7 +167,7 @@ class Peers:
         self.exchange(step.to, number, [line], timeout, answered)
 
     def ask(self, step: Ask, resume: Callable[[Any], None]) -> None:
-        if step.query.revoke:
+        if step.query.revoke or step.query.sighting:
             timeout = self.node.policy.revoke_timeout.total_seconds()
             self._acquire(step.to, lambda opened: self._ask(opened, step, timeout, resume))
         else:
@@ -175,8 +182,10 @@ class Peers:
             if answer is None or answer[-1].startswith("5"):
                 resume(Unanswered("xqdiscard", why or "refused"))
                 return
-            found = tuple(parse_line(line.removeprefix("250-2.0.0 ")) for line in answer[:-1])
-            resume(Answered(found, parse_mark(answer[-1].rpartition(" ")[2])))
+            texts = [line.removeprefix("250-2.0.0 ") for line in answer[:-1]]
+            seen = [name for text in texts if (name := parse_seen(text))]
+            found = tuple(parse_line(text) for text in texts if parse_seen(text) is None)
+            resume(Answered(found, parse_mark(answer[-1].rpartition(" ")[2]), seen[0] if seen else None))
 
         self.exchange(step.to, session.number, ["XQDISCARD " + format_query(step.query)], timeout, done)
 
@@ -304,7 +313,7 @@ class Peers:
         new = new or known.lineage.incarnation != theirs.lineage.incarnation
 
         def then(_: None) -> None:
-            node.boundary.called(name)
+            node.boundary.called(name, self.world.now)
             self.speakers[session] = theirs
             if new:
                 node.wake_link(name)
@@ -332,11 +341,14 @@ class Peers:
         asker = theirs.speaker if query.at is None else replace(theirs.speaker, mark=query.at)
 
         def work(books: Transaction) -> tuple[str, ...]:
-            found = conversation.asked(books, asker, query, node.in_flight, node.policy, node.clock())
-            return tuple(f"250-2.0.0 {format_line(line)}" for line in found)
+            sighted = node.boundary.sighted(self.world.now)
+            said = conversation.asked(books, asker, query, node.in_flight, sighted, node.policy, node.clock())
+            texts = [format_line(line) for line in said.lines]
+            texts += [format_seen(said.seen)] if said.seen else []
+            return tuple(f"250-2.0.0 {text}" for text in texts)
 
         def then(found: tuple[str, ...]) -> None:
-            node.boundary.called(asker.name)
+            node.boundary.called(asker.name, self.world.now)
             last = "250 2.0.0 That is all" if found else "251 2.0.0 No discard events"
             reply((*found, f"{last} {format_mark(node.durable.mark)}"))
 

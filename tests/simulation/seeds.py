@@ -177,7 +177,11 @@ class Run:
                 )
             case "partition" | "one-way partition":
                 other = draw.choice([name for name in names if name != victim])
-                world.after(at, self._part, kind, victim, other, draw.choice((brief, long)))
+                length = draw.choice((brief, long))
+                # Every other full partition cuts its victim off from everybody.
+                alone = kind == "partition" and int(1000 * length) % 2
+                cut = [name for name in names if name != victim] if alone else [other]
+                world.after(at, self._part, kind, victim, cut, length)
             case "client partition":
                 world.after(at, self._part_clients, victim, brief, draw.randrange(3))
             case "freeze":
@@ -230,17 +234,19 @@ class Run:
             entry.end = self.world.now
         self.healed += 1
 
-    def _part(self, kind: str, one: str, other: str, length: float) -> None:
+    def _part(self, kind: str, one: str, others: list[str], length: float) -> None:
         world = self.world
-        cut = {(one, other)} if kind.startswith("one-way") else {(one, other), (other, one)}
+        cut = {(one, other) for other in others}
+        if not kind.startswith("one-way"):
+            cut |= {(other, one) for other in others}
         world.blocked |= cut
-        entry = world.impair("partition", one, other)
-        world.say("fault", f"{kind} {one} {other}")
+        entries = [world.impair("partition", one, other) for other in others]
+        world.say("fault", f"{kind} {one} {' '.join(others)}")
 
         def heal() -> None:
             world.blocked -= cut
-            world.say("fault", f"{kind} {one} {other} heals")
-            self._end(entry)
+            world.say("fault", f"{kind} {one} {' '.join(others)} heals")
+            self._end(*entries)
 
         world.after(length, heal)
 

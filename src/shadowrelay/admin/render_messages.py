@@ -61,6 +61,7 @@ def message(view: MessageView, now: datetime) -> Json:
         "owner_database": copy.owner_database,
         "offered_in": copy.offered_in,
         "former_owner": copy.former_owner,
+        "pending": copy.pending,
         "confirm_since": maybe(copy.confirm_since),
         "check_at": maybe(copy.check_at),
         "ranks_given": copy.ranks_given,

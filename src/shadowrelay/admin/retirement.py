@@ -8,7 +8,7 @@ from datetime import datetime
 from shadowrelay.core import heartbeat
 from shadowrelay.core.decisions import Decision, DropEvents, Member, Write
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.ownership import Reason
+from shadowrelay.core.messages import Reason
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 
@@ -28,7 +28,8 @@ class Retirement:
         before = " before" if self.already else ""
         return [
             f"{self.name} was marked retired on this node{before}: its copies no longer count",
-            f"{_counted(self.promoted, 'message')} held for it {_were(self.promoted)} promoted",
+            f"{_counted(self.promoted, 'message')} held for it {_are(self.promoted)} promoted, "
+            "once the other members were asked",
             f"{_counted(self.lost, 'message')} of this node {_were(self.lost)} held by it; "
             "what is exposed now gets another copy",
             f"{_counted(self.events, 'discard event')} for it {_were(self.events)} dropped",
@@ -45,7 +46,7 @@ def retire(ledger: SqlLedger, name: ServerName, now: datetime) -> Retirement:
     member = ledger.member(name) or Member(name)
     lost = views.snapshot(ledger).held_by.get(name, 0)
     heartbeat.lose_holder(ledger, name)
-    promoted = heartbeat.promote_held(ledger, name, Reason.HEARTBEAT_LOST, now)
+    promoted = heartbeat.take_over(ledger, name, Reason.OWNER_RETIRED, now)
     events = 0
     writes: list[Write] = [replace(member, retired=True)]
     if member.lineage:
@@ -57,6 +58,10 @@ def retire(ledger: SqlLedger, name: ServerName, now: datetime) -> Retirement:
 
 def _counted(count: int, one: str) -> str:
     return f"{count} {one}" if count == 1 else f"{count} {one}s"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _were(count: int) -> str:

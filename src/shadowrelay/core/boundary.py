@@ -41,26 +41,23 @@ class Boundary:
             self.watches[name] = self.watches[name].answered(asked_at)
             self._skipped.pop(name, None)
 
-    def called(self, name: ServerName) -> None:
+    def called(self, name: ServerName, at: float) -> None:
         """That member called us."""
         if name in self.watches:
-            self.watches[name] = self.watches[name].called()
+            self.watches[name] = self.watches[name].called(at)
+
+    def sighted(self, at: float) -> frozenset[ServerName]:
+        """Members with which there was contact within three heartbeats: for another's second opinion."""
+        return frozenset(name for name, watch in self.watches.items() if watch.sighted(at, self.policy))
+
+    def others(self, name: ServerName) -> frozenset[ServerName]:
+        """Who can be asked for a second opinion on that member."""
+        return frozenset(self.watches) - {name}
 
     def failed(self, name: ServerName, at: float, error: str) -> tuple[Alarm, ...]:
-        """A heartbeat failed; what that calls for.
-
-        Nothing is promoted by time while no other member can be reached: then this node is the one that is
-        cut off. In a boundary of two, time alone decides.
-        """
+        """A heartbeat failed; what that calls for."""
         self.watches[name], alarms = self.watches[name].failed(at, error, self.policy)
-        if self.isolated:
-            return tuple(alarm for alarm in alarms if alarm is not Alarm.PROMOTE)
         return alarms
-
-    @property
-    def isolated(self) -> bool:
-        """Several other members, and none of them can be reached."""
-        return len(self.watches) > 1 and not self.reachable()
 
     def cut_off(self, at: float) -> tuple[ServerName, ...]:
         """Members with which there was no contact for the resubmit time span; each is named once."""

@@ -12,6 +12,7 @@ from datetime import datetime
 from itertools import islice
 
 from shadowrelay.core import discard, heartbeat, questions
+from shadowrelay.core.claims import Claim, Sighting, claim_of, fellow, judge, vouches, yields_to
 from shadowrelay.core.decisions import Kind, Ledger, Transaction, Verdict
 from shadowrelay.core.holding import revoke
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
@@ -60,13 +61,20 @@ class Revocation:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One XQDISCARD command: give me ``most`` events, I applied those up to ``after``."""
+    """One XQDISCARD command: give me ``most`` events, I applied those up to ``after``.
+
+    ``claimed`` are copies whose promotion is pending, all for the owner and the reason of ``claim``; their
+    ranks are those of the holder.
+    """
 
     most: int
     at: Mark | None = None
     after: Mark | None = None
     questions: tuple[Question, ...] = ()
     revoke: Revocation | None = None
+    sighting: Sighting | None = None
+    claim: Claim | None = None
+    claimed: tuple[Question, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +86,20 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What is answered to a query; ``seen`` is the member that was asked about, if there was contact."""
+
+    lines: tuple[Line, ...]
+    seen: ServerName | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """A whole answer, with the mark of the member that gave it."""
 
     lines: tuple[Line, ...]
     mark: Mark
+    seen: ServerName | None = None
 
 
 def introduce(ledger: Ledger, to: ServerName) -> Greeting:
@@ -118,18 +135,33 @@ def met(
 def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime) -> Query:
     """The next XQDISCARD: events, and the copies to be asked about.
 
-    Those are the messages that may not be delivered before everybody was asked, and copies held for that
-    member of which it said nothing for ``orphan_check_interval``.
+    Those are the messages that may not be delivered before everybody was asked, copies that are about to be
+    promoted, and copies held for that member of which it said nothing for ``orphan_check_interval``.
     """
     member = ledger.member(to)
     due: dict[MessageId, Copy] = {}
+    claim: Claim | None = None
+    claimed: list[Question] = []
     for question in islice(inquiry.unasked(ledger.open_questions(), to), MAX_QUESTIONS):
-        if copy := ledger.copy(question.message_id):
+        copy = ledger.copy(question.message_id)
+        if copy is None:
+            continue
+        claims = claim_of(copy)
+        if claims is None:
             due[copy.id] = copy
-    for copy in ledger.copies_to_check(to, now, MAX_QUESTIONS - len(due)):
+        elif claim in {None, claims}:
+            claim = claims
+            claimed.append(Question(copy.id, copy.epoch, copy.rank))
+    for copy in ledger.copies_to_check(to, now, MAX_QUESTIONS - len(due) - len(claimed)):
         due.setdefault(copy.id, copy)
-    asked_about = tuple(Question(c.id, c.epoch, c.rank if c.owned else None) for c in due.values())
-    return Query(MAX_LINES, ledger.lineage.mark, member.applied if member else None, asked_about)
+    return Query(
+        MAX_LINES,
+        ledger.lineage.mark,
+        member.applied if member else None,
+        tuple(Question(c.id, c.epoch, c.rank if c.owned else None) for c in due.values()),
+        claim=claim,
+        claimed=tuple(claimed),
+    )
 
 
 def asked(
@@ -137,10 +169,14 @@ def asked(
     asker: Speaker,
     query: Query,
     in_flight: Collection[MessageId],
+    sighted: Collection[ServerName],
     policy: Policy,
     now: datetime,
-) -> tuple[Line, ...]:
-    """Answer one XQDISCARD. Ids whose fate is being decided at this moment are left out."""
+) -> Said:
+    """Answer one XQDISCARD. Ids whose fate is being decided at this moment are left out.
+
+    ``sighted``: members with which there was contact within three heartbeats.
+    """
     if query.at:
         books.apply(heartbeat.heard(books, asker.name, query.at))
     if query.after:
@@ -157,9 +193,15 @@ def asked(
             questions.answer(books, asker, question.message_id, question.epoch, question.rank, now)
         )
         lines += [Line(None, verdict) for verdict in verdicts]
+    for question in query.claimed:
+        id_, epoch, rank = question.message_id, question.epoch, question.rank or 0
+        if query.claim and id_ not in in_flight:
+            verdicts = books.apply(judge(books, asker, query.claim, id_, epoch, rank, sighted, now))
+            lines += [Line(None, verdict) for verdict in verdicts]
     room = max(0, min(query.most, MAX_LINES - len(lines)))
     lines += [Line(event.number, event.verdict) for event in books.events_for(asker.database_id, room)]
-    return tuple(lines)
+    seen = query.sighting.owner if query.sighting and vouches(books, sighted, query.sighting) else None
+    return Said(tuple(lines), seen)
 
 
 def told(
@@ -176,14 +218,17 @@ def told(
     checked = {q.message_id: copy.check_at for q in query.questions if (copy := books.copy(q.message_id))}
     for line in lines:
         owner = _database_of(books, speaker, line.verdict)
+        copy = books.copy(line.verdict.message_id)
+        if copy and line.verdict.kind is Kind.PENDING:
+            books.apply(fellow(copy, line.verdict, speaker))
         books.apply(questions.learn(books, line.verdict, speaker, owner, now))
     last = max((line.event for line in lines if line.event is not None), default=None)
     if last is not None:
         books.apply(discard.applied(books, speaker.name, Mark(speaker.mark.incarnation, last)))
     answered = {line.verdict.message_id for line in lines if line.event is None}
-    pending = {line.verdict.message_id for line in lines if line.verdict.kind is Kind.PENDING}
+    pending = {line.verdict.message_id for line in lines if _waits(books, line.verdict, speaker)}
     confirmed = {line.verdict.message_id for line in lines if line.verdict.kind is Kind.YOURS}
-    for question in query.questions:
+    for question in (*query.questions, *query.claimed):
         copy = books.copy(question.message_id)
         if copy is None:
             inquiry.forget(question.message_id)
@@ -194,8 +239,14 @@ def told(
         as_its_holder = speaker.name == copy.owner and question == Question(copy.id, copy.epoch)
         if as_its_holder and copy.check_at == checked[copy.id]:  # nothing was decided, or it was left out
             books.apply(questions.check_later(copy, now + policy.orphan_check_interval))
-    more_to_ask = len(query.questions) >= MAX_QUESTIONS and bool(answered - pending)
+    more_to_ask = len(query.questions) + len(query.claimed) >= MAX_QUESTIONS and bool(answered - pending)
     return more_to_ask or len(lines) >= MAX_LINES
+
+
+def _waits(ledger: Ledger, verdict: Verdict, speaker: Speaker) -> bool:
+    """Is this one to be asked again?"""
+    copy = ledger.copy(verdict.message_id)
+    return verdict.kind is Kind.PENDING and (copy is None or yields_to(ledger, copy, verdict, speaker))
 
 
 def _database_of(ledger: Ledger, speaker: Speaker, verdict: Verdict) -> DatabaseId | None:

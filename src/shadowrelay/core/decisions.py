@@ -41,7 +41,8 @@ class Kind(StrEnum):
 class Verdict:
     """One statement about a message, as a discard event or as the answer to a question.
 
-    ``argument`` is the owner's name for TAKEN, the rank for HELD, the outcome for DELIVERED.
+    ``argument`` is the owner's name for TAKEN, the outcome for DELIVERED, and a holder's rank for HELD,
+    SUPERSEDED and PENDING.
     ``recipients`` are numbers; empty means all of them.
     """
 
@@ -99,10 +100,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion:
-    """A message that peers have to be asked about, since when; light, because there may be very many."""
+    """A message that peers have to be asked about, since when; light, because there may be very many.
+
+    ``taken_from``: the owner that a pending promotion takes it from, which is not asked for its consent.
+    """
 
     message_id: MessageId
     since: datetime | None
+    taken_from: ServerName | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from enum import Enum
 
 from shadowrelay.core.decisions import Decision, DropEvents, Ledger, Member, SaveCopy, Transaction
 from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
-from shadowrelay.core.messages import Copy, HolderState
-from shadowrelay.core.ownership import Reason, ask_about, promote
+from shadowrelay.core.messages import Copy, HolderState, Reason
+from shadowrelay.core.ownership import ask_about, intend
 from shadowrelay.core.policy import Policy
 
 
@@ -31,7 +31,7 @@ def meet(
 ) -> Continuity | None:
     """A member showed its lineage: remember it, and act on a broken one, in the same transaction.
 
-    Broken: what it held for us is lost, and what we hold for it is promoted. Otherwise holders that had
+    Broken: what it held for us is lost, and what we hold for it is to be promoted. Otherwise holders that had
     only been out of reach count again. ``after_silence``: there was no contact before this one, so what
     was taken over from it has to be asked about again. Returns None for a member met the first time.
 
@@ -66,7 +66,7 @@ def meet(
     for copy in tuple(books.copies_held_by(name)):
         books.apply(_forgotten(copy, name) if replaced else _holders(copy, name, None, HolderState.UNCERTAIN))
     for copy in tuple(books.copies_held_for(name)):
-        books.apply(promote(books, copy, reason, now))
+        books.apply(intend(copy, reason, now))
     return continuity
 
 
@@ -91,11 +91,11 @@ def cut_off(books: Transaction, name: ServerName, now: datetime) -> None:
         books.apply(ask_about(copy, now))
 
 
-def promote_held(books: Transaction, name: ServerName, reason: Reason, now: datetime) -> int:
-    """Promote every copy held for that owner. Repeating it changes nothing. Returns how many."""
-    copies = tuple(books.copies_held_for(name))
+def take_over(books: Transaction, name: ServerName, reason: Reason, now: datetime) -> int:
+    """Every copy held for that owner is to be promoted. Repeating it changes nothing. Returns how many."""
+    copies = [copy for copy in books.copies_held_for(name) if copy.pending is None]
     for copy in copies:
-        books.apply(promote(books, copy, reason, now))
+        books.apply(intend(copy, reason, now))
     return len(copies)
 
 
@@ -121,11 +121,16 @@ def _forgotten(copy: Copy, name: ServerName) -> Decision[None]:
     return Decision(None, (SaveCopy(copy, replace(copy, holders=holders)),))
 
 
+SIGHTED_FOR = 3
+"""Heartbeats for which a member vouches that it had contact with another."""
+
+
 class Alarm(Enum):
     """What a failed heartbeat calls for."""
 
     HOLDER_LOST = "holder lost"
     PROMOTE = "promote"
+    PROMOTE_ALONE = "promote alone"  # even if no other member can be asked
     CUT_OFF = "cut off"
 
 
@@ -137,6 +142,7 @@ class Watch:
     failures: int = 0
     failing_since: float | None = None
     contact_at: float | None = None
+    heard_at: float | None = None
     error: str = ""
     cut_off: bool = False
 
@@ -163,11 +169,18 @@ class Watch:
         """The member answered what we asked at that time. (When its answer is read says nothing: this
         process may have been frozen in between.)
         """
-        return Watch(self.name, contact_at=asked_at)
+        return Watch(self.name, contact_at=asked_at, heard_at=asked_at)
 
-    def called(self) -> Watch:
-        """The member called us, some time ago: it can be reached, but since when we heard of it is open."""
-        return replace(self, failures=0, failing_since=None, error="")
+    def called(self, at: float) -> Watch:
+        """The member called us, read at that time: it can be reached. For what it may have promoted in
+        the meantime that is no contact, because this process may have been frozen since the call.
+        """
+        return replace(self, failures=0, failing_since=None, heard_at=at, error="")
+
+    def sighted(self, at: float, policy: Policy) -> bool:
+        """Was there contact within three heartbeats, in either direction?"""
+        span = SIGHTED_FOR * policy.shadow_heartbeat_frequency.total_seconds()
+        return self.heard_at is not None and at - self.heard_at <= span
 
     def failed(self, at: float, error: str, policy: Policy) -> tuple[Watch, tuple[Alarm, ...]]:
         """One more attempt failed. The alarms are raised at every failure past their limit."""
@@ -183,3 +196,6 @@ class Watch:
             yield Alarm.PROMOTE
             if not self.cut_off:
                 yield Alarm.CUT_OFF
+        alone = policy.isolated_resubmit_time_span.total_seconds()
+        if alone and silence >= alone:
+            yield Alarm.PROMOTE_ALONE

@@ -11,7 +11,7 @@ from shadowrelay.core.decisions import Content, Decision, DropCopy, Kind, Ledger
 from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
-from shadowrelay.core.messages import Copy, Envelope, Recipient, Role, Stage
+from shadowrelay.core.messages import Confirmation, Copy, Envelope, Reason, Recipient, Role, Stage
 from shadowrelay.core.ownership import ask_about
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
@@ -77,7 +77,7 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
     if known.epoch == offer.epoch and known.owner != offer.owner:
         return Decision(Held.NOT_YOURS)
     copy = replace(
-        known,
+        _answered_for(known, offer),
         epoch=offer.epoch,
         rank=max(offer.rank, known.rank) if known.epoch == offer.epoch else offer.rank,
         owner=offer.owner,
@@ -90,6 +90,13 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
         (SaveCopy(known, copy), *known_of_owner),
         (HaReceive(at=now, copy=copy, recipients=copy.unsettled, primary=offer.owner, reason="again"),),
     )
+
+
+def _answered_for(known: Copy, offer: Offer) -> Copy:
+    """A promotion is off when the owner offers, which was only silent, or when a later owner does."""
+    if known.epoch == offer.epoch and known.pending is not Reason.HEARTBEAT_LOST:
+        return known
+    return replace(known, pending=None, confirmation=Confirmation.NONE, confirm_since=None, holders=())
 
 
 def release(copy: Copy, reason: str, now: datetime) -> Decision[None]:

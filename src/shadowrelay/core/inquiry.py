@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 
 from shadowrelay.core.decisions import Decision, OpenQuestion, SaveCopy, Transaction
 from shadowrelay.core.identifiers import MessageId, ServerName
-from shadowrelay.core.messages import Confirmation, Copy
+from shadowrelay.core.messages import Confirmation, Copy, Reason
+from shadowrelay.core.ownership import promote, withdraw
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.set_aside import set_aside
 
@@ -36,6 +37,8 @@ class Inquiry:
     def unasked(self, questions: Iterable[OpenQuestion], member: ServerName) -> Iterator[OpenQuestion]:
         """Those about which that member has not yet answered."""
         for question in questions:
+            if question.taken_from == member:
+                continue
             entry = self._asked.get(question.message_id)
             if entry is None or entry.since != question.since or member not in entry.by:
                 yield question
@@ -60,7 +63,8 @@ class Inquiry:
         *,
         long_away: bool,
     ) -> int:
-        """Let go the messages about which everybody who may know better has answered.
+        """Let go the messages about which everybody who may know better has answered; promote those whose
+        promotion is pending.
 
         Those whose holder could not be reached within ``reconcile_timeout`` go out marked in doubt, unless
         this node was away so long that their fate may be forgotten everywhere: then they are set aside for
@@ -71,8 +75,15 @@ class Inquiry:
         for question in tuple(books.open_questions()):
             entry = self._entry(question.message_id, question.since, at)
             entry.began = entry.began or at
-            copy = books.copy(question.message_id) if reachable <= entry.by else None
+            complete = reachable - {question.taken_from} <= entry.by
+            copy = books.copy(question.message_id) if complete or question.taken_from in reachable else None
             if copy is None:
+                continue
+            if copy.pending is Reason.HEARTBEAT_LOST and copy.owner in reachable:
+                closed += 1
+                books.apply(withdraw(copy, now))
+                continue
+            if not complete:
                 continue
             missing = {holder.name for holder in copy.holders} - entry.by
             out_of_patience = at - entry.began >= patience
@@ -80,7 +91,9 @@ class Inquiry:
             if missing and (copy.confirmation is Confirmation.IN_DOUBT or not out_of_patience):
                 continue
             closed += 1
-            if forgotten and copy.confirmation is Confirmation.ASK:
+            if copy.pending:
+                books.apply(promote(books, copy, now))
+            elif forgotten and copy.confirmation is Confirmation.ASK:
                 books.apply(set_aside(copy, now))
             elif missing and copy.owned:
                 in_doubt = replace(copy, confirmation=Confirmation.IN_DOUBT)

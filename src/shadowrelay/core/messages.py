@@ -61,6 +61,16 @@ class HolderState(StrEnum):
     SUPERSEDED = "superseded"
 
 
+class Reason(StrEnum):
+    """Why a shadow copy is promoted."""
+
+    DATABASE_REPLACED = "database-replaced"
+    DATABASE_ROLLED_BACK = "database-rolled-back"
+    HEARTBEAT_LOST = "heartbeat-lost"
+    OWNER_FORGOT = "owner-forgot"
+    OWNER_RETIRED = "owner-retired"
+
+
 @dataclass(frozen=True, slots=True)
 class Recipient:
     """One RCPT command and what became of it. Numbers start at 1 at reception and never change."""
@@ -98,7 +108,10 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A member that holds, or may hold, a copy for us; ``mark`` is at or after the commit of its copy."""
+    """A member that holds, or may hold, a copy for us; ``mark`` is at or after the commit of its copy.
+
+    On a shadow copy whose promotion is pending: another holder of the same owner, and its rank there.
+    """
 
     name: ServerName
     database_id: DatabaseId
@@ -125,6 +138,7 @@ class Copy:
     ranks_given: int = 0
     confirmation: Confirmation = Confirmation.NONE
     confirm_since: datetime | None = None  # since when we ask, while confirmation is ASK
+    pending: Reason | None = None  # a shadow copy: why it is to be promoted, once the others were asked
     former_owner: ServerName | None = None  # whom we took it over from
     check_at: datetime | None = None  # a shadow copy: when to ask its owner about it
     received_at: datetime  # at the first owner; a takeover does not reset it

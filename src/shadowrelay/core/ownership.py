@@ -7,38 +7,55 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum
 
 from shadowrelay.core.announcements import addressed, delivered
 from shadowrelay.core.decisions import Decision, Kind, Ledger, SaveCopy, Verdict, Write
-from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
-from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
+from shadowrelay.core.identifiers import Continuity, DatabaseId, Incarnation, Mark, ServerName
+from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Reason, Role, Stage
 from shadowrelay.core.side_effects import report_is_safe
-from shadowrelay.core.tracking import HaReceive, Resubmit, Transfer
+from shadowrelay.core.tracking import HaReceive, HaRedirect, Resubmit, Transfer
 from shadowrelay.core.tracking_row import TrackingEvent
 
 NO_INCARNATION = Incarnation("")
 """The owner never offered this copy: its ``unknown`` cannot mean that the sender saw no 250."""
 
 
-class Reason(StrEnum):
-    """Why a shadow copy was promoted."""
+def intend(copy: Copy, reason: Reason, now: datetime) -> Decision[None]:
+    """Promotion is pending, durably: the members that can be reached are asked first.
 
-    DATABASE_REPLACED = "database-replaced"
-    DATABASE_ROLLED_BACK = "database-rolled-back"
-    HEARTBEAT_LOST = "heartbeat-lost"
-    OWNER_FORGOT = "owner-forgot"
-
-
-def promote(ledger: Ledger, copy: Copy, reason: Reason, now: datetime) -> Decision[None]:
-    """Make a held copy the primary one, with its unsettled recipients.
-
-    The former owner is told ``taken``, unless its database is gone. Nothing is delivered before every
-    reachable member was asked: another holder, or the former owner itself, may know better.
+    Another holder of a lower rank may be the one to promote, or somebody may know the message delivered.
+    Repeating it changes nothing, but that evidence replaces mere silence.
     """
-    if not copy.held:
+    if not copy.held or copy.pending not in {None, Reason.HEARTBEAT_LOST} or copy.pending is reason:
+        return Decision(None)
+    since = copy.confirm_since if copy.pending else now
+    intended = replace(
+        copy, pending=reason, confirmation=Confirmation.ASK, confirm_since=since, check_at=None
+    )
+    return Decision(None, (SaveCopy(copy, intended),))
+
+
+def withdraw(copy: Copy, now: datetime) -> Decision[None]:
+    """Its owner was only silent, and is back: the promotion is off, and the owner is asked about the copy."""
+    if not copy.held or copy.pending is not Reason.HEARTBEAT_LOST:
+        return Decision(None)
+    held = replace(
+        copy, pending=None, confirmation=Confirmation.NONE, confirm_since=None, holders=(), check_at=now
+    )
+    return Decision(None, (SaveCopy(copy, held),))
+
+
+def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
+    """Make a copy whose promotion is pending the primary one, with its unsettled recipients.
+
+    Its other holders become ours and are told ``taken``; so is the former owner, unless it is gone for good.
+    Nothing is delivered before the former owner was asked too, if it can be reached: it may know better.
+    """
+    reason = copy.pending
+    if not copy.held or reason is None:
         return Decision(None)
     own = ledger.lineage
+    fellows = tuple(_fellow(ledger, holder) for holder in copy.holders)
     owned = replace(
         copy,
         epoch=copy.epoch + 1,
@@ -46,16 +63,18 @@ def promote(ledger: Ledger, copy: Copy, reason: Reason, now: datetime) -> Decisi
         owner=ledger.name,
         owner_database=own.database_id,
         offered_in=own.incarnation,
-        holders=(),
-        ranks_given=0,
+        holders=fellows,
+        ranks_given=max((holder.rank for holder in fellows), default=0),
         confirmation=Confirmation.ASK,
-        confirm_since=now,
+        pending=None,
         former_owner=copy.owner,
         check_at=None,
     )
-    told = [copy.owner_database] if reason is not Reason.DATABASE_REPLACED and copy.owner_database else []
+    told = [holder.database_id for holder in fellows]
+    if reason not in {Reason.DATABASE_REPLACED, Reason.OWNER_RETIRED} and copy.owner_database:
+        told.append(copy.owner_database)
     taken = (Verdict(copy.id, owned.epoch, Kind.TAKEN, ledger.name),)
-    event = Resubmit(
+    resubmit = Resubmit(
         at=now,
         copy=owned,
         recipients=owned.unsettled,
@@ -63,7 +82,25 @@ def promote(ledger: Ledger, copy: Copy, reason: Reason, now: datetime) -> Decisi
         former_database=copy.owner_database,
         reason=reason,
     )
-    return Decision(None, (SaveCopy(copy, owned), *addressed(told, taken, now)), (event,))
+    redirects = tuple(
+        HaRedirect(
+            at=now,
+            copy=owned,
+            recipients=owned.unsettled,
+            shadow=fellow.name,
+            attempts=(f"{fellow.name}=holds a copy",),
+        )
+        for fellow in fellows
+        if fellow.state is HolderState.HOLDING
+    )
+    return Decision(None, (SaveCopy(copy, owned), *addressed(told, taken, now)), (resubmit, *redirects))
+
+
+def _fellow(ledger: Ledger, holder: Holder) -> Holder:
+    """Another holder of the former owner becomes ours, if its database is still the one that answered."""
+    if holder.mark and stands(ledger, holder.name, holder.database_id, holder.mark):
+        return replace(holder, state=HolderState.HOLDING)
+    return replace(holder, state=HolderState.UNCERTAIN)
 
 
 def yields(
@@ -89,6 +126,7 @@ def yields(
         ranks_given=0,
         confirmation=Confirmation.NONE,
         confirm_since=None,
+        pending=None,
         former_owner=None,
         check_at=now,
     )
@@ -106,6 +144,14 @@ def yields(
         events.append(Transfer(at=now, copy=held, recipients=held.unsettled, new_owner=owner))
     events.append(HaReceive(at=now, copy=held, recipients=held.unsettled, primary=owner, reason="taken"))
     return Decision(None, writes, tuple(events))
+
+
+def stands(ledger: Ledger, name: ServerName, database_id: DatabaseId, mark: Mark) -> bool:
+    """Is what that member said it holds, at that mark, still worth something? Not once its lineage broke."""
+    member = ledger.member(name)
+    if member is None or member.lineage is None or member.retired:
+        return False
+    return member.lineage.at_least(mark).continuity(database_id, mark) is Continuity.UNBROKEN
 
 
 def outranks(epoch: int, rank: int, name: ServerName, other: tuple[int, int, ServerName]) -> bool:

@@ -63,6 +63,13 @@ class Policy:
         least=_s(1),
         most=_d(1),
     )
+    isolated_resubmit_time_span: timedelta = tunable(
+        _s(0),
+        "How long a node that reaches no member waits before it promotes by time all the same; 0: never.",
+        least=_s(0),
+        most=_d(30),
+        source="ours",
+    )
     shadow_message_auto_discard_interval: timedelta = tunable(
         _d(2), "How long a discard event is kept for a member that never asks.", least=_s(5), most=_d(90)
     )

@@ -13,8 +13,8 @@ from shadowrelay.core.announcements import STATUS, delivered
 from shadowrelay.core.decisions import Decision, Kind, Ledger, SaveCopy, Verdict
 from shadowrelay.core.holding import release, settle_held
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
-from shadowrelay.core.messages import Copy, Holder, HolderState, Recipient, Role, Stage, Status
-from shadowrelay.core.ownership import Reason, ask_about, outranks, promote, yields
+from shadowrelay.core.messages import Copy, Holder, HolderState, Reason, Recipient, Role, Stage, Status
+from shadowrelay.core.ownership import ask_about, intend, outranks, withdraw, yields
 from shadowrelay.core.tracking import HaRedirect
 
 
@@ -97,7 +97,10 @@ def _answer_as_holder(
     now: datetime,
 ) -> Decision[tuple[Verdict, ...]]:
     if copy.owner == asker.name and epoch <= copy.epoch:
-        return Decision((*known, Verdict(copy.id, copy.epoch, Kind.YOURS)))
+        if copy.pending and copy.pending is not Reason.HEARTBEAT_LOST:
+            return Decision((*known, Verdict(copy.id, copy.epoch, Kind.PENDING)))
+        back = withdraw(copy, now)  # it was only silent
+        return Decision((*known, Verdict(copy.id, copy.epoch, Kind.YOURS)), back.writes)
     if rank is not None and epoch > copy.epoch:
         swapped = yields(ledger, copy, asker.name, asker.database_id, epoch, now)
         return Decision((*known, Verdict(copy.id, epoch, Kind.YOURS)), swapped.writes, swapped.events)
@@ -130,9 +133,9 @@ def learn(
         case Kind.HELD:
             return _held(copy, verdict)
         case Kind.YOURS:
-            return _yours(ledger, copy, verdict, speaker, now)
+            return _yours(copy, verdict, speaker, now)
         case Kind.UNKNOWN:
-            return _unknown(ledger, copy, speaker, now)
+            return _unknown(copy, speaker, now)
         case Kind.PENDING:
             return Decision(None)
 
@@ -178,13 +181,13 @@ def _held(copy: Copy, verdict: Verdict) -> Decision[None]:
     return Decision(None, (SaveCopy(copy, after),)) if after != copy else Decision(None)
 
 
-def _yours(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker, now: datetime) -> Decision[None]:
+def _yours(copy: Copy, verdict: Verdict, speaker: Speaker, now: datetime) -> Decision[None]:
     """The speaker holds a copy for us, at this moment and durably.
 
     If we hold ours for the speaker, nobody owns the message: then we do.
     """
     if copy.held and copy.owner == speaker.name and verdict.epoch == copy.epoch:
-        return promote(ledger, copy, Reason.OWNER_FORGOT, now)
+        return intend(copy, Reason.OWNER_FORGOT, now)
     holder = copy.holder(speaker.database_id)
     if not copy.owned or verdict.epoch != copy.epoch:
         return Decision(None)
@@ -194,17 +197,17 @@ def _yours(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker, now: 
     return Decision(None, (SaveCopy(copy, after),)) if after != copy else Decision(None)
 
 
-def _unknown(ledger: Ledger, copy: Copy, speaker: Speaker, now: datetime) -> Decision[None]:
+def _unknown(copy: Copy, speaker: Speaker, now: datetime) -> Decision[None]:
     """The speaker has never heard of it, which means something in two cases only.
 
     From the owner: in the incarnation that offered the copy, that the sender never saw a 250; in a later
-    one it may have lost the message in a rollback, so the copy is promoted. From a holder of ours: that
+    one it may have lost the message in a rollback, so the copy is to be promoted. From a holder of ours: that
     the message is exposed.
     """
-    if copy.held and speaker.name == copy.owner:
+    if copy.held and speaker.name == copy.owner and copy.pending is None:
         if speaker.database_id == copy.owner_database and speaker.mark.incarnation == copy.offered_in:
             return release(copy, "Orphaned", now)
-        return promote(ledger, copy, Reason.OWNER_FORGOT, now)
+        return intend(copy, Reason.OWNER_FORGOT, now)
     holder = copy.holder(speaker.database_id)
     if copy.owned and holder and holder.state in {HolderState.HOLDING, HolderState.LOST}:
         after = copy.with_holder(replace(holder, state=HolderState.UNCERTAIN))

@@ -10,8 +10,9 @@ from enum import Enum
 from shadowrelay.core.announcements import addressed, delivered
 from shadowrelay.core.decisions import Content, Decision, Kind, Ledger, SaveCopy, Verdict, Write
 from shadowrelay.core.heartbeat import heard
-from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, ServerName
+from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Envelope, Holder, HolderState, Recipient, Role
+from shadowrelay.core.ownership import stands
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
@@ -128,12 +129,7 @@ def counts(ledger: Ledger, attempt: Attempt) -> bool:
     """Is this acknowledgement still worth something: has its holder shown no broken lineage since?"""
     if attempt.leg is not Leg.ACKNOWLEDGED or attempt.database_id is None or attempt.mark is None:
         return False
-    member = ledger.member(attempt.name)
-    if member is None or member.lineage is None or member.retired:
-        return False
-    return member.lineage.at_least(attempt.mark).continuity(attempt.database_id, attempt.mark) is (
-        Continuity.UNBROKEN
-    )
+    return stands(ledger, attempt.name, attempt.database_id, attempt.mark)
 
 
 def _heard(ledger: Ledger, attempt: Attempt) -> tuple[Write, ...]:

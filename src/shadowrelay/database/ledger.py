@@ -110,7 +110,7 @@ class SqlLedger:
 
     def open_questions(self) -> Iterable[OpenQuestion]:
         rows = self._run(SQL["open_questions"]).fetchall()
-        return [OpenQuestion(MessageId(row[0]), records.maybe_moment(row[1])) for row in rows]
+        return [OpenQuestion(MessageId(row[0]), records.maybe_moment(row[1]), row[2]) for row in rows]
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         return self._copies("to_check", owner, records.micros(now), most)

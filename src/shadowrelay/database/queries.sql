@@ -3,7 +3,7 @@
 -- name: message
 SELECT id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body, smtputf8, ret, envid,
        message_id, subject, ranks_given, confirmation, confirm_since, former_owner, check_at, received_at,
-       settled_at, reports_on
+       settled_at, reports_on, pending
   FROM message WHERE id = ?;
 
 -- name: recipients
@@ -16,8 +16,8 @@ SELECT name, database_id, incarnation, sequence, rank, state FROM holder WHERE m
 -- name: put_message
 INSERT OR REPLACE INTO message (id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body,
        smtputf8, ret, envid, message_id, subject, ranks_given, confirmation, confirm_since, former_owner, check_at,
-       received_at, settled_at, reports_on, exposed)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+       received_at, settled_at, reports_on, pending, exposed)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_recipient
 INSERT OR REPLACE INTO recipient (message_id, number, address, next_hop, notify, orcpt, status, attempts,
@@ -91,7 +91,8 @@ SELECT h.message_id FROM holder h JOIN message m ON m.id = h.message_id
 SELECT id FROM message WHERE former_owner = ? AND role = 'primary' AND stage = 'queued' ORDER BY id;
 
 -- name: open_questions
-SELECT id, confirm_since FROM message WHERE confirmation <> 'none' AND stage = 'queued' ORDER BY id;
+SELECT id, confirm_since, CASE WHEN pending IS NOT NULL THEN owner END
+  FROM message WHERE confirmation <> 'none' AND stage = 'queued' ORDER BY id;
 
 -- name: to_check
 SELECT id FROM message WHERE owner = ? AND check_at <= ? AND role = 'shadow' AND stage = 'queued'

@@ -22,6 +22,7 @@ from shadowrelay.core.messages import (
     Envelope,
     Holder,
     HolderState,
+    Reason,
     Recipient,
     Role,
     Stage,
@@ -80,6 +81,7 @@ def copy_of(row: Row, recipients: list[Row], holders: list[Row]) -> Copy:
         received_at=moment(row[21]),
         settled_at=maybe_moment(row[22]),
         reports_on=None if row[23] is None else MessageId(row[23]),
+        pending=None if row[24] is None else Reason(row[24]),
         recipients=tuple(_recipient(item) for item in recipients),
         holders=tuple(_holder(item) for item in holders),
     )
@@ -133,6 +135,7 @@ def message_row(copy: Copy) -> Row:
         micros(copy.received_at),
         maybe_micros(copy.settled_at),
         copy.reports_on,
+        None if copy.pending is None else copy.pending.value,
         int(copy.exposed),
     )
 

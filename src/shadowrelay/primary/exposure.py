@@ -9,7 +9,7 @@ from datetime import timedelta
 import structlog
 
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.steps import OfferCopy, Step
 from shadowrelay.database.content import blocks, stored
@@ -77,31 +77,37 @@ class Reconcile:
     """Concludes what peers were asked: messages are delivered once everybody who may know better answered."""
 
     def __init__(
-        self, members: Members, inquiry: Inquiry, away: timedelta | None, changed: Callable[[], None]
+        self,
+        members: Members,
+        inquiry: Inquiry,
+        away: timedelta | None,
+        changed: Callable[[], None],
+        nudge: Callable[[ServerName], None],
     ) -> None:
         self._members = members
         self._inquiry = inquiry
         self._long_away = away is not None and away > members.policy.shadow_message_auto_discard_interval
         self._changed = changed
+        self._nudge = nudge  # there is something to ask that member about
 
     async def run(self) -> None:
         """Until cancelled."""
         if self._long_away:
             log.error("away_too_long", consequence="messages that no holder confirms are set aside")
         while True:
-            if await self._members.database.transact(self._conclude):
+            closed, to_ask = await self._members.database.transact(self._conclude)
+            if closed:
                 self._changed()
+            for member in to_ask:
+                self._nudge(member)
             await asyncio.sleep(INTERVAL)
 
-    def _conclude(self, ledger: SqlLedger) -> int:
+    def _conclude(self, ledger: SqlLedger) -> tuple[int, list[ServerName]]:
         policy = self._members.policy
         # Where shadow redundancy is disabled nobody is asked, so nobody is waited for.
         reachable = self._members.boundary.reachable() if policy.shadow_redundancy_enabled else frozenset()
-        return self._inquiry.conclude(
-            ledger,
-            reachable,
-            policy,
-            self._members.clock(),
-            seconds(),
-            long_away=self._long_away,
-        )
+        now = self._members.clock()
+        closed = self._inquiry.conclude(ledger, reachable, policy, now, seconds(), long_away=self._long_away)
+        questions = tuple(ledger.open_questions())
+        to_ask = [name for name in reachable if any(True for _ in self._inquiry.unasked(questions, name))]
+        return closed, to_ask

@@ -106,6 +106,10 @@ class Node:
             task.cancel()
         self.queue.wake.set()
 
+    def nudge(self, name: ServerName) -> None:
+        """There is something to ask that member about."""
+        self.links[name].nudge()
+
     def start_links(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Talk to every member that was not retired."""
         for name in self.boundary.watches if self.policy.shadow_redundancy_enabled else ():

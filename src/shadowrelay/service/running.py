@@ -125,7 +125,9 @@ def _start_stages(node: Node, group: asyncio.TaskGroup) -> list[asyncio.Task[Non
         group.create_task(node.queue.run(), name="queue"),
         *node.start_links(group),
         group.create_task(Repair(node.members).run(), name="repair"),
-        group.create_task(Reconcile(node.members, node.inquiry, away, wake.set).run(), name="reconcile"),
+        group.create_task(
+            Reconcile(node.members, node.inquiry, away, wake.set, node.nudge).run(), name="reconcile"
+        ),
         group.create_task(Expiry(database, node.policy, utcnow).run(), name="expiry"),
         group.create_task(_every(SNAPSHOT_INTERVAL, partial(_snapshot, database)), name="snapshots"),
     ]

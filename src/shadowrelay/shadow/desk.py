@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from shadowrelay.core.conversation import Greeting, Line, Query, asked, introduce
+from shadowrelay.core.conversation import Greeting, Query, Said, asked, introduce
 from shadowrelay.core.holding import Held, Offer, hold
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
@@ -18,7 +18,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
 from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.members import Members
+from shadowrelay.members import Members, seconds
 from shadowrelay.smtp.receive import Peer
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
@@ -93,22 +93,23 @@ class Desk:
         new_contact = watch.silent or known is None or known.lineage is None
         restarted = known and known.lineage and known.lineage.incarnation != theirs.lineage.incarnation
         await self.members.meet(theirs)
-        self.members.boundary.called(theirs.name)
+        self.members.boundary.called(theirs.name, seconds())
         self._greeting = theirs
         if new_contact or restarted:
             self._met(theirs.name)
         return await self.members.database.transact(lambda ledger: introduce(ledger, theirs.name))
 
-    async def ask(self, query: Query) -> tuple[Line, ...]:
+    async def ask(self, query: Query) -> Said:
         asker = self._member()
         mark = query.at or asker.lineage.mark
         speaker = Speaker(asker.name, asker.lineage.database_id, mark)
         now = self.members.clock()
-        lines = await self.members.database.transact(
-            lambda ledger: asked(ledger, speaker, query, self._in_flight, self.policy, now)
+        sighted = self.members.boundary.sighted(seconds())
+        said = await self.members.database.transact(
+            lambda ledger: asked(ledger, speaker, query, self._in_flight, sighted, self.policy, now)
         )
-        self.members.boundary.called(asker.name)
-        return lines
+        self.members.boundary.called(asker.name, seconds())
+        return said
 
     async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:  # noqa: ARG002
         self._member()

@@ -10,14 +10,13 @@ from datetime import UTC, datetime
 import structlog
 
 from shadowrelay.core.conversation import Greeting
-from shadowrelay.core.heartbeat import Alarm
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.steps import Ask, Greet, Step, Transact, Unanswered
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import Members, seconds
 from shadowrelay.running import run
-from shadowrelay.shadow.talking import greet, poll, unreachable
+from shadowrelay.shadow.talking import NOTHING, Consequence, greet, poll, unreachable
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
 
 log = structlog.get_logger(__name__)
@@ -41,7 +40,9 @@ class Link:
     failing_since: datetime | None = None
     contact_at: datetime | None = None
     held: int = 0  # copies we hold for it
+    opinion: Consequence = NOTHING  # what came of its last failed heartbeat
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _idle: bool = False
     _session: PeerConnection | None = None
     _greeting: Greeting | None = None
 
@@ -64,9 +65,16 @@ class Link:
                     await self._failed(failure)
                 busy = failure is None and (self.held > 0 or await self._questions())
                 pause = policy.discard_poll_interval if busy else policy.shadow_heartbeat_frequency
+                self._idle = failure is None and not busy
                 await self._rest(pause.total_seconds())
         finally:
             self._drop()
+
+    def nudge(self) -> None:
+        """There is something to ask: an idle pair does not wait for its heartbeat. Others ask soon anyway."""
+        if self._idle:
+            self._idle = False
+            self.wake.set()
 
     async def _rest(self, pause: float) -> None:
         try:
@@ -107,6 +115,8 @@ class Link:
                     return await self.members.database.transact(work)
                 case Greet(_, greeting) if session is not None:
                     return await session.greet(greeting)
+                case Ask(to, _) if to != self.name:  # a second opinion
+                    return await self.members.ask(step, self._patience())
                 case Ask(_, query) if session is not None:
                     answered, bad = await session.ask(query)
                     for line in bad:
@@ -127,6 +137,7 @@ class Link:
         self.contact_at = datetime.now(UTC)
         self.step = self.error = ""
         self.failing_since = None
+        self.opinion = NOTHING
         self.held = await self.members.database.transact(self._count_held)
         self.changed()
 
@@ -148,11 +159,23 @@ class Link:
             failures=boundary.watches[self.name].failures,
             next=self.outlook(),
         )
-        promoted = await run(unreachable(self.name, alarms, self.members.clock), self._perform)
-        if promoted:
-            log.warning(
-                "shadow_messages_promoted", member=self.name, messages=promoted, reason=Alarm.PROMOTE.value
-            )
+        came = await run(
+            unreachable(
+                self.name,
+                alarms,
+                boundary.others(self.name),
+                lambda: not boundary.watches[self.name].reachable,
+                self.members.clock,
+            ),
+            self._perform,
+        )
+        self.opinion = came
+        if came.promoting:
+            log.warning("promotion_pending", member=self.name, messages=came.promoting)
+        elif came.seen_by:
+            log.warning("promotion_waits", member=self.name, seen_by=came.seen_by)
+        elif came.alone:
+            log.error("promotion_waits", member=self.name, reason="no other member answers")
         if alarms:
             self.changed()
 
@@ -168,7 +191,17 @@ class Link:
             parts.append(f"after {more} more failures copies it holds for us are made elsewhere")
         else:
             parts.append("copies it holds for us are made elsewhere")
-        if left > 0:
+        if not self.held:
+            parts.append("nothing is held for it")
+        elif self.opinion.seen_by:
+            parts.append(
+                f"messages we hold for it are not promoted: {self.opinion.seen_by} is in contact with it"
+            )
+        elif self.opinion.alone:
+            parts.append(
+                "messages we hold for it are not promoted: no other member answers, this node may be cut off"
+            )
+        elif left > 0:
             parts.append(f"the {self.held} messages we hold for it are promoted in {left:.0f} s")
         else:
             parts.append("messages we held for it are promoted")

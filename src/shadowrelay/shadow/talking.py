@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import datetime
 
 from shadowrelay.core import heartbeat
+from shadowrelay.core.claims import Sighting, sighting_of
 from shadowrelay.core.conversation import Answered, Greeting, Query, ask, introduce, met, told
 from shadowrelay.core.decisions import Transaction
 from shadowrelay.core.heartbeat import Alarm
 from shadowrelay.core.identifiers import Lineage, ServerName
 from shadowrelay.core.inquiry import Inquiry
-from shadowrelay.core.ownership import Reason
+from shadowrelay.core.messages import Reason
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
 from shadowrelay.core.steps import Ask, Greet, Script, Transact, Unanswered
@@ -64,20 +66,54 @@ def poll(member: Greeting, inquiry: Inquiry, policy: Policy, clock: Clock) -> Sc
     return None
 
 
-def unreachable(member: ServerName, alarms: Collection[Alarm], clock: Clock) -> Script[int]:
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """What came of a failed heartbeat: messages that are to be promoted, or why none may be."""
+
+    promoting: int = 0
+    seen_by: ServerName | None = None
+    alone: bool = False
+
+
+NOTHING = Consequence()
+
+
+def unreachable(
+    member: ServerName,
+    alarms: Collection[Alarm],
+    others: Collection[ServerName],
+    silent: Callable[[], bool],
+    clock: Clock,
+) -> Script[Consequence]:
     """What follows when a member cannot be reached. Repeated at every heartbeat, it changes nothing new.
 
-    Returns how many messages were promoted.
+    Before anything is promoted by time the other members are asked whether they had contact with it. If none
+    of them answers, then this node may be the one that is cut off. In a boundary of two, time alone decides.
+    ``silent`` is asked again at the end: is the member still out of reach?
     """
 
-    def work(books: Transaction) -> int:
+    def work(books: Transaction) -> Sighting | None:
         if Alarm.HOLDER_LOST in alarms:
             heartbeat.lose_holder(books, member)
         if Alarm.CUT_OFF in alarms:
             heartbeat.cut_off(books, member, clock())
-        if Alarm.PROMOTE in alarms:
-            return heartbeat.promote_held(books, member, Reason.HEARTBEAT_LOST, clock())
-        return 0
+        return sighting_of(books, member) if Alarm.PROMOTE in alarms else None
 
-    promoted: int = (yield Transact(work)) if alarms else 0
-    return promoted
+    sighting: Sighting | None = (yield Transact(work)) if alarms else None
+    if sighting is None:
+        return NOTHING
+    opinions = 0
+    for other in sorted(others):
+        answered: Answered | Unanswered = yield Ask(other, Query(0, sighting=sighting))
+        if isinstance(answered, Answered):
+            opinions += 1
+            if answered.seen == member:
+                return Consequence(seen_by=other)
+    if others and not opinions and Alarm.PROMOTE_ALONE not in alarms:
+        return Consequence(alone=True)
+
+    def promote(books: Transaction) -> int:
+        return heartbeat.take_over(books, member, Reason.HEARTBEAT_LOST, clock()) if silent() else 0
+
+    promoting: int = yield Transact(promote)
+    return Consequence(promoting)

@@ -104,12 +104,16 @@ class PeerConnection:
         except xshadow.Malformed as error:
             self.abort()
             raise PeerFailed("xqdiscard", str(error)) from error
+        seen: ServerName | None = None
         for text in texts if reply.code == 250 else ():
             try:
-                lines.append(xqdiscard.parse_line(text))
+                if (name := xqdiscard.parse_seen(text)) is None:
+                    lines.append(xqdiscard.parse_line(text))
+                else:
+                    seen = name
             except xshadow.Malformed:
                 bad.append(text)
-        return Answered(tuple(lines), mark), tuple(bad)
+        return Answered(tuple(lines), mark, seen), tuple(bad)
 
     def begin(self, step: OfferCopy, mark: Mark) -> Offering:
         """Offer a copy: MAIL and RCPT leave at once, the content follows as it comes."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol, cast
 
-from shadowrelay.core.conversation import Greeting, Line, Query
+from shadowrelay.core.conversation import Greeting, Query, Said
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.smtp.receive import ConnectorOptions, Peer, Receiver
 from shadowrelay.smtp.receive_limits import Register
@@ -31,7 +31,7 @@ class MemberDesk(Receiver, Protocol):
         """A member introduced itself. Raises Refused if it is not one, or not the one of its certificate."""
         ...
 
-    async def ask(self, query: Query) -> tuple[Line, ...]:
+    async def ask(self, query: Query) -> Said:
         """Answer the member that introduced itself."""
         ...
 
@@ -92,10 +92,13 @@ class PeerSession(ReceiveSession):
             query = xqdiscard.parse_query(argument or "")
         except xshadow.Malformed as error:
             raise Refused(501, "5.5.4", str(error)) from error
-        lines = await self.desk.ask(query)
+        said = await self.desk.ask(query)
+        lines = [xqdiscard.format_line(line) for line in said.lines]
+        if said.seen:
+            lines.append(xqdiscard.format_seen(said.seen))
         if not lines:
             return await self.answer(Reply(251, "2.0.0", "No discard events"))
-        return await self.answer(Reply(250, "2.0.0", tuple(xqdiscard.format_line(line) for line in lines)))
+        return await self.answer(Reply(250, "2.0.0", tuple(lines)))
 
     async def smtp_MAIL(self, argument: str | None) -> None:
         if not self._greeted:

@@ -4,12 +4,17 @@
 
     XQDISCARD <max> [AT=<mark>] [AFTER=<incarnation>:<event>]
               [CHECK=<message-id>;<epoch>[;<rank>],...] [REVOKE=<message-id>;<epoch>;<rank>]
+              [SEEN=<owner>;<database-id>;<mark>]
+              [CLAIM=<owner>;<database-id>;<reason>,<message-id>;<epoch>;<rank>,...]
     250-2.0.0 <event|-> <message-id> <epoch> <kind>[=<argument>] <recipients>
+    250-2.0.0 seen <owner>
 
 ``AT`` is the asker's own mark. A rank in CHECK says that the asker owns the message, by that rank; without
-it the asker holds a copy. ``<event>`` is ``-`` in answers to CHECK and REVOKE. The argument is the owner's
-name for ``taken``, a rank for ``held`` and ``superseded``, the outcome for ``delivered``. Recipients are
-``*`` or number ranges such as ``1-3,7``.
+it the asker holds a copy. SEEN asks for a second opinion on an owner, answered by a ``seen`` line if there
+was contact with it. CLAIM names copies held for an owner that is gone, which the asker is about to promote.
+``<event>`` is ``-`` in answers to CHECK, CLAIM and REVOKE. The argument is the owner's name for ``taken``, a
+rank for ``held``, ``superseded`` and ``pending``, the outcome for ``delivered``. Recipients are ``*`` or
+number ranges such as ``1-3,7``.
 """
 
 from __future__ import annotations
@@ -17,14 +22,32 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from shadowrelay.core.claims import Claim, Sighting
 from shadowrelay.core.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
 from shadowrelay.core.decisions import Kind, Verdict
-from shadowrelay.wire.xshadow import Malformed, format_mark, message_id, number, parse_mark, server_name
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.messages import Reason
+from shadowrelay.wire.xshadow import (
+    Malformed,
+    database_id,
+    format_mark,
+    message_id,
+    number,
+    parse_mark,
+    server_name,
+)
 
 _OWNER = re.compile(r"[a-z0-9.-]{1,255}")
 _OUTCOME = re.compile(r"relayed|failed")
 _RANK = re.compile(r"[0-9]{1,18}")
-_ARGUMENTS = {Kind.TAKEN: _OWNER, Kind.DELIVERED: _OUTCOME, Kind.HELD: _RANK, Kind.SUPERSEDED: _RANK}
+_ARGUMENTS = {
+    Kind.TAKEN: _OWNER,
+    Kind.DELIVERED: _OUTCOME,
+    Kind.HELD: _RANK,
+    Kind.SUPERSEDED: _RANK,
+    Kind.PENDING: _RANK,
+}
+_KEYWORDS = frozenset({"AT", "AFTER", "CHECK", "REVOKE", "SEEN", "CLAIM"})
 _MAX_RECIPIENT = 1_000_000
 
 
@@ -44,6 +67,13 @@ def format_query(query: Query) -> str:
     if query.revoke:
         revoke = query.revoke
         words.append(f"REVOKE={revoke.message_id};{revoke.epoch};{revoke.rank}")
+    if query.sighting:
+        of = query.sighting
+        words.append(f"SEEN={of.owner};{of.database_id};{format_mark(of.mark)}")
+    if query.claim:
+        claim = query.claim
+        copies = (f"{copy.message_id};{copy.epoch};{copy.rank}" for copy in query.claimed)
+        words.append("CLAIM=" + ",".join((f"{claim.owner};{claim.database_id};{claim.reason}", *copies)))
     return " ".join(words)
 
 
@@ -54,11 +84,12 @@ def parse_query(text: str) -> Query:
     given: dict[str, str] = {}
     for word in rest:
         keyword, equals, value = word.partition("=")
-        if not equals or keyword not in ("AT", "AFTER", "CHECK", "REVOKE") or keyword in given:
+        if not equals or keyword not in _KEYWORDS or keyword in given:
             raise Malformed("unknown or repeated argument")
         given[keyword] = value
     questions = tuple(_question(item) for item in given["CHECK"].split(",")) if "CHECK" in given else ()
-    if len(questions) > MAX_QUESTIONS:
+    claim, claimed = _claim(given["CLAIM"]) if "CLAIM" in given else (None, ())
+    if len(questions) + len(claimed) > MAX_QUESTIONS:
         raise Malformed("too many questions")
     return Query(
         most=min(most, MAX_LINES),
@@ -66,6 +97,9 @@ def parse_query(text: str) -> Query:
         after=parse_mark(given["AFTER"]) if "AFTER" in given else None,
         questions=questions,
         revoke=_revocation(given["REVOKE"]) if "REVOKE" in given else None,
+        sighting=_sighting(given["SEEN"]) if "SEEN" in given else None,
+        claim=claim,
+        claimed=claimed,
     )
 
 
@@ -82,6 +116,39 @@ def _revocation(text: str) -> Revocation:
     if len(parts) != 3:
         raise Malformed("REVOKE needs message id, epoch and rank")
     return Revocation(message_id(parts[0]), number(parts[1]), number(parts[2]))
+
+
+def _sighting(text: str) -> Sighting:
+    parts = text.split(";")
+    if len(parts) != 3:
+        raise Malformed("SEEN needs owner, database id and mark")
+    return Sighting(server_name(parts[0]), database_id(parts[1]), parse_mark(parts[2]))
+
+
+def _claim(text: str) -> tuple[Claim, tuple[Question, ...]]:
+    head, *copies = text.split(",")
+    parts = head.split(";")
+    if len(parts) != 3 or not copies:
+        raise Malformed("CLAIM needs owner, database id, reason and copies")
+    try:
+        reason = Reason(parts[2])
+    except ValueError as error:
+        raise Malformed("unknown reason") from error
+    claimed = tuple(_question(copy) for copy in copies)
+    if any(copy.rank is None for copy in claimed):
+        raise Malformed("CLAIM needs the rank of each copy")
+    return Claim(server_name(parts[0]), database_id(parts[1]), reason), claimed
+
+
+def format_seen(owner: ServerName) -> str:
+    """The line that says that there was contact with that member."""
+    return f"seen {owner}"
+
+
+def parse_seen(text: str) -> ServerName | None:
+    """The member that a ``seen`` line names; None for any other line. Raises Malformed."""
+    word, _, name = text.partition(" ")
+    return server_name(name) if word == "seen" else None
 
 
 def format_line(line: Line) -> str:

@@ -73,6 +73,12 @@ def message_id(text: str) -> MessageId:
     return MessageId(text)
 
 
+def database_id(text: str) -> DatabaseId:
+    if not _UUID.fullmatch(text):
+        raise Malformed("bad database id")
+    return DatabaseId(text)
+
+
 def server_name(text: str) -> ServerName:
     if not _NAME.fullmatch(text):
         raise Malformed("bad server name")
