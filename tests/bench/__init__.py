@@ -1,0 +1,1 @@
+"""How fast the relay is and what it costs, beside others: each bench is a command of ``scripts/bench``."""

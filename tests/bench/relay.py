@@ -1,0 +1,106 @@
+"""``scripts/bench relay``: two nodes of a lab beside Debian's Postfix."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from shadowrelay.lab.errors import LabError
+from shadowrelay.lab.guard import terminable
+
+from . import machine, postfix, report, smtp_tools
+from .context import Bench
+from .figures import Row
+from .progress import steps
+from .smtp_tools import BenchError
+from .throughput import large, throughput
+
+SECTIONS: Mapping[str, Callable[[Bench], list[Row]]] = {"throughput": throughput, "large": large}
+ROUNDS, SHORT_ROUNDS = 5, 1
+DOCS = Path("docs")
+
+
+@click.command(name="relay", short_help="Throughput, latency, memory and takeover, beside Postfix.")
+@click.option(
+    "--only", multiple=True, type=click.Choice(list(SECTIONS)), help="This section alone; may be repeated."
+)
+@click.option("--rounds", type=click.IntRange(1, 100), help=f"Rounds of each measure. Default: {ROUNDS}.")
+@click.option("--short", is_flag=True, help="A little of everything, to see that it runs; judges nothing.")
+@click.option(
+    "--dir",
+    "directory",
+    default=Path("/var/tmp"),
+    show_default=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The disk to measure on: all queues are below a temporary directory in it.",
+)
+@click.option(
+    "--json",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The table as JSON; - is standard output.",
+)
+@click.option(
+    "--docs",
+    default=DOCS,
+    show_default=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where a complete run rewrites benchmarks.md and benchmarks.json.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    only: tuple[str, ...],
+    rounds: int | None,
+    short: bool,
+    directory: Path,
+    file: Path | None,
+    docs: Path,
+) -> None:
+    """Measure two nodes of a lab (a 250 means two copies) beside Debian's Postfix (one copy).
+
+    Same generator, same sink, same disk; the relays take turns. A complete run, with every section and with
+    Postfix, takes about half an hour and rewrites the page of the documentation. Without Postfix's daemons
+    (they need root) only the relay is measured. Exit status: 0 measured, and every target reached; 1 a
+    target missed, or a measure failed.
+    """
+    wanted = [name for name in SECTIONS if not only or name in only]
+    try:
+        with terminable():
+            facts, rows = _measured(
+                wanted, rounds or (SHORT_ROUNDS if short else ROUNDS), directory, short=short
+            )
+    except (BenchError, LabError) as problem:
+        raise click.ClickException(str(problem)) from problem
+    count = rounds or (SHORT_ROUNDS if short else ROUNDS)
+    figures = report.tree(facts, count, rows)
+    if file:
+        with click.open_file(str(file), "w", encoding="utf-8") as out:
+            out.write(json.dumps(figures, indent=1) + "\n")
+    if str(file) != "-":
+        report.show(Console(), facts, rows)
+    if not short and not only and facts["Postfix"] != "not measured":
+        report.publish(docs, "relay", report.markdown(facts, count, rows), figures)
+    ctx.exit(any(row.verdict == "MISS" for row in rows))
+
+
+def _measured(
+    sections: Sequence[str], rounds: int, directory: Path, *, short: bool
+) -> tuple[dict[str, str], list[Row]]:
+    """Raises BenchError, LabError."""
+    if problem := smtp_tools.missing():
+        raise BenchError(problem)
+    if problem := postfix.missing():
+        click.echo(f"bench: without Postfix beside it: {problem}", err=True)
+    descriptors = machine.raise_descriptors()
+    with tempfile.TemporaryDirectory(prefix="shadowrelay-bench-", dir=directory) as path, steps() as progress:
+        room = Path(path)
+        room.chmod(0o711)
+        facts = machine.described(room, descriptors=descriptors, with_postfix=problem is None)
+        bench = Bench(room, rounds, short, progress, with_postfix=problem is None)
+        return facts, [row for name in sections for row in SECTIONS[name](bench)]

@@ -1,0 +1,95 @@
+"""What is measured: two nodes of a lab, as a client and the kernel see them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from shadowrelay.lab.cluster import Cluster, up
+from shadowrelay.lab.layout import Address, Node
+from shadowrelay.lab.probing import NodeStatus, status
+
+from .smtp_tools import CONNECTIONS, BenchError
+
+POLL = 0.005
+_PATIENCE = 600.0
+
+
+class Subject(Protocol):
+    """A relay under test."""
+
+    label: str
+    address: Address
+
+    def queue_is_empty(self) -> bool:
+        """Nothing is left to deliver."""
+
+    def is_quiet(self) -> bool:
+        """Nothing is left to do at all: what follows does not pay for what was."""
+
+    def pids(self) -> list[int]:
+        """Its processes at this moment."""
+
+
+class Lab:
+    """Mail goes to the first node, the second one holds the copies."""
+
+    def __init__(self, directory: Path, label: str) -> None:
+        self.cluster = Cluster(directory)
+        self.nodes: Sequence[Node] = self.cluster.layout.nodes
+        self.label, self.address = label, self.nodes[0].smtp
+
+    def status(self, node: Node) -> NodeStatus:
+        """Raises BenchError when it does not answer."""
+        found = status(node)
+        if found is None:
+            raise BenchError(f"{node.short} does not answer: see {self.cluster.layout.log(node.short)}")
+        return found
+
+    def queue_is_empty(self) -> bool:
+        return self.status(self.nodes[0]).queued == 0
+
+    def is_quiet(self) -> bool:
+        return all((found := self.status(node)).queued == found.shadow_held == 0 for node in self.nodes)
+
+    def pids(self) -> list[int]:
+        """One process each."""
+        return [pid for node in self.nodes if (pid := self.cluster.process(node.short).pid) is not None]
+
+
+@contextmanager
+def lab(
+    directory: Path, *, next_hop: int, shadowing: bool = True, options: Sequence[str] = ()
+) -> Iterator[Lab]:
+    """Two nodes of a lab as it ships, their next hop on port ``next_hop``, while the block runs.
+
+    A 250 means two copies: the lab sets ``reject_message_on_shadow_failure``.
+    """
+    settings = [
+        f"routes.inside.port={next_hop}",
+        "routes.inside.protocol=smtp",
+        f"receive.default.max_inbound_connection={CONNECTIONS}",
+        f"receive.default.max_inbound_connection_per_source={CONNECTIONS}",
+        f"shadow_redundancy_enabled={str(shadowing).lower()}",
+        *options,
+    ]
+    try:
+        up(directory, nodes=2, options=settings)
+        yield Lab(directory, "two copies" if shadowing else "without shadowing")
+    finally:
+        if (directory / "lab.json").exists():
+            Cluster(directory).down()
+
+
+def wait_until(
+    condition: Callable[[], bool], what: str, *, patience: float = _PATIENCE, poll: float = POLL
+) -> None:
+    """Raises BenchError when it does not come about in time."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > deadline:
+            raise BenchError(f"not within {patience:.0f} s: {what}")
+        time.sleep(poll)
