@@ -97,7 +97,9 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def number(value: float) -> str:
-    """Three significant digits, without an exponent: 1,234; 56.7; 0.89."""
+    """About three digits, without an exponent: 1,234; 56.7; 0.89; 0.0024."""
     if abs(value) >= 99.95:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+    if abs(value) >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if abs(value) >= 0.1 or not value else f"{value:.4f}"

@@ -49,7 +49,8 @@ def described(directory: Path, *, descriptors: str, with_postfix: bool) -> dict[
         "Postfix": postfix.version() if with_postfix else "not measured",
         "load before": f"{load} (1, 5 and 15 minutes)",
         "descriptors": descriptors,
-        "connections": f"{CONNECTIONS:,} of one client allowed by every party, {postfix.PROCESSES} processes by Postfix; "
+        "connections": f"{CONNECTIONS:,} of one client allowed by every party, "
+        f"{postfix.PROCESSES} processes of a kind by Postfix; "
         f"somaxconn {Path('/proc/sys/net/core/somaxconn').read_text('ascii').strip()}",
     }
 

@@ -16,11 +16,20 @@ from shadowrelay.lab.guard import terminable
 from . import machine, postfix, report, smtp_tools
 from .context import Bench
 from .figures import Row
+from .latency import latency
+from .memory import memory
 from .progress import steps
 from .smtp_tools import BenchError
+from .takeover import takeover
 from .throughput import large, throughput
 
-SECTIONS: Mapping[str, Callable[[Bench], list[Row]]] = {"throughput": throughput, "large": large}
+SECTIONS: Mapping[str, Callable[[Bench], list[Row]]] = {
+    "throughput": throughput,
+    "large": large,
+    "latency": latency,
+    "memory": memory,
+    "takeover": takeover,
+}
 ROUNDS, SHORT_ROUNDS = 5, 1
 DOCS = Path("docs")
 

@@ -1,0 +1,78 @@
+"""A node dies with its disk and a full queue: how long until all is taken over, and until all is delivered."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from shadowrelay.lab.probing import status
+
+from .context import Bench
+from .figures import Row, Spread
+from .smtp_tools import BenchError, Load, generate, sink
+from .subjects import Lab, lab, wait_until
+from .throughput import KIB
+
+_ROUNDS = 3  # at most
+_QUEUED, _SHORT_QUEUED = Load(20, 10_000, 4 * KIB, True), Load(10, 200, 4 * KIB, True)
+_POLL = 0.1  # seconds: the holder has better things to do than to answer us
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """Seconds since the kill."""
+
+    promoted: float
+    delivered: float
+
+
+def takeover(bench: Bench) -> list[Row]:
+    load = _SHORT_QUEUED if bench.short else _QUEUED
+    rounds = min(bench.rounds, _ROUNDS)
+    bench.steps.expect(rounds)
+    found = []
+    for number in range(1, rounds + 1):
+        with (
+            bench.steps.step(f"takeover of {load.messages:,} messages, round {number}"),
+            bench.room(f"takeover-{number}") as room,
+        ):
+            found.append(_measured(load, room, *bench.ports(1)))
+    what = f"{load.messages:,} messages, their owner killed and its disk lost"
+    return [
+        Row(
+            "takeover", f"{what}: all promoted after", "s", ours=Spread(tuple(one.promoted for one in found))
+        ),
+        Row(
+            "takeover",
+            f"{what}: all delivered after",
+            "s",
+            ours=Spread(tuple(one.delivered for one in found)),
+        ),
+    ]
+
+
+def _measured(load: Load, room: Path, hop: int) -> Takeover:
+    """The next hop is down until the owner is. Raises BenchError."""
+    with lab(room / "lab", next_hop=hop) as nodes:
+        owner, holder = nodes.nodes
+        generate(load, nodes.address)
+        wait_until(lambda: nodes.status(holder).shadow_held == load.messages, "every message has two copies")
+        nodes.cluster.kill(owner.short)
+        killed = time.perf_counter()
+        nodes.cluster.wipe(owner.short)
+        with sink(room, hop) as end:
+            wait_until(lambda: _promoted(nodes), "every copy is promoted", poll=_POLL)
+            promoted = time.perf_counter() - killed
+            wait_until(lambda: end.messages() >= load.messages, "every message is delivered")
+            delivered = time.perf_counter() - killed
+            wait_until(lambda: nodes.status(holder).queued == 0, "the holder's queue is empty", poll=_POLL)
+            if (arrived := end.messages()) != load.messages:
+                raise BenchError(f"{arrived - load.messages} messages arrived twice")
+            return Takeover(promoted, delivered)
+
+
+def _promoted(nodes: Lab) -> bool:
+    """The holder may be too busy to answer for a while."""
+    found = status(nodes.nodes[1])
+    return found is not None and found.shadow_held == 0
