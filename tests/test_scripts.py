@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-RUNNABLE = [ROOT / "scripts" / name for name in ("check", "test", "demo", "simulate")] + [
+RUNNABLE = [ROOT / "scripts" / name for name in ("bench", "check", "test", "demo", "simulate")] + [
     ROOT / ".ci" / "run"
 ]
 PIP = """#!/bin/sh

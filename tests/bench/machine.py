@@ -17,6 +17,7 @@ from .smtp_tools import CONNECTIONS
 
 DESCRIPTORS = 65_536
 _SYNCS = 50
+_LOOKING = 2.0  # seconds
 
 
 def raise_descriptors() -> str:
@@ -33,7 +34,6 @@ def raise_descriptors() -> str:
 
 def described(directory: Path, *, descriptors: str, with_postfix: bool) -> dict[str, str]:
     """What there is to know, in words; the disk is the one of ``directory``."""
-    load = " ".join(f"{one:.2f}" for one in os.getloadavg())
     memory = int(_field("/proc/meminfo", "MemTotal").split()[0]) / 1024**2
     synced = _synced_write(directory) * 1000
     return {
@@ -47,12 +47,19 @@ def described(directory: Path, *, descriptors: str, with_postfix: bool) -> dict[
         f"uvloop {_package('uvloop')}, SQLite {sqlite3.sqlite_version}",
         "shadowrelay": _package("shadowrelay"),
         "Postfix": postfix.version() if with_postfix else "not measured",
-        "load before": f"{load} (1, 5 and 15 minutes)",
         "descriptors": descriptors,
         "connections": f"{CONNECTIONS:,} of one client allowed by every party, "
         f"{postfix.PROCESSES} processes of a kind by Postfix; "
-        f"somaxconn {Path('/proc/sys/net/core/somaxconn').read_text('ascii').strip()}",
+        f"somaxconn {_first_line('/proc/sys/net/core/somaxconn')}",
     }
+
+
+def busy() -> str:
+    """How much of all cores is used now: by others, while nothing of ours runs. Takes two seconds."""
+    used, total = _ticks()
+    time.sleep(_LOOKING)
+    used_then, total_then = _ticks()
+    return f"{100 * (used_then - used) / max(1, total_then - total):.0f} %"
 
 
 def file_system(directory: Path) -> str:
@@ -65,6 +72,12 @@ def file_system(directory: Path) -> str:
             kind, source, _ = after.split(" ", 2)
             return f"{kind} on {source} ({before.split()[5]})"
     return "unknown"
+
+
+def _ticks() -> tuple[int, int]:
+    """Of all cores since boot: used, and all."""
+    user, nice, system, idle, waiting, *rest = map(int, _first_line("/proc/stat").split()[1:9])
+    return user + nice + system + sum(rest), user + nice + system + idle + waiting + sum(rest)
 
 
 def _synced_write(directory: Path) -> float:
@@ -82,6 +95,10 @@ def _synced_write(directory: Path) -> float:
         os.close(handle)
         path.unlink()
     return statistics.median(took)
+
+
+def _first_line(file: str) -> str:
+    return Path(file).read_text("ascii").partition("\n")[0]
 
 
 def _field(file: str, name: str) -> str:

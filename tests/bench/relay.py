@@ -111,5 +111,8 @@ def _measured(
         room = Path(path)
         room.chmod(0o711)
         facts = machine.described(room, descriptors=descriptors, with_postfix=problem is None)
+        before = machine.busy()
         bench = Bench(room, rounds, short, progress, with_postfix=problem is None)
-        return facts, [row for name in sections for row in SECTIONS[name](bench)]
+        rows = [row for name in sections for row in SECTIONS[name](bench)]
+        others = f"use {before} of the cores before, {machine.busy()} after"
+        return {**facts, "others": others}, rows

@@ -1,4 +1,4 @@
-"""A node dies with its disk and a full queue: how long until all is taken over, and until all is delivered."""
+"""A node dies with its disk and a full queue: how long until all is promoted, and until all is delivered."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _POLL = 0.1  # seconds: the holder has better things to do than to answer us
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """Seconds since the kill."""
+    """Messages a second that were acknowledged before; then seconds since the kill."""
 
+    acknowledged: float
     promoted: float
     delivered: float
 
@@ -38,17 +39,14 @@ def takeover(bench: Bench) -> list[Row]:
             bench.room(f"takeover-{number}") as room,
         ):
             found.append(_measured(load, room, *bench.ports(1)))
-    what = f"{load.messages:,} messages, their owner killed and its disk lost"
+    what, fate = f"{load.messages:,} messages", "their owner killed, its disk lost"
+    rows = {
+        f"{what}, the next hop down: acknowledged": ("messages/s", [one.acknowledged for one in found]),
+        f"{what}, {fate}: all promoted after": ("s", [one.promoted for one in found]),
+        f"{what}, {fate}: all delivered after": ("s", [one.delivered for one in found]),
+    }
     return [
-        Row(
-            "takeover", f"{what}: all promoted after", "s", ours=Spread(tuple(one.promoted for one in found))
-        ),
-        Row(
-            "takeover",
-            f"{what}: all delivered after",
-            "s",
-            ours=Spread(tuple(one.delivered for one in found)),
-        ),
+        Row("takeover", measure, unit, ours=Spread(tuple(values))) for measure, (unit, values) in rows.items()
     ]
 
 
@@ -56,7 +54,7 @@ def _measured(load: Load, room: Path, hop: int) -> Takeover:
     """The next hop is down until the owner is. Raises BenchError."""
     with lab(room / "lab", next_hop=hop) as nodes:
         owner, holder = nodes.nodes
-        generate(load, nodes.address)
+        acknowledged = load.messages / generate(load, nodes.address)
         wait_until(lambda: nodes.status(holder).shadow_held == load.messages, "every message has two copies")
         nodes.cluster.kill(owner.short)
         killed = time.perf_counter()
@@ -69,7 +67,7 @@ def _measured(load: Load, room: Path, hop: int) -> Takeover:
             wait_until(lambda: nodes.status(holder).queued == 0, "the holder's queue is empty", poll=_POLL)
             if (arrived := end.messages()) != load.messages:
                 raise BenchError(f"{arrived - load.messages} messages arrived twice")
-            return Takeover(promoted, delivered)
+            return Takeover(acknowledged, promoted, delivered)
 
 
 def _promoted(nodes: Lab) -> bool:
