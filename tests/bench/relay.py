@@ -76,43 +76,55 @@ def command(
     Same generator, same sink, same disk; the relays take turns. A complete run, with every section and with
     Postfix, takes about half an hour and rewrites the page of the documentation. Without Postfix's daemons
     (they need root) only the relay is measured. Exit status: 0 measured, and every target reached; 1 a
-    target missed, or a measure failed.
+    target missed, or a measure failed; the rest is told all the same.
     """
     wanted = [name for name in SECTIONS if not only or name in only]
+    count = rounds or (SHORT_ROUNDS if short else ROUNDS)
     try:
         with terminable():
-            facts, rows = _measured(
-                wanted, rounds or (SHORT_ROUNDS if short else ROUNDS), directory, short=short
-            )
-    except (BenchError, LabError) as problem:
+            facts, rows, failures = _measured(wanted, count, directory, short=short)
+    except BenchError as problem:
         raise click.ClickException(str(problem)) from problem
-    count = rounds or (SHORT_ROUNDS if short else ROUNDS)
     figures = report.tree(facts, count, rows)
     if file:
         with click.open_file(str(file), "w", encoding="utf-8") as out:
             out.write(json.dumps(figures, indent=1) + "\n")
     if str(file) != "-":
         report.show(Console(), facts, rows)
-    if not short and not only and facts["Postfix"] != "not measured":
+    if not (short or only or failures) and facts["Postfix"] != "not measured":
         report.publish(docs, "relay", report.markdown(facts, count, rows), figures)
-    ctx.exit(any(row.verdict == "MISS" for row in rows))
+    for failure in failures:
+        click.echo(f"Error: {failure}", err=True)
+    ctx.exit(bool(failures) or any(row.verdict == "MISS" for row in rows))
 
 
 def _measured(
     sections: Sequence[str], rounds: int, directory: Path, *, short: bool
-) -> tuple[dict[str, str], list[Row]]:
-    """Raises BenchError, LabError."""
+) -> tuple[dict[str, str], list[Row], list[str]]:
+    """The machine, what was measured on it, and what could not be: one section's trouble spares the others.
+
+    After Ctrl-C what was measured before is still told. Raises BenchError when nothing can be measured.
+    """
     if problem := smtp_tools.missing():
         raise BenchError(problem)
     if problem := postfix.missing():
         click.echo(f"bench: without Postfix beside it: {problem}", err=True)
     descriptors = machine.raise_descriptors()
+    rows: list[Row] = []
+    failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="shadowrelay-bench-", dir=directory) as path, steps() as progress:
         room = Path(path)
         room.chmod(0o711)
         facts = machine.described(room, descriptors=descriptors, with_postfix=problem is None)
         before = machine.busy()
         bench = Bench(room, rounds, short, progress, with_postfix=problem is None)
-        rows = [row for name in sections for row in SECTIONS[name](bench)]
-        others = f"use {before} of the cores before, {machine.busy()} after"
-        return {**facts, "others": others}, rows
+        for name in sections:
+            try:
+                rows += SECTIONS[name](bench)
+            except (BenchError, LabError, OSError) as trouble:
+                failures.append(f"{name}: {trouble}")
+            except KeyboardInterrupt:
+                failures.append(f"interrupted in {name}")
+                break
+        facts["others"] = f"use {before} of the cores before, {machine.busy()} after"
+    return facts, rows, failures

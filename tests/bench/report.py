@@ -60,6 +60,7 @@ def markdown(machine: Mapping[str, str], rounds: int, rows: Sequence[Row]) -> st
         "",
     ]
     lines += [f"Medians of {rounds} alternating rounds, with the lowest and the highest.", ""]
+    lines += ["[benchmarks.json](benchmarks.json) has every round.", ""]
     lines += [f"| {' | '.join(COLUMNS)} |", f"|---|---|{'---:|' * 4}---|---|"]
     lines += [f"| {' | '.join(cells(row))} |" for row in rows]
     return "\n".join(lines)

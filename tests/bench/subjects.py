@@ -11,6 +11,7 @@ from typing import Protocol
 from shadowrelay.lab.cluster import Cluster, up
 from shadowrelay.lab.layout import Address, Node
 from shadowrelay.lab.probing import NodeStatus, status
+from shadowrelay.lab.processes import last_lines
 
 from .smtp_tools import CONNECTIONS, BenchError
 
@@ -42,18 +43,21 @@ class Lab:
         self.nodes: Sequence[Node] = self.cluster.layout.nodes
         self.label, self.address = label, self.nodes[0].smtp
 
-    def status(self, node: Node) -> NodeStatus:
-        """Raises BenchError when it does not answer."""
+    def status(self, node: Node) -> NodeStatus | None:
+        """None when it is too busy to answer. Raises BenchError when it has ended."""
         found = status(node)
-        if found is None:
-            raise BenchError(f"{node.short} does not answer: see {self.cluster.layout.log(node.short)}")
+        if found is None and not self.cluster.process(node.short).alive:
+            said = last_lines(self.cluster.layout.log(node.short), since=0, count=3)
+            raise BenchError(f"{node.short} has ended: {' / '.join(said)}")
         return found
 
     def queue_is_empty(self) -> bool:
-        return self.status(self.nodes[0]).queued == 0
+        found = self.status(self.nodes[0])
+        return found is not None and found.queued == 0
 
     def is_quiet(self) -> bool:
-        return all((found := self.status(node)).queued == found.shadow_held == 0 for node in self.nodes)
+        found = [self.status(node) for node in self.nodes]
+        return all(one is not None and one.queued == one.shadow_held == 0 for one in found)
 
     def pids(self) -> list[int]:
         """One process each."""
