@@ -81,9 +81,11 @@ def command(
     wanted = [name for name in SECTIONS if not only or name in only]
     count = rounds or (SHORT_ROUNDS if short else ROUNDS)
     try:
+        if file and str(file) != "-":
+            file.touch()  # now, and not after half an hour, it is told that it cannot be written
         with terminable():
             facts, rows, failures = _measured(wanted, count, directory, short=short)
-    except BenchError as problem:
+    except (BenchError, OSError) as problem:
         raise click.ClickException(str(problem)) from problem
     figures = report.tree(facts, count, rows)
     if file:

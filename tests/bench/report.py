@@ -69,7 +69,8 @@ def markdown(machine: Mapping[str, str], rounds: int, rows: Sequence[Row]) -> st
 def publish(directory: Path, name: str, text: str, figures: Mapping[str, Any]) -> None:
     """Replace what ``benchmarks.md`` and ``benchmarks.json`` say of one bench; the others' stays."""
     page, data = directory / "benchmarks.md", directory / "benchmarks.json"
-    page.write_text(replaced(page.read_text("utf-8"), name, text), "utf-8")
+    before = page.read_text("utf-8") if page.exists() else "# Benchmarks\n"
+    page.write_text(replaced(before, name, text), "utf-8")
     known = json.loads(data.read_text("utf-8")) if data.exists() else {}
     data.write_text(json.dumps({**known, name: figures}, indent=1) + "\n", "utf-8")
 

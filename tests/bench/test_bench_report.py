@@ -71,6 +71,17 @@ def test_publishing_replaces_the_part_of_this_bench_and_no_other(tmp_path: Path)
     assert json.loads(data.read_text()) == {"relay": {"rows": [3]}, "audit": {"rows": [2]}}
 
 
+def test_a_first_page_is_made_where_there_is_none(tmp_path: Path):
+    report.publish(tmp_path, "relay", "the table", {})
+    assert "the table" in (tmp_path / "benchmarks.md").read_text()
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path: Path):
+    refused = CliRunner().invoke(main, ["--json", str(tmp_path / "nowhere" / "bench.json")])
+    assert refused.exit_code == 1
+    assert "nowhere" in refused.output
+
+
 @pytest.mark.parametrize("arguments", [["--rounds", "0"], ["relay", "--rounds", "0"]])
 def test_without_a_name_the_relay_is_measured(arguments: list[str]):
     refused = CliRunner().invoke(main, arguments)
