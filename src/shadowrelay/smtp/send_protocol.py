@@ -78,6 +78,8 @@ class HopProtocol(SMTPProtocol):
         Raises SMTPServerDisconnected, SMTPReadTimeoutError (the connection is aborted then: a late reply must
         not answer a later command), or SMTPResponseException with code -1 for what is no reply.
         """
+        if self._replies:
+            return self._replies.popleft()
         try:
             async with asyncio.timeout(timeout):
                 while not self._replies:

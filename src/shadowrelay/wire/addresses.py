@@ -37,7 +37,8 @@ def read_path(text: str) -> tuple[str, str, str]:
     text = text.lstrip(" ")
     if not text.startswith("<"):
         raise AddressError("Path must be enclosed in angle brackets")
-    if any(unicodedata.category(character) in _BREAKING for character in text):
+    # What is printable holds none of them, and is known at a glance.
+    if not text.isprintable() and any(unicodedata.category(character) in _BREAKING for character in text):
         raise AddressError("Control character in address")
     found = _ROUTE.match(text, 1)
     route = found[0] if found else ""

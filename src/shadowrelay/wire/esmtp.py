@@ -30,6 +30,7 @@ LINE_EXTENSIONS: Mapping[str, int] = MappingProxyType(
 """By how many octets the extensions lengthen a command line."""
 
 _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~\u00a0-\U0010ffff]+))?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ADDRESS_TYPE = re.compile(r"[A-Za-z0-9-]+")
 _UTF8_ADDRESS = re.compile(r"(?:[!-*,-<>-~\u00a0-\U0010ffff]|\+[0-9A-F]{2})+")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -159,11 +160,12 @@ def extensions(reply: Reply) -> dict[str, str]:
 
 def _command(start: str, parameters: Collection[tuple[str, str | None]]) -> bytes:
     words = [start, *(key if value is None else f"{key}={value}" for key, value in parameters)]
-    if any(character < " " or character == "\x7f" for word in words for character in word):
+    line = " ".join(words)
+    if _CONTROL.search(line):
         raise ValueError("control character in a command")
     if any(" " in word for word in words[1:]):
         raise ValueError("space in a parameter")
-    return " ".join(words).encode("utf-8") + b"\r\n"
+    return line.encode("utf-8") + b"\r\n"
 
 
 def _bad(text: str) -> Refused:

@@ -95,7 +95,7 @@ def parse_reply(lines: Sequence[bytes]) -> Reply:
     if not parsed:
         raise ReplyError("no reply line")
     code = parsed[0][0]
-    if any(other != code for other, _, _ in parsed):
+    if len({other for other, _, _ in parsed}) > 1:
         raise ReplyError("the lines of a reply differ in their code")
     if [last for _, last, _ in parsed] != [False] * (len(parsed) - 1) + [True]:
         raise ReplyError("the last line of a reply, and only that one, has a space after the code")
