@@ -31,7 +31,7 @@ class ShadowSession:
             self._opening = asyncio.create_task(members.acquire(self.first))
 
     async def begin(self, step: OfferCopy) -> None:
-        """Start to stream: the envelope leaves now."""
+        """Start to stream."""
         try:
             session = await self._opened()
         except PeerFailed as failed:

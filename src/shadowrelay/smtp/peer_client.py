@@ -19,6 +19,7 @@ from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
 
 _OFFERED = frozenset({"8BITMIME", "SMTPUTF8", "DSN"})
 _MOST_REPLY = 1 << 20  # 200 lines of 4,096 octets
+_LITTLE = 65_536  # octets that a transport buffers before it asks for a pause
 _MOST_UNHEARD = 64  # replies to chunks that may be on their way: what nobody reads would block both ends
 
 
@@ -76,10 +77,15 @@ class PeerConnection:
         return session
 
     @property
+    def lost(self) -> bool:
+        """Closed at either end, and all that was said is read."""
+        return self._writer.is_closing() or self._reader.at_eof()
+
+    @property
     def usable(self) -> bool:
         """Between exchanges: what the other end said unasked can only be that it leaves."""
         unasked = self._replies or self._reader._buffer  # type: ignore[attr-defined]
-        return not (self._writer.is_closing() or self._reader.at_eof() or unasked)
+        return not (self.lost or unasked)
 
     async def greet(self, ours: Greeting) -> Greeting:
         """XSHADOW."""
@@ -116,7 +122,7 @@ class PeerConnection:
         return Answered(tuple(lines), mark, seen), tuple(bad)
 
     def begin(self, step: OfferCopy, mark: Mark) -> Offering:
-        """Offer a copy: MAIL and RCPT leave at once, the content follows as it comes."""
+        """Offer a copy: MAIL and RCPT leave with the first block of content, the others as they come."""
         return Offering(self, step, mark)
 
     async def close(self) -> None:
@@ -136,6 +142,9 @@ class PeerConnection:
         self._writer.write(data)
 
     async def drain(self, step: str) -> None:
+        """Wait until the transport wants more; not at all while it holds little."""
+        if self._writer.transport.get_write_buffer_size() <= _LITTLE and not self._writer.is_closing():
+            return
         try:
             async with asyncio.timeout(self._timeout):
                 await self._writer.drain()
@@ -148,6 +157,8 @@ class PeerConnection:
 
     async def reply(self, step: str) -> Reply:
         """The next reply."""
+        if self._replies:
+            return self._replies.pop(0)
         try:
             async with asyncio.timeout(self._timeout):
                 while not self._replies:
@@ -180,19 +191,24 @@ class Offering:
         self._unheard = 1 + len(step.recipients)
         self._refusal: Reply | None = None
         self._ended = False
-        session._write(_mail(step.envelope, step, mark))
-        session._write(b"".join(_rcpt(recipient) for recipient in step.recipients))
+        # What leaves next, in one write: a small message is one segment, and one TLS record.
+        self._commands = _mail(step.envelope, step, mark) + b"".join(map(_rcpt, step.recipients))
+        self._block = b""  # the last one is held back: it leaves with LAST
 
     async def write(self, data: bytes) -> None:
-        """One chunk; nothing leaves any more once the copy is refused. Raises PeerFailed."""
-        if self._refusal is not None:
+        """One block; nothing leaves any more once the copy is refused. Raises PeerFailed."""
+        block, self._block = self._block, data
+        if self._refusal is not None or not block:
             return
         self._unheard += 1
-        self._session._write(b"BDAT %d\r\n" % len(data))
-        self._session._write(data)
-        await self._session.drain("content")
+        await self._chunk(b"BDAT %d\r\n" % len(block), block)
         if self._unheard > _MOST_UNHEARD:
             await self._hear()
+
+    async def _chunk(self, command: bytes, block: bytes) -> None:
+        self._session._write(self._commands + command + block)
+        self._commands = b""
+        await self._session.drain("content")
 
     async def _hear(self) -> None:
         reply = await self._session.reply("offer")
@@ -212,17 +228,16 @@ class Offering:
             raise
         return await self.finish()
 
-    async def finish(self, last: bytes = b"") -> Attempt:
+    async def finish(self) -> Attempt:
         """The end of the content, and what the holder says of it.
 
         A refusal of the envelope, or of a chunk, is final: then nothing is kept there.
         """
         session = self._session
         try:
-            if self._refusal is None:
-                session._write(b"BDAT %d LAST\r\n" % len(last) + last)
+            if self._refusal is None and not session.lost:
                 self._ended = True
-                await session.drain("content")
+                await self._chunk(b"BDAT %d LAST\r\n" % len(self._block), self._block)
             while self._unheard and self._refusal is None:
                 await self._hear()
             answer = self._refusal or await session.reply("acknowledgement")
