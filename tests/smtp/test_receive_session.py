@@ -22,9 +22,9 @@ async def test_the_replies_to_a_batch_leave_in_one_write() -> None:
 
     class Counting(ReceiveSession):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            write = transport.write  # type: ignore[attr-defined]
+            transport.write = lambda data: (writes.append(data), write(data))  # type: ignore[attr-defined]
             super().connection_made(transport)
-            write = self._writer.write
-            self._writer.write = lambda data: (writes.append(data), write(data))  # type: ignore
 
     async with listening(MemoryReceiver(), session=Counting) as connector, connected(connector) as client:
         await client.line()

@@ -97,20 +97,28 @@ class SessionLifecycle(SMTP):
         )
         whole = self.options.connection_timeout
         self.duplex = Duplex(
-            self._reader,
-            self._writer,
+            transport,  # type: ignore[arg-type]
             self.options.inactivity_timeout.total_seconds(),
             None if whole is None else self.loop.time() + whole.total_seconds(),
         )
         self._handler_coroutine = self.loop.create_task(self._handle_client())
 
     def connection_lost(self, error: Exception | None) -> None:
-        # The task is not cancelled: it finds out when it reads, after what must be finished is finished.
         self._lost.set()
+        self.duplex.lost()  # the task is not cancelled: it finds out after what must be finished is finished
         asyncio.StreamReaderProtocol.connection_lost(self, error)
 
+    def data_received(self, data: bytes) -> None:
+        self.duplex.received(data)  # the library's StreamReader would be one more copy and wake-up
+
+    def pause_writing(self) -> None:
+        self.duplex.unwritable()
+
+    def resume_writing(self) -> None:
+        self.duplex.writable()
+
     def eof_received(self) -> bool | None:
-        # A client may close its direction after the final dot and still wait for the reply.
+        self.duplex.ended()  # a client may close its direction after the final dot and wait for the reply
         return asyncio.StreamReaderProtocol.eof_received(self)
 
     def drain(self) -> None:
@@ -211,8 +219,7 @@ class SessionLifecycle(SMTP):
         # asyncio can put TLS under a protocol, but offers no way to tell the streams above it.
         self._transport = transport
         self._over_ssl = True
-        self._reader._transport = transport  # type: ignore[attr-defined]
-        self._writer._transport = transport  # type: ignore[attr-defined]
+        self.duplex.secured(transport)
         self.extended = False
         self.peer = replace(
             self.peer, tls=True, certificate=transport.get_extra_info("peercert") or None, helo=""

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from enum import Enum
 
 BLOCK = 65_536
-"""Octets taken from the transport at once."""
+"""Octets taken at once."""
+
+MOST_WAITING = BLOCK
+"""Octets that arrived and were not read, from which on the transport has to wait."""
 
 
 class Why(Enum):
@@ -33,29 +37,60 @@ class Interrupted(Exception):
 class Duplex:
     """Reads lines and blocks, writes replies. Only one task uses it; ``interrupt`` may come from others.
 
-    ``inactivity`` is in seconds; ``until`` is the loop time at which the connection has to end.
+    The protocol hands over what arrives (``received``, ``ended``). The transport is paused while more than a
+    block waits. ``inactivity`` is in seconds; ``until`` is the loop time at which the connection has to end.
     """
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        inactivity: float,
-        until: float | None,
-    ) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, transport: asyncio.Transport, inactivity: float, until: float | None) -> None:
+        self._transport = transport
         self._inactivity, self._until = inactivity, until
         self._loop = asyncio.get_running_loop()
         self._input = bytearray()
         self._output = bytearray()
-        self._waiting: asyncio.Timeout | None = None
+        self._over = self._paused = self._blocked = False
+        self._waiting: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._deadline = math.inf
+        self._alarm: asyncio.TimerHandle | None = None
         self._interrupted: Why | None = None
+
+    # As the protocol tells it
+
+    def received(self, data: bytes) -> None:
+        self._input += data
+        if len(self._input) > MOST_WAITING and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        _wake(self._waiting)
+
+    def ended(self) -> None:
+        """Nothing more will arrive; what did arrive is still read."""
+        self._over = True
+        _wake(self._waiting)
+
+    def lost(self) -> None:
+        """The connection is gone in both directions."""
+        self.ended()
+        self.writable()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def unwritable(self) -> None:
+        """The client takes less than we write."""
+        self._blocked = True
+
+    def writable(self) -> None:
+        self._blocked = False
+        _wake(self._writable)
+
+    def secured(self, transport: asyncio.Transport) -> None:
+        """TLS is active: from now on this is the transport."""
+        self._transport = transport
 
     def interrupt(self, why: Why) -> None:
         """End the wait for input, now or when it begins."""
         self._interrupted = why
-        if self._waiting is not None:
-            self._waiting.reschedule(self._loop.time())
+        _wake(self._waiting)
 
     @property
     def unsent(self) -> int:
@@ -83,8 +118,12 @@ class Duplex:
         """Between one and ``most`` octets, as soon as there are any."""
         if not self._input:
             await self._fill(min(deadline, self._loop.time() + self._inactivity))
-        block = bytes(self._input[:most])
-        del self._input[:most]
+        if len(self._input) <= most:
+            block = bytes(self._input)
+            self._input.clear()
+        else:
+            block = bytes(self._input[:most])
+            del self._input[:most]
         return block
 
     def unread(self, data: bytes) -> None:
@@ -95,21 +134,41 @@ class Duplex:
         await self.flush()
         if self._until is not None:
             deadline = min(deadline, self._until)
-        if self._interrupted is not None:
-            raise Interrupted(self._interrupted)
-        if self._loop.time() >= deadline:
-            raise Interrupted(Why.TIMEOUT)
-        try:
-            async with asyncio.timeout_at(deadline) as self._waiting:
-                data = await self._reader.read(BLOCK)
-        except OSError:  # TimeoutError and SSLError are OSErrors
-            expired = self._waiting is not None and self._waiting.expired()
-            raise Interrupted((self._interrupted or Why.TIMEOUT) if expired else Why.GONE) from None
-        finally:
-            self._waiting = None
-        if not data:
-            raise Interrupted(Why.GONE)
-        self._input += data
+        before = len(self._input)
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        while len(self._input) == before:
+            if self._interrupted is not None:
+                raise Interrupted(self._interrupted)
+            if self._over:
+                raise Interrupted(Why.GONE)
+            if self._loop.time() >= deadline:
+                raise Interrupted(Why.TIMEOUT)
+            self._ring_at(deadline)
+            self._waiting = self._loop.create_future()
+            try:
+                await self._waiting
+            finally:
+                self._waiting = None
+
+    def _ring_at(self, deadline: float) -> None:
+        """Wake the reader at that time. One timer serves many waits: it is late for none, early for some."""
+        self._deadline = deadline
+        if self._alarm is not None:
+            if self._alarm.when() <= deadline:
+                return
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(deadline, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self._waiting is None:
+            return
+        if self._loop.time() >= self._deadline:
+            _wake(self._waiting)
+        else:
+            self._ring_at(self._deadline)
 
     def write(self, data: bytes) -> None:
         """Add to what leaves with the next flush."""
@@ -118,22 +177,23 @@ class Duplex:
     async def flush(self) -> None:
         """Send all that was written. A client that does not read is given the inactivity timeout."""
         if self._output:
-            self._writer.write(bytes(self._output))
+            self._transport.write(bytes(self._output))
             self._output.clear()
-        if not self._writer.transport.get_write_buffer_size():
+        if not self._blocked:
             return
+        self._writable = self._loop.create_future()
         try:
             async with asyncio.timeout(self._inactivity):
-                await self._writer.drain()
-        except OSError:
+                await self._writable
+        except TimeoutError:
             raise Interrupted(Why.GONE) from None
+        finally:
+            self._writable = None
 
     def forget_input(self) -> bool:
         """Throw away what was received; True when there was something."""
-        buffered: bytearray = self._reader._buffer  # type: ignore[attr-defined]
-        found = bool(self._input or buffered)
+        found = bool(self._input)
         self._input.clear()
-        buffered.clear()
         return found
 
     async def linger(self, seconds: float) -> None:
@@ -141,11 +201,19 @@ class Duplex:
 
         Closing a socket with unread octets resets it, and the client might never see our last reply.
         """
+        self._interrupted = None
         with contextlib.suppress(OSError, Interrupted):
             await self.flush()
-            if self._writer.is_closing() or not self._writer.can_write_eof():
+            if self._transport.is_closing() or not self._transport.can_write_eof():
                 return
-            self._writer.write_eof()
-            async with asyncio.timeout(seconds):
-                while await self._reader.read(BLOCK):
-                    pass
+            self._transport.write_eof()
+            deadline = self._loop.time() + seconds
+            self._until = None
+            while True:
+                await self._fill(deadline)
+                self._input.clear()
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
