@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+import structlog
 
 
 @click.command()
@@ -19,16 +20,27 @@ def run(file: Path) -> None:
     Sessions under way are finished first; a second signal does not hurry it. Exit codes: 0 stopped,
     1 the node could not go on (the message says why), 2 the settings are wrong.
     """
-    from shadowrelay import logs
+    from shadowrelay import failpoints, logs
     from shadowrelay.admin.server import CannotListen
     from shadowrelay.database.opening import CannotOpen
     from shadowrelay.service import NodeFailed, run_node
     from shadowrelay.settings import Settings
 
+    try:
+        failpoint = failpoints.armed(os.environ)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     settings = Settings.load(file, os.environ)
     logs.configure(level=settings.log.level.value, format=settings.log.format.value)
     for warning in settings.warnings():
         click.echo(f"warning: {warning}", err=True)
+    if failpoint is not None:
+        structlog.get_logger(__name__).critical(
+            "failpoint_armed",
+            point=failpoint.point,
+            passage=failpoint.left,
+            consequence="this node will kill itself there; it is set for tests alone",
+        )
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(run_node(settings))

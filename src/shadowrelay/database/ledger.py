@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TypeVar, assert_never
 
+from shadowrelay import failpoints
 from shadowrelay.core.decisions import (
     AcknowledgeEvents,
     Decision,
@@ -133,6 +134,7 @@ class SqlLedger:
 
     def _track(self, event: TrackingEvent | SnapshotEnd) -> None:
         row = event.columns()
+        failpoints.wrote(row["event-id"])
         self.tracked[row["event-id"]] += 1
         columns = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
         self._sequence = self._run(SQL["put_tracking"], (columns,)).lastrowid or self._sequence

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import aiosqlite
 
+from shadowrelay import failpoints
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, ServerName
 from shadowrelay.database import opening, records
 from shadowrelay.database.ledger import SQL, SqlLedger
@@ -250,6 +251,7 @@ def _commit_group(
                 results.append((None, _undo(ledger, freed, error)))
             run("RELEASE work")
         run("COMMIT")
+        failpoints.committed()
     except BaseException:
         with contextlib.suppress(sqlite3.Error):
             run("ROLLBACK")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
+from types import MappingProxyType
 
 from shadowrelay.lab import authority, layout, node_settings, starting
 from shadowrelay.lab.errors import LabError
@@ -79,13 +80,16 @@ class Cluster:
             for unsealed in node.tracking_dir.glob(".*"):
                 unsealed.unlink()
 
-    def start(self, name: str) -> bool:
-        """Start a node that is down, with the data it finds; it answers on return. False: it ran already."""
+    def start(self, name: str, environ: Mapping[str, str] = MappingProxyType({})) -> bool:
+        """Start a node that is down, with the data it finds; it answers on return. False: it ran already.
+
+        ``environ``: variables for this process alone, and this once.
+        """
         with locked(self.directory):
             at = self.layout
             short = _resolved(at, name)
             _refuse_frozen(at, [short])
-            return bool(starting.start(at, [short]))
+            return bool(starting.start(at, [short], environ))
 
     def refuse(self) -> None:
         """Let both ports of the mailbox server answer 4xx."""

@@ -12,11 +12,12 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 
 from shadowrelay.lab.errors import LabError
 
@@ -96,21 +97,22 @@ class Process:
                 os.close(handle)
 
 
-def start(arguments: Sequence[str], log: Path) -> Process:
+def start(arguments: Sequence[str], log: Path, environ: Mapping[str, str] = MappingProxyType({})) -> Process:
     """Start ``shadowrelay ARGUMENTS`` in a session of its own, what it says appended to ``log``.
 
-    Settings from this process's environment are held back: they would overrule the files of every node.
+    Settings from this process's environment are held back: they would overrule the files of every node. What
+    is meant for the new process is in ``environ``.
     Raises LabError.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWRELAY_")}
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWRELAY_")}
     appending = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     try:
         pid = os.posix_spawn(
             sys.executable,
             # -P: a directory named shadowrelay, where the command happens to be called, is not the package.
             [sys.executable, "-P", "-m", "shadowrelay", *arguments],
-            environ,
+            {**inherited, **environ},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(log), appending, 0o600),

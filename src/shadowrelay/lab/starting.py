@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGTERM
+from types import MappingProxyType
 
 from shadowrelay.lab import layout, processes
 from shadowrelay.lab.errors import LabError
@@ -52,7 +53,7 @@ def process_of(at: Layout, name: str) -> Process:
     return Process(node.pid, ("run", str(node.config)))
 
 
-def start(at: Layout, names: Sequence[str]) -> list[str]:
+def start(at: Layout, names: Sequence[str], environ: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     """Start those of them that are down; returns their names once they answer, and every other one too.
 
     The caller holds the lab's lock. When one does not answer, or on Ctrl-C, all that were started are stopped
@@ -66,7 +67,7 @@ def start(at: Layout, names: Sequence[str]) -> list[str]:
             with undisturbed():
                 log = at.log(name)
                 since = processes.size(log)
-                process = processes.start(process_of(at, name).arguments, log)
+                process = processes.start(process_of(at, name).arguments, log, environ)
                 started.append(_Started(name, process, log, since))
                 current = current.with_pid(name, process.pid or 0)
                 layout.save(current)

@@ -140,6 +140,7 @@ class MailboxSink:
                 message_id=key.message_id,
                 recipient=key.recipient,
                 sender=self._mail.sender,
+                client=self._session.helo,
                 session=self._session.id,
             )
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from shadowrelay import failpoints
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
@@ -186,6 +187,7 @@ class IntakeSink:
             if self._shadow is not None:
                 await self._shadow.drop()
         if answer is Answer.ACCEPTED:
+            failpoints.passed("before-250")
             return [Reply(250, "2.6.0", f"{self._arrival.id} Queued mail for delivery")]
         self._spool.discard()
         if answer is Answer.HANG_UP:

@@ -11,6 +11,7 @@ from typing import TypeAlias, TypeVar
 
 import structlog
 
+from shadowrelay import failpoints
 from shadowrelay.core import heartbeat
 from shadowrelay.core.delivery import Hop, settle
 from shadowrelay.core.identifiers import NextHop
@@ -180,6 +181,7 @@ class Queue:
             match step:
                 case SendOn():
                     sent, held[0] = await self._sender.send(claimed, outbound, held[0])
+                    failpoints.passed("after-next-hop-reply")
                     return sent
                 case WriteReports():
                     return await self._reporter.write(step, claimed.content)

@@ -12,18 +12,19 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
+from shadowrelay import failpoints
 from shadowrelay.settings.description import ROOT, Node, Step, dotted, suggestion
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Kind, Origin
 
 PREFIX = "SHADOWRELAY_"
 SETTINGS_PATH_VARIABLE = "SHADOWRELAY_CONFIG"
-"""Names the settings file for the commands; not a setting, as those for the viewers are not."""
+"""Names the settings file for the commands; not a setting, as those for viewers and tests are not."""
 
 ADMIN_VARIABLE = "SHADOWRELAY_ADMIN"
 """A node's URL for the viewers. Anything else is the setting of that name: the table ``admin`` as JSON."""
 
-_NO_SETTINGS = frozenset({SETTINGS_PATH_VARIABLE, "SHADOWRELAY_ADMIN_TOKEN"})
+_NO_SETTINGS = frozenset({SETTINGS_PATH_VARIABLE, "SHADOWRELAY_ADMIN_TOKEN", failpoints.VARIABLE})
 
 Tree = dict[str, Any]
 

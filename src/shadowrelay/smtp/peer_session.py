@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol, cast
 
+from shadowrelay import failpoints
 from shadowrelay.core.conversation import Greeting, Query, Said
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.smtp.receive import ConnectorOptions, Peer, Receiver
+from shadowrelay.smtp.receive_data import Body
+from shadowrelay.smtp.receive_lifecycle import Transaction
 from shadowrelay.smtp.receive_limits import Register
 from shadowrelay.smtp.receive_session import ReceiveSession
 from shadowrelay.wire import xqdiscard, xshadow
@@ -104,6 +107,10 @@ class PeerSession(ReceiveSession):
         if not self._greeted:
             return await self.answer(Reply(503, "5.5.1", "XSHADOW needed first"))
         return await super().smtp_MAIL(argument)
+
+    async def _finish(self, transaction: Transaction, body: Body) -> None:
+        await super()._finish(transaction, body)
+        failpoints.soon("after-shadow-reply")
 
     def _content_is_due(self) -> Reply | None:
         if self.transaction is not None and self.transaction.refused:

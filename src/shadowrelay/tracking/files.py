@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from shadowrelay import failpoints
 from shadowrelay.core.identifiers import Incarnation
 from shadowrelay.tracking.format import header
 from shadowrelay.tracking.seal import Footer
@@ -133,6 +134,7 @@ class LogFile:
 
     def close(self) -> Path:
         """Write the footer, make the file durable, give it its final name; that path is returned."""
+        failpoints.passed("before-log-footer")
         footer = Footer(self.name.first, self.last, self.rows, self._hash.hexdigest())
         self._buffer += footer.line().encode()
         self.sync()
@@ -184,7 +186,9 @@ def publish(directory: Path, hidden: str, closed: str) -> Path:
     target = directory / closed
     if os.path.lexists(target):
         raise FileExistsError(f"{closed} exists already")
+    failpoints.passed("before-log-rename")
     os.rename(directory / hidden, target)
+    failpoints.passed("after-log-rename")
     sync_directory(directory)
     return target
 

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 import structlog
 
+from shadowrelay import failpoints
 from shadowrelay.core.identifiers import Incarnation, ServerName
 from shadowrelay.core.tracking_row import OutboxRow
 from shadowrelay.tracking.files import LogFile, LogLimits, LogName, enforce_limits
@@ -121,6 +122,7 @@ class TrackingWriter:
         if upto == self._forgotten:
             return
         await self._off_loop(self._sync)
+        failpoints.passed("after-log-sync")
         self._synced_at = asyncio.get_running_loop().time()
         await self._outbox.forget(upto)
         self._forgotten = upto

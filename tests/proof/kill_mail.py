@@ -1,0 +1,122 @@
+"""Mail for the kill points: clients that try each message until it is acknowledged, as mail servers do."""
+
+from __future__ import annotations
+
+import secrets
+import smtplib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from shadowrelay.lab.layout import Address
+from shadowrelay.lab.mail import CLIENT, Letter, written
+
+SENDER, INSIDE, OUTSIDE = "sender@outside.test", "anna@inside.test", "otto@outside.test"
+
+_TIMEOUT = 60.0
+_RETRY = 0.1
+
+
+class Answer(StrEnum):
+    """What an attempt told the client."""
+
+    TAKEN = "taken"  # 250: the relay is responsible
+    REFUSED = "refused"  # 4yz or 5yz: the relay must not deliver it
+    SILENT = "silent"  # the connection ended after content was sent: nobody knows
+    UNHEARD = "unheard"  # no content was sent
+
+
+@dataclass(slots=True)
+class Sending:
+    """One message, always the same octets, and the answers to its attempts."""
+
+    letter: Letter
+    octets: bytes
+    answers: list[Answer] = field(default_factory=list)
+
+    @property
+    def taken(self) -> bool:
+        return Answer.TAKEN in self.answers
+
+
+def sendings(count: int) -> list[Sending]:
+    letters = (Letter(f"kill-{secrets.token_hex(8)}", SENDER, (INSIDE, OUTSIDE)) for _ in range(count))
+    return [Sending(letter, written(letter).as_bytes()) for letter in letters]
+
+
+class Stream:
+    """Several clients that share a list of messages. ``pause`` says how long to wait before the next one."""
+
+    def __init__(
+        self, server: Address, mail: Sequence[Sending], clients: int, pause: Callable[[], float]
+    ) -> None:
+        self._server = server
+        self._left = list(reversed(mail))
+        self._pause = pause
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._send, daemon=True) for _ in range(clients)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def flowing(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)
+
+    def close(self) -> None:
+        """Give up what was not acknowledged."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _send(self) -> None:
+        client: smtplib.SMTP | None = None
+        while not self._over.is_set():
+            try:
+                sending = self._left.pop()
+            except IndexError:
+                break
+            while not self._over.wait(self._pause()) and not sending.taken:
+                client, answer = attempt(client, self._server, sending)
+                sending.answers.append(answer)
+                if answer is not Answer.TAKEN:
+                    self._over.wait(_RETRY)
+        if client is not None:
+            client.close()
+
+
+def attempt(
+    client: smtplib.SMTP | None, server: Address, sending: Sending
+) -> tuple[smtplib.SMTP | None, Answer]:
+    """One attempt, in the session at hand or a new one; the session to go on with, and what was answered."""
+    answer = Answer.UNHEARD
+    try:
+        if client is None:
+            client = smtplib.SMTP(*server, local_hostname=CLIENT, timeout=_TIMEOUT)
+            client.ehlo()
+        letter = sending.letter
+        commands = [f"MAIL FROM:<{letter.sender}>", *(f"RCPT TO:<{to}>" for to in letter.recipients), "DATA"]
+        for command in commands:
+            code, _ = client.docmd(command)
+            if code >= 400:
+                client.close()
+                return None, Answer.REFUSED
+        answer = Answer.SILENT
+        client.send(sending.octets + b".\r\n")
+        code, _ = client.getreply()
+        return client, Answer.TAKEN if code == 250 else Answer.REFUSED
+    except (smtplib.SMTPException, OSError):
+        if client is not None:
+            client.close()
+        return None, answer
+
+
+def poll(condition: Callable[[], object], within: float, every: float = 0.05) -> bool:
+    """Look until it holds; False when it does not in time."""
+    end = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(every)
+    return True
