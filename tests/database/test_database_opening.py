@@ -33,6 +33,7 @@ from shadowrelay.core.identifiers import Beginning, Lineage
 from shadowrelay.core.messages import Confirmation
 from shadowrelay.database import content, opening
 from shadowrelay.database.opening import CannotOpen
+from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import DatabaseFailed
 
 NOBODY = "65534"
@@ -367,8 +368,26 @@ async def test_incarnations_are_forgotten_once_every_member_knows_a_later_one(
             await found.transact(save(message()))
             if run == 3:
                 await found.transact(lambda ledger: ledger.apply(Decision(None, members)))
+                await Outbox(found).forget(3)
     async with database(tmp_path, run=4) as found:
         assert [entry.incarnation for entry in found.lineage.beginnings] == [incarnation(run) for run in left]
+
+
+async def test_a_row_that_waits_for_the_log_keeps_its_incarnation_whatever_the_members_know(
+    tmp_path: Path,
+) -> None:
+    members = (knows("a", 3), knows("b", 3))
+    for run in (1, 2, 3):
+        async with database(tmp_path, run=run) as found:
+            await found.transact(save(message()))
+            if run == 3:
+                await found.transact(lambda ledger: ledger.apply(Decision(None, members)))
+                await Outbox(found).forget(1)
+    async with database(tmp_path, run=4) as found:
+        rows = await Outbox(found).rows_after(0, 10)
+        assert [row.incarnation for row in rows] == [incarnation(2), incarnation(3)]
+        beginnings = [entry.incarnation for entry in found.lineage.beginnings]
+        assert beginnings == [incarnation(2), incarnation(3), incarnation(4)]
 
 
 async def test_after_an_open_nothing_is_due_before_the_members_were_asked(tmp_path: Path) -> None:

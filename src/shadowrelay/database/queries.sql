@@ -134,7 +134,10 @@ SELECT token, began_at, first_event FROM incarnation ORDER BY number;
 INSERT INTO incarnation (token, began_at, first_event, opened_at) VALUES (?, ?, ?, ?);
 
 -- name: prune_incarnations
-DELETE FROM incarnation WHERE number < (SELECT number FROM incarnation WHERE token = ?);
+-- Not those of rows that still wait for the tracking log: a row is found there again by its incarnation.
+DELETE FROM incarnation WHERE number < (SELECT number FROM incarnation WHERE token = ?)
+    AND number < ifnull(
+        (SELECT max(number) FROM incarnation WHERE began_at < (SELECT min(sequence) FROM outbox)), 1 << 62);
 
 -- name: meta
 SELECT value FROM meta WHERE key = ?;
