@@ -27,7 +27,7 @@ PATIENT, HASTY = "shadow_resubmit_time_span=1h", "shadow_resubmit_time_span=2s"
 
 _CLIENTS = 4
 _AT_EASE = 0.2  # seconds between two messages of a client while a node is down
-_SOON = 90.0  # seconds for anything that has to happen; a busy machine
+_SOON = 60.0  # seconds for anything that has to happen; a busy machine
 _LOGGED = 10.0  # seconds until rows of the outbox are in a file
 
 
@@ -120,7 +120,7 @@ class Ground:
             self.cluster.wipe(node)
             self._wiped.add(self.cluster.node(node).name)
         name = self.cluster.node(node).name
-        return Kill(name, told[-1]["point"], told[-1]["at"] / 1e9, time.time(), case.disk_lost)
+        return Kill(name, told[-1]["point"], told[-1]["at"] / 1e9, case.disk_lost)
 
     def lose_disk(self, node: str) -> None:
         self.kill(node)
@@ -194,16 +194,18 @@ class _Stream(_Run):
         ground.restart(self.target, self.failpoint(share))
         server = ground.cluster.node(OWNER).smtp
         stream = Stream(server, self.mail, _CLIENTS, lambda: _AT_EASE if down.is_set() else 0.0)
-        quiet_by = time.monotonic() + _SOON + messages
+        quiet_by = time.monotonic() + _SOON + 2 * messages
         try:
             while stream.flowing or not ground.settled(self.mail):
                 if self.fell():
                     down.set()
                     ground.start(self.target, self.failpoint(share) if len(self.killed) < kills else "")
                     down.clear()
+                if not stream.flowing:
+                    quiet_by = min(quiet_by, time.monotonic() + _SOON)
                 if time.monotonic() > quiet_by:
                     self.unsettled = "not settled in time"
-                    break
+                    return
                 time.sleep(0.02)
         finally:
             stream.close()

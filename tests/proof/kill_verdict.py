@@ -7,6 +7,7 @@ it came and from whom. The causes are looked for in the nodes' tracking logs and
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,15 +43,11 @@ _ID = re.compile(r"\bid ([0-9a-f-]{36})\b")
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A node died at a failpoint, perhaps with its disk. Times are seconds since the epoch.
-
-    What the next hop took from it between its death and ``started`` had been sent before.
-    """
+    """A node died at a failpoint, perhaps with its disk. ``at``: seconds since the epoch."""
 
     node: str
     point: str
     at: float
-    started: float  # the next process of that node was not begun before
     disk_lost: bool
 
 
@@ -117,6 +114,7 @@ class Records:
 
     settled: dict[tuple[Key, str], list[float]] = field(default_factory=lambda: defaultdict(list))  # by node
     ids: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # of each Message-ID
+    begun: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # starts of each node
 
     @classmethod
     def of(cls, at: Layout) -> Records:
@@ -124,9 +122,11 @@ class Records:
         for node in at.nodes:
             for row in tracked(node.tracking_dir):
                 message = row["message-id"]
+                when = datetime.fromisoformat(row["date-time"]).timestamp()
+                if row["event-id"] == "LOAD":  # a snapshot, taken at each start before anything is sent
+                    records.begun[node.name].append(when)
                 records.ids[message].add(row["network-message-id"])
                 if row["event-id"] in _RECORDS:
-                    when = datetime.fromisoformat(row["date-time"]).timestamp()
                     for recipient in row["recipient-address"].split(";"):
                         records.settled[(message, recipient.lower()), node.name].append(when)
         return records
@@ -204,9 +204,13 @@ def _cut_off(
 ) -> str:
     """Did this kill keep what the next hop answered to the first delivery from everybody else?"""
     span = UNPOLLED if kill.disk_lost else UNDER_WAY
-    if kill.node != first.node or not kill.at - span <= first.at <= kill.started or again.at < kill.at:
+    # What the next hop stored after the death of a node and before its next start was sent before the death.
+    back = min((when for when in records.begun[kill.node] if when > kill.at), default=kill.at + UNDER_WAY)
+    if kill.node != first.node or not kill.at - span <= first.at <= back or again.at < kill.at:
         return ""
-    later = min((one.at for one in deliveries if one.node == first.node and one.at > first.at), default=1e12)
+    later = min(
+        (one.at for one in deliveries if one.node == first.node and one.at > first.at), default=math.inf
+    )
     rows = records.settled[key, first.node]
     recorded = any(first.at - _CLOCK <= row <= kill.at and row < later for row in rows)
     if not recorded:
