@@ -1,0 +1,109 @@
+"""Power cuts on a node under continuous mail, and then the loss of the other node's disk."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .hop import Hop
+from .nodes import Node, Nodes
+from .post import Post, continuous
+from .verdict import Told
+from .volume import Volume
+
+CUTS = 10
+"""Cuts of an epoch: after so many the other node loses its disk, everything drains and is counted."""
+
+_CLIENTS, _SIZE, _PAUSE = 8, 2_000, 0.002
+_LARGE = 100_000  # octets: what one of the clients sends, content that is kept as a file
+_LATEST = 0.35  # seconds after the node is whole again that a cut comes at the latest
+_WHILE_STARTING = 0.15  # of the cuts are followed by another one while the node starts
+_CLOSED = 0.75  # of the epochs the next hop takes nothing, so that the queues fill
+
+_LATE = 0.2  # seconds within which a client has surely read what was sent to it
+
+
+class Role(StrEnum):
+    """Of the node whose power is cut. ALONE: there is no other one, and it accepts exposed."""
+
+    OWNER = "owner"
+    HOLDER = "holder"
+    ALONE = "alone"
+
+
+@dataclass(slots=True)
+class Cutter:
+    """The node that loses power lives on ``volume``; it is the first of the nodes."""
+
+    nodes: Nodes
+    hop: Hop
+    volume: Volume
+    role: Role
+    rng: random.Random
+    post: Post = field(default_factory=Post)
+    cuts: int = 0
+    disks_lost: int = 0
+    _dark: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def victim(self) -> Node:
+        return self.nodes.members[0]
+
+    @property
+    def other(self) -> Node | None:
+        return self.nodes.members[1] if len(self.nodes.members) > 1 else None
+
+    def epoch(self, cuts: int, step: Callable[[], None]) -> None:
+        """So many cuts, each when nothing is exposed any more; then the other node loses its disk; then all
+        is delivered. ``step`` is called after each cut. Raises Stuck."""
+        target = self.other if self.role is Role.HOLDER and self.other else self.victim
+        self.hop.closed = self.rng.random() < _CLOSED
+        small = continuous(self.post, target.at.smtp, clients=_CLIENTS - 1, size=_SIZE, pause=_PAUSE)
+        large = continuous(self.post, target.at.smtp, clients=1, size=_LARGE, pause=20 * _PAUSE)
+        until = self.cuts + cuts
+        with small, large:
+            while self.cuts < until:
+                self.nodes.wait_whole()
+                time.sleep(self.rng.uniform(0.02, _LATEST))
+                self._cut()
+                step()
+                while self.cuts < until and self.rng.random() < _WHILE_STARTING:
+                    self.victim.launch()
+                    time.sleep(self.rng.uniform(0.0, 0.2))
+                    self._cut()
+                    step()
+                self.victim.started()
+        self.nodes.wait_whole()
+        if self.other is not None:
+            self.other.killed()
+            self.other.wipe()
+            self.other.started()
+            self.disks_lost += 1
+        self.hop.closed = False
+        self.nodes.wait_idle(180.0)
+
+    def _cut(self) -> None:
+        began = time.monotonic()
+        self.volume.cut()
+        self.victim.killed()
+        self._dark.append((began, time.monotonic()))
+        self.cuts += 1
+        self.volume.restore()
+
+    def told(self) -> dict[str, Told]:
+        """What clients were told before the lights went out: a 250 from a machine without power is none."""
+        if self.role is Role.HOLDER:
+            return {token: answer for token, (answer, _) in self.post.told.items()}
+        return {
+            token: before_the_cut(answer, at, self._dark) for token, (answer, at) in self.post.told.items()
+        }
+
+
+def before_the_cut(answer: Told, at: float, dark: list[tuple[float, float]]) -> Told:
+    """``dark``: from each cut to the end of the process, on the clock of ``at``."""
+    if answer is Told.ACCEPTED and any(begin <= at <= end + _LATE for begin, end in dark):
+        return Told.NO_REPLY
+    return answer

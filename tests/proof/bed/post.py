@@ -1,0 +1,92 @@
+"""Clients that remember what they were told about each message."""
+
+from __future__ import annotations
+
+import itertools
+import smtplib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from shadowrelay.lab.layout import Address
+
+from .verdict import Told
+
+_TIMEOUT = 30.0  # seconds; longer than a node may take over a message here
+_LINE = b"This message must arrive, whatever dies.\r\n"
+
+
+@dataclass(slots=True)
+class Post:
+    """All that was sent: what the client was told of each token, and when (monotonic clock)."""
+
+    told: dict[str, tuple[Told, float]] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def send(self, server: Address, size: int, session: smtplib.SMTP | None = None) -> tuple[str, Told]:
+        """Send one message of about ``size`` octets; the session is its own unless one is given."""
+        token = f"proof-{next(self._numbers):07d}"
+        told = Told.NOTHING_SENT
+        own = session is None
+        try:
+            session = session or smtplib.SMTP(*server, local_hostname="client.lab.test", timeout=_TIMEOUT)
+            told = _transaction(session, token, size)
+        except (smtplib.SMTPException, OSError):
+            pass  # it was not even taken as far as the content
+        finally:
+            if own and session is not None:
+                session.close()
+        self.told[token] = (told, time.monotonic())
+        return token, told
+
+
+def _transaction(session: smtplib.SMTP, token: str, size: int) -> Told:
+    """Raises SMTPException or OSError when it ends before the content."""
+    session.ehlo_or_helo_if_needed()
+    commands = ("MAIL FROM:<sender@outside.test>", "RCPT TO:<otto@outside.test>", "DATA")
+    for command in commands:
+        code, _ = session.docmd(command)
+        if code >= 400:
+            with suppress(smtplib.SMTPException):
+                session.rset()
+            return Told.REFUSED
+    head = f"Message-ID: <{token}@client.lab.test>\r\nSubject: {token}\r\n\r\n".encode()
+    body = head + _LINE * max(1, (size - len(head)) // len(_LINE)) + b".\r\n"
+    try:
+        session.sock.sendall(body)
+        code, _ = session.getreply()
+    except (smtplib.SMTPException, OSError):
+        return Told.NO_REPLY
+    return Told.ACCEPTED if code == 250 else Told.REFUSED
+
+
+@contextmanager
+def continuous(post: Post, server: Address, *, clients: int, size: int, pause: float) -> Iterator[None]:
+    """So many clients send one message after the other, with a pause between, until exit."""
+    over = threading.Event()
+
+    def client() -> None:
+        session: smtplib.SMTP | None = None
+        while not over.wait(pause):
+            if session is None:
+                with suppress(smtplib.SMTPException, OSError):
+                    session = smtplib.SMTP(*server, local_hostname="client.lab.test", timeout=_TIMEOUT)
+                continue
+            _, told = post.send(server, size, session)
+            if told in (Told.NO_REPLY, Told.NOTHING_SENT):
+                session.close()
+                session = None
+        if session is not None:
+            session.close()
+
+    threads = [threading.Thread(target=client, daemon=True) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(_TIMEOUT + 5)

@@ -1,0 +1,101 @@
+"""What became of every message: lost, unexpected, duplicated (and why), recovered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Told(StrEnum):
+    """What the client knows of its message. NO_REPLY: all was sent, and the connection ended."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    NO_REPLY = "no reply"
+    NOTHING_SENT = "nothing sent"
+
+
+class Cause(StrEnum):
+    """Why the next hop was given a message again, as the tracking logs tell."""
+
+    PROMOTED = "taken over before its outcome was known"
+    UNRECORDED = "sent, and the record of it lost"
+    UNEXPLAINED = "unexplained"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Tokens, but for the counts. The promise was kept when ``kept``."""
+
+    accepted: int
+    refused: int
+    unanswered: int
+    delivered: int
+    lost: tuple[str, ...]
+    unexpected: tuple[str, ...]  # arrived, though the client was told that it would not, or never sent
+    recovered: int  # arrived, though the client got no reply
+    duplicates: Mapping[Cause, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> bool:
+        return not (self.lost or self.unexpected or self.duplicates.get(Cause.UNEXPLAINED))
+
+    def counts(self) -> dict[str, int]:
+        return {
+            "accepted": self.accepted,
+            "refused": self.refused,
+            "no reply": self.unanswered,
+            "delivered": self.delivered,
+            "lost": len(self.lost),
+            "unexpected": len(self.unexpected),
+            "recovered": self.recovered,
+            **{f"duplicate: {cause}": len(tokens) for cause, tokens in sorted(self.duplicates.items())},
+        }
+
+
+def judge(
+    told: Mapping[str, Told], arrived: Mapping[str, int], rows: Iterable[Mapping[str, str]] = ()
+) -> Verdict:
+    """Compare what clients were told with what the next hop took; ``rows`` are those of all tracking logs.
+
+    A message of which the client was told nothing may arrive or not, but not twice without a cause.
+    """
+    outcomes = Counter(told.values())
+    arrivals = {token for token, times in arrived.items() if times}
+    accepted = {token for token, answer in told.items() if answer is Told.ACCEPTED}
+    denied = {token for token, answer in told.items() if answer in (Told.REFUSED, Told.NOTHING_SENT)}
+    silent = {token for token, answer in told.items() if answer is Told.NO_REPLY}
+    twice = {token: times for token, times in arrived.items() if times > 1}
+    return Verdict(
+        accepted=len(accepted),
+        refused=outcomes[Told.REFUSED],
+        unanswered=len(silent),
+        delivered=len(arrivals),
+        lost=tuple(sorted(accepted - arrivals)),
+        unexpected=tuple(sorted(arrivals & denied | arrivals - told.keys())),
+        recovered=len(arrivals & silent),
+        duplicates=_causes(twice, rows),
+    )
+
+
+def _causes(twice: Mapping[str, int], rows: Iterable[Mapping[str, str]]) -> dict[Cause, tuple[str, ...]]:
+    sent: Counter[str] = Counter()
+    promoted: set[str] = set()
+    for row in rows if twice else ():
+        token = row["message-id"].strip("<>").partition("@")[0]
+        if row["event-id"] == "RESUBMIT":
+            promoted.add(token)
+        elif row["event-id"] in {"SEND", "SENDEXTERNAL", "DELIVER"}:
+            sent[token] += 1
+    found: dict[Cause, list[str]] = {}
+    for token, times in sorted(twice.items()):
+        if token in promoted:
+            cause = Cause.PROMOTED
+        elif sent[token] < times:
+            cause = Cause.UNRECORDED
+        else:
+            cause = Cause.UNEXPLAINED
+        found.setdefault(cause, []).append(token)
+    return {cause: tuple(tokens) for cause, tokens in found.items()}
