@@ -19,7 +19,8 @@ CUTS = 10
 
 _CLIENTS, _SIZE, _PAUSE = 8, 2_000, 0.002
 _LARGE = 100_000  # octets: what one of the clients sends, content that is kept as a file
-_LATEST = 0.35  # seconds after the node is whole again that a cut comes at the latest
+_MOST = 40  # messages that are accepted between the moment that all is whole again and the next cut
+_LATEST = 2.0  # seconds within which that cut comes anyway
 _WHILE_STARTING = 0.15  # of the cuts are followed by another one while the node starts
 _CLOSED = 0.75  # of the epochs the next hop takes nothing, so that the queues fill
 
@@ -67,7 +68,7 @@ class Cutter:
         with small, large:
             while self.cuts < until:
                 self.nodes.wait_whole()
-                time.sleep(self.rng.uniform(0.02, _LATEST))
+                self._wait_for_mail()
                 self._cut()
                 step()
                 while self.cuts < until and self.rng.random() < _WHILE_STARTING:
@@ -84,6 +85,14 @@ class Cutter:
             self.disks_lost += 1
         self.hop.closed = False
         self.nodes.wait_idle(180.0)
+
+    def _wait_for_mail(self) -> None:
+        """Until a seeded number of messages was accepted, and a seeded moment longer."""
+        enough = self.post.accepted + self.rng.randint(1, _MOST)
+        latest = time.monotonic() + _LATEST
+        while self.post.accepted < enough and time.monotonic() < latest:
+            time.sleep(0.001)
+        time.sleep(self.rng.uniform(0.0, 0.03))
 
     def _cut(self) -> None:
         began = time.monotonic()

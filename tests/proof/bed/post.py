@@ -15,6 +15,7 @@ from shadowrelay.lab.layout import Address
 from .verdict import Told
 
 _TIMEOUT = 30.0  # seconds; longer than a node may take over a message here
+_PATIENCE = 0.05  # seconds before a client that was refused tries again
 _LINE = b"This message must arrive, whatever dies.\r\n"
 
 
@@ -23,6 +24,7 @@ class Post:
     """All that was sent: what the client was told of each token, and when (monotonic clock)."""
 
     told: dict[str, tuple[Told, float]] = field(default_factory=dict)
+    accepted: int = 0
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def send(self, server: Address, size: int, session: smtplib.SMTP | None = None) -> tuple[str, Told]:
@@ -39,6 +41,7 @@ class Post:
             if own and session is not None:
                 session.close()
         self.told[token] = (told, time.monotonic())
+        self.accepted += told is Told.ACCEPTED
         return token, told
 
 
@@ -55,6 +58,7 @@ def _transaction(session: smtplib.SMTP, token: str, size: int) -> Told:
     head = f"Message-ID: <{token}@client.lab.test>\r\nSubject: {token}\r\n\r\n".encode()
     body = head + _LINE * max(1, (size - len(head)) // len(_LINE)) + b".\r\n"
     try:
+        assert session.sock is not None
         session.sock.sendall(body)
         code, _ = session.getreply()
     except (smtplib.SMTPException, OSError):
@@ -78,6 +82,8 @@ def continuous(post: Post, server: Address, *, clients: int, size: int, pause: f
             if told in (Told.NO_REPLY, Told.NOTHING_SENT):
                 session.close()
                 session = None
+            if told is not Told.ACCEPTED:
+                over.wait(_PATIENCE)
         if session is not None:
             session.close()
 
