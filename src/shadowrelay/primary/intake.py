@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,7 +21,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival
 from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import Ask, OfferCopy, Step, Transact
-from shadowrelay.database.content import Spool, is_full
+from shadowrelay.database.content import Room, Spool, is_full
 from shadowrelay.members import Members
 from shadowrelay.primary.accepting import make_redundant, offer
 from shadowrelay.primary.shadowing import ShadowSession
@@ -47,7 +46,7 @@ class IntakeOptions:
     accepted_domains: tuple[str, ...]
     routes: tuple[Route, ...]
     content: Path
-    minimum_free_disk: int
+    room: Room
     submission: bool
 
 
@@ -71,9 +70,9 @@ class Intake:
         self._shadows: dict[str, ShadowSession] = {}
 
     async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
-        room = shutil.disk_usage(self.options.content).free - (mail.size or 0)
-        if room < self.options.minimum_free_disk:
-            log.warning("mail_refused_disk_full", free=room, needed=self.options.minimum_free_disk)
+        room = self.options.room
+        if room.lacks(mail.size or 0):
+            log.warning("mail_refused_disk_full", free=room.free, needed=room.least)
             return NO_ROOM
         if self.policy.shadow_redundancy_enabled:
             self._shadows[session.id] = ShadowSession(self.members)

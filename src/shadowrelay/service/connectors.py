@@ -26,7 +26,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         accepted_domains=tuple(node.settings.accepted_domains),
         routes=node.routes,
         content=node.spool,
-        minimum_free_disk=node.settings.minimum_free_disk,
+        room=node.room,
         submission=connector.submission,
     )
     tls = None
@@ -57,7 +57,7 @@ def for_members(node: Node, peer: PeerConnector) -> Connector:
     options = DeskOptions(
         externally_secured=tuple(peer.externally_secured),
         content=node.spool,
-        minimum_free_disk=node.settings.minimum_free_disk,
+        room=node.room,
     )
     limits = ConnectorOptions(
         hostname=node.name,

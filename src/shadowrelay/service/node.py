@@ -13,6 +13,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.routing import Route
 from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.database.content import Room
 from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members import Members, seconds
@@ -66,6 +67,7 @@ class Node:
         }
         self.in_flight: set[MessageId] = set()
         self.spool = settings.data_dir / CONTENT
+        self.room = Room(self.spool, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
         self.stopping = False
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
@@ -16,7 +15,7 @@ from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
-from shadowrelay.database.content import Spool, is_full
+from shadowrelay.database.content import Room, Spool, is_full
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import Members, seconds
 from shadowrelay.smtp.receive import Peer
@@ -34,7 +33,7 @@ class DeskOptions:
 
     externally_secured: tuple[IPv4Network | IPv6Network, ...]
     content: Path
-    minimum_free_disk: int
+    room: Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ class Desk:
 
     async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:  # noqa: ARG002
         self._member()
-        if shutil.disk_usage(self.options.content).free < self.options.minimum_free_disk:
+        if self.options.room.lacks():
             log.warning("copy_refused_disk_full", member=self._member().name)
             return NO_ROOM
         if "XSHADOW" not in mail.extra:

@@ -1,0 +1,83 @@
+"""The verdict: what counts as lost, unexpected, duplicated and recovered."""
+
+from __future__ import annotations
+
+import random
+
+from .bed.cutting import before_the_cut
+from .bed.strace import Fault
+from .bed.verdict import Cause, Told, judge
+from .bed.walking import Boundary, Outcome, Thread
+from .system_calls import boundaries, reachable
+
+ROW = {"message-id": "<a@client.lab.test>", "event-id": "SENDEXTERNAL"}
+RESUBMIT = ROW | {"event-id": "RESUBMIT"}
+
+
+def test_what_was_accepted_and_did_not_arrive_is_lost() -> None:
+    found = judge({"a": Told.ACCEPTED, "b": Told.ACCEPTED}, {"b": 1})
+    assert (found.lost, found.kept) == (("a",), False)
+
+
+def test_what_was_refused_or_never_sent_must_not_arrive() -> None:
+    told = {"a": Told.REFUSED, "b": Told.NOTHING_SENT, "c": Told.REFUSED}
+    found = judge(told, {"a": 1, "b": 1, "stranger": 1})
+    assert (found.unexpected, found.kept) == (("a", "b", "stranger"), False)
+
+
+def test_without_a_reply_either_is_right() -> None:
+    found = judge({"a": Told.NO_REPLY, "b": Told.NO_REPLY}, {"a": 1})
+    assert (found.recovered, found.lost, found.unexpected, found.kept) == (1, (), (), True)
+
+
+def test_a_second_delivery_is_explained_by_a_lost_record_or_by_a_promotion() -> None:
+    told = {"a": Told.ACCEPTED}
+    assert judge(told, {"a": 2}, [ROW]).duplicates == {Cause.UNRECORDED: ("a",)}
+    assert judge(told, {"a": 2}, [ROW, RESUBMIT, ROW]).duplicates == {Cause.PROMOTED: ("a",)}
+    assert judge(told, {"a": 2}, [ROW]).kept
+
+
+def test_a_second_delivery_that_was_recorded_twice_by_its_owner_is_a_mistake() -> None:
+    found = judge({"a": Told.ACCEPTED}, {"a": 2}, [ROW, ROW])
+    assert (found.duplicates, found.kept) == ({Cause.UNEXPLAINED: ("a",)}, False)
+
+
+def test_an_acknowledgement_from_a_machine_without_power_does_not_count() -> None:
+    dark = [(10.0, 10.1)]
+    assert before_the_cut(Told.ACCEPTED, 9.99, dark) is Told.ACCEPTED
+    assert before_the_cut(Told.ACCEPTED, 10.05, dark) is Told.NO_REPLY
+    assert before_the_cut(Told.ACCEPTED, 11.0, dark) is Told.ACCEPTED
+    assert before_the_cut(Told.REFUSED, 10.05, dark) is Told.REFUSED
+
+
+def test_a_whole_walk_has_every_fault_at_every_call_of_every_thread() -> None:
+    measured = {100: {Thread.LOOP: 2, Thread.DATABASE: 3}}
+    walked = boundaries(measured, (Fault.KILL, Fault.EIO), 1.0, random.Random(1))
+    wanted = {
+        (Boundary(100, thread, n), fault)
+        for fault in (Fault.KILL, Fault.EIO)
+        for thread, calls in measured[100].items()
+        for n in range(1, calls + 1)
+    }
+    assert wanted <= set(walked)
+    assert len(walked) == len(set(walked))
+
+
+def test_a_sample_is_a_part_of_the_calls_and_the_same_for_the_same_seed() -> None:
+    measured = {100: {Thread.DATABASE: 100}}
+
+    def sample(seed: int) -> list[tuple[Boundary, Fault]]:
+        return boundaries(measured, tuple(Fault), 0.1, random.Random(seed))
+
+    assert len({boundary for boundary, _ in sample(1)}) == 10
+    assert sample(1) == sample(1) != sample(2)
+
+
+def test_past_the_end_of_a_life_the_rest_of_its_thread_is_left_out() -> None:
+    planned = boundaries({100: {Thread.LOOP: 10, Thread.FILES: 1}}, (Fault.KILL,), 1.0, random.Random(1))
+    done: list[Outcome] = []
+    for boundary, fault in reachable(planned, done):
+        call = "write socket" if boundary.thread is Thread.LOOP and boundary.n <= 4 else None
+        done.append(Outcome(boundary, fault, call, "a", Told.ACCEPTED, 0, False))
+    walked = [(one.boundary.thread, one.boundary.n) for one in done]
+    assert walked == [(Thread.LOOP, n) for n in range(1, 8)] + [(Thread.FILES, n) for n in range(1, 4)]
