@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def cut(role: Role, file_system: str, cuts: int, seed: int, directory: Path, pre
     rng = random.Random(f"{seed} {role} {file_system}")
     began = time.monotonic()
     alone = role is Role.ALONE
-    stuck, verdict = "", None
+    stuck, verdict = "", judge({}, {})
     with (
         mounted(directory / "volume", file_system) as volume,
         next_hop() as hop,
@@ -82,7 +83,9 @@ def cut(role: Role, file_system: str, cuts: int, seed: int, directory: Path, pre
         cutter = Cutter(nodes, hop, volume, role, rng)
         try:
             while cutter.cuts < cuts:
-                cutter.epoch(min(_SHORT if preload else CUTS, cuts - cutter.cuts), advance)
+                most = min(_SHORT if preload else CUTS, cuts - cutter.cuts)
+                note = f"({verdict.accepted} accepted, {len(verdict.lost)} lost)"
+                cutter.epoch(most, partial(advance, note))
                 verdict = judge(cutter.told(), hop.arrived())
                 if verdict.lost or verdict.unexpected:
                     break

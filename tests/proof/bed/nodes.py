@@ -45,7 +45,7 @@ def wait_until(condition: Callable[[], object], what: str, deadline: float = 30.
     while not condition():
         if time.monotonic() > end:
             raise Stuck(f"not within {deadline:.0f} s: {what}")
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 @dataclass(frozen=True, slots=True)

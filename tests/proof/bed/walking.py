@@ -125,7 +125,7 @@ class Walk:
         deadline = time.monotonic() + _LIFE
         over = self._owner_is_done if self.role is Role.OWNER else self._holder_is_done
         while time.monotonic() < deadline:
-            if (status := self.victim.ended(0.02)) is not None:
+            if (status := self.victim.ended(0.05)) is not None:
                 return status
             if trace.hit() is not None:
                 deadline = min(deadline, time.monotonic() + _AFTERMATH)
