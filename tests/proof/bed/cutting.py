@@ -84,7 +84,7 @@ class Cutter:
             self.other.started()
             self.disks_lost += 1
         self.hop.closed = False
-        self.nodes.wait_idle(180.0)
+        self.nodes.wait_idle()
 
     def _wait_for_mail(self) -> None:
         """Until a seeded number of messages was accepted, and a seeded moment longer."""

@@ -26,7 +26,7 @@ QUICK = (
     "shadow_resubmit_time_span=1h",  # promotions come from what is known, never from waiting
     "discard_poll_interval=0.1s",
     "member_skip_interval=0.1s",
-    "shadow_attempt_timeout=2s",
+    "shadow_attempt_timeout=5s",
     "revoke_timeout=1s",
     "reconcile_timeout=10s",
     "drain_timeout=1s",
@@ -34,12 +34,15 @@ QUICK = (
 )
 """On top of the lab's settings: what has to be waited for comes soon."""
 
+PATIENCE = 240.0
+"""Seconds until what has to happen counts as never happening: the machine may do other things too."""
+
 
 class Stuck(Exception):
     """Something did not happen in time; the text says what."""
 
 
-def wait_until(condition: Callable[[], object], what: str, deadline: float = 30.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, deadline: float = PATIENCE) -> None:
     """Look often until it holds. Raises Stuck."""
     end = time.monotonic() + deadline
     while not condition():
@@ -190,12 +193,12 @@ class Nodes:
     def __iter__(self) -> Iterator[Node]:
         return iter(self.members)
 
-    def wait_whole(self, deadline: float = 60.0) -> None:
+    def wait_whole(self, deadline: float = PATIENCE) -> None:
         """Until nothing is exposed anywhere (a single node has to answer, no more). Raises Stuck."""
         alone = len(self.members) == 1
         self._wait(lambda state: alone or state.whole, "nothing exposed, all members met", deadline)
 
-    def wait_idle(self, deadline: float = 60.0) -> None:
+    def wait_idle(self, deadline: float = PATIENCE) -> None:
         """Until every queue and shadow queue is empty, and all members met. Raises Stuck."""
         self._wait(lambda state: state.whole and state.empty, "queues and shadow queues empty", deadline)
 

@@ -14,9 +14,9 @@ from .post import Post
 from .strace import Call, Fault, Trace, attached
 from .verdict import Told
 
-_LIFE = 8.0  # seconds a life may take that no fault has met
+_LIFE = 20.0  # seconds a life may take that no fault has met
 _AFTERMATH = 0.7  # seconds in which a fault shows what it does
-_END = 10.0  # seconds until a node ends that was told to, or has to
+_END = 30.0  # seconds until a node ends that was told to, or has to
 
 
 class Role(StrEnum):
