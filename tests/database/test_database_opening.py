@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -330,6 +330,22 @@ async def test_a_disk_that_fills_up_ends_the_acceptance_and_loses_nothing(tiny_d
 
 
 # Incarnations
+
+
+async def test_what_a_process_left_in_the_log_is_in_the_database_file_before_anything_new_is_acknowledged(
+    tmp_path: Path,
+) -> None:
+    # An fsync of the log may have failed: what only its pages hold, a power cut can still take.
+    left, taken = tmp_path / "left", tmp_path / "taken"
+    async with database(left) as found:
+        copy = message()
+        await found.transact(save(copy))
+        shutil.copytree(left, taken)  # as a kill leaves it: committed, and in the log alone
+    async with database(taken):
+        alone = tmp_path / "alone.db"
+        shutil.copy(taken / opening.FILE, alone)
+        with closing(sqlite3.connect(f"file:{alone}?immutable=1", uri=True)) as connection:
+            assert connection.execute("SELECT id FROM message").fetchall() == [(copy.id,)]
 
 
 async def test_each_open_is_an_incarnation_that_began_where_the_last_one_ended(tmp_path: Path) -> None:

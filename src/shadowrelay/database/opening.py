@@ -139,6 +139,18 @@ def begin_incarnation(
     return ledger, Opening(created, records.moment(int(alive[0])) if alive else None)
 
 
+def empty_the_log(connection: sqlite3.Connection) -> None:
+    """Bring all of the write-ahead log into the database file, durably, before anything is acknowledged.
+
+    After an fsync that failed, an earlier process has left pages in the log that can be read back and are not
+    on disk; the kernel takes them for clean and never writes them again. A power cut would end the log there,
+    with all that was committed behind. Raises CannotOpen, sqlite3.Error.
+    """
+    busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise CannotOpen("SQLite could not bring its write-ahead log into the transport database")
+
+
 def check(connection: sqlite3.Connection, file: Path) -> None:
     """After an unclean stop: is the file whole? Raises sqlite3.DatabaseError (CORRUPT) if it is not.
 

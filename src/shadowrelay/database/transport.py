@@ -226,6 +226,7 @@ def _begin(
     opening.check(raw, file)
     opening.migrate(raw)
     begun = opening.begin_incarnation(raw, name, token, fresh_id, now)
+    opening.empty_the_log(raw)
     opening.sync_directory(file.parent)
     return begun
 
