@@ -58,7 +58,7 @@ def parse(lines: Iterable[str]) -> Iterator[Call]:
     """
     for line in lines:
         found = _CALL.match(line)
-        if found is None or line.lstrip("0123456789 ").startswith("<..."):
+        if found is None:
             continue
         target = _TARGET.match(found["rest"])
         about = _about((target["fd"] or target["path"] or "") if target else "")
