@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from shadowrelay.database.content import BLOCK, INLINE, Room, Spool, blocks, head
+from shadowrelay.database.content import BLOCK, INLINE, Spool, blocks, head
 
 LARGE = bytes(range(256)) * (INLINE // 256 + 1)
 
@@ -91,32 +90,3 @@ async def test_a_large_content_is_read_in_blocks(tmp_path: Path) -> None:
     spool.write(bytes(3 * BLOCK + 1))
     sizes = [len(block) async for block in blocks(await spool.seal())]
     assert sizes == [BLOCK, BLOCK, BLOCK, 1]
-
-
-@pytest.fixture
-def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """What the disk says is free; to be set."""
-    told = {"octets": 0}
-
-    def usage(_: Path) -> SimpleNamespace:
-        return SimpleNamespace(free=told["octets"])
-
-    monkeypatch.setattr("shadowrelay.database.content.shutil.disk_usage", usage)
-    return told
-
-
-def test_a_disk_that_was_short_of_room_takes_mail_again_with_a_quarter_more(
-    tmp_path: Path, free: dict[str, int]
-) -> None:
-    room = Room(tmp_path, 1000)
-    answers = []
-    for octets in (1001, 999, 1001, 1249, 1250, 1001):
-        free["octets"] = octets
-        answers.append(room.lacks())
-    assert answers == [False, True, True, True, False, False]
-
-
-def test_one_message_that_is_too_large_does_not_keep_others_out(tmp_path: Path, free: dict[str, int]) -> None:
-    room = Room(tmp_path, 1000)
-    free["octets"] = 1100
-    assert [room.lacks(200), room.lacks(100), room.lacks()] == [True, False, False]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from shadowrelay.core.identifiers import MessageId
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import sync_directory
 
-AMPLE = 1.25  # times the least room: what a disk that was short of it has to have before mail is taken again
 INLINE = 64 * 1024  # octets up to which content is kept in the database
 BLOCK = 256 * 1024
 
@@ -79,27 +77,6 @@ class Spool:
             self._file = None
         if self._made:  # a file of that name that was there before is somebody's content
             self._path.unlink(missing_ok=True)
-
-
-class Room:
-    """Is there room for mail on a disk? Once there is too little, only when there is a quarter more again.
-
-    Otherwise every message that is delivered would let the next one in, and senders would meet a node that
-    changes its mind with every try.
-    """
-
-    def __init__(self, directory: Path, least: int) -> None:
-        """``least``: octets that have to stay free."""
-        self.least = least
-        self.free = 0
-        self._directory = directory
-        self._short = False
-
-    def lacks(self, wanted: int = 0) -> bool:
-        """Whether ``wanted`` octets more would leave too little. Raises OSError."""
-        self.free = shutil.disk_usage(self._directory).free
-        self._short = self.free < self.least * (AMPLE if self._short else 1)
-        return self._short or self.free - wanted < self.least
 
 
 def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:

@@ -21,7 +21,8 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival
 from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import Ask, OfferCopy, Step, Transact
-from shadowrelay.database.content import Room, Spool, is_full
+from shadowrelay.database.content import Spool, is_full
+from shadowrelay.database.room import Room
 from shadowrelay.members import Members
 from shadowrelay.primary.accepting import make_redundant, offer
 from shadowrelay.primary.shadowing import ShadowSession
@@ -71,8 +72,8 @@ class Intake:
 
     async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
         room = self.options.room
-        if room.lacks(mail.size or 0):
-            log.warning("mail_refused_disk_full", free=room.free, needed=room.least)
+        if not room.admits(mail.size or 0):
+            log.warning("mail_refused_disk_full", free=room.free, needed=room.minimum, size=mail.size)
             return NO_ROOM
         if self.policy.shadow_redundancy_enabled:
             self._shadows[session.id] = ShadowSession(self.members)

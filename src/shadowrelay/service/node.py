@@ -13,8 +13,8 @@ from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.routing import Route
 from shadowrelay.core.shadow_servers import MemberPlace
-from shadowrelay.database.content import Room
 from shadowrelay.database.opening import CONTENT
+from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members import Members, seconds
 from shadowrelay.primary.giving_up import give_up
@@ -67,7 +67,7 @@ class Node:
         }
         self.in_flight: set[MessageId] = set()
         self.spool = settings.data_dir / CONTENT
-        self.room = Room(self.spool, settings.minimum_free_disk)
+        self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
         self.stopping = False
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}

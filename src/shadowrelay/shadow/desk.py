@@ -15,8 +15,9 @@ from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
-from shadowrelay.database.content import Room, Spool, is_full
+from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.room import Room
 from shadowrelay.members import Members, seconds
 from shadowrelay.smtp.receive import Peer
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
@@ -112,7 +113,7 @@ class Desk:
 
     async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:  # noqa: ARG002
         self._member()
-        if self.options.room.lacks():
+        if not self.options.room.admits():
             log.warning("copy_refused_disk_full", member=self._member().name)
             return NO_ROOM
         if "XSHADOW" not in mail.extra:

@@ -1,0 +1,32 @@
+"""Is there room on the disk for new mail? What is stored already must always find enough to be settled."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+_RELIEF = 1.25  # of the minimum: a disk at its edge would refuse and accept by turns
+
+
+@dataclass(slots=True)
+class Room:
+    """Free space of the disk that holds ``directory``; one for all connectors of a node.
+
+    Once less than ``minimum`` octets were free, nothing is admitted until a quarter more than that is free.
+    """
+
+    directory: Path
+    minimum: int
+    _short: bool = False
+
+    @property
+    def free(self) -> int:
+        """Octets."""
+        return shutil.disk_usage(self.directory).free
+
+    def admits(self, size: int = 0) -> bool:
+        """May mail of that many octets (0: unknown) be taken? A large one closes the door to no other."""
+        free = self.free
+        self._short = free < self.minimum * (_RELIEF if self._short else 1)
+        return not self._short and free - size >= self.minimum

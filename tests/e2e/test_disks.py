@@ -1,0 +1,197 @@
+"""The recovery table's disk row: a full disk, and a database that somebody else has locked."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import smtplib
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
+
+from shadowrelay.database.opening import FILE
+from shadowrelay.lab.errors import LabError
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+MIB = 2**20
+MINIMUM = 8 * MIB
+FULL = "452 4.3.1 Insufficient system resources"
+
+
+class SmallDisk:
+    """A file system of its own, with a file in it that takes as much room as it is told."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ballast = path / "ballast"
+
+    @property
+    def free(self) -> int:
+        return shutil.disk_usage(self.path).free
+
+    def leave(self, octets: int) -> None:
+        """Fill it until that much is free, or make room."""
+        self.clear()
+        with self._ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, self.free - octets)
+
+    def fill(self) -> None:
+        """To the last octet."""
+        self.leave(64 * 1024)
+        with suppress(OSError), self._ballast.open("ab", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+
+    def clear(self) -> None:
+        self._ballast.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """What mx1 keeps its data on, in the lab of this test."""
+    if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
+        pytest.skip("a disk of one's own takes root and mkfs.ext4 (package e2fsprogs)")
+    image, path = tmp_path / "disk.img", tmp_path / "lab" / "nodes" / "mx1" / "data"
+    with image.open("wb") as file:
+        file.truncate(40 * MIB)
+    path.mkdir(mode=0o700, parents=True)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True, capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-o", "loop", image, path], check=False, capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no loop mount here: {mounted.stderr.strip()}")
+    try:
+        yield SmallDisk(path)
+    finally:
+        subprocess.run(["umount", path], check=True)
+
+
+def reply_to_mail(lab: RunningLab, name: str) -> str:
+    """What a sender is told before it sends its content."""
+    with smtplib.SMTP(*lab.cluster.node(name).smtp, local_hostname="client.lab.test") as client:
+        client.ehlo()
+        code, text = client.mail("sender@outside.test")
+        return f"{code} {text.decode()}"
+
+
+def large(lab: RunningLab, name: str) -> int:
+    """Offer a message of a mebibyte; returns the code of the reply that decided."""
+    token = f"large-{secrets.token_hex(8)}"
+    text = f"Message-ID: <{token}@client.lab.test>\r\n\r\n" + ("x" * 998 + "\r\n") * (MIB // 1000)
+    try:
+        with smtplib.SMTP(*lab.cluster.node(name).smtp, local_hostname="client.lab.test") as client:
+            client.sendmail("sender@outside.test", [INSIDE], text)
+    except smtplib.SMTPResponseException as refusal:
+        return refusal.smtp_code
+    lab.sent_otherwise(token, INSIDE)
+    return 250
+
+
+def test_a_full_disk_puts_mail_off_and_everything_else_goes_on(disk: SmallDisk, lab: RunningLab):
+    lab.up(f"minimum_free_disk={MINIMUM}", "shadow_resubmit_time_span=1h", nodes=2)
+    lab.cluster.refuse()
+    lab.send(2, to="mx1", recipients=(INSIDE, OUTSIDE))
+    lab.send(2, to="mx2", recipients=(INSIDE, OUTSIDE))
+    disk.leave(MINIMUM - MIB)
+    assert reply_to_mail(lab, "mx1") == FULL
+    assert not lab.offer(to="mx2", recipients=(INSIDE,)), "mx1 takes no copy, so there is no second one"
+    assert (lab.queued("mx1"), lab.held("mx1")) == (2, 2)
+
+    lab.cluster.accept()
+    lab.verify()
+    assert reply_to_mail(lab, "mx1") == FULL
+    disk.leave(MINIMUM + MIB)
+    assert reply_to_mail(lab, "mx1") == FULL, "a little more room is not enough"
+    disk.clear()
+    assert reply_to_mail(lab, "mx1").startswith("250 2.1.0 ")
+    lab.send(2, to="mx1")
+    wait_until(lambda: lab.offer(to="mx2", recipients=(INSIDE,)), "its copies are taken again")
+    lab.verify()
+    assert [lab.events(name, "RESUBMIT") for name in ("mx1", "mx2")] == [[], []]
+
+
+@pytest.mark.parametrize("to", ["mx1", "mx2"], ids=["the owner's disk", "the holder's disk"])
+def test_mail_itself_fills_the_disk_and_what_was_acknowledged_is_durable(
+    disk: SmallDisk, lab: RunningLab, to: str
+):
+    lab.up(f"minimum_free_disk={MINIMUM}", "shadow_resubmit_time_span=1h", nodes=2)
+    lab.cluster.refuse()
+    codes = [large(lab, to) for _ in range(6)]
+    assert codes == [250] * 6
+    for _ in range(40):
+        codes.append(large(lab, to))
+        if codes[-1] != 250:
+            break
+    assert codes[-1] == (452 if to == "mx1" else 451)
+    assert disk.free > MINIMUM - 3 * MIB
+    # The proof of durability: both processes die, and nothing but the disks speaks for the messages.
+    lab.cluster.kill("mx1")
+    lab.cluster.kill("mx2")
+    lab.cluster.accept()
+    lab.up()
+    lab.verify()
+
+
+def test_a_disk_without_an_octet_left_ends_the_node_and_the_holder_takes_over(
+    disk: SmallDisk, lab: RunningLab
+):
+    lab.up(f"minimum_free_disk={MINIMUM}", "shadow_resubmit_time_span=2s", nodes=2)
+    lab.cluster.refuse()
+    lab.send(3, recipients=(INSIDE, OUTSIDE))
+    disk.fill()
+    wait_until(lambda: not lab.cluster.process("mx1").alive, "it cannot write, and ends")
+    assert "the disk is full" in lab.cluster.layout.log("mx1").read_text("utf-8")
+    wait_until(lambda: lab.queued("mx2") == 3, "the holder promotes")
+    with pytest.raises(LabError, match="the disk is full"):
+        lab.cluster.start("mx1")
+    lab.cluster.accept()
+    wait_until(lambda: lab.count().lost == 0, "the holder delivers")
+    disk.clear()
+    lab.cluster.start("mx1")
+    lab.verify()
+    assert [lab.events("mx1", event) for event in ("DELIVER", "SEND", "SENDEXTERNAL")] == [[], [], []]
+
+
+def test_the_database_of_a_running_node_lets_nobody_else_in(lab: RunningLab):
+    lab.up(nodes=2)
+    lab.cluster.refuse()
+    lab.send(2)
+    file = lab.cluster.node("mx1").data_dir / FILE
+    with closing(sqlite3.connect(file, timeout=0)) as other:
+        with pytest.raises(sqlite3.OperationalError, match="database is locked"):
+            other.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        with pytest.raises(sqlite3.OperationalError, match="database is locked"):
+            other.execute("BEGIN IMMEDIATE")
+        lab.send(2)
+    lab.cluster.accept()
+    lab.verify()
+
+
+def test_a_node_does_not_start_on_a_database_that_another_program_has_locked(lab: RunningLab):
+    lab.up("shadow_resubmit_time_span=1h")
+    lab.cluster.refuse()
+    lab.send(2)
+    database = lab.status("mx1").database_id
+    lab.cluster.stop("mx1")
+    directory = lab.cluster.node("mx1").data_dir
+    with closing(sqlite3.connect(directory / FILE, timeout=0)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LabError, match="it is locked: another program has it open"):
+            lab.cluster.start("mx1")
+        assert not lab.offer(to="mx1", recipients=(INSIDE,))
+        lab.send(1, to="mx2")
+    lab.cluster.start("mx1")
+    assert lab.status("mx1").database_id == database
+    assert lab.queued("mx1") == 2
+    assert list(directory.glob("*corrupt*")) == []
+    lab.cluster.accept()
+    lab.verify()
+    assert [lab.events(name, "RESUBMIT") for name in ("mx2", "mx3")] == [[], []]
