@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from shadowrelay.lab import mail
 from shadowrelay.lab.cluster import Cluster, up
@@ -58,15 +61,32 @@ class RunningLab:
         self.acknowledged.append(Letter(token, "", recipients))
 
     def status(self, name: str) -> NodeStatus:
-        found = status(self.cluster.node(name))
-        assert found is not None, f"{name} does not answer"
-        return found
+        found: list[NodeStatus] = []
+
+        def answers() -> bool:
+            found.extend(filter(None, [status(self.cluster.node(name))]))
+            return bool(found)
+
+        wait_until(answers, f"{name} answers")
+        return found[0]
 
     def queued(self, name: str) -> int:
         return self.status(name).queued
 
     def held(self, name: str) -> int:
         return self.status(name).shadow_held
+
+    def peer(self, name: str, other: str) -> Mapping[str, Any]:
+        """What a node says of another member."""
+        full = self.cluster.node(other).name
+        return next(peer for peer in self.status(name).peers if peer["name"] == full)
+
+    def misses(self, name: str, other: str) -> float:
+        """For how many seconds a node has failed to reach another member; 0 when it reaches it."""
+        seen = self.peer(name, other)
+        if seen["state"] != "unreachable":
+            return 0.0
+        return (datetime.now(UTC) - datetime.fromisoformat(seen["since"])).total_seconds()
 
     def ids(self, name: str) -> list[str]:
         """Of the messages in a node's queue."""
@@ -81,6 +101,12 @@ class RunningLab:
         """Rows of a node's tracking log."""
         rows = mail.tracked(self.cluster.node(name).tracking_dir)
         return [row for row in rows if row["event-id"] == event]
+
+    def said(self, name: str, event: str) -> list[dict[str, Any]]:
+        """Lines of that event in what a node says on its standard error."""
+        lines = self.cluster.layout.log(self.cluster.node(name).short).read_text("utf-8").splitlines()
+        told = [json.loads(line) for line in lines if line.startswith("{")]
+        return [line for line in told if line["event"] == event]
 
     def count(self) -> Count:
         return mail.count(self.cluster.layout, self.acknowledged)

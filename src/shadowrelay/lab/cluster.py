@@ -164,7 +164,7 @@ def up(
             )
         _refuse_frozen(at, running)
         with undisturbed():
-            _prepare(at, options)
+            prepare(at, options)
         started = starting.start(at, names)
         if started:
             starting.see_one_another(at.nodes)
@@ -186,8 +186,8 @@ def _planned(directory: Path, nodes: int | None) -> Layout:
     return layout.plan(directory, nodes=wanted, ports=ports)
 
 
-def _prepare(at: Layout, options: Sequence[str]) -> None:
-    """Certificates, settings files and lab.json, each unless it is there."""
+def prepare(at: Layout, options: Sequence[str]) -> None:
+    """Certificates, settings files and lab.json, unless they are there. Raises LabError, SettingsInvalid."""
     now = datetime.now(UTC)
     try:
         fresh = not _whole(authority.authority_pair(at.authority))

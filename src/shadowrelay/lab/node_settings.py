@@ -9,7 +9,7 @@ from typing import Any
 
 from shadowrelay.lab.authority import Pair, authority_pair
 from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.layout import INSIDE_DOMAIN, LOOPBACK, OUTSIDE_DOMAIN, Layout, Node
+from shadowrelay.lab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN, Address, Layout, Node
 from shadowrelay.settings import Settings, apply_overrides, parse_duration, to_toml
 
 DEFAULTS: dict[str, Any] = {
@@ -116,24 +116,24 @@ def _tree(layout: Layout, node: Node) -> dict[str, Any]:
             for other in layout.nodes
         ],
         "routes": {
-            "inside": _route(INSIDE_DOMAIN, mailbox.inside[1], protocol="lmtp", inside=True),
-            "outside": _route(OUTSIDE_DOMAIN, mailbox.outside[1], protocol="smtp", inside=False),
+            "inside": _route(INSIDE_DOMAIN, mailbox.inside, protocol="lmtp", inside=True),
+            "outside": _route(OUTSIDE_DOMAIN, mailbox.outside, protocol="smtp", inside=False),
         },
         "admin": {"listen": node.admin.removeprefix("http://")},
         "tracking": {"directory": str(node.tracking_dir)},
     }
 
 
-def _route(domain: str, port: int, *, protocol: str, inside: bool) -> dict[str, Any]:
+def _route(domain: str, to: Address, *, protocol: str, inside: bool) -> dict[str, Any]:
     return {
         "domains": [domain],
-        "host": LOOPBACK,
-        "port": port,
+        "host": to[0],
+        "port": to[1],
         "protocol": protocol,
         "inside": inside,
         "tls": "none",
     }
 
 
-def _spelt(address: tuple[str, int]) -> str:
+def _spelt(address: Address) -> str:
     return f"{address[0]}:{address[1]}"
