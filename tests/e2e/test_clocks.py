@@ -1,0 +1,125 @@
+"""The recovery table's clock row: the wall clock of a node steps by hours.
+
+What is stepped is CLOCK_REALTIME of one running node, by libfaketime. CLOCK_MONOTONIC and CLOCK_BOOTTIME, by
+which silence is measured, go on: the kernel lets nobody set them.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
+
+from shadowrelay.admin.client import Client
+from shadowrelay.lab import authority, node_settings
+
+LIBRARY = next(iter(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.slow,
+    pytest.mark.skipif(LIBRARY is None, reason="libfaketime is not installed (Debian package faketime)"),
+]
+
+
+class Clock:
+    """The wall clock of those nodes that are started while ``environment`` is set."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.set("+0h")
+
+    def set(self, offset: str) -> None:
+        """``+5h``: that much ahead of the others from now on."""
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(f"{offset}\n")
+        fresh.replace(self._file)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "LD_PRELOAD": str(LIBRARY),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # of waits on the monotonic clock, which is the real one
+        }
+
+
+def start_with(lab: RunningLab, name: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restart a node with a clock of its own."""
+    lab.cluster.stop(name)
+    with monkeypatch.context() as patched:
+        for key, value in clock.environment.items():
+            patched.setenv(key, value)
+        lab.cluster.start(name)
+
+
+def certified_long_ago(lab: RunningLab) -> None:
+    """Certificates that are valid on every clock of this test: those of a new lab are an hour old."""
+    at, before = lab.cluster.layout, datetime.now(UTC) - timedelta(days=7)
+    authority.init(at.authority, name="shadowrelay lab", now=before, force=True)
+    for node in at.nodes:
+        out = node_settings.certificate(node).certificate.parent
+        authority.issue(at.authority, node.name, now=before, out=out, force=True)
+
+
+def ahead(lab: RunningLab, name: str, started: datetime) -> timedelta:
+    """How far a node's wall clock is ahead of ours, as its own count of its uptime shows."""
+    node = lab.cluster.node(name)
+    uptime = timedelta(seconds=Client(node.admin).get("status")["uptime"])
+    return uptime - (datetime.now(UTC) - started)
+
+
+@pytest.mark.parametrize("hours", [5, -5])
+def test_a_wall_clock_that_steps_by_hours_promotes_nothing_and_delays_nothing(
+    lab: RunningLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+):
+    # A step is longer than the time span, and shorter than the age at which a sender is told of a delay.
+    lab.up("shadow_resubmit_time_span=1h", "delay_notification_timeout=1d", nodes=2)
+    lab.cluster.down()
+    certified_long_ago(lab)
+    clock = Clock(tmp_path / "clock")
+    lab.up()
+    start_with(lab, "mx1", clock, monkeypatch)
+    started = datetime.now(UTC)
+
+    def stepped_to(offset: int) -> None:
+        clock.set(f"{offset:+}h")
+        almost = timedelta(minutes=10)
+        expected = timedelta(hours=offset)
+        wait_until(lambda: abs(ahead(lab, "mx1", started) - expected) < almost, "the clock has stepped")
+
+    def sent_both_ways() -> None:
+        """As an owner and as a holder; on sessions of before, and on new ones with certificates to judge."""
+        lab.send(2, to="mx1", recipients=(INSIDE, OUTSIDE))
+        lab.send(2, to="mx2")
+
+    def failures() -> int:
+        return int(lab.peer("mx1", "mx2")["failures"])
+
+    lab.cluster.refuse()
+    sent_both_ways()
+    lab.cluster.freeze("mx2")
+    wait_until(lambda: failures() >= 1, "its silence is being measured")
+    stepped_to(hours)
+    wait_until(lambda: failures() >= 4, "and looked at again")
+    assert lab.held("mx1") == 2
+    lab.cluster.thaw("mx2")
+    wait_until(lambda: failures() == 0, "heard again")
+    sent_both_ways()
+    assert (lab.queued("mx1"), lab.held("mx1"), lab.held("mx2")) == (4, 4, 4)
+    lab.cluster.accept()
+    lab.verify()
+
+    lab.cluster.refuse()
+    sent_both_ways()
+    stepped_to(0)
+    assert [lab.peer(*pair)["state"] for pair in (("mx1", "mx2"), ("mx2", "mx1"))] == ["reachable"] * 2
+    lab.cluster.accept()
+    lab.verify()
+    assert [lab.events(name, event) for name in ("mx1", "mx2") for event in ("RESUBMIT", "DSN")] == [[]] * 4
+    times = [datetime.fromisoformat(row["date-time"]) - started for row in lab.events("mx1", "RECEIVE")]
+    assert any(abs(time - timedelta(hours=hours)) < timedelta(minutes=10) for time in times)
