@@ -113,6 +113,15 @@ def test_when_half_was_delivered_before_the_owners_disk_is_lost_only_the_rest_is
     assert len(lab.events("mx3", "SENDEXTERNAL")) == 2
 
 
+def test_a_holder_polls_from_its_first_copy_on_however_rare_heartbeats_are(lab: RunningLab):
+    # Until it has heard of a delivery, the loss of the owner's disk would make a duplicate.
+    lab.up("shadow_heartbeat_frequency=1h", nodes=2)
+    for _ in range(2):
+        lab.send(1)
+        lab.verify()
+        wait_until(lambda: lab.held("mx2") == 0, "the holder was told")
+
+
 def test_a_frozen_holder_costs_nothing_but_time(lab: RunningLab):
     lab.up("shadow_attempt_timeout=1s", "shadow_resubmit_time_span=1h")
     lab.cluster.freeze("mx3")

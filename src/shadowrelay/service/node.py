@@ -124,3 +124,10 @@ class Node:
         self.queue.wake.set()
         if name in self.links:
             self.links[name].wake.set()
+
+    def holds(self, name: ServerName) -> None:
+        """A copy is held for a member: an idle pair begins to poll now, and not at its next heartbeat."""
+        link = self.links.get(name)
+        if link is not None and link.held == 0:
+            link.held = 1
+            link.wake.set()
