@@ -91,6 +91,50 @@ def test_a_cut_off_owner_that_returns_before_the_delivery_becomes_the_shadow(net
     assert deliveries(lab, "mx1") == Counter()
 
 
+WAYS = pytest.mark.parametrize(
+    "muted",
+    [("mx1", "mx3"), ("mx3", "mx1"), ("mx1", "mx3", "mx3", "mx1")],
+    ids=["owner to holder", "holder to owner", "both ways"],
+)
+
+
+@WAYS
+def test_nothing_is_promoted_while_a_third_member_sees_the_owner(
+    network_lab: NetworkLab, muted: tuple[str, ...]
+):
+    lab = network_lab
+    lab.up(*TIMES, "reconcile_timeout=5s")
+    lab.cluster.refuse()
+    lab.send(3, to="mx1", recipients=(INSIDE, OUTSIDE))
+    assert lab.held("mx3") == 3
+    for source, target in zip(muted[::2], muted[1::2], strict=True):
+        lab.network.mute(source, target)
+    missed(lab, "mx3", "mx1")
+    wait_until(lambda: lab.held("mx2") == 3, "the owner finds another holder")
+    assert (lab.queued("mx1"), lab.queued("mx3")) == (3, 0)
+    lab.cluster.accept()
+    wait_until(lambda: lab.count().lost == 0, "the owner delivers, though it cannot ask its former holder")
+    lab.network.heal()
+    lab.verify()
+    assert [taken_over(lab, name) for name in ("mx1", "mx2", "mx3")] == [[], [], []]
+
+
+def test_when_the_third_member_loses_the_owner_too_its_messages_are_promoted(network_lab: NetworkLab):
+    lab = network_lab
+    lab.up(*TIMES)
+    lab.cluster.refuse()
+    lab.send(3, to="mx1", recipients=(INSIDE, OUTSIDE))
+    tried_every_fork(lab, "mx1", 6)
+    lab.network.part("mx1", "mx3")
+    missed(lab, "mx3", "mx1")
+    wait_until(lambda: lab.held("mx2") == 3, "the owner finds another holder")
+    assert lab.queued("mx3") == 0
+    lab.cluster.kill("mx1")
+    wait_until(lambda: lab.queued("mx2") + lab.queued("mx3") >= 3, "now it is promoted")
+    lab.cluster.accept()
+    lab.verify()
+
+
 @pytest.mark.parametrize(
     "muted",
     [("mx1", "mx2"), ("mx2", "mx1"), ("mx1", "mx2", "mx2", "mx1")],
