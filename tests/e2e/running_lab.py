@@ -40,8 +40,8 @@ class RunningLab:
         self.cluster = Cluster(directory)
         self.acknowledged: list[Letter] = []
 
-    def up(self, *options: str, nodes: int | None = None) -> list[str]:
-        return up(self.directory, nodes=nodes, options=options)
+    def up(self, *options: str, nodes: int | None = None, breakable: bool = False) -> list[str]:
+        return up(self.directory, nodes=nodes, options=options, breakable=breakable)
 
     def send(self, count: int = 1, *, to: str = "mx1", recipients: tuple[str, ...] = (INSIDE,)) -> None:
         """Send messages to a node, which must take them all."""

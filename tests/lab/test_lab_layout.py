@@ -34,7 +34,8 @@ def test_lab_json_has_the_documented_keys_and_reads_back(tmp_path: Path):
     lab = planned(tmp_path).with_pid("mx2", 17).with_pid("mailbox", 18)
     layout.save(lab)
     tree = json.loads((tmp_path / "lab.json").read_text())
-    assert set(tree) == {"nodes", "mailbox"}
+    assert set(tree) == {"nodes", "mailbox", "links"}
+    assert tree["links"] is None
     assert set(tree["mailbox"]) == {"pid", "inside", "outside", "dir"}
     assert list(tree["nodes"][1]) == [
         "name",
@@ -53,6 +54,21 @@ def test_lab_json_has_the_documented_keys_and_reads_back(tmp_path: Path):
     assert tree["nodes"][0]["admin"] == "http://127.0.0.1:20004"
     assert tree["nodes"][0]["config"] == str(tmp_path / "nodes" / "mx1" / "shadowrelay.toml")
     assert layout.load(tmp_path) == lab
+
+
+def test_in_a_breakable_lab_every_node_reaches_every_other_one_at_an_address_of_its_own(tmp_path: Path):
+    count = layout.ports_needed(3, breakable=True)
+    lab = layout.plan(tmp_path, nodes=3, ports=range(20_000, 20_000 + count), breakable=True)
+    lab = lab.with_pid("links", 19)
+    reached = {lab.reached(one, other) for one in lab.nodes for other in lab.nodes if one != other}
+    assert len(reached) == 6
+    assert not reached & {node.peer for node in lab.nodes}
+    assert lab.processes == ("mailbox", "links", "mx1", "mx2", "mx3")
+    layout.save(lab)
+    assert layout.load(tmp_path) == lab
+    assert json.loads((tmp_path / "lab.json").read_text())["links"]["pid"] == 19
+    plain = planned(tmp_path)
+    assert plain.reached(plain.node("1"), plain.node("2")) == plain.node("2").peer
 
 
 @pytest.mark.parametrize("name", ["mx2.lab.test", "MX2", "mx2", "2"])

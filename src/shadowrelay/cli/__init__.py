@@ -27,6 +27,7 @@ COMMANDS = {
     "status": "Show how a node is: exposure, backlog, copies, members.",
     "mailbox": "Run a small mailbox server, the destination of labs.",
     "lab": "Start, break and heal a cluster on this machine.",
+    "links": "Carry the links of a lab whose links can be cut.",
 }
 
 

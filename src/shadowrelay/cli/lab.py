@@ -4,39 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from shadowrelay.cli.lab_breaking import chaos, cut, heal
+from shadowrelay.cli.lab_options import done, in_directory, problems
 from shadowrelay.lab.cluster import DEFAULT_NODES, Cluster, up
-from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.guard import terminable
 from shadowrelay.lab.layout import MOST_NODES
 
 if TYPE_CHECKING:
     from shadowrelay.lab.condition import NodeReport, Report
 
-_directory = click.option(
-    "--dir",
-    "directory",
-    default="./lab",
-    show_default=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of the lab.",
-)
 _node = click.argument("node")
-
-
-@contextmanager
-def _problems() -> Iterator[None]:
-    try:
-        with terminable():
-            yield
-    except LabError as problem:
-        raise click.ClickException(str(problem)) from problem
 
 
 @click.group(short_help="Start, break and heal a cluster on this machine.")
@@ -48,13 +29,18 @@ def lab() -> None:
     """
 
 
+for _command in (cut, heal, chaos):
+    lab.add_command(_command)
+
+
 @lab.command("up")
-@_directory
+@in_directory
 @click.option(
     "--nodes",
     type=click.IntRange(1, MOST_NODES),
     help=f"How many nodes. Default: as many as the lab has, or {DEFAULT_NODES}.",
 )
+@click.option("--breakable", is_flag=True, help="Make links between nodes that cut and heal work on.")
 @click.option(
     "--set",
     "options",
@@ -62,14 +48,14 @@ def lab() -> None:
     metavar="KEY=VALUE",
     help="A setting of all nodes, such as safety_net_hold_time=1h or log.level=debug; may be repeated.",
 )
-def start_lab(directory: Path, nodes: int | None, options: tuple[str, ...]) -> None:
+def start_lab(directory: Path, nodes: int | None, options: tuple[str, ...], *, breakable: bool) -> None:
     """Start a lab, or resume the one in DIR with its data, its ports and its certificates."""
-    with _problems():
-        started = up(directory, nodes=nodes, options=options)
+    with problems():
+        started = up(directory, nodes=nodes, options=options, breakable=breakable)
         at = Cluster(directory).layout
     if not started:
         click.echo("The lab runs already.")
-    elif len(started) <= len(at.nodes):
+    elif len(started) < len(at.processes):
         click.echo(f"Started what was down: {', '.join(started)}.")
     for node in at.nodes:
         smtp, admin = f"{node.smtp[0]}:{node.smtp[1]}", node.admin
@@ -82,64 +68,64 @@ def start_lab(directory: Path, nodes: int | None, options: tuple[str, ...]) -> N
 
 @lab.command("kill")
 @_node
-@_directory
+@in_directory
 def kill(node: str, directory: Path) -> None:
     """SIGKILL: the process dies at once."""
-    _done(directory, lambda cluster: cluster.kill(node), f"{node} is killed")
+    done(directory, lambda cluster: cluster.kill(node), f"{node} is killed")
 
 
 @lab.command("freeze")
 @_node
-@_directory
+@in_directory
 def freeze(node: str, directory: Path) -> None:
     """SIGSTOP: the process keeps its connections, and answers nothing."""
-    _done(directory, lambda cluster: cluster.freeze(node), f"{node} is frozen")
+    done(directory, lambda cluster: cluster.freeze(node), f"{node} is frozen")
 
 
 @lab.command("thaw")
 @_node
-@_directory
+@in_directory
 def thaw(node: str, directory: Path) -> None:
     """SIGCONT: a frozen process goes on."""
-    _done(directory, lambda cluster: cluster.thaw(node), f"{node} goes on")
+    done(directory, lambda cluster: cluster.thaw(node), f"{node} goes on")
 
 
 @lab.command("stop")
 @_node
-@_directory
+@in_directory
 def stop(node: str, directory: Path) -> None:
     """SIGTERM: the process finishes what it is doing, and ends."""
-    _done(directory, lambda cluster: cluster.stop(node), f"{node} has stopped")
+    done(directory, lambda cluster: cluster.stop(node), f"{node} has stopped")
 
 
 @lab.command("wipe")
 @_node
-@_directory
+@in_directory
 def wipe(node: str, directory: Path) -> None:
     """Remove the data of a node that is down, as if its disk were lost.
 
     The tracking files that it had closed stay: they count as shipped elsewhere.
     """
-    _done(directory, lambda cluster: cluster.wipe(node), f"{node} has lost its data")
+    done(directory, lambda cluster: cluster.wipe(node), f"{node} has lost its data")
 
 
 @lab.command("start")
 @_node
-@_directory
+@in_directory
 def start(node: str, directory: Path) -> None:
     """Start a process that is down; it answers when the command returns."""
-    with _problems():
+    with problems():
         started = Cluster(directory).start(node)
     click.echo(f"{node} answers" if started else f"{node} runs already")
 
 
 @lab.command("mailbox")
 @click.argument("mood", type=click.Choice(["refuse", "accept"]))
-@_directory
+@in_directory
 def mailbox(mood: str, directory: Path) -> None:
     """Let the mailbox server refuse all mail for now (4xx), or accept it again."""
     refuse = mood == "refuse"
-    _done(
+    done(
         directory,
         lambda cluster: cluster.refuse() if refuse else cluster.accept(),
         "the mailbox server refuses mail" if refuse else "the mailbox server accepts mail",
@@ -147,13 +133,13 @@ def mailbox(mood: str, directory: Path) -> None:
 
 
 @lab.command("status")
-@_directory
+@in_directory
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(directory: Path, *, as_json: bool) -> None:
     """Who is up, and what each node holds."""
     from shadowrelay.lab.condition import look
 
-    with _problems():
+    with problems():
         report = look(Cluster(directory))
     if as_json:
         click.echo(json.dumps(report.tree(), indent=2))
@@ -162,10 +148,10 @@ def status(directory: Path, *, as_json: bool) -> None:
 
 
 @lab.command("down")
-@_directory
+@in_directory
 def down(directory: Path) -> None:
     """Stop every process of the lab. All data stays, for another up."""
-    with _problems():
+    with problems():
         killed = Cluster(directory).down()
     for name in killed:
         click.echo(f"{name} did not stop in time and was killed", err=True)
@@ -188,15 +174,9 @@ def demo(ctx: click.Context, directory: Path | None, *, keep: bool) -> None:
     """
     from shadowrelay.lab.demo import demonstrate
 
-    with _problems():
+    with problems():
         held = demonstrate(directory, keep=keep)
     ctx.exit(0 if held else 1)
-
-
-def _done(directory: Path, act: Callable[[Cluster], None], text: str) -> None:
-    with _problems():
-        act(Cluster(directory))
-    click.echo(text)
 
 
 def _print(report: Report) -> None:
@@ -214,6 +194,8 @@ def _print(report: Report) -> None:
     console.print(table)
     refusing = ", [yellow]refuses mail[/]" if report.refusing else ""
     console.print(f"mailbox server: {_coloured(report.mailbox.value)}{refusing}")
+    for way, manner in report.cuts.items():
+        console.print(f"[yellow]cut[/]: {way.source} to {way.target} ({manner.value})")
 
 
 def _counts(report: NodeReport) -> list[str]:

@@ -10,10 +10,10 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from types import MappingProxyType
 
-from shadowrelay.lab import authority, layout, node_settings, starting
+from shadowrelay.lab import authority, layout, network, node_settings, starting
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import locked, undisturbed
-from shadowrelay.lab.layout import MAILBOX, Layout, Node
+from shadowrelay.lab.layout import LINKS, MAILBOX, Layout, Manner, Node, Way
 from shadowrelay.lab.ports import free_ports
 from shadowrelay.lab.processes import Process, State
 from shadowrelay.lab.starting import process_of
@@ -91,6 +91,16 @@ class Cluster:
             _refuse_frozen(at, [short])
             return bool(starting.start(at, [short], environ))
 
+    def cut(self, *ways: Way, manner: Manner = Manner.SILENT) -> None:
+        """Cut directions between nodes of a breakable lab, besides those that are cut already."""
+        with locked(self.directory):
+            network.cut(self.layout, ways, manner)
+
+    def heal(self) -> None:
+        """Nothing between the nodes is cut any more."""
+        with locked(self.directory):
+            network.heal(self.layout)
+
     def refuse(self) -> None:
         """Let both ports of the mailbox server answer 4xx."""
         self._refusal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -111,7 +121,8 @@ class Cluster:
                 {node.short: process_of(at, node.short) for node in at.nodes},
                 grace=max(self._patience(node.short) for node in at.nodes),
             )
-            return killed + starting.stop({MAILBOX: process_of(at, MAILBOX)}, grace=_GRACE)
+            others = [name for name in at.processes if name in (LINKS, MAILBOX)]
+            return killed + starting.stop({name: process_of(at, name) for name in others}, grace=_GRACE)
 
     @property
     def _refusal(self) -> Path:
@@ -145,17 +156,18 @@ def up(
     *,
     nodes: int | None = None,
     options: Sequence[str] = (),
+    breakable: bool = False,
 ) -> list[str]:
     """Make a lab, or resume the one in the directory; every process answers on return.
 
     Returns the names of what it started: none when the lab runs already. ``nodes`` None is the number that
-    it has, or three. ``options`` are KEY=VALUE for the settings of all nodes, and stay for later starts. A
-    process that does not come up is stopped again, with all that this call started. Raises LabError,
-    SettingsInvalid.
+    it has, or three. ``breakable``: the links of a new lab can be cut. ``options`` are KEY=VALUE for the
+    settings of all nodes, and stay for later starts. A process that does not come up is stopped again, with
+    all that this call started. Raises LabError, SettingsInvalid.
     """
     with locked(directory):
-        at = _planned(directory, nodes)
-        names = [MAILBOX, *(node.short for node in at.nodes)]
+        at = _planned(directory, nodes, breakable=breakable)
+        names = at.processes
         running = [name for name in names if process_of(at, name).alive]
         if running and options:
             raise LabError(
@@ -171,7 +183,7 @@ def up(
         return started
 
 
-def _planned(directory: Path, nodes: int | None) -> Layout:
+def _planned(directory: Path, nodes: int | None, *, breakable: bool) -> Layout:
     """The lab that is there, or a new one."""
     if layout.path_of(directory).exists():
         at = layout.load(directory)
@@ -180,10 +192,12 @@ def _planned(directory: Path, nodes: int | None) -> Layout:
                 f"the lab in {directory} has {len(at.nodes)} nodes, not {nodes}: "
                 f"leave --nodes out to resume it, or take another --dir"
             )
+        if breakable and at.links is None:
+            raise LabError(f"the lab in {directory} was made without --breakable: take another --dir")
         return at
     wanted = DEFAULT_NODES if nodes is None else nodes
-    ports = free_ports(layout.PORTS_PER_NODE * wanted + layout.PORTS_OF_MAILBOX)
-    return layout.plan(directory, nodes=wanted, ports=ports)
+    ports = free_ports(layout.ports_needed(wanted, breakable=breakable))
+    return layout.plan(directory, nodes=wanted, ports=ports, breakable=breakable)
 
 
 def prepare(at: Layout, options: Sequence[str]) -> None:

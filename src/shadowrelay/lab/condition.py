@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from shadowrelay.lab import network
 from shadowrelay.lab.cluster import Cluster
-from shadowrelay.lab.layout import MAILBOX, Node
+from shadowrelay.lab.layout import MAILBOX, Manner, Node, Way
 from shadowrelay.lab.probing import NodeStatus, mailbox_answers, status
 from shadowrelay.lab.processes import State
 
@@ -32,11 +34,12 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Every node, and the mailbox server."""
+    """Every node, the mailbox server, and what is cut between the nodes."""
 
     nodes: tuple[NodeReport, ...]
     mailbox: Condition
     refusing: bool
+    cuts: Mapping[Way, Manner]
 
     def tree(self) -> dict[str, Any]:
         """For ``lab status --json``."""
@@ -52,6 +55,10 @@ class Report:
                 for report in self.nodes
             ],
             "mailbox": {"state": self.mailbox.value, "refusing": self.refusing},
+            "cuts": [
+                {"from": way.source, "to": way.target, "manner": manner.value}
+                for way, manner in self.cuts.items()
+            ],
         }
 
 
@@ -65,6 +72,7 @@ def look(cluster: Cluster) -> Report:
         tuple(look_at(cluster, node) for node in at.nodes),
         _condition(state, answers=answers),
         cluster.refusing,
+        network.read_cuts(cluster.directory),
     )
 
 

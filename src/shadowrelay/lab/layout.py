@@ -6,6 +6,8 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from shadowrelay.lab.errors import LabError
 
 DOMAIN = "lab.test"
 MAILBOX = "mailbox"
+LINKS = "links"
 MAILBOX_HOSTNAME = f"{MAILBOX}.{DOMAIN}"
 INSIDE_DOMAIN, OUTSIDE_DOMAIN = "inside.test", "outside.test"
 LOOPBACK = "127.0.0.1"
@@ -53,13 +56,58 @@ class Mailbox:
     dir: Path
 
 
+class Manner(StrEnum):
+    """How a link is cut: nothing arrives and nothing is said, or connections are reset and refused."""
+
+    SILENT = "silent"
+    RESET = "reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A direction of travel between two nodes, by their short names."""
+
+    source: str
+    target: str
+
+    @property
+    def back(self) -> Way:
+        return Way(self.target, self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where ``source`` connects to in order to reach ``target``."""
+
+    source: str
+    target: str
+    address: Address
+
+    @property
+    def way(self) -> Way:
+        return Way(self.source, self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The process that carries the links of a breakable lab; ``pid`` as for a node."""
+
+    pid: int | None
+    control: Address
+    ways: tuple[Link, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A lab's directory, its nodes in the order of their numbers, and its mailbox server."""
+    """A lab's directory, its nodes in the order of their numbers, and its mailbox server.
+
+    ``links`` is None unless the links between the nodes can be cut.
+    """
 
     directory: Path
     nodes: tuple[Node, ...]
     mailbox: Mailbox
+    links: Links | None = None
 
     @property
     def authority(self) -> Path:
@@ -76,8 +124,23 @@ class Layout:
                 return node
         raise LabError(f"no node {name!r} in this lab: it has {', '.join(n.short for n in self.nodes)}")
 
+    def reached(self, source: Node, target: Node) -> Address:
+        """Where one node connects to in order to reach another's connector for members."""
+        for link in self.links.ways if self.links else ():
+            if (link.source, link.target) == (source.short, target.short):
+                return link.address
+        return target.peer
+
+    @property
+    def processes(self) -> tuple[str, ...]:
+        """Names of all that runs, in the order in which it is started."""
+        links = (LINKS,) if self.links else ()
+        return (MAILBOX, *links, *(node.short for node in self.nodes))
+
     def with_pid(self, name: str, pid: int) -> Layout:
         """The same lab after a start; ``name`` as for ``log``."""
+        if name == LINKS and self.links:
+            return replace(self, links=replace(self.links, pid=pid))
         if name == MAILBOX:
             return replace(self, mailbox=replace(self.mailbox, pid=pid))
         nodes = (replace(node, pid=pid) if node.short == name else node for node in self.nodes)
@@ -88,8 +151,13 @@ def path_of(directory: Path) -> Path:
     return directory / "lab.json"
 
 
-def plan(directory: Path, *, nodes: int, ports: Sequence[int]) -> Layout:
-    """A new lab: ``ports`` are free ones, three per node and two for the mailbox server.
+def ports_needed(nodes: int, *, breakable: bool) -> int:
+    links = nodes * (nodes - 1) + 1 if breakable else 0
+    return PORTS_PER_NODE * nodes + PORTS_OF_MAILBOX + links
+
+
+def plan(directory: Path, *, nodes: int, ports: Sequence[int], breakable: bool = False) -> Layout:
+    """A new lab: ``ports`` are free ones, as many as ``ports_needed`` says.
 
     There are two sites, and the last node is alone in the second, so that copies leave the site. Each node is
     said to be on a host of its own, or none could hold another's copies.
@@ -115,7 +183,12 @@ def plan(directory: Path, *, nodes: int, ports: Sequence[int]) -> Layout:
                 config=own / "shadowrelay.toml",
             )
         )
-    return Layout(directory, tuple(made), mailbox)
+    links = None
+    if breakable:
+        control = (LOOPBACK, next(left))
+        pairs = permutations((node.short for node in made), 2)
+        links = Links(None, control, tuple(Link(one, other, (LOOPBACK, next(left))) for one, other in pairs))
+    return Layout(directory, tuple(made), mailbox, links)
 
 
 def save(layout: Layout) -> None:
@@ -128,6 +201,7 @@ def save(layout: Layout) -> None:
             "outside": list(layout.mailbox.outside),
             "dir": str(layout.mailbox.dir),
         },
+        "links": _links_tree(layout.links) if layout.links else None,
     }
     path = path_of(layout.directory)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
@@ -150,6 +224,7 @@ def load(directory: Path) -> Layout:
                 _address(mailbox["outside"]),
                 Path(mailbox["dir"]),
             ),
+            _links(tree["links"]) if tree.get("links") else None,
         )
     except FileNotFoundError:
         raise LabError(f"no lab in {directory}: shadowrelay lab up --dir {directory}") from None
@@ -187,6 +262,21 @@ def _node(tree: dict[str, Any]) -> Node:
         tracking_dir=Path(tree["tracking_dir"]),
         config=Path(tree["config"]),
     )
+
+
+def _links_tree(links: Links) -> dict[str, Any]:
+    return {
+        "pid": links.pid,
+        "control": list(links.control),
+        "ways": [
+            {"from": link.source, "to": link.target, "address": list(link.address)} for link in links.ways
+        ],
+    }
+
+
+def _links(tree: dict[str, Any]) -> Links:
+    ways = tuple(Link(one["from"], one["to"], _address(one["address"])) for one in tree["ways"])
+    return Links(tree["pid"], _address(tree["control"]), ways)
 
 
 def _address(pair: Sequence[Any]) -> Address:

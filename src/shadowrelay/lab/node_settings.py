@@ -73,9 +73,14 @@ def read(node: Node) -> dict[str, Any]:
 def drain_timeout(node: Node) -> timedelta:
     """How long a graceful stop of this node may take."""
     try:
-        return parse_duration(read(node)["drain_timeout"])
+        return duration(node, "drain_timeout")
     except (KeyError, ValueError, LabError):
         return _DRAIN
+
+
+def duration(node: Node, name: str) -> timedelta:
+    """A duration that its settings file names. Raises LabError, KeyError, ValueError."""
+    return parse_duration(read(node)[name])
 
 
 def admin_token(node: Node) -> str | None:
@@ -112,7 +117,12 @@ def _tree(layout: Layout, node: Node) -> dict[str, Any]:
             "ca": str(authority_pair(layout.authority).certificate),
         },
         "members": [
-            {"name": other.name, "address": _spelt(other.peer), "site": other.site, "host": other.host}
+            {
+                "name": other.name,
+                "address": _spelt(layout.reached(node, other)),
+                "site": other.site,
+                "host": other.host,
+            }
             for other in layout.nodes
         ],
         "routes": {

@@ -27,6 +27,7 @@ class NodeStatus:
     shadow_held: int
     safety_net: int
     exposed: int
+    asking: int
     peers: tuple[Mapping[str, Any], ...]
 
 
@@ -62,6 +63,7 @@ def status(node: Node) -> NodeStatus | None:
             shadow_held=int(tree["shadow_held"]),
             safety_net=int(tree["safety_net"]),
             exposed=int(tree["exposed"]),
+            asking=int(tree["asking"]),
             peers=tuple(peer for peer in tree["peers"] if isinstance(peer, dict)),
         )
     except (ApiError, KeyError, TypeError, ValueError):

@@ -9,10 +9,10 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGTERM
 from types import MappingProxyType
 
-from shadowrelay.lab import layout, processes
+from shadowrelay.lab import layout, network, processes
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import undisturbed
-from shadowrelay.lab.layout import MAILBOX, MAILBOX_HOSTNAME, Address, Layout, Node
+from shadowrelay.lab.layout import LINKS, MAILBOX, MAILBOX_HOSTNAME, Address, Layout, Node
 from shadowrelay.lab.probing import mailbox_answers, node_answers, status
 from shadowrelay.lab.processes import Process
 
@@ -32,7 +32,9 @@ class _Started:
 
 
 def process_of(at: Layout, name: str) -> Process:
-    """The last known process of a node (by its short name) or of the mailbox server."""
+    """The last known process of a node (by its short name), of the mailbox server or of the links."""
+    if name == LINKS and at.links:
+        return Process(at.links.pid, ("links", "--dir", str(at.directory)))
     if name == MAILBOX:
         box = at.mailbox
         return Process(
@@ -130,6 +132,8 @@ def _see_answers(at: Layout, names: Sequence[str], started: Sequence[_Started]) 
 
 
 def _answers(at: Layout, name: str) -> bool:
+    if name == LINKS and at.links:
+        return network.carried(at.links.control)
     if name == MAILBOX:
         return all(map(mailbox_answers, (at.mailbox.inside, at.mailbox.outside)))
     return node_answers(at.node(name))

@@ -1,0 +1,118 @@
+"""``shadowrelay lab cut``, ``heal`` and ``chaos``: links that break, and everything that breaks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from shadowrelay.cli.lab_options import done, in_directory, problems
+from shadowrelay.lab import network
+from shadowrelay.lab.cluster import DEFAULT_NODES, Cluster
+from shadowrelay.lab.layout import MOST_NODES, Manner
+
+
+@click.command("cut")
+@click.argument("one")
+@click.argument("other")
+@click.option("--one-way", is_flag=True, help="Only what travels from ONE to OTHER.")
+@click.option("--reset", is_flag=True, help="Reset and refuse connections, instead of saying nothing.")
+@in_directory
+def cut(one: str, other: str, directory: Path, *, one_way: bool, reset: bool) -> None:
+    """Cut the link between two nodes of a lab that was made with --breakable.
+
+    What travels waits silently, as in a network that drops it, and connections are kept; heal lets it go on.
+    """
+
+    def act(cluster: Cluster) -> None:
+        ways = network.between(cluster.layout, one, other)
+        cluster.cut(*ways[: 1 if one_way else 2], manner=Manner.RESET if reset else Manner.SILENT)
+
+    done(directory, act, f"{one} does not reach {other}" + ("" if one_way else ", nor the other way round"))
+
+
+@click.command("heal")
+@in_directory
+def heal(directory: Path) -> None:
+    """Heal every link that was cut."""
+    done(directory, lambda cluster: cluster.heal(), "all links are whole")
+
+
+def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    from shadowrelay.lab.chaos.faults import CATALOGUE
+
+    del ctx
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+    if names in ((), ("all",)):
+        return tuple(CATALOGUE)
+    if unknown := [name for name in names if name not in CATALOGUE]:
+        raise click.BadParameter(f"{', '.join(unknown)}: there are {', '.join(CATALOGUE)}", param=param)
+    return names
+
+
+@click.command("chaos")
+@click.option("--minutes", type=click.FloatRange(0.05, 10_000), default=2.0, show_default=True)
+@click.option(
+    "--seed", type=int, help="Same seed, same sequence of faults. Default: a random one, which is told."
+)
+@click.option("--faults", default="all", show_default=True, callback=_faults, help="Names, comma-separated.")
+@click.option(
+    "--clients", type=click.IntRange(1, 100), default=6, show_default=True, help="Senders at a time."
+)
+@click.option(
+    "--rate", type=click.FloatRange(0.1, 10_000), default=20.0, show_default=True, help="Messages per second."
+)
+@click.option("--nodes", type=click.IntRange(2, MOST_NODES), default=DEFAULT_NODES, show_default=True)
+@click.option(
+    "--set", "options", multiple=True, metavar="KEY=VALUE", help="A setting of all nodes, as for up."
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of a new lab. Default: a temporary one, removed after success.",
+)
+@click.option("--keep", is_flag=True, help="Keep the directory after success too.")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@click.pass_context
+def chaos(
+    ctx: click.Context,
+    minutes: float,
+    seed: int | None,
+    faults: tuple[str, ...],
+    clients: int,
+    rate: float,
+    nodes: int,
+    options: tuple[str, ...],
+    directory: Path | None,
+    *,
+    keep: bool,
+    as_json: bool,
+) -> None:
+    """Send mail all the time, break one node after the other in every way, and count what arrives.
+
+    Exit status 0: everything acknowledged arrived, nothing else did, and two copies were made again after
+    each fault. Ctrl-C ends the faults, heals everything and gives the verdict so far; a second one does not
+    wait until all mail has arrived.
+    """
+    from shadowrelay.lab.chaos.plan import Plan, any_seed
+    from shadowrelay.lab.chaos.report import print_table
+    from shadowrelay.lab.chaos.running import unleash
+
+    plan = Plan(
+        seed=any_seed() if seed is None else seed,
+        seconds=minutes * 60,
+        faults=faults,
+        clients=clients,
+        rate=rate,
+        nodes=nodes,
+        options=options,
+    )
+    with problems():
+        result = unleash(plan, directory, keep=keep)
+    if as_json:
+        click.echo(json.dumps(result.tree(), indent=2))
+    else:
+        print_table(result)
+    ctx.exit(0 if result.held else 1)

@@ -1,0 +1,39 @@
+"""What the commands of ``shadowrelay lab`` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from shadowrelay.lab.cluster import Cluster
+from shadowrelay.lab.errors import LabError
+from shadowrelay.lab.guard import terminable
+
+in_directory = click.option(
+    "--dir",
+    "directory",
+    default="./lab",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the lab.",
+)
+
+
+@contextmanager
+def problems() -> Iterator[None]:
+    """What a lab cannot do becomes the command's error; SIGTERM ends it as Ctrl-C does."""
+    try:
+        with terminable():
+            yield
+    except LabError as problem:
+        raise click.ClickException(str(problem)) from problem
+
+
+def done(directory: Path, act: Callable[[Cluster], None], text: str) -> None:
+    """Do it, then say so."""
+    with problems():
+        act(Cluster(directory))
+    click.echo(text)

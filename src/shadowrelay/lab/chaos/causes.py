@@ -1,0 +1,149 @@
+"""Why a message was delivered twice, as the tracking logs of all nodes and the faults tell."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from shadowrelay.lab.chaos.history import History, Struck
+from shadowrelay.lab.chaos.verdict import Delivery
+from shadowrelay.lab.layout import Layout
+from shadowrelay.lab.mail import tracked
+
+DELIVERIES = frozenset({"DELIVER", "DUPLICATEDELIVER", "SEND", "SENDEXTERNAL"})
+_OWNING = frozenset({"RECEIVE", "RESUBMIT", "LOAD"})
+_CLOCK = 0.05  # seconds that a file's name may be younger than the row about it
+_POLL = 3.0  # seconds until a settlement is known elsewhere: polled every second, on a busy machine
+_IN_FLIGHT = 2.0  # seconds until a next hop is done with what it received from a node that is dead
+_SETTLING = 5.0  # seconds between a next hop's reply and the commit that records it, on a busy machine
+
+
+class Cause(StrEnum):
+    """The ways in which the promise allows a second delivery, and the rest."""
+
+    UNRECORDED = "the node was struck between the next hop's reply and its own record"
+    UNKNOWN_ELSEWHERE = "the node was struck before the other copy could learn of the delivery"
+    PARTITIONED = "delivered while a link was cut, by which the other copy would have learnt of it"
+    LATE_ANSWER = "the holder had promoted its copy before the owner got its answer and accepted the message"
+    IN_DOUBT = "sent in doubt: a holder could not be asked"
+    REPLY_LOST = "the next hop's reply was lost"
+    UNEXPLAINED = "unexplained"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a tracking log, as far as it matters here."""
+
+    at: float
+    node: str
+    event: str
+    recipients: frozenset[str]
+    in_doubt: bool
+    reception: str = ""  # the network-message-id
+
+
+def read(at: Layout, lost_logs: Path, wanted: Collection[str]) -> dict[str, list[Row]]:
+    """The rows of all nodes about these Message-IDs, in the order of their times."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for node in at.nodes:
+        for directory in (node.tracking_dir, lost_logs / node.short):
+            for row in tracked(directory):
+                if row["message-id"] in wanted:
+                    found[row["message-id"]].append(_row(node.short, row))
+    for rows in found.values():
+        rows.sort(key=lambda row: row.at)
+    return found
+
+
+def explain(
+    duplicates: Iterable[Delivery], history: History, rows: Mapping[str, Sequence[Row]]
+) -> dict[Delivery, Cause]:
+    """The cause of each; the first one that fits."""
+    times: dict[Delivery, list[float]] = defaultdict(list)
+    for arrival in history.arrivals:
+        times[arrival.message_id, arrival.recipient].append(arrival.at)
+    sent_to: dict[str, set[str]] = defaultdict(set)
+    for attempt in history.attempts:
+        sent_to[attempt.message_id].add(attempt.node)
+    return {
+        one: _Case(
+            sorted(times[one]),
+            [row for row in rows.get(one[0], ()) if not row.recipients or one[1] in row.recipients],
+            sent_to[one[0]],
+            history.faults,
+        ).cause()
+        for one in duplicates
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One delivery that was made more than once. ``times``: when.
+
+    ``sent_to``: nodes that a client sent the message to; the log of one that lost its disk may be silent.
+    """
+
+    times: Sequence[float]
+    rows: Sequence[Row]
+    sent_to: Collection[str]
+    faults: Sequence[Struck]
+
+    def cause(self) -> Cause:
+        if self._promoted_before_accepted():
+            return Cause.LATE_ANSWER
+        if any(row.in_doubt for row in self._recorded):
+            return Cause.IN_DOUBT
+        if any(row.in_doubt for row in self.rows if row.event == "DEFER"):
+            return Cause.REPLY_LOST
+        owners = {row.node for row in self.rows if row.event in _OWNING} | set(self.sent_to)
+        for fault in self.faults:
+            if fault.node not in owners or fault.cuts_links:
+                continue
+            if any(self._unrecorded(when, fault) for when in self.times[:-1]):
+                return Cause.UNRECORDED
+        # The last delivery may have no row: its recipients were settled by what others told meanwhile.
+        for row in (one for one in self._recorded if one.at <= self.times[-1]):
+            for fault in self.faults:
+                if row.node in fault.touched and _untold(row.at, fault):
+                    return Cause.PARTITIONED if fault.cuts_links else Cause.UNKNOWN_ELSEWHERE
+        return Cause.UNEXPLAINED
+
+    def _promoted_before_accepted(self) -> bool:
+        """Of one reception: a sender that tried again began another one."""
+        promoted = [row for row in self.rows if row.event == "RESUBMIT"]
+        accepted = {row.reception: row.at for row in self.rows if row.event == "RECEIVE"}
+        return any(row.at < accepted.get(row.reception, row.at) for row in promoted)
+
+    @property
+    def _recorded(self) -> list[Row]:
+        return [row for row in self.rows if row.event in DELIVERIES]
+
+    def _unrecorded(self, when: float, fault: Struck) -> bool:
+        """Delivered shortly before its node was struck, or while it was, and not recorded until then.
+
+        A next hop finishes what it has received, even when the node that sent it is dead already.
+        """
+        end = fault.broken + _IN_FLIGHT if fault.silences else fault.healed
+        return fault.began - _SETTLING <= when <= end and not any(
+            row.node == fault.node and when - _CLOCK <= row.at <= fault.broken for row in self._recorded
+        )
+
+
+def _untold(when: float, fault: Struck) -> bool:
+    """Recorded too shortly before the fault to be told to others, or while it kept that from being told."""
+    return fault.began - _POLL <= when <= (fault.broken if fault.silences else fault.healed)
+
+
+def _row(node: str, row: Mapping[str, str]) -> Row:
+    return Row(
+        at=datetime.fromisoformat(row["date-time"]).timestamp(),
+        node=node,
+        event=row["event-id"],
+        recipients=frozenset(filter(None, row["recipient-address"].lower().split(";"))),
+        in_doubt="S:InDoubt=true" in row["custom-data"],
+        reception=row["network-message-id"],
+    )

@@ -1,0 +1,49 @@
+"""Taking delivered mail out of the mailboxes as it comes, so that a long run does not fill the disk."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from shadowrelay.lab.chaos.history import Arrival, History
+from shadowrelay.lab.chaos.letters import intact
+from shadowrelay.mailbox.maildir import messages
+
+_INTERVAL = 0.5
+
+
+class Collector(threading.Thread):
+    """Notes every message that arrived, and removes its file, until ``over`` is set."""
+
+    def __init__(self, mailboxes: Path, history: History, over: threading.Event) -> None:
+        super().__init__(name="collector", daemon=True)
+        self._mailboxes, self._history, self._over = mailboxes, history, over
+
+    def run(self) -> None:
+        while not self._over.wait(_INTERVAL):
+            self.collect()
+
+    def collect(self) -> None:
+        for recipient, file in messages(self._mailboxes):
+            message_id, unchanged = intact(file.read_bytes())
+            # What is not as it was sent is another message, one that nobody sent.
+            known = message_id if unchanged else f"{message_id} (changed on its way)"
+            self._history.tell(Arrival(int(file.name.partition(".")[0]) / 1e9, known, recipient))
+            if unchanged:
+                file.unlink()
+            else:
+                file.rename(self._mailboxes.parent / f"changed-{file.name}")
+
+
+def dropped(log: Path) -> Iterator[Arrival]:
+    """Second copies that the mailbox server dropped, as its log tells."""
+    with suppress(FileNotFoundError), log.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if '"duplicate_dropped"' in line:
+                row = json.loads(line)
+                at = datetime.fromisoformat(row["timestamp"]).timestamp()
+                yield Arrival(at, row["message_id"], row["recipient"], dropped=True)

@@ -1,0 +1,63 @@
+"""Mail that can be recognised octet for octet where it arrives."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+from shadowrelay.lab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN
+from shadowrelay.lab.mail import Letter
+
+DIGEST = "X-Lab-Digest"
+_MOST_RECIPIENTS = 4
+_SENDER = f"sender@{OUTSIDE_DOMAIN}"
+_KIB = 1024
+
+SIZES = ((80, 1, 8), (14, 8, 64), (5, 64, 512), (1, 1024, 4096))
+"""(share in percent, KiB from, KiB to): kept in the row, in a file, streamed while they arrive, and large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A letter and its octets, the same at every attempt; lines end with CRLF."""
+
+    letter: Letter
+    content: bytes
+
+
+def compose(token: str, chance: random.Random) -> Parcel:
+    """A message of a size and to recipients that ``chance`` chooses."""
+    (_, least, most) = chance.choices(SIZES, [share for share, _, _ in SIZES])[0]
+    names = chance.sample(range(20), chance.choice((1, 1, 1, 2, 3, _MOST_RECIPIENTS)))
+    recipients = tuple(
+        f"user{name}@{INSIDE_DOMAIN if chance.random() < 0.5 else OUTSIDE_DOMAIN}" for name in names
+    )
+    letter = Letter(token, _SENDER, recipients)
+    body = _body(chance.randint(least * _KIB, most * _KIB), chance)
+    header = {
+        "Message-ID": letter.message_id,
+        "Date": format_datetime(datetime.now(UTC)),
+        "From": _SENDER,
+        "To": ", ".join(recipients),
+        "Subject": f"Chaos {token}",
+        DIGEST: hashlib.sha256(body).hexdigest(),
+    }
+    head = "".join(f"{name}: {value}\r\n" for name, value in header.items())
+    return Parcel(letter, head.encode("ascii") + b"\r\n" + body)
+
+
+def intact(content: bytes) -> tuple[str, bool]:
+    """(Message-ID, whether the body is the one that was written)."""
+    head, _, body = content.partition(b"\r\n\r\n")
+    fields = dict(line.split(": ", 1) for line in head.decode("latin-1").split("\r\n") if ": " in line)
+    return fields.get("Message-ID", ""), fields.get(DIGEST) == hashlib.sha256(body).hexdigest()
+
+
+def _body(size: int, chance: random.Random) -> bytes:
+    """About ``size`` octets that no compression shortens, with lines that begin with a dot."""
+    lines = base64.encodebytes(chance.randbytes(size * 3 // 4)).replace(b"\n", b"\r\n")
+    return b".\r\n..\r\n" + lines + b".end\r\n"

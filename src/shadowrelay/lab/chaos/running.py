@@ -1,0 +1,225 @@
+"""A run of chaos: mail flows, faults come and go, everything is drained, and all is counted."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from shadowrelay.lab import layout, node_settings
+from shadowrelay.lab.chaos.causes import explain, read
+from shadowrelay.lab.chaos.clients import Client
+from shadowrelay.lab.chaos.collecting import Collector, dropped
+from shadowrelay.lab.chaos.faults import Hands
+from shadowrelay.lab.chaos.history import History, Struck, now
+from shadowrelay.lab.chaos.plan import Plan, Planned, schedule
+from shadowrelay.lab.chaos.progress import Watching, watching
+from shadowrelay.lab.chaos.result import Result
+from shadowrelay.lab.chaos.verdict import weigh
+from shadowrelay.lab.chaos.wholeness import backlog, ended, missing
+from shadowrelay.lab.cluster import Cluster, up
+from shadowrelay.lab.errors import LabError
+from shadowrelay.lab.guard import undisturbed
+from shadowrelay.lab.layout import MAILBOX
+from shadowrelay.lab.processes import State
+
+OPTIONS = ("safety_net_hold_time=1m",)
+"""Settled mail is kept for a minute, or a long run would fill the disk."""
+
+_REPAIRED = 120.0  # seconds until two copies of everything must be there again
+_DRAINED = 180.0  # seconds until everything must have arrived
+_LOOK = 0.1
+_CLIENTS_END = 130.0  # one may wait for an answer
+
+
+def unleash(plan: Plan, directory: Path | None, *, keep: bool) -> Result:
+    """Do it in a new lab, which is down on return, whatever happens. Raises LabError.
+
+    ``directory`` None is a temporary one, which is removed when the promise held, unless ``keep``.
+    """
+    if directory is not None and layout.path_of(directory).exists():
+        raise LabError(f"there is a lab in {directory}: chaos wants a directory of its own")
+    made = Path(tempfile.mkdtemp(prefix="shadowrelay-chaos-")) if directory is None else None
+    home = (directory or made or Path()).absolute()
+    try:
+        result = _Run(plan, Cluster(home)).run()
+    except BaseException:
+        if made and not layout.path_of(home).exists():
+            shutil.rmtree(made)
+        raise
+    if made and result.held and not keep:
+        shutil.rmtree(made)
+        return result
+    return replace(result, directory=home)
+
+
+class _Run:
+    def __init__(self, plan: Plan, cluster: Cluster) -> None:
+        self._plan, self._cluster = plan, cluster
+        self._aside = cluster.directory / "chaos"
+        self._problems: list[str] = []
+        self._interrupted = False
+        self._history = History(self._aside / "history.jsonl")
+
+    def run(self) -> Result:
+        try:
+            with watching(self._history, self._plan.seconds) as watch:
+                seconds = self._mail_and_faults(watch)
+        finally:
+            if layout.path_of(self._cluster.directory).exists():
+                with undisturbed():
+                    late = self._cluster.down()
+                self._problems += [f"{name} did not stop in time and was killed" for name in late]
+        return self._judged(seconds)
+
+    def _mail_and_faults(self, watch: Watching) -> float:
+        """Returns the seconds in which mail was sent."""
+        watch.doing("starting")
+        up(
+            self._cluster.directory,
+            nodes=self._plan.nodes,
+            options=(*OPTIONS, *self._plan.options),
+            breakable=True,
+        )
+        at, over, drained = self._cluster.layout, threading.Event(), threading.Event()
+        clients = [
+            Client(
+                number,
+                self._plan.seed,
+                {node.short: node.smtp for node in at.nodes},
+                self._history,
+                over,
+                self._plan.clients / self._plan.rate,
+            )
+            for number in range(self._plan.clients)
+        ]
+        collector = Collector(at.mailbox.dir, self._history, drained)
+        began = time.monotonic()
+        for thread in (*clients, collector):
+            thread.start()
+        try:
+            self._guarded(lambda: self._strike_until(began + self._plan.seconds, watch))
+            over.set()
+            seconds = time.monotonic() - began
+            self._guarded(lambda: self._drain(clients, watch))
+        finally:
+            over.set()
+            drained.set()
+            collector.join()
+        return seconds
+
+    def _guarded(self, phase: Callable[[], None]) -> None:
+        """What goes wrong in a phase, or Ctrl-C, ends that phase: mail is counted all the same."""
+        try:
+            phase()
+        except KeyboardInterrupt:
+            self._interrupted = True
+        except LabError as problem:
+            self._problems.append(str(problem))
+
+    def _strike_until(self, deadline: float, watch: Watching) -> None:
+        nodes = self._cluster.layout.nodes
+        span = node_settings.duration(nodes[0], "shadow_resubmit_time_span").total_seconds()
+        names = [node.short for node in nodes]
+        for planned in schedule(self._plan.seed, self._plan.faults, names, span):
+            watch.doing("mail")
+            self._pause(min(planned.calm, max(0.0, deadline - time.monotonic())), watch)
+            if time.monotonic() >= deadline:
+                return
+            if not self._strike(planned, watch):
+                return
+
+    def _strike(self, planned: Planned, watch: Watching) -> bool:
+        """One fault, and the repair after it; False when the cluster did not become whole again."""
+        fault = planned.fault
+        text = f"{planned.number}: {fault.node} {planned.name}"
+        watch.doing(text)
+        hands = Hands(self._cluster, lambda seconds: self._pause(seconds, watch), self._aside)
+        if planned.refusing:
+            self._cluster.refuse()
+        began = now()
+        fault.do(hands)
+        broken = now()
+        self._pause(planned.lasting, watch)
+        fault.undo(hands)
+        healed = now()
+        self._cluster.accept()
+        watch.doing(f"{text}, repair")
+        whole = self._repaired(healed, watch)
+        self._history.tell(
+            Struck(
+                planned.number,
+                planned.name,
+                fault.node,
+                fault.touched,
+                fault.silences,
+                began,
+                broken,
+                healed,
+                now(),
+            )
+        )
+        if not whole:
+            self._problems.append(f"not whole {_REPAIRED:.0f} s after fault {text}: {self._missing(healed)}")
+        return whole
+
+    def _repaired(self, since: float, watch: Watching) -> bool:
+        deadline = time.monotonic() + _REPAIRED
+        while self._missing(since):
+            if time.monotonic() > deadline:
+                return False
+            self._pause(_LOOK, watch)
+        return True
+
+    def _missing(self, since: float) -> str:
+        nodes = self._cluster.layout.nodes
+        gone = ended(self._cluster, [MAILBOX, *(node.short for node in nodes)])
+        return f"{', '.join(gone)} ended by itself" if gone else missing(nodes, since)
+
+    def _drain(self, clients: list[Client], watch: Watching) -> None:
+        """Heal everything, and wait until all has arrived and nothing is held any more."""
+        watch.doing("heal")
+        self._heal()
+        watch.doing("the last clients")
+        deadline = time.monotonic() + _CLIENTS_END
+        while any(client.is_alive() for client in clients) and time.monotonic() < deadline:
+            self._pause(_LOOK, watch)
+        watch.doing("drain")
+        nodes = self._cluster.layout.nodes
+        deadline = time.monotonic() + _DRAINED
+        while (left := backlog(nodes)) != (0, 0):
+            if time.monotonic() > deadline:
+                told = f"queued {left[0]}, held {left[1]}" if left else "a node does not answer"
+                self._problems.append(f"not drained after {_DRAINED:.0f} s: {told}")
+                return
+            self._pause(_LOOK, watch)
+
+    def _heal(self) -> None:
+        """Undo whatever was interrupted in the middle."""
+        self._cluster.heal()
+        self._cluster.accept()
+        for node in self._cluster.layout.nodes:
+            if self._cluster.process(node.short).state is State.FROZEN:
+                self._cluster.thaw(node.short)
+            self._cluster.start(node.short)
+
+    def _pause(self, seconds: float, watch: Watching) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK))
+            watch.refresh()
+
+    def _judged(self, seconds: float) -> Result:
+        at, history = self._cluster.layout, self._history
+        Collector(at.mailbox.dir, history, threading.Event()).collect()
+        for arrival in dropped(at.log(MAILBOX)):
+            history.tell(arrival)
+        verdict = weigh(history.acknowledged(), history.attempted(), history.arrived())
+        ids = {message_id for message_id, _ in verdict.duplicated}
+        causes = explain(verdict.duplicated, history, read(at, self._aside / "lost-logs", ids))
+        history.close()
+        return Result(self._plan, history, verdict, causes, tuple(self._problems), seconds, self._interrupted)

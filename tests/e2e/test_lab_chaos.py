@@ -1,0 +1,71 @@
+"""A short run of chaos, as it is typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from running_lab import processes_of, wait_until
+
+pytestmark = pytest.mark.lab
+
+
+def chaos(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "shadowrelay", "lab", "chaos", *options],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_short_run_loses_nothing_and_leaves_nothing(tmp_path: Path):
+    faults = "kill,disk-lost,reset"
+    running = chaos(tmp_path, "--minutes", "0.2", "--seed", "5", "--faults", faults, "--json")
+    told, errors = running.communicate(timeout=200)
+    assert running.returncode == 0, told + errors
+    tree = json.loads(told)
+    assert tree["held"]
+    assert tree["seed"] == 5
+    assert tree["recipients"]["delivered"] >= tree["recipients"]["acknowledged"] > 20
+    assert (tree["recipients"]["lost"], tree["recipients"]["unexpected"]) == (0, 0)
+    assert tree["faults"]
+    assert set(tree["faults"]) <= set(faults.split(","))
+    assert list(tmp_path.iterdir()) == []
+    assert processes_of(tmp_path) == []
+
+
+def test_ctrl_c_in_the_middle_of_a_fault_heals_it_and_gives_the_verdict(tmp_path: Path):
+    home = tmp_path / "lab"
+    running = chaos(tmp_path, "--minutes", "5", "--faults", "freeze-long", "--dir", str(home))
+    try:
+        wait_until(
+            lambda: any(_frozen(pid) for pid in processes_of(home)), "the first node is frozen", deadline=60
+        )
+        os.kill(running.pid, signal.SIGINT)
+        told, errors = running.communicate(timeout=200)
+    finally:
+        running.kill()
+    assert running.returncode == 0, told + errors
+    assert "Verdict (interrupted)" in told
+    assert "lost 0, unexpected 0" in told
+    assert processes_of(home) == []
+
+
+def test_an_unknown_fault_is_refused_with_those_that_there_are(tmp_path: Path):
+    told, errors = (running := chaos(tmp_path, "--faults", "earthquake")).communicate(timeout=60)
+    assert running.returncode == 2
+    assert "disk-lost" in told + errors
+
+
+def _frozen(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False

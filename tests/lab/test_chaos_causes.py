@@ -1,0 +1,134 @@
+"""A second delivery is explained by what the logs say and by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from shadowrelay.lab.chaos.causes import Cause, Row, explain
+from shadowrelay.lab.chaos.history import Arrival, Attempt, History, Outcome, Struck
+
+ANNA = "anna@inside.test"
+DUPLICATE = ("<1@x>", ANNA)
+
+
+def row(at: float, node: str, event: str, *, in_doubt: bool = False, to: str = ANNA) -> Row:
+    return Row(at, node, event, frozenset({to}), in_doubt)
+
+
+def fault(node: str, began: float, *cut_from: str, silences: bool = True) -> Struck:
+    touched = (node, *cut_from)
+    return Struck(1, "name", node, touched, silences, began, began + 0.1, began + 8, began + 10)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    made = History(tmp_path / "history.jsonl")
+    made.tell(Attempt(99.9, "<1@x>", (ANNA,), 1, "mx1", Outcome.ACKNOWLEDGED, 0.1))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cause(history: History) -> Callable[..., Cause]:
+    def found(times: Sequence[float], rows: Sequence[Row], *faults: Struck) -> Cause:
+        for what in (*(Arrival(at, "<1@x>", ANNA) for at in times), *faults):
+            history.tell(what)
+        return explain([DUPLICATE], history, {"<1@x>": rows})[DUPLICATE]
+
+    return found
+
+
+def test_a_node_that_was_killed_before_it_could_record_the_reply(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "RECEIVE"), row(110, "mx2", "RESUBMIT"), row(111, "mx2", "DELIVER")]
+    assert cause([100.5, 111], rows, fault("mx1", 100.6)) is Cause.UNRECORDED
+
+
+def test_what_the_next_hop_had_received_when_the_node_died_it_still_delivered(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "RECEIVE"), row(110, "mx2", "RESUBMIT"), row(111, "mx2", "DELIVER")]
+    assert cause([100.9, 111], rows, fault("mx1", 100.6)) is Cause.UNRECORDED
+
+
+def test_a_node_that_died_before_the_other_copy_could_learn_of_the_delivery(cause: Callable[..., Cause]):
+    rows = [
+        row(100, "mx1", "RECEIVE"),
+        row(100.5, "mx1", "DELIVER"),
+        row(110, "mx2", "RESUBMIT"),
+        row(111, "mx2", "DUPLICATEDELIVER"),
+    ]
+    assert cause([100.4, 111], rows, fault("mx1", 101.2)) is Cause.UNKNOWN_ELSEWHERE
+
+
+def test_a_node_that_was_cut_off_and_delivered_meanwhile(cause: Callable[..., Cause]):
+    rows = [
+        row(100, "mx1", "RECEIVE"),
+        row(104, "mx1", "DELIVER"),
+        row(106, "mx2", "RESUBMIT"),
+        row(107, "mx2", "DUPLICATEDELIVER"),
+    ]
+    cut = fault("mx3", 101, "mx1", "mx2", silences=False)
+    assert cause([104, 107], rows, cut) is Cause.PARTITIONED
+
+
+def test_a_node_whose_whole_log_is_lost_is_known_by_its_clients(cause: Callable[..., Cause]):
+    rows = [row(110, "mx2", "RESUBMIT"), row(111, "mx2", "DUPLICATEDELIVER")]
+    assert cause([100.2, 111], rows, fault("mx1", 100.6)) is Cause.UNRECORDED
+
+
+def test_a_node_that_was_frozen_records_the_reply_when_it_goes_on(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "RECEIVE"), row(107, "mx2", "DUPLICATEDELIVER"), row(109, "mx1", "DELIVER")]
+    assert cause([100.5, 107], rows, fault("mx1", 101, silences=False)) is Cause.UNRECORDED
+
+
+def test_a_node_that_was_dead_delivered_nothing_meanwhile(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "RECEIVE"), row(104, "mx1", "DELIVER"), row(107, "mx2", "DELIVER")]
+    assert cause([104, 107], rows, fault("mx1", 101)) is Cause.UNEXPLAINED
+
+
+def test_the_last_delivery_may_have_no_row_of_its_own(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "RECEIVE"), row(104, "mx1", "DELIVER"), row(106, "mx2", "RESUBMIT")]
+    cut = fault("mx1", 101, "mx2", silences=False)
+    assert cause([104, 112], rows, cut) is Cause.PARTITIONED
+
+
+def test_the_last_delivery_is_not_the_one_that_others_should_have_known(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "DELIVER"), row(200, "mx2", "DUPLICATEDELIVER")]
+    assert cause([100, 199.9], rows, fault("mx2", 201)) is Cause.UNEXPLAINED
+
+
+def test_another_nodes_fault_explains_nothing(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "RECEIVE"), row(100.5, "mx1", "DELIVER"), row(101, "mx2", "DELIVER")]
+    assert cause([100.5, 101], rows, fault("mx3", 100.6)) is Cause.UNEXPLAINED
+
+
+def test_what_the_log_calls_in_doubt(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "DELIVER"), row(140, "mx2", "DELIVER", in_doubt=True)]
+    assert cause([100, 140], rows) is Cause.IN_DOUBT
+
+
+def test_a_connection_that_broke_after_the_final_dot(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "DEFER", in_doubt=True), row(101, "mx1", "DUPLICATEDELIVER")]
+    assert cause([100, 101], rows) is Cause.REPLY_LOST
+
+
+@pytest.mark.parametrize("event", ["DELIVER", "SENDEXTERNAL"])
+def test_two_deliveries_without_a_fault_are_unexplained(event: str, cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", event), row(200, "mx2", event)]
+    assert cause([100, 200], rows, fault("mx1", 150)) is Cause.UNEXPLAINED
+
+
+def test_an_owner_that_accepted_what_its_holder_had_promoted_meanwhile(cause: Callable[..., Cause]):
+    rows = [
+        row(100, "mx3", "RESUBMIT"),
+        row(101, "mx1", "RECEIVE"),
+        row(102, "mx3", "DELIVER"),
+        row(103, "mx1", "DUPLICATEDELIVER"),
+    ]
+    assert cause([102, 103], rows) is Cause.LATE_ANSWER
+
+
+def test_rows_about_other_recipients_say_nothing(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "DELIVER"), row(140, "mx2", "DELIVER", in_doubt=True, to="otto@outside.test")]
+    assert cause([100, 140], rows) is Cause.UNEXPLAINED

@@ -1,0 +1,105 @@
+"""What was acknowledged, what may have been, what arrived: counted once for each recipient."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from shadowrelay.lab.chaos.history import Arrival, Attempt, History, Outcome
+from shadowrelay.lab.chaos.verdict import Verdict, weigh
+
+ONE, OTHER = ("<1@x>", "anna@inside.test"), ("<2@x>", "otto@outside.test")
+
+
+def count(*deliveries: tuple[str, str]) -> Counter[tuple[str, str]]:
+    return Counter(deliveries)
+
+
+def verdict(tmp_path: Path, *happened: Attempt | Arrival) -> Verdict:
+    history = History(tmp_path / "history.jsonl")
+    for what in happened:
+        history.tell(what)
+    history.close()
+    assert len((tmp_path / "history.jsonl").read_text().splitlines()) == len(happened)
+    return weigh(history.acknowledged(), history.attempted(), history.arrived())
+
+
+def sent(outcome: Outcome, *recipients: str) -> Attempt:
+    return Attempt(1.0, "<1@x>", recipients or ("anna@inside.test",), 100, "mx1", outcome, 0.1)
+
+
+def arrived(recipient: str = "anna@inside.test", *, dropped: bool = False) -> Arrival:
+    return Arrival(2.0, "<1@x>", recipient, dropped)
+
+
+def test_what_was_acknowledged_and_arrived_once_is_all_there_is_to_say():
+    found = weigh(count(ONE, OTHER), count(ONE, OTHER), count(ONE, OTHER))
+    assert (found.acknowledged, found.attempted, found.delivered) == (2, 2, 2)
+    assert [found.lost, found.unexpected, found.duplicated, found.recovered] == [Counter()] * 4
+    assert found.held
+
+
+def test_acknowledged_and_not_arrived_is_lost():
+    found = weigh(count(ONE, OTHER), count(ONE, OTHER), count(OTHER))
+    assert found.lost == count(ONE)
+    assert not found.held
+
+
+def test_one_recipient_that_was_left_out_is_a_loss(tmp_path: Path):
+    both = ("anna@inside.test", "otto@outside.test")
+    found = verdict(tmp_path, sent(Outcome.ACKNOWLEDGED, *both), arrived())
+    assert found.lost == count(("<1@x>", "otto@outside.test"))
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.ABANDONED])
+def test_what_was_refused_or_never_whole_is_unexpected_when_it_arrives(tmp_path: Path, outcome: Outcome):
+    found = verdict(tmp_path, sent(outcome), arrived())
+    assert found.unexpected == count(ONE)
+    assert not found.duplicated
+    assert not found.held
+
+
+def test_what_nobody_ever_sent_is_unexpected_each_time():
+    found = weigh(count(), count(), count(ONE, ONE))
+    assert found.unexpected == count(ONE, ONE)
+    assert not found.duplicated
+
+
+def test_what_was_sent_without_an_answer_may_arrive_or_not(tmp_path: Path):
+    assert verdict(tmp_path, sent(Outcome.UNANSWERED)).held
+
+
+def test_what_arrived_though_nobody_was_told_is_recovered(tmp_path: Path):
+    found = verdict(tmp_path, sent(Outcome.UNANSWERED), arrived())
+    assert found.recovered == count(ONE)
+    assert found.held
+
+
+def test_what_arrived_twice_after_one_attempt_without_an_answer_is_recovered_once(tmp_path: Path):
+    found = verdict(tmp_path, sent(Outcome.UNANSWERED), arrived(), arrived(dropped=True))
+    assert (found.recovered, found.duplicated) == (count(ONE), count(ONE))
+
+
+def test_arriving_more_often_than_sent_is_a_duplicate_even_if_the_mailbox_dropped_it(tmp_path: Path):
+    found = verdict(tmp_path, sent(Outcome.ACKNOWLEDGED), arrived(), arrived(dropped=True))
+    assert found.duplicated == count(ONE)
+    assert found.held
+
+
+def test_a_sender_that_tried_again_made_the_second_copy_itself(tmp_path: Path):
+    found = verdict(
+        tmp_path,
+        sent(Outcome.UNANSWERED),
+        sent(Outcome.ACKNOWLEDGED),
+        arrived(),
+        arrived(dropped=True),
+    )
+    assert not found.duplicated
+    assert found.recovered == count(ONE)
+
+
+def test_a_refusal_before_the_acknowledged_attempt_allows_no_second_copy(tmp_path: Path):
+    found = verdict(tmp_path, sent(Outcome.REFUSED), sent(Outcome.ACKNOWLEDGED), arrived(), arrived())
+    assert found.duplicated == count(ONE)
