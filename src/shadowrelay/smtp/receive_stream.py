@@ -177,6 +177,9 @@ class Duplex:
     async def flush(self) -> None:
         """Send all that was written. A client that does not read is given the inactivity timeout."""
         if self._output:
+            # Of the loops that may run this, uvloop raises RuntimeError where asyncio's own drops the octets.
+            if self._transport.is_closing():
+                raise Interrupted(Why.GONE)
             self._transport.write(bytes(self._output))
             self._output.clear()
         if not self._blocked:
