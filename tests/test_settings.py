@@ -243,6 +243,9 @@ def test_a_missing_file_is_reported_by_its_name(tmp_path):
         {"SHADOWRELAY_": "x"},
         {"SHADOWRELAY__CLI_PARSE_ARGS": "true"},
         {"SHADOWRELAY_RECEIVE____LISTEN": "x"},
+        {"SHADOWRELAY_MEMBERS": "[" * 100_000},
+        {"SHADOWRELAY_PEER": '{"a":' * 300 + "1" + "}" * 300},
+        {"SHADOWRELAY_PEER": "9" * 5000},
     ],
 )
 def test_odd_variables_are_settings_errors_and_nothing_else(written, environ):
@@ -255,6 +258,15 @@ def test_odd_variables_are_settings_errors_and_nothing_else(written, environ):
 )
 def test_odd_files_are_settings_errors_and_nothing_else(written, line):
     assert line.split()[0] in errors_of(written(f'{line}\nname = "mx1"\n'))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a = " + "9" * 5000, "a = " + "[" * 100_000, "a = " + "[" * 400 + "]" * 400, ".".join("a" * 5000) + " = 1"],
+    ids=["a number too long", "lists without end", "lists in lists", "tables in tables"],
+)
+def test_a_file_that_exhausts_the_parser_is_an_error_of_that_file(written, text):
+    assert "not TOML: " in errors_of(written(text))[""]
 
 
 def test_shadow_message_preference_local_only_is_set_in_one_step(written):

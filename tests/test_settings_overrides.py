@@ -41,6 +41,8 @@ def test_every_wrong_override_is_reported_as_a_wrong_setting_is():
                 "name.x=1",
                 "receive.default.submision=true",
                 "=1",
+                "drain_timeout=" + "[" * 100_000,
+                "host=" + "9" * 5000,
             ],
         )
     errors = {error.key: str(error) for error in refused.value.errors}
@@ -52,6 +54,8 @@ def test_every_wrong_override_is_reported_as_a_wrong_setting_is():
     assert "unknown setting" in errors["name.x"]
     assert 'did you mean "submission"?' in errors["receive.default.submision"]
     assert "" in errors
+    assert "not a duration" in errors["drain_timeout"]
+    assert "host" in errors
 
 
 def test_overrides_of_incomplete_tables_are_judged_alone():

@@ -13,6 +13,7 @@ from shadowrelay.settings.description import ROOT, find, suggestion
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.loading import validate
 from shadowrelay.settings.origins import Kind, Origin
+from shadowrelay.settings.sources import parsed
 
 
 def apply_overrides(tree: Mapping[str, Any], options: Iterable[str]) -> dict[str, Any]:
@@ -62,8 +63,8 @@ def _without_none(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parsed(tomllib.loads, f"value = {text}")["value"]
+    except ValueError:
         return text
 
 

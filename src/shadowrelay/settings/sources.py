@@ -24,6 +24,9 @@ SETTINGS_PATH_VARIABLE = "SHADOWRELAY_CONFIG"
 ADMIN_VARIABLE = "SHADOWRELAY_ADMIN"
 """A node's URL for the viewers. Anything else is the setting of that name: the table ``admin`` as JSON."""
 
+_DEEPEST = 32
+"""No setting has as many tables and lists around it."""
+
 _NO_SETTINGS = frozenset({SETTINGS_PATH_VARIABLE, "SHADOWRELAY_ADMIN_TOKEN", failpoints.VARIABLE})
 
 Tree = dict[str, Any]
@@ -54,11 +57,11 @@ class FileSource(Source):
         super().__init__(settings)
         self._path = path
         try:
-            self.tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        except tomllib.TOMLDecodeError as error:
-            self._refuse(f"not TOML: {error}")
+            self.tree = parsed(tomllib.loads, path.read_text(encoding="utf-8-sig"))
         except UnicodeDecodeError as error:
             self._refuse(f"not UTF-8 at octet {error.start}")
+        except ValueError as error:
+            self._refuse(f"not TOML: {error}")
         except FileNotFoundError:
             self._refuse("there is no such file")
         except OSError as error:
@@ -140,6 +143,25 @@ def _for_commands(variable: str, text: str) -> bool:
     return variable in _NO_SETTINGS or (variable == ADMIN_VARIABLE and is_url)
 
 
+def parsed(parse: Callable[[str], Any], text: str) -> Any:
+    """What a parser of TOML or JSON makes of a text.
+
+    Raises ValueError for whatever it cannot read: a syntax error, a number too long to be one, or tables and
+    lists nested so deeply that the parser, or we after it, would run out of stack.
+    """
+    try:
+        value = parse(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(_DEEPEST):
+        inside = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [item for items in inside for item in items if isinstance(item, dict | list)]
+        if not level:
+            return value
+    raise ValueError("nested too deeply")
+
+
 def _content(path: str) -> str:
     return Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
 
@@ -150,7 +172,7 @@ def _parse(node: Node, text: str) -> Any:
         return None
     of_tables = node.element is not None and node.element.table is not None
     if node.table is not None or of_tables or (node.element is not None and text.lstrip().startswith("[")):
-        return json.loads(text)
+        return parsed(json.loads, text)
     if node.element is not None:
         return [part.strip() for part in text.split(",") if part.strip()]
     return text
