@@ -27,7 +27,8 @@ log = structlog.get_logger(__name__)
 OK = Reply(250, "2.0.0", "OK")
 START = Reply(354, None, "End data with <CR><LF>.<CR><LF>")
 
-_NAME = re.compile(r"[\w.:-]{1,255}")
+# ASCII alone (RFC 6531 section 3.7.1): the name stands in the trace field of messages that may be 7-bit.
+_NAME = re.compile(r"[\w.:-]{1,255}", re.ASCII)
 _CHUNK = re.compile(r"(\d{1,19})(?: +(LAST))?", re.IGNORECASE | re.ASCII)
 _HANDSHAKE = 30.0  # seconds
 
