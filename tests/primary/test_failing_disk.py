@@ -19,6 +19,10 @@ def failing(*_: Any) -> None:
     raise OSError(errno.EIO, "Input/output error")
 
 
+def without_descriptors(*_: Any) -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
 async def test_a_content_that_cannot_be_flushed_ends_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,3 +43,18 @@ async def test_a_copy_that_cannot_be_flushed_ends_the_holder_and_is_not_acknowle
         assert attempt.leg is not Leg.ACKNOWLEDGED
         assert holder.database.failed.is_set()
         assert not owner.database.failed.is_set()
+
+
+async def test_without_a_descriptor_for_the_content_a_message_is_put_off_and_the_node_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strangers can make a node run out of descriptors: that says nothing about its disk."""
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        with monkeypatch.context() as flood:
+            flood.setattr("shadowrelay.database.content.os.open", without_descriptors)
+            assert await sent(owner, LARGE) == "452 4.3.1 Insufficient system resources"
+            attempt = await owner.node.members.offer(offer(holder.name), pieces(LARGE))
+        assert (attempt.leg, attempt.reply[:3]) == (Leg.REFUSED, "452")
+        assert not owner.database.failed.is_set()
+        assert not holder.database.failed.is_set()
+        assert (await sent(owner, LARGE)).startswith("250 ")

@@ -86,10 +86,10 @@ def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:
 
 
 def is_full(error: OSError) -> bool:
-    """No room, rather than a disk that cannot be trusted: after a failed write or fsync nothing may be
-    acknowledged any more.
+    """No room, or no descriptor to open a file with, rather than a disk that cannot be trusted: after a failed
+    write or fsync nothing may be acknowledged any more.
     """
-    return error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+    return error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE}
 
 
 async def blocks(content: Content) -> AsyncIterator[bytes]:
