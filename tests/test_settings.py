@@ -262,7 +262,12 @@ def test_odd_files_are_settings_errors_and_nothing_else(written, line):
 
 @pytest.mark.parametrize(
     "text",
-    ["a = " + "9" * 5000, "a = " + "[" * 100_000, "a = " + "[" * 400 + "]" * 400, ".".join("a" * 5000) + " = 1"],
+    [
+        "a = " + "9" * 5000,
+        "a = " + "[" * 100_000,
+        "a = " + "[" * 400 + "]" * 400,
+        ".".join("a" * 5000) + " = 1",
+    ],
     ids=["a number too long", "lists without end", "lists in lists", "tables in tables"],
 )
 def test_a_file_that_exhausts_the_parser_is_an_error_of_that_file(written, text):

@@ -86,8 +86,9 @@ def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:
 
 
 def is_full(error: OSError) -> bool:
-    """No room, or no descriptor to open a file with, rather than a disk that cannot be trusted: after a failed
-    write or fsync nothing may be acknowledged any more.
+    """No room, or no descriptor to open a file with, rather than a disk that cannot be trusted.
+
+    After a failed write or fsync nothing may be acknowledged any more.
     """
     return error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE}
 

@@ -146,7 +146,11 @@ def parse_host_name(value: object) -> str:
 
 def parse_host(value: object) -> str:
     """A host name or an IP address, without brackets."""
-    text = value.strip().removeprefix("[").removesuffix("]") if isinstance(value, str) else ""
+    text = value.strip() if isinstance(value, str) else ""
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    if text != text.strip():
+        raise ValueError("not a host name")
     try:
         return str(ip_address(text))
     except ValueError:

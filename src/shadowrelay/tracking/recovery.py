@@ -96,7 +96,7 @@ def _content(handle: int) -> bytes:
 
 
 def _only_header(data: bytes) -> bool:
-    return all(line.startswith(b"#") for line in data.split(b"\r\n")[:-1])
+    return all(line.startswith(b"#") and b"\n" not in line for line in data.split(b"\r\n")[:-1])
 
 
 def _seal(directory: Path, name: LogName, rows: WholeRows) -> Path:

@@ -62,8 +62,10 @@ def whole_rows(data: bytes, incarnation: str) -> WholeRows | None:
     end = first = last = rows = 0
     while (stop := data.find(_END, end)) >= 0:
         line = data[end:stop]
-        # The five comment lines come first; a later comment is the footer of a file not yet renamed.
-        if not (rows == 0 and line.startswith(b"#")):
+        if b"\n" in line:  # torn: to whoever reads line by line these are two
+            break
+        # The five comment lines come first; a footer, or a later comment, ends a file not yet renamed.
+        if rows or not line.startswith(b"#") or line.startswith(b"#Footer:"):
             sequence = _sequence(line, incarnation)
             if sequence is None or sequence <= last:
                 break

@@ -159,7 +159,7 @@ def extensions(reply: Reply) -> dict[str, str]:
 
 
 def _command(start: str, parameters: Collection[tuple[str, str | None]]) -> bytes:
-    words = [start, *(key if value is None else f"{key}={value}" for key, value in parameters)]
+    words = [start, *(f"{key}={value}" if value else key for key, value in parameters)]
     line = " ".join(words)
     if _CONTROL.search(line):
         raise ValueError("control character in a command")

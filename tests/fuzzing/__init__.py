@@ -1,0 +1,1 @@
+"""Fuzzing: everything that parses, fed with anything. Each target states its invariant in one sentence."""

@@ -1,0 +1,198 @@
+"""Targets: whole sessions, of clients, of members, and with hostile servers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain
+
+from shadowrelay.core.conversation import Greeting, Query
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.redundancy import Leg
+from shadowrelay.core.steps import OfferCopy
+from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
+from shadowrelay.smtp.peer_session import PeerSession
+from shadowrelay.smtp.receive_content import ContentCheck, DotDecoder
+from shadowrelay.smtp.receive_session import ReceiveSession
+from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer
+from shadowrelay.smtp.send_protocol import LONGEST_REPLY, HopProtocol
+from shadowrelay.wire import xshadow
+from shadowrelay.wire.replies import ReplyReader
+from shadowrelay.wire.xshadow import MAX_LINE
+
+from . import seeds, spoken
+from .registry import Target, cut, must, pieces
+
+_PEERS = replace(spoken.OPTIONS, max_text_line=None, max_command_line=MAX_LINE, name="members")
+_MARK = spoken.OWN
+_GREETING = (
+    b"XSHADOW mx1.example.org 6f0d7a3e-0000-4000-8000-000000000001 0000000000000001:0 0000000000000001@0\r\n"
+)
+_OURS = xshadow.parse_greeting(_GREETING[8:-2].decode())
+_OFFER = OfferCopy(
+    to=ServerName("mx2.example.org"),
+    message_id=MessageId("01900000-0000-7000-8000-000000000001"),
+    epoch=1,
+    rank=1,
+    envelope=Envelope(sender="a@example.org", size=12),
+    recipients=(Recipient(1, "b@example.net", NextHop("inside")),),
+    received_at=datetime(2026, 11, 21, 10, 0, tzinfo=UTC),
+)
+
+
+def _judge(heard: bytes, recorder: spoken.Recorder) -> None:
+    replies = ReplyReader(1 << 24).feed(heard)
+    must(heard == b"" or heard.endswith(b"\r\n"), "whole replies")
+    must(all(line[:3].isdigit() for line in heard.split(b"\r\n")[:-1]), "nothing but replies")
+    acknowledged = sum("Queued for the fuzzer" in str(reply) for reply in replies)
+    must(acknowledged == len(recorder.kept), "one 250 for each message that was kept")
+    must(not any("4.3.0" in str(reply) for reply in replies), "no error of our own")
+    must(recorder.open_sinks == 0, "what was begun and not kept was dropped")
+    must(recorder.recipients <= spoken.OPTIONS.max_recipients_per_message, "no more recipients than allowed")
+    for content in recorder.kept:
+        bare = content.replace(b"\r\n", b"")
+        must(b"\r" not in bare and b"\n" not in bare, "no bare line end was kept")
+        must(len(content) <= spoken.OPTIONS.max_message_size, "no more than the limit was kept")
+
+
+def check_session(data: bytes) -> None:
+    """Any octets of a client give replies and never an exception, the same however they are cut, and only
+    a 250 keeps mail.
+    """
+    sizes, stream = cut(data)
+    heard, kept = spoken.session(pieces(stream, sizes), ReceiveSession, spoken.OPTIONS, desk=False)
+    whole, also = spoken.session([stream] if stream else [], ReceiveSession, spoken.OPTIONS, desk=False)
+    must((heard, kept.kept) == (whole, also.kept), "the same however it is cut")
+    _judge(heard, kept)
+
+
+def check_member(data: bytes) -> None:
+    """Any octets of a member's caller give replies and never an exception, and before XSHADOW was
+    accepted never state.
+    """
+    sizes, stream = cut(data)
+    heard, recorder = spoken.session(pieces(stream, sizes), PeerSession, _PEERS, desk=True)
+    must(recorder.before_greeting == 0, "nothing is asked for a caller that is not known")
+    must(recorder.greeted or not recorder.kept, "no copy of a caller that is not known")
+    _judge(heard, recorder)
+
+
+def check_called(data: bytes) -> None:
+    """Whatever a called member says, the caller gets an answer or PeerFailed, and a copy counts only by a
+    2yz with a mark.
+    """
+    sizes, stream = cut(data)
+
+    async def talk() -> None:
+        connection = PeerConnection(*spoken.heard(pieces(stream, sizes)), timeout=5)
+        try:
+            greeting = await connection.greet(_OURS)
+            must(isinstance(greeting, Greeting), "a greeting")
+            answered, bad = await connection.ask(Query(200))
+            must(len(answered.lines) + len(bad) <= 1 << 20, "lines")
+        except PeerFailed:
+            must(connection._writer.is_closing(), "a session that failed is closed")
+            connection = PeerConnection(*spoken.heard(pieces(stream, sizes)), timeout=5)
+        attempt = await _offered(connection)
+        if attempt.leg is Leg.ACKNOWLEDGED:
+            must(attempt.mark is not None and attempt.reply[:1] == "2", "a 2yz with a mark")
+
+    spoken.performed(talk())
+
+
+async def _offered(connection: PeerConnection) -> object:
+    async def content() -> object:
+        yield b"Subject: x\r\n"
+        yield b"\r\ny\r\n"
+
+    return await connection.begin(_OFFER, _MARK).send(content())  # type: ignore[arg-type]
+
+
+def check_next_hop(data: bytes) -> None:
+    """Whatever a next hop says, no more replies are kept than commands were written, and memory held is
+    bounded.
+    """
+    sizes, stream = cut(data)
+
+    async def talk() -> None:
+        protocol = HopProtocol(asyncio.get_running_loop())
+        protocol.connection_made(spoken.MemoryTransport(protocol))
+        protocol.expect(3)
+        for part in pieces(stream, sizes):
+            protocol.data_received(part)
+            must(len(protocol._replies) <= 4, "as many as commands and the greeting")
+            must(protocol._reader._held + len(protocol._reader._buffer) <= LONGEST_REPLY, "bounded")
+
+    spoken.performed(talk())
+
+
+def _decoded(parts: list[bytes]) -> tuple[bytes, bytes | None]:
+    decoder, content = DotDecoder(), b""
+    for number, part in enumerate(parts):
+        more, rest = decoder.feed(part)
+        content += more
+        must(len(decoder._window) <= 6, "no more than the possible end is held back")
+        if rest is not None:
+            return content, rest + b"".join(parts[number + 1 :])
+    return content, None
+
+
+def check_content(data: bytes) -> None:
+    """Content is decoded and judged the same however it is cut, and what is accepted is stuffed back to
+    what came.
+    """
+    sizes, stream = cut(data)
+    content, rest = _decoded(pieces(stream, sizes))
+    whole = _decoded([stream])
+    if rest is None:
+        must(whole[1] is None, "no end")
+        return
+    must((content, rest) == whole, "however it is cut")
+    end = (b"\r\n" + stream).index(b"\r\n.\r\n")
+    must(rest == stream[end + 3 :], "only CRLF.CRLF ends it")
+
+    def judged(parts: list[bytes]) -> object:
+        check = ContentCheck(most=3_000, most_header=500, most_line=200)
+        refusals = [refusal for part in parts if (refusal := check.feed(part))]
+        return (refusals or [check.end()])[0] is None
+
+    accepted = judged(pieces(content, sizes))
+    bare = content.replace(b"\r\n", b"")
+    reference = b"\r" not in bare and b"\n" not in bare and len(content) <= 3_000
+    reference = reference and all(len(line) <= 198 for line in content.split(b"\r\n"))
+    header = content if content[:2] != b"\r\n" else b""
+    measured = len(
+        b"\r\n" if not header else header.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" * (b"\r\n\r\n" in header)
+    )
+    must(accepted == (reference and measured <= 500), "judged as by whole lines")
+    stuffer = DotStuffer()
+    try:
+        stuffed = b"".join(stuffer.feed(part) for part in pieces(content, sizes)) + stuffer.end()
+    except BareLineEnding:
+        must(b"\r" in bare or b"\n" in bare, "only for a bare line end")
+        return
+    must(_decoded([stuffed]) == (content, b""), "stuffed back")
+
+
+TARGETS = (
+    Target("session", check_session, lambda: seeds.chunked(seeds.clients())),
+    Target(
+        "member",
+        check_member,
+        lambda: seeds.chunked(
+            data for spoken_ in seeds.members() for data in (b"EHLO mx1.example.org\r\n" + spoken_, spoken_)
+        ),
+    ),
+    Target("called", check_called, lambda: seeds.chunked(chain(seeds.answers(), _after_greeting()))),
+    Target("next-hop", check_next_hop, lambda: seeds.chunked(seeds.answers())),
+    Target(
+        "content", check_content, lambda: seeds.chunked(data + b".\r\nNOOP\r\n" for data in seeds.contents())
+    ),
+)
+
+
+def _after_greeting() -> list[bytes]:
+    """What follows EHLO in the answers: a session that begins with XSHADOW."""
+    return [data.partition(b"250 XQDISCARD\r\n")[2] for data in seeds.answers()]
