@@ -1,4 +1,6 @@
-"""Odd messages, on a real lab: byte for byte what was sent after relay and after a failover, or refused before 250."""
+"""Odd messages on a real lab: byte for byte what was sent, after a failover too, or refused before the
+250.
+"""
 
 from __future__ import annotations
 

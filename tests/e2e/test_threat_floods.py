@@ -1,0 +1,211 @@
+"""Floods and slow clients at a real node: its memory stays flat, and another client still gets its 250."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import pytest
+from raw_client import RawClient, connected
+from running_lab import INSIDE, RunningLab, wait_until
+
+pytestmark = pytest.mark.lab
+
+MIB = 1 << 20
+QUICK = ("receive.default.tarpit_interval=0s",)
+SLOW = 60.0  # seconds: what a busy machine may take to cut clients off
+
+
+def resident(lab: RunningLab, name: str = "mx1") -> int:
+    """Octets of a node's memory."""
+    pid = lab.cluster.process(name).pid
+    pages = int(open(f"/proc/{pid}/statm").read().split()[1])  # noqa: SIM115
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def unharmed(lab: RunningLab, *, growth: int) -> Iterator[Callable[[], None]]:
+    """Under attack from here: ``check`` sends mail as another client, and looks at the memory."""
+    lab.send()  # what is made at the first message does not count
+    before = resident(lab)
+
+    def check() -> None:
+        lab.send()
+        grown = resident(lab) - before
+        assert grown < growth, f"{grown / MIB:.0f} MiB more"
+
+    yield check
+    check()
+    lab.verify()
+
+
+def ended(client: RawClient | socket.socket) -> bool:
+    """Whether the node has closed this connection; what it said before is thrown away."""
+    connection = client.socket if isinstance(client, RawClient) else client
+    connection.setblocking(False)
+    with suppress(BlockingIOError):
+        try:
+            while connection.recv(65_536):
+                pass
+        except ConnectionError:
+            return True
+        return True
+    return False
+
+
+def drip(connections: list[socket.socket], octet: bytes) -> None:
+    for connection in connections:
+        with suppress(OSError):
+            connection.send(octet)
+
+
+def test_clients_that_drip_their_commands_or_content_are_cut_off_and_cost_nothing(lab: RunningLab):
+    lab.up(
+        *QUICK, "receive.default.connection_inactivity_timeout=4s", "receive.default.connection_timeout=10s"
+    )
+    with unharmed(lab, growth=40 * MIB) as check, ExitStack() as stack:
+        slow = []
+        for number in range(90):
+            client = stack.enter_context(connected(lab.cluster.node("mx1").smtp))
+            slow.append(client.socket)
+            if number % 3:
+                assert client.begin(INSIDE).startswith("250 ")
+                client.send(b"DATA\r\nX: " if number % 3 == 1 else b"BDAT 1000000000\r\nX: ")
+            else:
+                client.send(b"EHLO slo")
+        check()
+
+        def all_ended() -> bool:
+            drip(slow, b"w")
+            return all(ended(connection) for connection in slow)
+
+        wait_until(all_ended, "every slow client is cut off", SLOW)
+
+
+def test_handshakes_that_never_end_take_nothing_from_members_and_senders(lab: RunningLab):
+    lab.up(*QUICK)
+    with unharmed(lab, growth=60 * MIB) as check, ExitStack() as stack:
+        slow = []
+        for _ in range(300):
+            connection = stack.enter_context(
+                socket.create_connection(lab.cluster.node("mx1").peer, timeout=10)
+            )
+            connection.send(b"\x16\x03\x01\x02\x00\x01")  # the first octets of a ClientHello
+            slow.append(connection)
+        check()
+        lab.send(to="mx2")
+        lab.send(to="mx3")
+        wait_until(lambda: all(map(ended, slow)), "every handshake is given up", SLOW)
+
+
+def test_a_node_without_descriptors_puts_mail_off_and_goes_on(lab: RunningLab):
+    lab.up(*QUICK)
+    process = lab.cluster.process("mx1")
+    content = b"Subject: large\r\n\r\n" + (b"x" * 70 + b"\r\n") * 2000
+    with (
+        unharmed(lab, growth=60 * MIB),
+        connected(lab.cluster.node("mx1").smtp) as client,
+        ExitStack() as stack,
+    ):
+        _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (120, hard))
+        for _ in range(200):
+            connection = stack.enter_context(socket.socket())
+            connection.setblocking(False)
+            with suppress(BlockingIOError):
+                connection.connect(lab.cluster.node("mx1").smtp)
+        wait_until(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) >= 119, "descriptors run out")
+        assert client.begin(INSIDE).startswith("250 ")
+        assert client.data(content) == "452 4.3.1 Insufficient system resources"
+        stack.close()
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        wait_until(lambda: lab.offer(to="mx1", recipients=(INSIDE,)), "mail is taken again", SLOW)
+        assert process.alive
+
+
+def test_connections_past_the_limit_are_turned_away_and_members_keep_their_places(lab: RunningLab):
+    lab.up(*QUICK, "receive.default.max_inbound_connection=50")
+    with unharmed(lab, growth=40 * MIB):
+        with ExitStack() as stack:
+            heard = []
+            for _ in range(300):
+                connection = stack.enter_context(
+                    socket.create_connection(lab.cluster.node("mx1").smtp, timeout=30)
+                )
+                heard.append(connection.makefile("rb").readline()[:3])
+            assert heard.count(b"220") == 50
+            assert heard.count(b"421") == 250
+            # Strangers have all the places of mx1's senders, and none of its members'.
+            lab.send(to="mx3")
+            wait_until(lambda: lab.queued("mx3") == 0, "mx3's mail is copied and delivered")
+        wait_until(lambda: lab.offer(to="mx1", recipients=(INSIDE,)), "mail is taken again")
+
+
+def test_a_flood_of_recipients_keeps_the_first_ones(lab: RunningLab):
+    lab.up(*QUICK)
+    most = 200
+    with unharmed(lab, growth=40 * MIB), connected(lab.cluster.node("mx1").smtp) as client:
+        assert client.begin().startswith("250 ")
+        commands = b"".join(b"RCPT TO:<flood%d@inside.test>\r\n" % number for number in range(5000))
+        client.send(commands)
+        replies = [client.reply() for _ in range(5000)]
+        assert replies[:most] == ["250 2.1.5 Recipient OK"] * most
+        assert set(replies[most:]) == {"452 4.5.3 Too many recipients"}
+        token = "flood"
+        text = f"Message-ID: <{token}@client.lab.test>\r\n\r\nbody\r\n".encode()
+        assert client.data(text).startswith("250 ")
+        lab.sent_otherwise(token, *(f"flood{number}@inside.test" for number in range(most)))
+
+
+def test_a_header_and_a_command_without_end_are_refused_in_flat_memory(lab: RunningLab):
+    lab.up(*QUICK, "receive.default.max_protocol_errors=100")
+    with unharmed(lab, growth=40 * MIB) as check, ExitStack() as stack:
+        clients = [stack.enter_context(connected(lab.cluster.node("mx1").smtp)) for _ in range(10)]
+        for client in clients:
+            client.send(b"EHLO ", *([b"x" * MIB] * 8), b"\r\n")
+            assert client.reply() == "500 5.5.2 Command line too long"
+            assert client.begin(INSIDE).startswith("250 ")
+            assert client.say("DATA").startswith("354 ")
+        field = b"X: " + b"h" * 900 + b"\r\n"
+        for _ in range(8):
+            for client in clients:
+                client.send(field * 1100)
+        check()
+        for client in clients:
+            client.send(b".\r\n")
+            assert client.reply() == "552 5.3.4 Message header too big"
+
+
+def test_a_flood_of_errors_ends_the_session(lab: RunningLab):
+    lab.up(*QUICK)
+    with unharmed(lab, growth=40 * MIB):
+        for _ in range(20):
+            with connected(lab.cluster.node("mx1").smtp) as client:
+                client.send(b"NONSENSE\r\n" * 500)
+                replies = [client.reply() for _ in range(6)]
+                assert replies[4:] == [
+                    "500 5.5.2 Command not recognised",
+                    "421 4.7.0 Too many errors, closing connection",
+                ]
+
+
+def test_many_large_messages_at_once_need_little_memory(lab: RunningLab):
+    lab.up(*QUICK)
+    block = (b"x" * 70 + b"\r\n") * 900
+    with unharmed(lab, growth=100 * MIB) as check, ExitStack() as stack:
+        clients = [stack.enter_context(connected(lab.cluster.node("mx1").smtp)) for _ in range(25)]
+        for number, client in enumerate(clients):
+            assert client.begin(INSIDE).startswith("250 ")
+            assert client.say("DATA").startswith("354 ")
+            client.send(f"Message-ID: <large-{number}@client.lab.test>\r\n\r\n".encode())
+        for _ in range(8 * MIB // len(block)):
+            for client in clients:
+                client.send(block)
+        check()
+        for number, client in enumerate(clients):
+            client.send(b".\r\n")
+            assert client.reply().startswith("250 ")
+            lab.sent_otherwise(f"large-{number}", INSIDE)
