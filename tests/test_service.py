@@ -157,6 +157,12 @@ def test_what_was_acknowledged_is_there_after_a_kill(node: Process) -> None:
     assert b"BOOTLOADER,LOAD" in log
 
 
+def test_a_node_may_have_as_many_descriptors_as_the_administrator_allows(node: Process) -> None:
+    node.up(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1500)))
+    assert node.running
+    assert resource.prlimit(node.running.pid, resource.RLIMIT_NOFILE) == (1500, 1500)
+
+
 @pytest.mark.parametrize("port", ["smtp", "admin"])
 def test_a_port_in_use_is_told(node: Process, port: str) -> None:
     with socket.create_server(("127.0.0.1", getattr(node, port))):

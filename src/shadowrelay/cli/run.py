@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +43,7 @@ def run(file: Path) -> None:
             passage=failpoint.left,
             consequence="this node will kill itself there; it is set for tests alone",
         )
+    _allow_descriptors()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(run_node(settings))
@@ -50,6 +53,13 @@ def run(file: Path) -> None:
         for text in dict.fromkeys(str(leaf) or type(leaf).__name__ for leaf in _leaves(errors)):
             click.echo(f"Error: {text}", err=True)
         sys.exit(1)
+
+
+def _allow_descriptors() -> None:
+    """As many as an administrator allows at most: the usual 1,024 are fewer than the connections we take."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
