@@ -447,6 +447,27 @@ def test_taking_over_twice_changes_nothing(on_b: Books) -> None:
     assert heartbeat.take_over(on_b, A, Reason.HEARTBEAT_LOST, NOW) == 0
 
 
+def test_a_copy_acknowledged_so_late_that_it_may_be_promoted_is_asked_about_first(on_a: Books) -> None:
+    policy, now = POLICY, NOW
+    known = (attempt(Leg.ACKNOWLEDGED),)
+    on_a.known[B] = Member(B, lineage(B))
+    decision = redundancy.accept(
+        on_a, arrival(), Content(data=b"x"), known, policy, now, last_resort=False, late=True
+    )
+    assert on_a.apply(decision) is Answer.ACCEPTED
+    assert on_a.copies[M].confirmation is Confirmation.ASK
+
+
+def test_a_delivery_that_somebody_else_settled_meanwhile_has_its_row_all_the_same(on_a: Books) -> None:
+    first = message().recipients[0]
+    on_a.copies[M] = message().with_recipients([replace(first, status=Status.DELIVERED)])
+    results = [Result(1, Ending.ACCEPTED, "250 ok"), Result(2, Ending.ACCEPTED, "250 ok")]
+    on_a.apply(settle(on_a, M, results, (), HOP, NOW))
+    rows = [event for event in on_a.events if event.event_id == "SENDEXTERNAL"]
+    assert sorted(r.number for row in rows for r in row.recipients) == [1, 2]
+    assert on_a.copies[M].recipients[0].status is Status.DELIVERED
+
+
 def test_the_higher_epoch_owns_then_the_lower_rank_then_name_order() -> None:
     assert outranks(2, 5, B, (1, 0, A))
     assert outranks(1, 0, B, (1, 1, A))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -83,7 +83,8 @@ def settle(
     """Write down what an attempt did, recipient by recipient, in one transaction.
 
     Works in any role: a message that was taken over during the attempt lets it finish, and the outcome
-    travels to the new owner. Recipients settled meanwhile keep their state. The result is the copy after.
+    travels to the new owner. Recipients settled meanwhile keep their state; that the next hop took them
+    (again) is told all the same. The result is the copy after.
     """
     copy = ledger.copy(message_id)
     if copy is None:
@@ -100,6 +101,7 @@ def settle(
     writes: list[Write] = [SaveCopy(copy, after)] if after != copy else []
     writes += addressed(listeners(after), delivered(after, settled), now)
     events: list[TrackingEvent | SnapshotEnd] = list(_told(after, current, changed, hop, now))
+    events += _told_again(after, results, by_number, hop, now)
     for report in made.values():
         queued = _queue_report(ledger, after, report, now)
         writes += queued.writes
@@ -154,6 +156,21 @@ def _told(
                 yield Defer(
                     at=now, copy=copy, recipients=about, server=hop.server, reply=reply, in_doubt=doubt
                 )
+
+
+def _told_again(
+    copy: Copy, results: Sequence[Result], unsettled: Collection[int], hop: Hop, now: datetime
+) -> Iterator[TrackingEvent]:
+    """Rows for recipients that somebody else settled while they were delivered here: no second delivery is
+    silent.
+    """
+    taken = [
+        result
+        for result in results
+        if result.number not in unsettled and result.ending in (Ending.ACCEPTED, Ending.DUPLICATE)
+    ]
+    by_number = {recipient.number: recipient for recipient in copy.recipients}
+    return _told(copy, taken, [by_number[result.number] for result in taken], hop, now)
 
 
 def _queue_report(ledger: Ledger, original: Copy, report: Report, now: datetime) -> Decision[None]:

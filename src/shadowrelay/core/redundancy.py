@@ -11,7 +11,7 @@ from shadowrelay.core.announcements import addressed, delivered
 from shadowrelay.core.decisions import Content, Decision, Kind, Ledger, SaveCopy, Verdict, Write
 from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
-from shadowrelay.core.messages import Copy, Envelope, Holder, HolderState, Recipient, Role
+from shadowrelay.core.messages import Confirmation, Copy, Envelope, Holder, HolderState, Recipient, Role
 from shadowrelay.core.ownership import stands
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
@@ -75,10 +75,12 @@ def accept(
     now: datetime,
     *,
     last_resort: bool,
+    late: bool = False,
 ) -> Decision[Answer]:
     """Accept the message if it is redundant; else nothing is kept here.
 
-    As a ``last_resort``, when no candidate is left, policy may accept it exposed.
+    As a ``last_resort``, when no candidate is left, policy may accept it exposed. ``late``: the first offer
+    was made so long ago that its holder may have promoted the copy since, so everybody is asked first.
 
     The shadow committed first, so this row means that a copy exists elsewhere. An acknowledgement counts
     only if its holder's lineage is unbroken since, as the ledger knows at this very moment.
@@ -102,6 +104,8 @@ def accept(
         recipients=arrival.recipients,
         holders=holders,
         ranks_given=max((attempt.rank for attempt in attempts), default=0),
+        confirmation=Confirmation.ASK if late else Confirmation.NONE,
+        confirm_since=now if late else None,
         received_at=arrival.received_at,
     )
     told = tuple(attempt.told for attempt in attempts)

@@ -40,6 +40,7 @@ def make_redundant(
     does not count any more (its holder's database is gone) leads on to the next candidate.
     """
     attempts: list[Attempt] = []
+    promoted_from = deadline - policy.shadow_time_cap + policy.shadow_resubmit_time_span
     for member in candidates:
         if clock() >= deadline:
             break
@@ -47,16 +48,18 @@ def make_redundant(
         attempts.append(attempt)
         if attempt.leg is Leg.ACKNOWLEDGED:
             known = tuple(attempts)
+            late = clock() >= promoted_from
             answer: Answer = yield Transact(
-                lambda books, known=known: books.apply(  # type: ignore[misc]
-                    accept(books, arrival, content, known, policy, clock(), last_resort=False)
+                lambda books, known=known, late=late: books.apply(  # type: ignore[misc]
+                    accept(books, arrival, content, known, policy, clock(), last_resort=False, late=late)
                 )
             )
             if answer is Answer.ACCEPTED:
                 return answer
+    late = clock() >= promoted_from
     answer = yield Transact(
         lambda books: books.apply(
-            accept(books, arrival, content, tuple(attempts), policy, clock(), last_resort=True)
+            accept(books, arrival, content, tuple(attempts), policy, clock(), last_resort=True, late=late)
         )
     )
     if answer is Answer.ACCEPTED:

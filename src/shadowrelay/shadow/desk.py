@@ -228,6 +228,7 @@ class HoldSink:
             return ledger.apply(hold(ledger, described, content, self._desk.policy, now)), is_new
 
         held, is_new = await self._desk.members.database.transact(work)
+        self._desk.members.boundary.called(described.owner, seconds())
         if held is not Held.QUEUED or not is_new:
             self._spool.discard()
         if held is Held.QUEUED:
