@@ -1,0 +1,225 @@
+"""One node of the simulation by itself: what reaches it comes from outside, what it sends goes outside.
+
+The node and its sessions are the simulation's own, production scripts and decisions included. Its world has
+stand-ins for the other members and for next hops, which only note what they are sent. Time is counted in
+whole seconds: what takes less than a tenth of one (a commit, a packet) is a step that may come in any order
+within its second, what takes longer is due in the second that it ends in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.redundancy import Arrival
+from tests.simulation.node import Node
+from tests.simulation.world import START, Noise, World
+
+from .stand_ins import Beyond, Due, Elsewhere, Instant, Midway, Reply, Rules, is_over, runs
+
+QUICK = 0.1
+"""Seconds: whatever takes less is a step, whatever takes more is a deadline."""
+
+Event = tuple[Any, ...]
+"""Something that reaches the node, see ``Alone.reach``."""
+
+
+class Alone(World):
+    """The world of that one node."""
+
+    def __init__(self, policy: Policy, places: tuple[Any, ...], index: int, *, commits_apart: bool) -> None:
+        self.index = index
+        self.session = 0
+        super().__init__(0, policy, places)
+        self.random = Midway()  # type: ignore[assignment]
+        self.now = Instant(1.0)
+        self.noise = Noise(delay=(0.005, 0.005), commit=(0.002, 0.002))
+        self.commits_apart = commits_apart
+        self.todo: list[Due] = []
+        self.sent: list[tuple[Any, ...]] = []
+        self.calls: dict[int, Callable[..., None]] = {}
+        self.vain: set[int] = set()  # calls that nobody will answer
+        self.minted = 0
+        self.me = places[index].name
+        for place in places:
+            self.nodes[place.name] = Elsewhere(self, place.name)  # type: ignore[assignment]
+        for name in ("example.net", "inside.example", "back"):
+            self.hops[NextHop(name)] = Beyond(self, NextHop(name))  # type: ignore[assignment]
+        self.node = Node(self, places[index], Rules(self), sql=False)
+        self.nodes[self.me] = self.node
+
+    @property
+    def tokens(self) -> int:
+        """Numbers of sessions: the lowest one of this process that is not in use."""
+        return self.session
+
+    @tokens.setter
+    def tokens(self, _: int) -> None:
+        if not hasattr(self, "node") or not hasattr(self.node, "peers"):
+            return
+        peers = self.node.peers
+        used = {session.number for session in (*peers.open.values(), *peers.shadow.values())}
+        first = self.index * 1000 + self.node.generation * 20
+        self.session = next(number for number in range(first, first + 20) if number not in used)
+
+    def token(self, bits: int) -> str:
+        self.minted += 1
+        return f"{self.index + 1:x}{self.minted:0{bits // 4 - 1}x}"
+
+    def put(self, *packet: Any) -> None:
+        """It leaves the node."""
+        self.sent.append(packet)
+
+    def call(self, reply: Callable[..., None], line: int) -> int:
+        """Its number depends on the session, not on what else is said meanwhile."""
+        number = next(number for number in range(8 * line, 8 * line + 8) if number not in self.calls)
+        self.calls[number] = reply
+        return number
+
+    def after(self, delay: float, run: Callable[..., None], *arguments: Any) -> None:
+        owner = getattr(run, "__self__", None)
+        if isinstance(owner, Elsewhere):
+            return
+        if isinstance(owner, Beyond):
+            _, generation, _, message_id, recipients, finish = arguments
+            numbers = tuple(number for number, _ in recipients)
+            number = self.call(finish, 9000 + 10 * (int(message_id[-4:], 16) % 500) + min(numbers))
+            self.put("send", self.me, generation, number, message_id, owner.name, numbers)
+            return
+        at = int(self.now) + (0 if delay < QUICK else max(1, math.ceil(delay - QUICK)))
+        self.todo.append(Due(run, arguments, at))
+
+    def carry(self, source: str, target: str, arrive: Callable[[], None], *, quiet: bool = False) -> bool:
+        if source == self.me and (source, target) in self.blocked:
+            return False
+        arrive()
+        return True
+
+    # What reaches the node.
+
+    def reach(self, event: Event) -> None:
+        kind, *given = event
+        getattr(self, f"_{kind}")(*given)
+        self._settle()
+
+    def steps(self) -> list[Due]:
+        """What the process itself may do now."""
+        return [entry for entry in self.todo if entry.at <= self.now]
+
+    def _step(self, position: int) -> None:
+        entry = self.steps()[position]
+        self.todo.remove(entry)
+        entry.run(*entry.arguments)
+
+    def _second(self) -> None:
+        """A second has passed."""
+        self.now = self.now + 1.0
+
+    def _request(
+        self, caller: str, generation: int, number: int, session: int, lines: tuple[Any, ...]
+    ) -> None:
+        reply = Reply(self, ServerName(caller), generation, number)
+        self.node.attend(self.node.peers.serve, session, lines, reply)
+
+    def _answer(self, number: int, answer: tuple[str, ...]) -> None:
+        self.vain.discard(number)
+        self.calls.pop(number)(answer)
+
+    def _taken(self, number: int, recipients: tuple[int, ...] | None) -> None:
+        """The next hop took it; None: its reply does not come."""
+        answers = None if recipients is None else dict.fromkeys(recipients, "250 2.0.0 Taken")
+        self.calls.pop(number)(answers, ())
+
+    def _refused(self, number: int, recipients: tuple[int, ...] | None) -> None:
+        """The next hop refused it for good."""
+        answers = None if recipients is None else dict.fromkeys(recipients, "550 5.1.1 No such user")
+        self.calls.pop(number)(answers, ())
+
+    def _vain(self, number: int) -> None:
+        self.vain.add(number)
+
+    def _reset(self, name: str) -> None:
+        self.node.reset_from(ServerName(name), self.node.generation)
+
+    def _message(self, message_id: MessageId, hops: tuple[str, ...]) -> None:
+        """A sender's message, complete. Its age plays no part, so it has none."""
+        recipients = tuple(Recipient(n, f"user{n}@{hop}", NextHop(hop)) for n, hop in enumerate(hops, 1))
+        arrival = Arrival(
+            id=message_id,
+            envelope=Envelope(sender="sender@example.org", size=len(message_id)),
+            recipients=recipients,
+            received_at=START,
+        )
+        self.node.attend(
+            self.node.receive,
+            arrival,
+            lambda answer: self.put("reply", message_id, answer),
+        )
+
+    def _links(self, blocked: tuple[tuple[str, str], ...]) -> None:
+        self.blocked = set(blocked)
+
+    def _freeze(self) -> None:
+        self.node.freeze()
+
+    def _thaw(self) -> None:
+        self.node.thaw()
+
+    def _kill(self) -> None:
+        self.node.crash()
+        self.todo.clear()
+        self.calls.clear()
+        self.vain.clear()
+
+    def _open(self) -> None:
+        self.node.open()
+
+    def _new_disk(self) -> None:
+        self.node.lose_disk()
+
+    def _snapshot(self) -> None:
+        self.node.snapshots.append(self.node.books.snapshot())
+
+    def _roll_back(self) -> None:
+        self.node.roll_back(self.node.snapshots.pop())
+
+    def _acquainted(self, disk: Any, delay: int) -> None:
+        """Begin as a member that everybody knows, and that turns to the others after so many seconds."""
+        node = self.node
+        node.open()
+        node.books.restore(disk)
+        node.durable = node.books.lineage
+        node.boundary._turn = 0
+        at = self.now + delay
+        self.todo = [entry for entry in self.todo if not runs(entry, Node._talk)]
+        for other in node.others:
+            node.boundary.answered(other.name, self.now)
+            node.next_talk[other.name] = at
+            self.todo.append(Due(node._due, (node.generation, node._talk, (other.name, at)), int(at)))
+
+    def _settle(self) -> None:
+        """End a step: what the node does of its own accord begins at once, and groups become durable (unless
+        commits are steps of their own). The obsolete goes.
+        """
+        prompt = (Node.tick, Node._talk) if self.commits_apart else (Node.tick, Node._commit, Node._talk)
+        while entry := next((e for e in self.steps() if any(runs(e, method) for method in prompt)), None):
+            self.todo.remove(entry)
+            entry.run(*entry.arguments)
+        self.todo = [entry for entry in self.todo if not self._obsolete(entry)]
+        for number in [number for number in self.vain if is_over(self.calls[number])]:
+            del self.calls[number]
+            self.vain.discard(number)
+
+    def _obsolete(self, entry: Due) -> bool:
+        """Would nothing come of it? Only what is certain: anything else is tried."""
+        run, arguments = entry.run, entry.arguments
+        if run != self.node._due:
+            return False
+        generation, inner, given = arguments
+        if generation != self.node.generation or is_over(inner):
+            return True
+        return runs(entry, Node._talk) and self.node.next_talk.get(given[0]) != given[1]

@@ -1,0 +1,165 @@
+"""What each node does with whatever reaches it, worked out once.
+
+A node's reaction depends on its own state and on nothing else. So the boundary is explored as several
+automata that exchange packets: each reaction is found by running the simulation's node (from its beginning,
+along the shortest way known), and remembered. The many situations of a whole boundary are then put together
+from few states of its members.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+from shadowrelay.core.messages import Status
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.shadow_servers import MemberPlace
+from tests.simulation.books import Disagreement
+from tests.simulation.checks import Broken
+
+from .alone import Alone, Event
+from .keys import Walk
+from .stand_ins import Due, cells
+
+DONE = (Status.DELIVERED, Status.RELAYED)
+LIVE = 400
+"""Nodes that are kept running, so that the way to them need not be gone again."""
+
+Packet = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One state of a node, as far as the rest of the boundary has to know it."""
+
+    node: Any  # shaped like a Node, for the rules of the simulation
+    up: bool
+    frozen: bool
+    generation: int
+    dirty: bool
+    steps: tuple[str, ...]
+    waiting: frozenset[tuple[str, int]]  # recipients that this disk holds unsettled
+    knows: frozenset[tuple[str, int]]  # recipients that this disk knows to be settled
+    exposed: frozenset[str]  # messages of which no second copy is known here
+    contacts: tuple[tuple[str, float], ...]  # members that answered and can be reached: seconds since
+
+
+class Automaton:
+    """One member: its states by number, and what leads from which to which."""
+
+    def __init__(
+        self, policy: Policy, places: tuple[MemberPlace, ...], index: int, *, commits_apart: bool
+    ) -> None:
+        self._make = lambda: Alone(policy, places, index, commits_apart=commits_apart)
+        self._numbers: dict[bytes, int] = {}
+        self._reactions: dict[tuple[int, Event], tuple[int, tuple[Packet, ...]] | str] = {}
+        self._ways: list[tuple[int, Event]] = []
+        self._live: dict[int, Alone] = {}
+        self.views: list[View] = []
+
+    def begin(self, event: Event) -> int:
+        """The state after this first event."""
+        world = self._make()
+        world.reach(event)
+        return self._number(world, -1, event)
+
+    def react(self, state: int, event: Event) -> tuple[int, tuple[Packet, ...]]:
+        """The state after that event, and what the node sent. Raises Broken where a rule falls."""
+        known = self._reactions.get((state, event))
+        if known is None:
+            known = self._reactions[state, event] = self._found(state, event)
+        if isinstance(known, str):
+            raise Broken(known)
+        return known
+
+    def _found(self, state: int, event: Event) -> tuple[int, tuple[Packet, ...]] | str:
+        world = self._live.pop(state, None) or self._again(state)
+        world.sent.clear()
+        try:
+            world.reach(event)
+        except (Broken, Disagreement) as error:
+            return str(error)
+        return self._number(world, state, event), tuple(world.sent)
+
+    def _again(self, state: int) -> Alone:
+        events = []
+        while state >= 0:
+            state, event = self._ways[state]
+            events.append(event)
+        world = self._make()
+        for event in reversed(events):
+            world.reach(event)
+        return world
+
+    def _number(self, world: Alone, before: int, event: Event) -> int:
+        key = Walk(world).digest()
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.views)
+            self._ways.append((before, event))
+            self.views.append(view(world))
+            if len(self._live) >= LIVE:
+                del self._live[next(iter(self._live))]
+            self._live[number] = world
+        return number
+
+
+def view(world: Alone) -> View:
+    node = world.node
+    state = node.books.state.snapshot()
+    copies = {id_: copy for id_ in state.copies if (copy := node.books.durable_copy(id_)) is not None}
+    lost = node.books.touched()
+    copies |= {id_: copy for id_, copy in lost.items() if copy is not None}
+    settled = {(c.id, r.number) for c in copies.values() for r in c.recipients if r.status in DONE}
+    settled |= {(o.message_id, n) for o in state.outcomes.values() for n in o.delivered}
+    shape = SimpleNamespace(
+        name=node.name,
+        up=node.up,
+        frozen=node.frozen,
+        in_flight=node.up and bool(node.in_flight),
+        active=node.up and bool(node.active),
+        repairing=node.up and bool(node.repairing),
+        books=SimpleNamespace(state=state, dirty=node.books.dirty),
+        boundary=SimpleNamespace(watches=dict(node.boundary.watches)) if node.up else None,
+        clock=partial(_same, node.clock()),
+    )
+    return View(
+        node=shape,
+        up=node.up,
+        frozen=node.frozen,
+        generation=node.generation,
+        dirty=node.books.dirty,
+        steps=tuple(name_of(entry, node.name) for entry in world.steps()),
+        waiting=frozenset((c.id, r.number) for c in copies.values() for r in c.unsettled),
+        knows=frozenset(settled),
+        contacts=tuple(
+            (str(name), float(world.now) - float(watch.contact_at))
+            for name, watch in (node.boundary.watches.items() if node.up else ())
+            if watch.reachable and watch.contact_at is not None
+        ),
+        exposed=frozenset(
+            c.id
+            for c in copies.values()
+            if c.owned and not any(holder.state.value == "holding" for holder in c.holders)
+        ),
+    )
+
+
+def _same(moment: datetime) -> datetime:
+    return moment
+
+
+def name_of(entry: Due, node: str) -> str:
+    """A step of a process, in words."""
+    inner = entry.arguments[1] if len(entry.arguments) > 1 else entry.run
+    name = getattr(inner, "__name__", "")
+    if name == "_talk":
+        return f"{node} turns to {entry.arguments[2][0]}"
+    words = {"finish": "gives up waiting", "_commit": "commits", "pump": "looks at its queue"}
+    if name in words:
+        return f"{node} {words[name]}"
+    known = dict(cells(entry.run)) if isinstance(entry.run, FunctionType) else {}
+    return f"{node} reads the next hop's reply" if "noted" in known else f"{node} {name}"

@@ -1,0 +1,147 @@
+"""Every step that is possible in a situation, faults included, and the situation that it leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from .automaton import View
+from .faults import AT_ONCE, DISK, LASTING
+from .members import Members, in_order
+from .setup import Move
+from .situation import Situation, Wrong
+
+
+class Boundary(Members):
+    """The members, everything between them, and whatever goes wrong."""
+
+    def moves(self, at: Situation) -> list[Move]:
+        views = self.views(at)
+        found: list[Move] = []
+        for index, view in enumerate(views):
+            found += [("step", index, position) for position in range(len(view.steps))]
+        for item in dict.fromkeys(at.packets):
+            found.append(("packet", item))
+            if self._orphaned(views, item[1]):
+                found.append(("gone", item))
+        unsent = next((n for n, mail in enumerate(at.mail) if not mail.home), None)
+        if unsent is not None:
+            homes = self.names[:1] if self.setup.messages == 1 else self.names[:2]
+            found += [("message", unsent, name) for name in homes if views[self.index[name]].up]
+        found += self._faults(at, views)
+        if not self._urgent(at, views):
+            found.append(("second",))
+        return found
+
+    def make(self, at: Situation, move: Move) -> Situation:
+        self.told = []
+        self.causes = []
+        kind, *given = move
+        after: Situation = getattr(self, f"_{kind}")(at, *given).tidy()
+        self._check(after)
+        return after
+
+    # Faults.
+
+    def _faults(self, at: Situation, views: list[View]) -> list[Move]:
+        if at.fault:
+            kind, *words = at.fault.split()
+            if kind == "rollback" and views[self.index[words[0]]].up:
+                return [("begin", at.fault)]
+            octets = any(packet[0] == "send" and self._orphaned(views, packet) for _, packet in at.packets)
+            return [] if octets else [("end",)]
+        if at.begun == len(self.setup.faults):
+            return []
+        if at.begun and self.setup.faults[at.begun - 1] != ("late",) and self._rest(at)[1]:
+            return []  # a second fault comes when the first is repaired
+        found: list[Move] = []
+        for fault in self.setup.faults[at.begun]:
+            found += self._begins(at, views, fault)
+        return found
+
+    def _begins(self, at: Situation, views: list[View], fault: str) -> Iterator[Move]:
+        kind, *words = fault.split()
+        if kind not in AT_ONCE and kind != "late":
+            if (
+                kind == "cut"
+                or (views[self.index[words[0]]].up and not views[self.index[words[0]]].dirty)
+                or kind != "rollback"
+            ):
+                yield ("begin", fault)
+            return
+        for late, packet in dict.fromkeys(at.packets):
+            between = packet[0] in ("request", "answer")
+            if (kind in ("lost", "late") and between and not late) or (
+                kind == "hop" and packet[0] == "send" and not self._orphaned(views, packet)
+            ):
+                yield ("mishap", kind, (late, packet))
+
+    def _mishap(self, at: Situation, kind: str, item: tuple[bool, Any]) -> Situation:
+        at = replace(at, begun=at.begun + 1)
+        packet = item[1]
+        if kind == "hop":
+            return self._hop_takes(at, item, reply_lost=True)
+        one, other = packet[1], packet[4] if packet[0] == "request" else packet[3]
+        at = replace(at, lost=(*at.lost, (0, one, other)))
+        if kind == "lost":
+            return self._gone(at, item)
+        packets = [(True, packet) if entry == item else entry for entry in at.packets]
+        return replace(at, packets=tuple(sorted(packets, key=in_order)))
+
+    def _begin(self, at: Situation, fault: str) -> Situation:
+        kind, *words = fault.split()
+        if kind == "rollback" and not at.fault:
+            at = replace(at, begun=at.begun + 1, fault=fault)
+            return self._react(at, self.index[words[0]], ("snapshot",))
+        if not at.fault:
+            at = replace(at, begun=at.begun + 1, fault=fault)
+        if kind == "cut":
+            one, other = words[0], words[-1]
+            blocked = ((one, other),) if ">" in words else ((one, other), (other, one))
+            wrong = Wrong(LASTING[kind], one, other)
+            return self._links(replace(at, blocked=blocked, wrong=(*at.wrong, wrong)))
+        at = replace(at, wrong=(*at.wrong, Wrong(LASTING[kind], words[0], None)))
+        index = self.index[words[0]]
+        if kind == "freeze":
+            return self._react(at, index, ("freeze",))
+        at = self._react(at, index, ("kill",))
+        resets = [
+            (False, ("reset", words[0], -1, name, view.generation))
+            for name, view in zip(self.names, self.views(at), strict=True)
+            if name != words[0] and view.up
+        ]
+        return replace(at, packets=tuple(sorted((*at.packets, *resets), key=in_order)))
+
+    def _links(self, at: Situation) -> Situation:
+        for index in range(len(self.names)):
+            at = self._react(at, index, ("links", at.blocked))
+        return at
+
+    def _end(self, at: Situation) -> Situation:
+        kind, *words = at.fault.split()
+        span = self.policy.shadow_resubmit_time_span.total_seconds()
+        at = replace(
+            at,
+            fault="",
+            wrong=tuple(
+                w if w.end is not None else replace(w, end=0, long=w.start >= span) for w in at.wrong
+            ),
+        )
+        if kind == "cut":
+            return self._links(replace(at, blocked=()))
+        index = self.index[words[0]]
+        if kind == "freeze":
+            return self._react(at, index, ("thaw",))
+        if kind in DISK:
+            at = self._excuse(at, self.views(at)[index])
+            at = self._react(at, index, (DISK[kind],))
+            self._check(at)
+        return self._react(at, index, ("open",))
+
+    def _excuse(self, at: Situation, view: View) -> Situation:
+        """Messages that policy let in exposed, and that were so when this disk was lost."""
+        mail = tuple(
+            replace(m, excused=True) if m.id in view.exposed and not m.redundant else m for m in at.mail
+        )
+        return replace(at, mail=mail)

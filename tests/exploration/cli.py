@@ -1,0 +1,148 @@
+"""``scripts/prove explore``: every order of steps, breadth first, and what of it there was no time for."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from .holes import HOLES, find
+from .plan import run, setups
+from .search import Found
+from .setup import Setup
+
+QUIET = 10.0
+"""Seconds between lines when nobody watches a terminal."""
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(2, 3), default=2, show_default=True)
+@click.option("--faults", type=click.IntRange(0, 2), default=1, show_default=True, help="In sequence.")
+@click.option("--policy", type=click.Choice(["reject", "accept", "both"]), default="both", show_default=True)
+@click.option("--messages", type=click.IntRange(1, 2), default=1, show_default=True)
+@click.option("--recipients", type=click.IntRange(1, 2), default=1, show_default=True)
+@click.option("--minutes", type=float, help="Stop after that long; default: when everything was seen.")
+@click.option("--workers", type=int, default=2, show_default=True)
+@click.option("--coarse", is_flag=True, help="Answers to greetings and questions arrive at once.")
+@click.option("--commits-apart", is_flag=True, help="A commit is a step of its own.")
+@click.option("--only", default="", help="Only explorations whose faults contain this text.")
+@click.option("--without", type=click.IntRange(1, 13), help="Take out the fix of that counterexample.")
+@click.option("--json", "as_json", is_flag=True)
+def command(
+    nodes: int,
+    faults: int,
+    policy: str,
+    messages: int,
+    recipients: int,
+    minutes: float | None,
+    workers: int,
+    only: str,
+    without: int | None,
+    *,
+    coarse: bool,
+    commits_apart: bool,
+    as_json: bool,
+) -> None:
+    """Explore every order of steps of the production code: deliveries, crashes, lost disks, partitions.
+
+    With --without N a fix of the design is taken out, and the shortest way to what it prevents is shown.
+    """
+    console = Console(stderr=True)
+    if without is not None:
+        found = find(without)
+        _say(as_json, [found], Console())
+        if not found.problem:
+            console.print(f"[red]{HOLES[without].title}: not found[/]")
+        raise SystemExit(0 if found.problem else 1)
+    jobs = [
+        setup
+        for reject in {"reject": (True,), "accept": (False,), "both": (False, True)}[policy]
+        for setup in setups(
+            Setup(
+                nodes=nodes,
+                reject=reject,
+                messages=messages,
+                recipients=recipients,
+                coarse=coarse,
+                commits_apart=commits_apart,
+            ),
+            faults,
+        )
+        if only in setup.title
+    ]
+    results: list[Found] = []
+    last = time.monotonic()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[now]}"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task("explore", total=len(jobs), now="")
+
+        def told(running: list[Found]) -> None:
+            nonlocal last
+            states = sum(found.states for found in (*results, *running))
+            text = f"{len(results)} of {len(jobs)}, {states:,} states"
+            bar.update(task, completed=len(results), now=text)
+            if not console.is_terminal and time.monotonic() - last > QUIET:
+                last = time.monotonic()
+                console.print(f"explore: {text}")
+
+        for found in run(jobs, minutes=minutes, workers=workers, told=told):
+            results.append(found)
+            if found.problem:
+                console.print(f"[red]{found.setup.title}: {found.problem}[/]")
+    results.sort(key=lambda found: (found.setup.reject, jobs.index(found.setup)))
+    _say(as_json, results, Console())
+    raise SystemExit(1 if any(found.problem for found in results) else 0)
+
+
+def _say(as_json: bool, results: list[Found], console: Console) -> None:
+    if as_json:
+        click.echo(json.dumps({"explorations": [_plain(found) for found in results]}, indent=2))
+        return
+    table = Table(title="Every interleaving")
+    for name in ("policy", "faults"):
+        table.add_column(name)
+    for name in ("states", "transitions", "depth", "left", "at rest", "seconds"):
+        table.add_column(name, justify="right")
+    table.add_column("duplicates, and why")
+    for found in results:
+        table.add_row(
+            "reject" if found.setup.reject else "accept",
+            found.setup.title,
+            *(f"{n:,}" for n in (found.states, found.transitions, found.depth, found.left, found.resting)),
+            f"{found.seconds:.0f}",
+            ", ".join(f"{why}" for why in sorted(found.duplicates)),
+        )
+    console.print(table)
+    complete = sum(found.complete for found in results)
+    console.print(
+        f"{len(results)} explorations, {complete} complete: {sum(f.states for f in results):,} states, "
+        f"{sum(f.transitions for f in results):,} transitions, depth {max(f.depth for f in results)}; "
+        f"left out: {sum(f.left for f in results):,} situations seen and not gone on from"
+    )
+    for found in results:
+        if found.problem:
+            policy = "reject" if found.setup.reject else "accept"
+            console.print(f"\n{found.setup.title} ({policy}): {found.problem}", style="bold")
+            for line in found.trace:
+                console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _plain(found: Found) -> dict[str, Any]:
+    return {
+        **{key: value for key, value in asdict(found).items() if key != "setup"},
+        "setup": asdict(found.setup),
+        "faults": found.setup.title,
+        "complete": found.complete,
+    }

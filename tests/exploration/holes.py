@@ -1,0 +1,111 @@
+"""The thirteen counterexamples of the design: with its fix taken out, each is found again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shadowrelay.core import conversation
+from tests.simulation.mutants import MUTANTS, Edit, Mutant, planted
+from tests.simulation.node import Node
+
+from .search import Found, explore
+from .setup import Setup
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """What goes wrong, where it is looked for, and what is taken out (planted bugs by name, own edits)."""
+
+    title: str
+    setup: Setup
+    planted: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
+
+    @property
+    def mutant(self) -> Mutant:
+        named = {mutant.name: mutant for mutant in MUTANTS}
+        edits = (edit for name in self.planted for edit in named[name].edits)
+        return Mutant(self.title, (*edits, *self.edits))
+
+
+NO_CHECK: Edit = (
+    conversation.ask,
+    "for copy in ledger.copies_to_check(to, now, MAX_QUESTIONS - len(due)):",
+    "for copy in ():",
+)
+"""Holders do not ask about their copies: it would close the hole a second time."""
+
+
+def _two(*faults: str, **what: bool | int) -> Setup:
+    return Setup(faults=tuple((fault,) for fault in faults), coarse=True, at_once=True, **what)  # type: ignore[arg-type]
+
+
+HOLES = {
+    1: Hole(
+        "unknown releases a copy in any incarnation",
+        _two("rollback mx1"),
+        ("unknown releases in any incarnation",),
+    ),
+    2: Hole(
+        "marks of acknowledgements are not remembered",
+        _two("rollback mx2", "disk mx1"),
+        ("marks of acknowledgements are not remembered",),
+    ),
+    3: Hole(
+        "an acknowledgement is not checked when the row is written",
+        _two("disk mx2", "disk mx1"),
+        ("an acknowledgement is not checked when the row is written",),
+    ),
+    4: Hole(
+        "a holder with a new database still counts",
+        _two("disk mx2", "disk mx1"),
+        ("a holder with a new database still counts",),
+    ),
+    5: Hole(
+        "a row before the reply is decided",
+        _two("crash mx2", reject=True),
+        ("a row before the reply is decided",),
+    ),
+    6: Hole(
+        "revoke leaves no tombstone", _two("late", "crash mx1", reject=True), ("revoke leaves no tombstone",)
+    ),
+    7: Hole(
+        "events go to certain holders only", _two("lost"), ("events go to certain holders only",), (NO_CHECK,)
+    ),
+    8: Hole("Safety Net does not answer", _two("rollback mx1"), ("Safety Net does not answer",)),
+    9: Hole(
+        "delivered counts at the same epoch only",
+        _two("crash mx1"),
+        ("delivered counts at the same epoch only",),
+    ),
+    10: Hole("two holders of a lost owner both promote", _two("crash mx2", "disk mx1", nodes=3)),
+    11: Hole(
+        "AFTER without incarnation",
+        _two("rollback mx1", messages=2),
+        ("AFTER without incarnation",),
+        (NO_CHECK,),
+    ),
+    12: Hole(
+        "what was taken over is not asked about on a new contact",
+        _two("crash mx1"),
+        ("what was taken over is not asked about on a new contact",),
+    ),
+    13: Hole(
+        "ids of reports are drawn",
+        _two("disk mx1", refused=True),
+        edits=(
+            (
+                Node.write_reports,
+                "report_id(step.copy.id, result.number, ReportKind.FAILED)",
+                "MessageId(report_id(step.copy.id, result.number, ReportKind.FAILED)[:-1] + self.name[-1])",
+            ),
+        ),
+    ),
+}
+
+
+def find(number: int, *, deadline: float = float("inf")) -> Found:
+    """Explore without that fix, until what it prevents was found."""
+    hole = HOLES[number]
+    with planted(hole.mutant):
+        return explore(hole.setup, deadline=deadline)

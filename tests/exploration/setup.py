@@ -1,0 +1,29 @@
+"""What is explored in one go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is explored in one go. ``faults``: for each fault in sequence, those that it may be."""
+
+    faults: tuple[tuple[str, ...], ...] = ()
+    nodes: int = 2
+    reject: bool = False
+    messages: int = 1
+    recipients: int = 1
+    commits_apart: bool = False
+    at_once: bool = False  # a message comes first of all, nothing happens before
+    refused: bool = False  # the next hop refuses every recipient: the sender gets a report
+    coarse: bool = False  # answers to greetings and questions arrive in the step that makes them
+
+    @property
+    def title(self) -> str:
+        return ", then ".join(one[0] if len(one) == 1 else "any" for one in self.faults) or "no fault"
+
+
+Move = tuple[Any, ...]
+"""A step: its kind, and with what."""

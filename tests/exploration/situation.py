@@ -1,0 +1,161 @@
+"""A situation of the whole boundary, as a value: the state of each member, packets under way, and facts.
+
+Facts are what the verdict rests on: what a sender was told, what a next hop took, which disk knew what and
+since when, what was wrong. Ages are whole seconds, and whatever is older than ``FAR`` is simply old.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+from shadowrelay.core.policy import Policy
+from tests.simulation.checks import Knowledge, cause_of
+from tests.simulation.seeds import SCALED
+from tests.simulation.world import Delivery, Impairment, Noise, seconds
+
+from .keys import FAR
+
+TIMINGS = replace(
+    SCALED,
+    shadow_heartbeat_frequency=seconds(2),
+    shadow_resubmit_time_span=seconds(4),
+    holder_loss_heartbeats=2,
+    reconcile_timeout=seconds(2),
+    orphan_check_interval=seconds(2),
+    shadow_attempt_timeout=seconds(1),
+    revoke_timeout=seconds(1),
+    shadow_time_cap=seconds(3),
+    member_skip_interval=seconds(1),
+    queue_glitch_retry_interval=seconds(1),
+)
+"""Whole seconds, and as few of them as keep the order of the documented timings."""
+
+Age = int | None
+"""Seconds, at most FAR; None: it has not happened yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """One message, and what its sender was told."""
+
+    id: str
+    home: str = ""  # the node that it was sent to, once it was
+    redundant: bool = False  # when it was accepted
+    acknowledged: bool = False
+    refused: bool = False
+    excused: bool = False  # exposed, and that disk is gone
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A next hop took the message for that recipient."""
+
+    id: str
+    recipient: int
+    node: str
+    age: int
+    reply_lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A disk says, or said, that the recipient is settled."""
+
+    id: str
+    recipient: int
+    node: str
+    since: int
+    until: Age = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Something was wrong with a node, or a link; ``long``: for the time span or more."""
+
+    kind: str
+    one: str
+    other: str | None
+    start: int = 0
+    end: Age = None
+    long: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Equal situations have the same future."""
+
+    nodes: tuple[int, ...]
+    packets: tuple[tuple[bool, tuple[Any, ...]], ...] = ()  # late (it comes when it likes), packet
+    mail: tuple[Mail, ...] = ()
+    taken: tuple[Taken, ...] = ()
+    known: tuple[Known, ...] = ()
+    wrong: tuple[Wrong, ...] = ()
+    lost: tuple[tuple[int, str, str], ...] = ()  # age of a packet that was lost, between whom
+    blocked: tuple[tuple[str, str], ...] = ()
+    begun: int = 0  # faults so far
+    fault: str = ""  # the one that lasts
+
+    def older(self) -> Situation:
+        """The same a second later."""
+        return replace(
+            self,
+            taken=tuple(replace(item, age=_older(item.age)) for item in self.taken),
+            known=tuple(
+                replace(item, since=_older(item.since), until=_later(item.until)) for item in self.known
+            ),
+            wrong=tuple(replace(item, start=_older(item.start), end=_later(item.end)) for item in self.wrong),
+            lost=tuple((_older(age), one, other) for age, one, other in self.lost),
+        )
+
+    def tidy(self) -> Situation:
+        """Before the first delivery it says nothing how long ago a fault ended."""
+        if self.taken or all(item.end in (None, FAR + 1) for item in self.wrong):
+            return self
+        wrong = tuple(
+            item if item.end is None else replace(item, start=FAR + 1, end=FAR + 1) for item in self.wrong
+        )
+        return replace(self, wrong=wrong)
+
+
+def _older(age: int) -> int:
+    return min(FAR + 1, age + 1)
+
+
+def _later(age: Age) -> Age:
+    return None if age is None else _older(age)
+
+
+def cause(situation: Situation, policy: Policy, nodes: int, first: Taken, again: Taken) -> str:
+    """What the simulation's verdict says of a second delivery; '!…' when nothing explains it."""
+    now = 100.0
+
+    def moment(age: Age) -> float:
+        return float("inf") if age is None else now - age
+
+    impairments = []
+    for item in situation.wrong:
+        entry = Impairment(item.kind, item.one, item.other, moment(item.start), moment(item.end))
+        if item.long:  # the start is as long ago as it says, however far that is
+            span = policy.shadow_resubmit_time_span.total_seconds()
+            entry.start = min(entry.start, min(entry.end, now) - span)
+        impairments.append(entry)
+    world: Any = SimpleNamespace(
+        policy=policy,
+        noise=Noise(late=1e-9 if situation.lost else 0.0),
+        impairments=impairments,
+        lost=[(moment(age), frozenset((one, other))) for age, one, other in situation.lost],
+        nodes=range(nodes),
+    )
+    knows: dict[Any, list[Knowledge]] = {}
+    for known in situation.known:
+        entry_ = Knowledge(known.node, moment(known.since), moment(known.until))
+        knows.setdefault((known.id, known.recipient), []).append(entry_)
+
+    def delivery(item: Taken) -> Delivery:
+        at = moment(item.age)
+        return Delivery(item.id, item.recipient, item.node, 0, at, at, item.reply_lost)  # type: ignore[arg-type]
+
+    checks: Any = SimpleNamespace(world=world, knows=knows)
+    return cause_of(checks, delivery(first), delivery(again))

@@ -1,0 +1,161 @@
+"""What surrounds a single node: stand-ins for other members, next hops, chance; and looks into closures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Copy
+from tests.simulation.checks import Invariants, describe
+from tests.simulation.node import Node
+from tests.simulation.peers import Peers
+
+if TYPE_CHECKING:
+    from .alone import Alone
+
+
+class Instant(float):
+    """A moment of the world's clock. A class of its own, so that moments and durations are told apart."""
+
+    __slots__ = ()
+
+    def __add__(self, other: float) -> Instant:
+        return Instant(float(self) + other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: float) -> float:  # type: ignore[override]
+        gap = float(self) - float(other)
+        return gap if isinstance(other, Instant) else Instant(gap)
+
+
+class Midway:
+    """Stands in for chance: always the same, in the middle."""
+
+    def random(self) -> float:
+        return 0.5
+
+    def randrange(self, _: int) -> int:
+        return 0
+
+
+@dataclass(slots=True, eq=False)
+class Due:
+    """One thing that this process will do."""
+
+    run: Callable[..., None]
+    arguments: tuple[Any, ...]
+    at: int
+
+
+@dataclass(slots=True)
+class Elsewhere:
+    """Another member, as far as this node can tell: whatever is said to it leaves as a packet."""
+
+    world: Alone
+    name: ServerName
+    up: bool = True
+    generation: int = 0
+
+    @property
+    def peers(self) -> Elsewhere:
+        return self
+
+    def serve(self) -> None:
+        """Never run here."""
+
+    def reset_from(self) -> None:
+        """Never run here: a killed node's packets and resets are the explorer's."""
+
+    def attend(self, _: Any, session: int, lines: tuple[Any, ...], reply: Callable[..., None]) -> None:
+        world = self.world
+        number = world.call(reply, session)
+        world.put("request", world.me, world.node.generation, number, self.name, session, tuple(lines))
+
+
+@dataclass(slots=True)
+class Beyond:
+    """A next hop: the same."""
+
+    world: Alone
+    name: NextHop
+    delay: tuple[float, float] = (0.01, 0.01)
+
+    def take(self) -> None:
+        """Never run here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Takes the answer to a request of another member."""
+
+    world: Alone
+    to: ServerName
+    generation: int
+    number: int
+
+    def __call__(self, answer: tuple[str, ...]) -> None:
+        world = self.world
+        if (world.me, self.to) in world.blocked:
+            world.put("unanswered", self.to, self.generation, self.number)
+        else:
+            world.put(
+                "answer",
+                world.me,
+                world.node.generation,
+                self.to,
+                self.generation,
+                self.number,
+                tuple(answer),
+            )
+
+
+class Rules(Invariants):
+    """The rules that concern one node; those of the whole boundary are the explorer's."""
+
+    world: Alone
+
+    def available(self, message_id: MessageId) -> None:
+        """Asked of the whole boundary, after every step."""
+
+    def committed(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
+        for event in told:
+            if getattr(event, "copy", None) is not None:
+                self.world.put("told", node.name, describe(event))
+        super().committed(node, touched, told)
+
+    def decided(self, node: Node, message_id: MessageId, answer: str) -> None:
+        copy = node.books.durable_copy(message_id)
+        self.world.put("decided", message_id, answer, copy is not None and not copy.exposed)
+
+
+def runs(entry: Due, method: Callable[..., None]) -> bool:
+    """Is it that method of the node, called in this process?"""
+    if not isinstance(entry.run, MethodType) or entry.run.__func__ is not Node._due:
+        return False
+    inner = entry.arguments[1]
+    return isinstance(inner, MethodType) and inner.__func__ is method
+
+
+def cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """The names and values that a closure carries along."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            continue
+
+
+def is_over(function: Any) -> bool:
+    """An answer to an exchange that has ended, or its timeout, or of a process that has."""
+    if not isinstance(function, FunctionType):
+        return False
+    known = dict(cells(function))
+    if known.get("open_") == [] and function.__qualname__.startswith(Peers.exchange.__qualname__):
+        return True
+    if "generation" in known and isinstance(known.get("node"), Node):
+        return bool(known["node"].generation != known["generation"]) or is_over(known.get("finish"))
+    return any(is_over(known.get(name)) for name in ("answered", "finish"))

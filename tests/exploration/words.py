@@ -1,0 +1,58 @@
+"""Steps and packets in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .boundary import Boundary
+from .setup import Move
+from .situation import Situation
+
+MISHAPS = {"late": "put off", "hop": "its reply is lost"}
+
+
+def describe(boundary: Boundary, at: Situation, move: Move) -> str:
+    """A step in words."""
+    kind, *given = move
+    if kind == "step":
+        return boundary.views(at)[given[0]].steps[given[1]]
+    if kind == "message":
+        return f"a sender sends a message to {given[1]}"
+    if kind == "second":
+        return "a second passes"
+    if kind == "begin":
+        what, *words = given[0].split()
+        if what == "rollback" and not at.fault:
+            return f"snapshot of {words[0]}"
+        return {"freeze": f"{words[0]} freezes", "cut": f"link cut: {' '.join(words)}"}.get(
+            what, f"{words[0]} is killed"
+        )
+    if kind == "end":
+        what, *words = at.fault.split()
+        return {
+            "crash": f"{words[0]} starts with its database",
+            "disk": f"{words[0]} starts with a new database",
+            "rollback": f"{words[0]} starts with the snapshot",
+            "freeze": f"{words[0]} goes on",
+            "cut": "link mended",
+        }[what]
+    late, packet = given[-1]
+    said = spelt(packet) + (" (late)" if late else "")
+    return {
+        "packet": said,
+        "gone": f"{said}: lost with its process",
+        "mishap": f"{said}: {MISHAPS.get(given[0], 'lost')}",
+    }[kind]
+
+
+def spelt(packet: tuple[Any, ...]) -> str:
+    """A packet in words."""
+    kind, source = packet[0], packet[1]
+    if kind == "send":
+        return f"{packet[5]} takes the message from {source}"
+    if kind == "reset":
+        return f"{source} > {packet[3]}: connections closed"
+    if kind == "request":
+        first = packet[6][0]
+        return f"{source} > {packet[4]}: {first.decode().strip() if isinstance(first, bytes) else first}"
+    return f"{source} > {packet[3]}: {' / '.join(packet[6]) or 'connection reset'}"
