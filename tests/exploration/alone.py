@@ -2,8 +2,8 @@
 
 The node and its sessions are the simulation's own, production scripts and decisions included. Its world has
 stand-ins for the other members and for next hops, which only note what they are sent. Time is counted in
-whole seconds: what takes less than a tenth of one (a commit, a packet) is a step that may come in any order
-within its second, what takes longer is due in the second that it ends in.
+whole seconds: what takes less than a quarter of one (a commit, a packet, the first words after a start) is a
+step that may come in any order within its second, what takes longer is due in the second that it ends in.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.simulation.world import START, Noise, World
 
 from .stand_ins import Beyond, Due, Elsewhere, Instant, Midway, Reply, Rules, is_over, runs
 
-QUICK = 0.1
+QUICK = 0.25
 """Seconds: whatever takes less is a step, whatever takes more is a deadline."""
 
 Event = tuple[Any, ...]

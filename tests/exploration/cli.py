@@ -55,7 +55,8 @@ def command(
     """
     console = Console(stderr=True)
     if without is not None:
-        found = find(without)
+        until = time.monotonic() + minutes * 60 if minutes else float("inf")
+        found = find(without, deadline=until)
         _say(as_json, [found], Console())
         if not found.problem:
             console.print(f"[red]{HOLES[without].title}: not found[/]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from shadowrelay.core import conversation
@@ -10,6 +11,8 @@ from tests.simulation.node import Node
 
 from .search import Found, explore
 from .setup import Setup
+
+Told = Callable[[Found], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ HOLES = {
     ),
     5: Hole(
         "a row before the reply is decided",
-        _two("crash mx2", reject=True),
+        Setup(faults=(("crash mx2",),), reject=True, coarse=True),
         ("a row before the reply is decided",),
     ),
     6: Hole(
@@ -104,8 +107,8 @@ HOLES = {
 }
 
 
-def find(number: int, *, deadline: float = float("inf")) -> Found:
+def find(number: int, *, deadline: float = float("inf"), told: Told = lambda _: None) -> Found:
     """Explore without that fix, until what it prevents was found."""
     hole = HOLES[number]
     with planted(hole.mutant):
-        return explore(hole.setup, deadline=deadline)
+        return explore(hole.setup, deadline=deadline, told=told)

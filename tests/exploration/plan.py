@@ -5,8 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from multiprocessing.connection import Connection, wait
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
 from tests.simulation.seeds import PLACES
 
@@ -28,6 +29,14 @@ def setups(base: Setup, faults: int) -> list[Setup]:
     return [replace(base, faults=((first,), (second,))) for first in all_ for second in all_]
 
 
+@dataclass(slots=True)
+class Worker:
+    """A process that explores, and the last that was heard of it."""
+
+    process: BaseProcess
+    found: Found
+
+
 def _work(setup: Setup, deadline: float, line: Connection) -> None:
     line.send(explore(setup, deadline=deadline, told=line.send))
     line.close()
@@ -42,31 +51,32 @@ def run(
     """
     context = multiprocessing.get_context("fork")
     until = time.monotonic() + minutes * 60 if minutes else float("inf")
-    left, running = list(jobs), {}
+    left = list(jobs)
+    running: dict[Connection, Worker] = {}
     try:
         while left or running:
             while left and len(running) < workers:
                 now = time.monotonic()
                 share = (until - now) * workers / (len(left) + len(running))
+                setup = left.pop(0)
                 here, there = context.Pipe(duplex=False)
-                process = context.Process(
-                    target=_work, args=(left[0], min(until, now + share), there), daemon=True
-                )
+                process = context.Process(target=_work, args=(setup, min(until, now + share), there))
                 process.start()
                 there.close()
-                running[here] = (process, left.pop(0), Found(jobs[0]))
-            for line in wait(list(running), timeout=1.0):
-                process, setup, _ = running[line]  # type: ignore[index]
+                running[here] = Worker(process, Found(setup))
+            for line in tuple(running):
+                worker = running[line]
                 try:
-                    running[line] = (process, setup, line.recv())  # type: ignore[index, union-attr]
+                    while line.poll(0.2 / workers):
+                        worker.found = line.recv()
                 except EOFError:
-                    _, _, found = running.pop(line)  # type: ignore[arg-type]
-                    process.join()
-                    if process.exitcode:
-                        raise RuntimeError(f"exploring {setup.title} ended with {process.exitcode}") from None
-                    yield found
-            told([found for _, _, found in running.values()])
+                    del running[line]
+                    worker.process.join()
+                    if worker.process.exitcode:
+                        raise RuntimeError(f"exploring {worker.found.setup.title} failed") from None
+                    yield worker.found
+            told([worker.found for worker in running.values()])
     finally:
-        for process, _, _ in running.values():
-            process.terminate()
-            process.join()
+        for worker in running.values():
+            worker.process.terminate()
+            worker.process.join()

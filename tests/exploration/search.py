@@ -77,9 +77,15 @@ class Graph:
 
 
 def explore(
-    setup: Setup, *, deadline: float = float("inf"), told: Callable[[Found], None] = lambda _: None
+    setup: Setup,
+    *,
+    deadline: float = float("inf"),
+    most: float = float("inf"),
+    told: Callable[[Found], None] = lambda _: None,
 ) -> Found:
-    """Everything that can happen, until the deadline (of ``time.monotonic``) or the first problem."""
+    """Everything that can happen, until the first problem, the deadline (of ``time.monotonic``), or so many
+    situations.
+    """
     began = time.monotonic()
     found, graph, boundary = Found(setup), Graph(), Boundary(setup)
     start = boundary.start()
@@ -95,7 +101,7 @@ def explore(
         found.local = sum(len(automaton.views) for automaton in boundary.automata)
         found.seconds = time.monotonic() - began
 
-    while position < len(queue) and time.monotonic() < deadline:
+    while position < len(queue) and len(graph.parents) < most and time.monotonic() < deadline:
         number, situation = queue[position]
         queue[position] = (number, start)  # let go of it
         try:

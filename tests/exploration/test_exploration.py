@@ -1,0 +1,52 @@
+"""Short forms of ``scripts/prove explore``: whole where it is small, so far where it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from .holes import HOLES, find
+from .plan import setups
+from .search import explore
+from .setup import Setup
+
+QUICKLY_FOUND = (1, 3, 5)
+SHORT = Setup(coarse=True, at_once=True)
+
+
+@pytest.mark.parametrize("reject", [False, True])
+def test_without_a_fault_every_order_of_steps_delivers_once_and_leaves_nothing_behind(reject: bool) -> None:
+    found = explore(Setup(coarse=True, reject=reject))
+    assert found.complete
+    assert found.resting > 0
+    assert not found.duplicates
+
+
+@pytest.mark.parametrize("setup", setups(SHORT, 1), ids=lambda setup: setup.title)
+def test_no_first_steps_into_a_fault_break_the_promise(setup: Setup) -> None:
+    found = explore(setup, most=250)
+    assert not found.problem, "\n".join(found.trace)
+
+
+@pytest.mark.parametrize("number", QUICKLY_FOUND)
+def test_a_fix_that_is_taken_out_is_found_missing(number: int) -> None:
+    found = find(number)
+    assert found.problem
+    assert found.trace
+
+
+def test_with_the_fix_in_nothing_is_found_where_it_was() -> None:
+    missing = find(3)
+    assert not explore(HOLES[3].setup, most=missing.states).problem
+
+
+def test_a_message_that_nobody_settles_is_told_as_stuck() -> None:
+    """The search itself can fail: holders that neither ask nor are told keep their copy for ever."""
+    found = find(7)
+    assert found.problem == "from here no way leads to rest"
+
+
+def test_the_same_exploration_finds_the_same() -> None:
+    one, other = (explore(replace(SHORT, faults=(("hop",),)), most=150) for _ in range(2))
+    assert (one.states, one.transitions, one.depth) == (other.states, other.transitions, other.depth)
