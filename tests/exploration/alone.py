@@ -88,7 +88,7 @@ class Alone(World):
             _, generation, _, message_id, recipients, finish = arguments
             numbers = tuple(number for number, _ in recipients)
             number = self.call(finish, 9000 + 10 * (int(message_id[-4:], 16) % 500) + min(numbers))
-            self.put("send", self.me, generation, number, message_id, owner.name, numbers)
+            self.put("send", self.me, generation, number, message_id, owner.name, numbers, 0)
             return
         at = int(self.now) + (0 if delay < QUICK else max(1, math.ceil(delay - QUICK)))
         self.todo.append(Due(run, arguments, at))
@@ -138,6 +138,10 @@ class Alone(World):
         """The next hop refused it for good."""
         answers = None if recipients is None else dict.fromkeys(recipients, "550 5.1.1 No such user")
         self.calls.pop(number)(answers, ())
+
+    def _deferred(self, number: int, recipients: tuple[int, ...]) -> None:
+        """The next hop wants it later."""
+        self.calls.pop(number)(dict.fromkeys(recipients, "451 4.3.2 Not now"), ())
 
     def _vain(self, number: int) -> None:
         self.vain.add(number)

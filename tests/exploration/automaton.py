@@ -44,6 +44,8 @@ class View:
     waiting: frozenset[tuple[str, int]]  # recipients that this disk holds unsettled
     knows: frozenset[tuple[str, int]]  # recipients that this disk knows to be settled
     exposed: frozenset[str]  # messages of which no second copy is known here
+    incarnation: str  # the one that runs, or ran last
+    met: frozenset[tuple[str, str]]  # members and their incarnations, as far as this disk knows
     contacts: tuple[tuple[str, float], ...]  # members that answered and can be reached: seconds since
 
 
@@ -135,6 +137,8 @@ def view(world: Alone) -> View:
         steps=tuple(name_of(entry, node.name) for entry in world.steps()),
         waiting=frozenset((c.id, r.number) for c in copies.values() for r in c.unsettled),
         knows=frozenset(settled),
+        incarnation=str(state.incarnations[-1][0]) if state.incarnations else "",
+        met=frozenset((str(m.name), str(m.lineage.incarnation)) for m in state.known.values() if m.lineage),
         contacts=tuple(
             (str(name), float(world.now) - float(watch.contact_at))
             for name, watch in (node.boundary.watches.items() if node.up else ())

@@ -25,6 +25,8 @@ class Boundary(Members):
             found.append(("packet", item))
             if self._orphaned(views, item[1]):
                 found.append(("gone", item))
+            elif item[1][0] == "send" and at.deferred < self.setup.defers:
+                found.append(("defer", item))
         unsent = next((n for n, mail in enumerate(at.mail) if not mail.home), None)
         if unsent is not None:
             homes = self.names[:1] if self.setup.messages == 1 else self.names[:2]

@@ -17,6 +17,8 @@ from .plan import run, setups
 from .search import Found
 from .setup import Setup
 
+WIDTH = 118
+
 QUIET = 10.0
 """Seconds between lines when nobody watches a terminal."""
 
@@ -56,10 +58,9 @@ def command(
     console = Console(stderr=True)
     if without is not None:
         until = time.monotonic() + minutes * 60 if minutes else float("inf")
-        found = find(without, deadline=until)
-        _say(as_json, [found], Console())
-        if not found.problem:
-            console.print(f"[red]{HOLES[without].title}: not found[/]")
+        found = find(without, deadline=until, told=_NowAndThen(console))
+        _say(as_json, [found], Console(width=WIDTH))
+        console.print(f"{HOLES[without].title}: {'found' if found.problem else 'not found'}")
         raise SystemExit(0 if found.problem else 1)
     jobs = [
         setup
@@ -103,8 +104,21 @@ def command(
             if found.problem:
                 console.print(f"[red]{found.setup.title}: {found.problem}[/]")
     results.sort(key=lambda found: (found.setup.reject, jobs.index(found.setup)))
-    _say(as_json, results, Console())
+    _say(as_json, results, Console(width=WIDTH))
     raise SystemExit(1 if any(found.problem for found in results) else 0)
+
+
+class _NowAndThen:
+    """Says how far one exploration is, every few seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last = time.monotonic()
+
+    def __call__(self, found: Found) -> None:
+        if time.monotonic() - self._last > QUIET:
+            self._last = time.monotonic()
+            self._console.print(f"explore: {found.states:,} states, depth {found.depth}")
 
 
 def _say(as_json: bool, results: list[Found], console: Console) -> None:
@@ -113,7 +127,7 @@ def _say(as_json: bool, results: list[Found], console: Console) -> None:
         return
     table = Table(title="Every interleaving")
     for name in ("policy", "faults"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=True)
     for name in ("states", "transitions", "depth", "left", "at rest", "seconds"):
         table.add_column(name, justify="right")
     table.add_column("duplicates, and why")

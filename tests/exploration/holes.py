@@ -90,7 +90,7 @@ HOLES = {
     ),
     12: Hole(
         "what was taken over is not asked about on a new contact",
-        _two("crash mx1"),
+        _two("crash mx1", defers=1),
         ("what was taken over is not asked about on a new contact",),
     ),
     13: Hole(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
-from tests.simulation.checks import Broken, repaired, unrest
+from tests.simulation.checks import Broken
 from tests.simulation.seeds import PLACES
 
 from .automaton import Automaton, View
+from .rules import Rules
 from .setup import Setup
-from .situation import TIMINGS, Known, Mail, Situation, Taken, cause
+from .situation import TIMINGS, Known, Mail, Situation, Taken
 
 HOPS = ("example.net", "inside.example")
 
 
-class Members:
+class Members(Rules):
     """Everything but faults. Where a rule of the promise falls, Broken is raised."""
 
     def __init__(self, setup: Setup) -> None:
@@ -29,7 +29,7 @@ class Members:
             Automaton(self.policy, places, index, commits_apart=setup.commits_apart)
             for index in range(setup.nodes)
         ]
-        self._quiet: dict[tuple[int, ...], tuple[str, str]] = {}
+        self._quiet = {}
         self.told: list[str] = []
         self.causes: list[str] = []
 
@@ -44,9 +44,6 @@ class Members:
             tuple(a.begin(("acquainted", disks[i], i % 2)) for i, a in enumerate(self.automata)), mail=ids
         )
         return self._message(first, 0, self.names[0]) if self.setup.at_once else first
-
-    def views(self, at: Situation) -> list[View]:
-        return [automaton.views[number] for automaton, number in zip(self.automata, at.nodes, strict=True)]
 
     def _urgent(self, at: Situation, views: list[View]) -> bool:
         """Is there something that will not wait for the next second? A next hop may be as slow as it likes,
@@ -202,8 +199,13 @@ class Members:
             return at
         return self._react(at, target, ("answer", number, answer))
 
+    def _defer(self, at: Situation, item: tuple[bool, Any]) -> Situation:
+        _, source, _, number, _, _, recipients, _ = item[1]
+        at = replace(self._without(at, item), deferred=at.deferred + 1)
+        return self._react(at, self.index[source], ("deferred", number, recipients))
+
     def _hop_takes(self, at: Situation, item: tuple[bool, Any], *, reply_lost: bool) -> Situation:
-        _, source, generation, number, message_id, hop, recipients = item[1]
+        _, source, generation, number, message_id, hop, recipients, begun = item[1]
         at = self._without(at, item)
         refused = self.setup.refused and hop != "back"
         for recipient in () if refused else recipients:
@@ -211,7 +213,7 @@ class Members:
             before = [t for t in at.taken if (t.id, t.recipient) == (message_id, recipient)]
             at = replace(at, taken=(*at.taken, made))
             if before:
-                self._again(at, before, made)
+                self._again(at, before, made, begun)
         if any(mail.id == message_id and mail.refused for mail in at.mail):
             raise Broken("delivered after its 451")
         self.told.append(f"{hop} {'refuses' if refused else 'takes'} {message_id} from {source}")
@@ -221,88 +223,12 @@ class Members:
         kind = "refused" if refused else "taken"
         return self._react(at, self.index[source], (kind, number, None if reply_lost else recipients))
 
-    # Rules.
 
-    def _check(self, at: Situation) -> None:
-        waiting: frozenset[tuple[str, int]] | None = None
-        for mail in at.mail:
-            if not mail.acknowledged or mail.excused:
-                continue
-            if self.setup.refused:
-                self._check_report(at)
-                continue
-            for number in range(1, self.setup.recipients + 1):
-                if any((t.id, t.recipient) == (mail.id, number) for t in at.taken):
-                    continue
-                if waiting is None:
-                    waiting = frozenset().union(*(view.waiting for view in self.views(at)))
-                if (mail.id, number) not in waiting:
-                    raise Broken(f"LOST: recipient {number} of an acknowledged message")
-
-    def _check_report(self, at: Situation) -> None:
-        """The message itself waits, or its report does, or has been sent; and there is one report only."""
-        sent = {item.id for item in at.taken}
-        if len(sent) > 1:
-            raise Broken("two reports about one recipient")
-        if not sent and not any(view.waiting for view in self.views(at)):
-            raise Broken("LOST: an acknowledged message, refused by its next hop, without a report")
-
-    def _again(self, at: Situation, before: list[Taken], made: Taken) -> None:
-        """Every second delivery is judged when it happens, by what is known at that moment."""
-        causes = [cause(at, self.policy, len(self.names), first, made) for first in before]
-        wrong = [text for text in causes if text.startswith("!")]
-        if wrong:
-            raise Broken(f"avoidable duplicate: {wrong[0][1:]}")
-        self.causes.append(causes[0])
-
-    def _should_have_asked(self, at: Situation, sender: str, view: View, message_id: str) -> None:
-        """A node that returned, or whose member returned, asks that member before it sends anything that
-        the member may know more of. Ages are whole seconds, so only what is older for certain counts.
-        """
-        contacts = dict(view.contacts)
-        for known in at.known:
-            contact = contacts.get(known.node)
-            other = self.views(at)[self.index[known.node]]
-            if known.id != message_id or known.until is not None or contact is None:
-                continue
-            if not other.up or other.frozen or at.blocked or known.node == sender:
-                continue
-            for item in at.wrong:
-                if item.other is not None or item.end is None or known.since <= item.end:
-                    continue
-                if item.kind == "freeze" and not item.long:
-                    continue
-                if item.one == sender or (item.one == known.node and contact < item.end):
-                    raise Broken(f"avoidable duplicate: {sender} sends what {known.node} knew to be settled")
-
-    def rest(self, at: Situation) -> str:
-        return self._rest(at)[0]
-
-    def _rest(self, at: Situation) -> tuple[str, str]:
-        """What keeps the boundary from rest, and from being repaired, as far as its members go."""
-        known = self._quiet.get(at.nodes)
-        if known is None:
-            nodes = {view.node.name: view.node for view in self.views(at)}
-            world: Any = SimpleNamespace(nodes=nodes)
-            known = self._quiet[at.nodes] = (unrest(world), repaired(world))
-        return known
-
-    def at_rest(self, at: Situation) -> bool:
-        """All mail sent, no fault lasts, nothing under way, queues and events empty."""
-        if at.fault or at.packets or not all(mail.home for mail in at.mail):
-            return False
-        return not self._rest(at)[0]
-
-    def spent(self, at: Situation) -> bool:
-        """No fault is left to come."""
-        return at.begun == len(self.setup.faults)
+def is_receipt(packet: tuple[Any, ...]) -> bool:
+    """The answer to an offer."""
+    return any(line[:9] in ("250 2.6.0", "450 4.7.1") for line in packet[6])
 
 
 def in_order(item: tuple[bool, tuple[Any, ...]]) -> tuple[Any, ...]:
     packet = item[1]
     return (packet[0], packet[1], packet[2], packet[3], str(packet[4:]), item[0])
-
-
-def is_receipt(packet: tuple[Any, ...]) -> bool:
-    """The answer to an offer."""
-    return any(line[:9] in ("250 2.6.0", "450 4.7.1") for line in packet[6])

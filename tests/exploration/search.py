@@ -137,15 +137,16 @@ def explore(
 
 def retell(boundary: Boundary, at: Situation, moves: list[Move]) -> list[str]:
     """The steps in words, each with what was written down in it."""
-    lines = []
+    lines = ["a sender sends a message to mx1"] if boundary.setup.at_once else []
+    failed = ""
     for move in moves:
         lines.append(describe(boundary, at, move))
         try:
             at = boundary.make(at, move)
         except Broken as error:
-            lines += [f"    {line}" for line in boundary.told]
-            lines.append(f"    {error}")
-            return lines
+            failed = str(error)
         lines += [f"    {line}" for line in boundary.told]
-    lines.append(f"    {boundary.rest(at)}")
+    lines.append(f"    {failed or boundary.rest(at)}")
+    for number, mail in enumerate(at.mail, 1):
+        lines = [line.replace(mail.id, f"m{number}") for line in lines]
     return lines

@@ -18,6 +18,7 @@ class Setup:
     commits_apart: bool = False
     at_once: bool = False  # a message comes first of all, nothing happens before
     refused: bool = False  # the next hop refuses every recipient: the sender gets a report
+    defers: int = 0  # attempts that next hops may answer with 4yz
     coarse: bool = False  # answers to greetings and questions arrive in the step that makes them
 
     @property

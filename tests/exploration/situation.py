@@ -96,6 +96,7 @@ class Situation:
     blocked: tuple[tuple[str, str], ...] = ()
     begun: int = 0  # faults so far
     fault: str = ""  # the one that lasts
+    deferred: int = 0  # attempts that a next hop put off
 
     def older(self) -> Situation:
         """The same a second later."""
@@ -107,6 +108,7 @@ class Situation:
             ),
             wrong=tuple(replace(item, start=_older(item.start), end=_later(item.end)) for item in self.wrong),
             lost=tuple((_older(age), one, other) for age, one, other in self.lost),
+            packets=tuple((late, _waiting(packet)) for late, packet in self.packets),
         )
 
     def tidy(self) -> Situation:
@@ -123,12 +125,19 @@ def _older(age: int) -> int:
     return min(FAR + 1, age + 1)
 
 
+def _waiting(packet: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A delivery that waits for its next hop: the last it says is since when."""
+    return (*packet[:-1], _older(packet[-1])) if packet[0] == "send" else packet
+
+
 def _later(age: Age) -> Age:
     return None if age is None else _older(age)
 
 
-def cause(situation: Situation, policy: Policy, nodes: int, first: Taken, again: Taken) -> str:
-    """What the simulation's verdict says of a second delivery; '!…' when nothing explains it."""
+def cause(situation: Situation, policy: Policy, nodes: int, first: Taken, again: Taken, begun: int) -> str:
+    """What the simulation's verdict says of a second delivery, begun so many seconds ago; '!…' when nothing
+    explains it.
+    """
     now = 100.0
 
     def moment(age: Age) -> float:
@@ -153,9 +162,9 @@ def cause(situation: Situation, policy: Policy, nodes: int, first: Taken, again:
         entry_ = Knowledge(known.node, moment(known.since), moment(known.until))
         knows.setdefault((known.id, known.recipient), []).append(entry_)
 
-    def delivery(item: Taken) -> Delivery:
-        at = moment(item.age)
-        return Delivery(item.id, item.recipient, item.node, 0, at, at, item.reply_lost)  # type: ignore[arg-type]
+    def delivery(item: Taken, start: int) -> Delivery:
+        started, taken = moment(start), moment(item.age)
+        return Delivery(item.id, item.recipient, item.node, 0, started, taken, item.reply_lost)  # type: ignore[arg-type]
 
     checks: Any = SimpleNamespace(world=world, knows=knows)
-    return cause_of(checks, delivery(first), delivery(again))
+    return cause_of(checks, delivery(first, first.age), delivery(again, begun))

@@ -40,6 +40,7 @@ def describe(boundary: Boundary, at: Situation, move: Move) -> str:
     said = spelt(packet) + (" (late)" if late else "")
     return {
         "packet": said,
+        "defer": f"{said}: not now",
         "gone": f"{said}: lost with its process",
         "mishap": f"{said}: {MISHAPS.get(given[0], 'lost')}",
     }[kind]

@@ -1,0 +1,106 @@
+"""The rules of the promise, asked of a situation of the whole boundary."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from shadowrelay.core.policy import Policy
+from tests.simulation.checks import Broken, repaired, unrest
+
+from .automaton import Automaton, View
+from .setup import Setup
+from .situation import Situation, Taken, cause
+
+
+class Rules:
+    """What must hold. Broken is raised where it does not."""
+
+    setup: Setup
+    policy: Policy
+    names: tuple[str, ...]
+    index: dict[str, int]
+    automata: list[Automaton]
+    causes: list[str]
+    _quiet: dict[tuple[int, ...], tuple[str, str]]
+
+    def views(self, at: Situation) -> list[View]:
+        return [automaton.views[number] for automaton, number in zip(self.automata, at.nodes, strict=True)]
+
+    def _check(self, at: Situation) -> None:
+        waiting: frozenset[tuple[str, int]] | None = None
+        for mail in at.mail:
+            if not mail.acknowledged or mail.excused:
+                continue
+            if self.setup.refused:
+                self._check_report(at)
+                continue
+            for number in range(1, self.setup.recipients + 1):
+                if any((t.id, t.recipient) == (mail.id, number) for t in at.taken):
+                    continue
+                if waiting is None:
+                    waiting = frozenset().union(*(view.waiting for view in self.views(at)))
+                if (mail.id, number) not in waiting:
+                    raise Broken(f"LOST: recipient {number} of an acknowledged message")
+
+    def _check_report(self, at: Situation) -> None:
+        """The message itself waits, or its report does, or has been sent; and there is one report only."""
+        sent = {item.id for item in at.taken}
+        if len(sent) > 1:
+            raise Broken("two reports about one recipient")
+        if not sent and not any(view.waiting for view in self.views(at)):
+            raise Broken("LOST: an acknowledged message, refused by its next hop, without a report")
+
+    def _again(self, at: Situation, before: list[Taken], made: Taken, begun: int) -> None:
+        """Every second delivery is judged when it happens, by what is known at that moment."""
+        causes = [cause(at, self.policy, len(self.names), first, made, begun) for first in before]
+        wrong = [text for text in causes if text.startswith("!")]
+        if wrong:
+            raise Broken(f"avoidable duplicate: {wrong[0][1:]}")
+        self.causes.append(causes[0])
+
+    def _should_have_asked(self, at: Situation, sender: str, view: View, message_id: str) -> None:
+        """A node that returned, or whose member returned, asks that member before it sends anything that
+        the member may know more of. Ages are whole seconds, so only what is older for certain counts.
+        """
+        contacts = dict(view.contacts)
+        for known in at.known:
+            contact = contacts.get(known.node, float("inf"))
+            other = self.views(at)[self.index[known.node]]
+            if known.id != message_id or known.until is not None:
+                continue
+            if not other.up or other.frozen or at.blocked or known.node == sender:
+                continue
+            for item in at.wrong:
+                if item.other is not None or item.end is None or known.since <= item.end:
+                    continue
+                if item.kind == "freeze" and not item.long:
+                    continue
+                met = contact < item.end
+                if item.kind != "freeze":
+                    met = met or (known.node, other.incarnation) in view.met
+                mine = item.one == sender and known.node in contacts
+                if mine or (item.one == known.node and met):
+                    raise Broken(f"avoidable duplicate: {sender} sends what {known.node} knew to be settled")
+
+    def rest(self, at: Situation) -> str:
+        return self._rest(at)[0]
+
+    def _rest(self, at: Situation) -> tuple[str, str]:
+        """What keeps the boundary from rest, and from being repaired, as far as its members go."""
+        known = self._quiet.get(at.nodes)
+        if known is None:
+            nodes = {view.node.name: view.node for view in self.views(at)}
+            world: Any = SimpleNamespace(nodes=nodes)
+            known = self._quiet[at.nodes] = (unrest(world), repaired(world))
+        return known
+
+    def at_rest(self, at: Situation) -> bool:
+        """All mail sent, no fault lasts, nothing under way, queues and events empty."""
+        if at.fault or at.packets or not all(mail.home for mail in at.mail):
+            return False
+        return not self._rest(at)[0]
+
+    def spent(self, at: Situation) -> bool:
+        """No fault is left to come."""
+        return at.begun == len(self.setup.faults)
