@@ -155,9 +155,11 @@ def _say(as_json: bool, results: list[Found], console: Console) -> None:
 
 
 def _plain(found: Found) -> dict[str, Any]:
+    names = ("states", "transitions", "depth", "left", "resting", "local", "seconds", "problem", "trace")
     return {
-        **{key: value for key, value in asdict(found).items() if key != "setup"},
-        "setup": asdict(found.setup),
         "faults": found.setup.title,
+        "setup": asdict(found.setup),
         "complete": found.complete,
+        "duplicates": dict(found.duplicates),
+        **{name: getattr(found, name) for name in names},
     }
