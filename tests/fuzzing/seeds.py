@@ -44,6 +44,9 @@ TOKENS = (
         " CHECK=",
         " REVOKE=",
         " KNOWN=",
+        " SEEN=",
+        " CLAIM=",
+        "seen ",
     ),
     *(
         "0000000000000001:0",

@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar
 
-from shadowrelay.core.conversation import Greeting, Line, Query
+from shadowrelay.core.conversation import Greeting, Query, Said
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.smtp.receive import ConnectorOptions, Peer
 from shadowrelay.smtp.receive_limits import Register
@@ -127,9 +127,9 @@ class Recorder:
         lineage = Lineage(DATABASE, (Beginning(OWN.incarnation, 0),), OWN.sequence)
         return Greeting(ServerName("mx.example.net"), lineage, theirs.lineage.incarnation)
 
-    async def ask(self, query: Query) -> tuple[Line, ...]:
+    async def ask(self, query: Query) -> Said:
         self._asked()
-        return ()
+        return Said(())
 
     def _asked(self) -> None:
         self.before_greeting += self.is_desk and not self.greeted

@@ -116,6 +116,9 @@ def check_xqdiscard(data: bytes) -> None:
         line = xqdiscard.parse_line(text)
         must(xqdiscard.parse_line(xqdiscard.format_line(line)) == line, "line")
     with suppress(xshadow.Malformed):
+        seen = xqdiscard.parse_seen(text)
+        must(seen is None or xqdiscard.parse_seen(xqdiscard.format_seen(seen)) == seen, "seen")
+    with suppress(xshadow.Malformed):
         recipients = xqdiscard.parse_recipients(text)
         must(len(recipients) <= 10_001, "bounded")
         must(xqdiscard.parse_recipients(xqdiscard.format_recipients(recipients)) == recipients, "recipients")
@@ -234,6 +237,14 @@ _REPORTS = (
     b"\x1e<1\r\n@x>\x1eh\r\nX:\x1e\r\n--=_",
 )
 
+_DATABASE = b"6f0d7a3e-0000-4000-8000-000000000001"
+_QUESTIONS = (
+    b"1-3,7",
+    b"seen mx1.example.org",
+    b"200 SEEN=mx1.example.org;" + _DATABASE + b";0000000000000001:7",
+    b"0 CLAIM=mx1.example.org;" + _DATABASE + b";heartbeat-lost,01900000-0000-7000-8000-000000000001;1;1",
+)
+
 TARGETS = (
     Target("path", check_path, lambda: chain(_paths(b"MAIL"), _paths(b"RCPT"))),
     Target("mail", check_mail, lambda: seeds.arguments(b"MAIL")),
@@ -245,7 +256,7 @@ TARGETS = (
     Target("xtext", check_xtext, lambda: (b"a+2Bb+3D", "ü+=\x00".encode(), b"+zz", b"+C3+BC")),
     Target("xshadow", check_xshadow, lambda: chain(seeds.arguments(b"XSHADOW"), _offers())),
     Target(
-        "xqdiscard", check_xqdiscard, lambda: chain(seeds.arguments(b"XQDISCARD"), seeds.lines(), (b"1-3,7",))
+        "xqdiscard", check_xqdiscard, lambda: chain(seeds.arguments(b"XQDISCARD"), seeds.lines(), _QUESTIONS)
     ),
     Target("replies", check_replies, lambda: seeds.chunked(seeds.answers())),
     Target("header", check_header, lambda: seeds.chunked(seeds.contents())),
