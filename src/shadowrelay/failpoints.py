@@ -30,6 +30,8 @@ Point: TypeAlias = Literal[
     "after-settling-commit",
     "before-discard-commit",
     "after-discard-commit",
+    "before-pending-commit",
+    "after-pending-commit",
     "before-promotion-commit",
     "after-promotion-commit",
     "before-swap-commit",
@@ -47,6 +49,9 @@ _SENT = 0.002  # seconds after which what was written has left the process
 
 _SETTLING: tuple[Point, Point] = ("before-settling-commit", "after-settling-commit")
 
+PENDING = "pending"
+"""In place of a row: a promotion that is pending has none yet."""
+
 _ROWS: Mapping[str, tuple[Point, Point]] = {
     "HARECEIVE": ("before-shadow-commit", "after-shadow-commit"),
     "RECEIVE": ("before-local-commit", "after-local-commit"),
@@ -55,6 +60,7 @@ _ROWS: Mapping[str, tuple[Point, Point]] = {
     "DELIVER": _SETTLING,
     "DUPLICATEDELIVER": _SETTLING,
     "HADISCARD": ("before-discard-commit", "after-discard-commit"),
+    PENDING: ("before-pending-commit", "after-pending-commit"),
     "RESUBMIT": ("before-promotion-commit", "after-promotion-commit"),
     "TRANSFER": ("before-swap-commit", "after-swap-commit"),
 }

@@ -60,7 +60,7 @@ def cases() -> Iterator[Case]:
             yield Case(point, Role.OWNER, Course.STREAM, disk_lost=True)
             if point in _DELIVERS:
                 yield Case(point, Role.HOLDER, Course.DISK_LOST)
-        elif "promotion" in point:
+        elif "pending" in point or "promotion" in point:
             yield Case(point, Role.HOLDER, Course.DISK_LOST)
             yield Case(point, Role.HOLDER, Course.SILENCE)
         elif "swap" in point:

@@ -165,6 +165,8 @@ class SqlLedger:
 
     def _save(self, write: SaveCopy) -> None:
         before, after = write.before, write.after
+        if after.pending and not (before and before.pending):
+            failpoints.wrote(failpoints.PENDING)
         row = records.message_row(after)
         if before is None or row != records.message_row(before):
             self._run(SQL["put_message"], row)
