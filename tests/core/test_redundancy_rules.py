@@ -226,7 +226,7 @@ def test_an_offer_is_held_and_may_be_repeated() -> None:
 
 def test_a_tombstone_refuses_equal_and_lower_ranks_only() -> None:
     on = books(B)
-    on.graves[M] = Tombstone(M, 1, 2, NOW)
+    on.graves[M] = Tombstone(M, A, 1, 2, NOW)
     assert on.apply(hold(on, offer(rank=2), Content(data=b"x"), POLICY, NOW)) is Held.REVOKED
     assert on.apply(hold(on, offer(rank=3), Content(data=b"x"), POLICY, NOW)) is Held.QUEUED
 
@@ -246,22 +246,31 @@ def test_two_owners_of_one_message_both_ask_when_one_offers_it_to_the_other() ->
 
 
 def test_revoke_drops_the_copy_and_refuses_it_for_ever(on_b: Books) -> None:
-    assert on_b.apply(revoke(on_b, M, 1, 1, POLICY, NOW)).kind is Kind.REJECTED
+    assert on_b.apply(revoke(on_b, A, M, 1, 1, POLICY, NOW)).kind is Kind.REJECTED
     assert M not in on_b.copies
     assert on_b.apply(hold(on_b, offer(), Content(data=b"x"), POLICY, NOW)) is Held.REVOKED
 
 
 def test_revoke_leaves_a_tombstone_for_an_unknown_id() -> None:
     on = books(B)
-    assert on.apply(revoke(on, M, 1, 1, POLICY, NOW)).kind is Kind.REJECTED
+    assert on.apply(revoke(on, A, M, 1, 1, POLICY, NOW)).kind is Kind.REJECTED
     assert on.graves[M].rank == 1
+
+
+def test_only_its_owner_revokes_a_copy_and_blocks_its_offers(on_b: Books) -> None:
+    verdict = on_b.apply(revoke(on_b, C, M, 1, 1, POLICY, NOW))
+    assert (verdict.kind, verdict.argument, on_b.graves) == (Kind.TAKEN, A, {})
+    assert on_b.copies[M].held
+    empty = books(B)
+    empty.apply(revoke(empty, C, M, 1, 9, POLICY, NOW))
+    assert empty.apply(hold(empty, offer(), Content(data=b"x"), POLICY, NOW)) is Held.QUEUED
 
 
 def test_a_promoted_or_delivered_copy_cannot_be_revoked(on_b: Books) -> None:
     take_over(on_b)
-    assert on_b.apply(revoke(on_b, M, 1, 1, POLICY, NOW)).kind is Kind.TAKEN
+    assert on_b.apply(revoke(on_b, A, M, 1, 1, POLICY, NOW)).kind is Kind.TAKEN
     settled = books(B, message(Role.SHADOW, stage=Stage.SAFETY_NET))
-    assert settled.apply(revoke(settled, M, 1, 1, POLICY, NOW)).kind is Kind.DELIVERED
+    assert settled.apply(revoke(settled, A, M, 1, 1, POLICY, NOW)).kind is Kind.DELIVERED
 
 
 # Events.

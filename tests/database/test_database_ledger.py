@@ -196,7 +196,7 @@ numbers = st.lists(st.integers(1, 10**6), max_size=20).map(tuple)
 @given(
     member=members,
     outcome=st.builds(Outcome, message_ids, positive, numbers, times),
-    grave=st.builds(Tombstone, message_ids, positive, positive, times),
+    grave=st.builds(Tombstone, message_ids, names, positive, positive, times),
 )
 def test_members_outcomes_and_tombstones_are_read_as_they_were_stored(run, member, outcome, grave) -> None:  # type: ignore[no-untyped-def]
     run(lambda ledger: ledger.apply(Decision(None, (member, outcome, grave))))

@@ -157,7 +157,7 @@ async def test_what_need_not_be_remembered_is_forgotten_but_not_a_takeover(tmp_p
         writes = [DiscardEvent(OTHER_DATABASE, Verdict(copy.id, 1, kind), NOW) for kind in kinds]
         writes += [DiscardEvent(OTHER_DATABASE, Verdict(copy.id, 2, Kind.DELIVERED), NOW + 2 * SECOND)]
         ids = [message().id for _ in range(4)]
-        graves = [Tombstone(ids[0], 1, 1, NOW), Tombstone(ids[1], 1, 1, NOW + 5 * SECOND)]
+        graves = [Tombstone(ids[0], OTHER, 1, 1, NOW), Tombstone(ids[1], OTHER, 1, 1, NOW + 5 * SECOND)]
         outcomes = [Outcome(ids[2], 1, (), NOW), Outcome(ids[3], 1, (), NOW + 5 * SECOND)]
         await found.transact(lambda ledger: ledger.apply(Decision(None, (*writes, *graves, *outcomes))))
         await found.transact(lambda ledger: forget_expired(ledger, NOW + SECOND, NOW + SECOND))

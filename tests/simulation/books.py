@@ -385,6 +385,7 @@ class SqlBooks(MemoryBooks):
         if self.lineage.sequence != self.state.sequence:
             raise Disagreement(f"{self.name}: SQLite and memory differ in the tracking sequence")
         if self.connection.in_transaction:
+            self.connection.execute("DELETE FROM outbox")  # the tracking log holds the rows at once
             self.connection.execute("COMMIT")
         return super().commit()
 

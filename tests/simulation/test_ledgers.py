@@ -114,7 +114,7 @@ def _write(draw: random.Random, books: SqlBooks) -> Write:
             content = None if stored else Content(data=b"x")
             return SaveCopy(stored, _copy(draw, message_id), content)
         case 3:
-            return DropCopy(stored) if stored else Tombstone(message_id, 1, draw.randrange(3), NOW)
+            return DropCopy(stored) if stored else Tombstone(message_id, NAMES[0], 1, draw.randrange(3), NOW)
         case 4 | 5:
             verdict = Verdict(message_id, 1, draw.choice(list(Kind)), recipients=draw.choice(((), (1, 2))))
             return DiscardEvent(draw.choice(DATABASES), verdict, NOW + timedelta(days=-draw.randrange(4)))

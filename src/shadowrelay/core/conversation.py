@@ -184,7 +184,7 @@ def asked(
     lines: list[Line] = []
     if query.revoke:
         gone = query.revoke
-        verdict = books.apply(revoke(books, gone.message_id, gone.epoch, gone.rank, policy, now))
+        verdict = books.apply(revoke(books, asker.name, gone.message_id, gone.epoch, gone.rank, policy, now))
         lines.append(Line(None, verdict))
     for question in query.questions:
         if question.message_id in in_flight:

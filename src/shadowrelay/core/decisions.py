@@ -75,9 +75,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A revoked offer: copies of that epoch with equal or lower rank are refused."""
+    """A revoked offer: copies of that owner and epoch, with equal or lower rank, are refused."""
 
     message_id: MessageId
+    owner: ServerName
     epoch: int
     rank: int
     keep_until: datetime

@@ -48,7 +48,7 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
     owner learns the reason from its next question.
     """
     grave = ledger.tombstone(offer.message_id)
-    if grave and (offer.epoch, offer.rank) <= (grave.epoch, grave.rank):
+    if grave and grave.owner == offer.owner and (offer.epoch, offer.rank) <= (grave.epoch, grave.rank):
         return Decision(Held.REVOKED)
     known_of_owner = heard(ledger, offer.owner, offer.mark).writes
     known = ledger.copy(offer.message_id)
@@ -108,11 +108,18 @@ def release(copy: Copy, reason: str, now: datetime) -> Decision[None]:
 
 
 def revoke(
-    ledger: Ledger, message_id: MessageId, epoch: int, rank: int, policy: Policy, now: datetime
+    ledger: Ledger,
+    asker: ServerName,
+    message_id: MessageId,
+    epoch: int,
+    rank: int,
+    policy: Policy,
+    now: datetime,
 ) -> Decision[Verdict]:
     """Drop that copy and refuse it for ever, even if it was never here: a body may still be on its way.
 
     A promoted or delivered copy cannot be taken back: the answer says so, and the owner must not say 451.
+    Neither can one that is held for somebody else than who asks, and offers of others are not refused.
     """
     copy = ledger.copy(message_id)
     outcome = ledger.outcome(message_id)
@@ -120,10 +127,10 @@ def revoke(
         return Decision(Verdict(message_id, outcome.epoch, Kind.DELIVERED, recipients=outcome.delivered))
     if copy is not None and copy.stage is Stage.SAFETY_NET:
         return Decision(Verdict(message_id, copy.epoch, Kind.DELIVERED))
-    if copy is not None and (copy.role is Role.PRIMARY or copy.epoch > epoch):
+    if copy is not None and (copy.role is Role.PRIMARY or copy.epoch > epoch or copy.owner != asker):
         return Decision(Verdict(message_id, copy.epoch, Kind.TAKEN, copy.owner))
     keep = now + remembered_for(policy)
-    grave = Tombstone(message_id, epoch, rank, keep)
+    grave = Tombstone(message_id, asker, epoch, rank, keep)
     confirmed = Verdict(message_id, epoch, Kind.REJECTED)
     if copy is None:
         return Decision(confirmed, (grave,))

@@ -156,8 +156,8 @@ class SqlLedger:
             case Outcome(message_id, epoch, delivered, until):
                 numbers = records.numbers_text(delivered)
                 self._run(SQL["put_outcome"], (message_id, epoch, numbers, records.micros(until)))
-            case Tombstone(message_id, epoch, rank, until):
-                self._run(SQL["put_tombstone"], (message_id, epoch, rank, records.micros(until)))
+            case Tombstone(message_id, owner, epoch, rank, until):
+                self._run(SQL["put_tombstone"], (message_id, owner, epoch, rank, records.micros(until)))
             case Member():
                 self._run(SQL["put_member"], records.member_row(write))
             case _:

@@ -62,10 +62,10 @@ SELECT message_id, epoch, delivered, keep_until FROM outcome WHERE message_id = 
 INSERT OR REPLACE INTO outcome (message_id, epoch, delivered, keep_until) VALUES (?, ?, ?, ?);
 
 -- name: tombstone
-SELECT message_id, epoch, rank, keep_until FROM tombstone WHERE message_id = ?;
+SELECT message_id, owner, epoch, rank, keep_until FROM tombstone WHERE message_id = ?;
 
 -- name: put_tombstone
-INSERT OR REPLACE INTO tombstone (message_id, epoch, rank, keep_until) VALUES (?, ?, ?, ?);
+INSERT OR REPLACE INTO tombstone (message_id, owner, epoch, rank, keep_until) VALUES (?, ?, ?, ?, ?);
 
 -- name: member
 SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired

@@ -204,7 +204,7 @@ def outcome_of(row: Row) -> Outcome:
 
 
 def tombstone_of(row: Row) -> Tombstone:
-    return Tombstone(MessageId(row[0]), row[1], row[2], moment(row[3]))
+    return Tombstone(MessageId(row[0]), ServerName(row[1]), row[2], row[3], moment(row[4]))
 
 
 def member_of(row: Row) -> Member:
