@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -245,18 +246,74 @@ async def test_a_log_that_cannot_be_shortened_is_a_failure(tmp_path: Path, small
     await found.close(NOW)
 
 
+async def test_brief_work_shares_the_commit_and_undoes_itself_alone(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        first, bad, second, third = (message() for _ in range(4))
+        before = found.commits
+        results = await asyncio.gather(
+            found.transact_briefly(save(first)),
+            found.transact_briefly(then_refuse(bad)),  # type: ignore[arg-type]
+            found.transact_briefly(save(second)),
+            return_exceptions=True,
+        )
+        await asyncio.gather(found.transact_briefly(save(third)), found.transact(lambda ledger: None))
+        assert [type(result) for result in results] == [type(None), Refusal, type(None)]
+        assert found.commits - before == 2
+    async with database(tmp_path) as found:
+        assert await ids(found) == {first.id, second.id, third.id}
+
+
+async def test_no_commit_waits_for_the_disk_in_the_event_loop(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        threads: dict[str, set[bool]] = {}
+
+        def seen(statement: str) -> None:
+            here = threading.current_thread() is threading.main_thread()
+            threads.setdefault(statement.split()[0], set()).add(here)
+
+        await found.transact(lambda ledger: ledger.connection.set_trace_callback(seen))
+        await found.transact_briefly(save(message()))
+        await found.transact(save(message()))
+        await found.transact(lambda ledger: ledger.connection.set_trace_callback(None))
+        assert threads["COMMIT"] == {False}
+        assert threads["INSERT"] == {True, False}
+
+
+async def test_the_log_is_never_shortened_in_the_middle_of_a_transaction(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        said: list[str] = []
+        await found.transact(
+            lambda ledger: ledger.connection.set_trace_callback(lambda text: said.append(text.split()[0]))
+        )
+
+        async def work() -> None:
+            for _ in range(40):
+                await found.transact_briefly(save(message()))
+
+        async def shorten() -> None:
+            for _ in range(20):
+                await found.touch(NOW)
+
+        await asyncio.gather(work(), work(), shorten())
+        await found.transact(lambda ledger: ledger.connection.set_trace_callback(None))
+        whole = "".join({"BEGIN": "(", "COMMIT": ")", "PRAGMA": "p"}.get(word, "") for word in said)
+        assert set(whole.removeprefix(")").removesuffix("(").replace("()", "")) == {"p"}
+
+
+@pytest.mark.parametrize("part", ["begin", "_perform", "conclude"])
+@pytest.mark.parametrize("way", ["transact", "transact_briefly"])
 async def test_a_writer_that_breaks_leaves_nobody_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, way: str
 ) -> None:
     found = await opened(tmp_path)
 
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("shadowrelay.database.transport._commit_group", broken)
+    monkeypatch.setattr(f"shadowrelay.database.group_commit.{part}", broken)
     async with asyncio.timeout(5):
         with pytest.raises(DatabaseFailed, match="a bug"):
-            await found.transact(lambda ledger: 1)
+            await getattr(found, way)(lambda ledger: 1)
     assert found.failed.is_set()
     await found.close(NOW)
 

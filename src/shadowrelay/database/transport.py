@@ -1,7 +1,8 @@
 """The transport database of a running node: one connection, one writer, group commit.
 
 Everything that waits shares one transaction and one fsync. Callers get their result only after that
-commit, and cannot cancel it: the work runs in a task of its own.
+commit, and cannot cancel it: the work runs in a task of its own. Where the statements run is decided group
+by group (docs/decisions/0012-hot-path.md); COMMIT, which waits for the disk, never runs in the event loop.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from typing import Any, TypeVar
 
 import aiosqlite
 
-from shadowrelay import failpoints
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, ServerName
-from shadowrelay.database import opening, records
+from shadowrelay.database import group_commit, opening, records
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import CannotOpen, Opening
 
@@ -49,6 +49,7 @@ class _Connection(aiosqlite.Connection):
 class _Job:
     work: Callable[[SqlLedger], Any]
     done: asyncio.Future[Any]
+    brief: bool
 
 
 @dataclass(slots=True)
@@ -67,6 +68,7 @@ class TransportDatabase:
     commits: int = 0
     _jobs: asyncio.Queue[_Job | None] = field(default_factory=asyncio.Queue)
     _writer: asyncio.Task[None] | None = None
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # whoever has it may use the connection
 
     @classmethod
     async def open(
@@ -110,11 +112,22 @@ class TransportDatabase:
 
         An exception of ``work`` undoes its own writes alone and is raised here.
         """
+        return await self._submit(work, brief=False)
+
+    async def transact_briefly(self, work: Callable[[SqlLedger], T]) -> T:
+        """The same for work on a handful of rows: it may run in the event loop.
+
+        That is cheaper by far than in the database thread, which has to fight for the interpreter after
+        each statement. Work that grows with a queue or a table goes to ``transact``.
+        """
+        return await self._submit(work, brief=True)
+
+    def _submit(self, work: Callable[[SqlLedger], T], *, brief: bool) -> asyncio.Future[T]:
         if self.failed.is_set() or self._writer is None:
             raise DatabaseFailed(self.failure or "the transport database is closed")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put_nowait(_Job(work, done))
-        return await done
+        self._jobs.put_nowait(_Job(work, done, brief))
+        return done
 
     async def _write(self) -> None:
         while True:
@@ -134,7 +147,12 @@ class TransportDatabase:
         """Commit a group and answer its callers; False after a failure, which is final."""
         before = self.lineage.sequence
         try:
-            results = await self._connection.run(_commit_group, self.ledger, [job.work for job in group])
+            group.sort(key=lambda job: not job.brief)
+            async with self._turn:
+                results = group_commit.begin(self.ledger, [job.work for job in group if job.brief])
+                results += await self._connection.run(
+                    group_commit.conclude, self.ledger, [job.work for job in group if not job.brief]
+                )
         except Exception as error:  # whatever it is: nobody may wait for a writer that is gone
             self._fail(error, group)
             return False
@@ -176,7 +194,8 @@ class TransportDatabase:
         stamp = str(records.micros(now))
         await self.transact(lambda ledger: ledger.connection.execute(SQL["put_meta"], ("alive_at", stamp)))
         try:
-            await self._connection.run(_shrink, self._connection.raw)
+            async with self._turn:
+                await self._connection.run(_shrink, self._connection.raw)
         except sqlite3.Error as error:
             self._fail(error, [])
             raise DatabaseFailed(self.failure) from error
@@ -209,7 +228,10 @@ async def _open(
 
 
 def _connect(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(file, timeout=0, isolation_level=None, cached_statements=256)
+    # The event loop and the database thread use it in turn: only the writer task says who.
+    return sqlite3.connect(
+        file, timeout=0, isolation_level=None, cached_statements=256, check_same_thread=False
+    )
 
 
 def _begin(
@@ -229,48 +251,6 @@ def _begin(
     opening.empty_the_log(raw)
     opening.sync_directory(file.parent)
     return begun
-
-
-def _commit_group(
-    ledger: SqlLedger, works: list[Callable[[SqlLedger], Any]]
-) -> list[tuple[Any, Exception | None]]:
-    """Runs in the database thread. A failing COMMIT is rolled back before it is reported."""
-    run = ledger.connection.execute
-    results: list[tuple[Any, Exception | None]] = []
-    run("BEGIN IMMEDIATE")
-    try:
-        for work in works:
-            run("SAVEPOINT work")
-            freed = len(ledger.freed)
-            try:
-                results.append((work(ledger), None))
-            except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
-                results.append((None, _undo(ledger, freed, error)))
-            except sqlite3.Error:
-                raise
-            except Exception as error:
-                results.append((None, _undo(ledger, freed, error)))
-            run("RELEASE work")
-        run("COMMIT")
-        failpoints.committed()
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            run("ROLLBACK")
-        raise
-    for path in ledger.freed:
-        with contextlib.suppress(OSError):  # it is an orphan from now on, swept at the next start
-            Path(path).unlink()
-    ledger.freed.clear()
-    return results
-
-
-def _undo(ledger: SqlLedger, kept: int, error: Exception) -> Exception:
-    """Take back one work; only what the ``kept`` first files belonged to is dropped for good."""
-    ledger.connection.execute("ROLLBACK TO work")
-    freed = ledger.freed[:kept]
-    ledger.refresh()
-    ledger.freed.extend(freed)
-    return error
 
 
 def _mark_clean(connection: sqlite3.Connection, now: datetime) -> None:

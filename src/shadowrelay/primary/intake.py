@@ -228,7 +228,7 @@ class IntakeSink:
         async def perform(step: Step) -> object:
             match step:
                 case Transact(work):
-                    return await members.database.transact(work)
+                    return await members.database.transact_briefly(work)
                 case OfferCopy() if shadow is not None:
                     try:
                         async with asyncio.timeout_at(latest):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TypeAlias, TypeVar
 
 import structlog
@@ -36,12 +35,6 @@ Take: TypeAlias = Callable[[SqlLedger, NextHop, datetime, int], list[Claim]]
 
 STEP = timedelta(minutes=1)  # of the wall clock, from which on it was set and did not drift
 IDLE = 1.0  # seconds between looks at the queue when nothing wakes us
-
-
-def _settled(claimed: Claim, work: Callable[[SqlLedger], T], ledger: SqlLedger) -> T:
-    """The outcome and the end of the claim, in one transaction."""
-    unclaim(ledger, claimed.copy.id, claimed.next_hop)
-    return work(ledger)
 
 
 class Queue:
@@ -92,21 +85,20 @@ class Queue:
         now = self._clock()
         await self._watch_the_clock(now)
         pause = IDLE
-        for name, due in await self._database.transact(due_hops):
+        for name, due in await self._database.transact_briefly(due_hops):
             outbound = self.hops.setdefault(name, Outbound(None))
             at = max(due, outbound.retry_at or due)
             if at > now:
                 pause = min(pause, (at - now).total_seconds())
                 if outbound.resting(now) and not outbound.workers:
-                    await self._start(name, outbound, self._late)
+                    await self._start(name, outbound, self._late, 1)
                 continue
             free = self._policy.max_per_domain_outbound_connections - outbound.workers
             free = min(free, self._policy.max_outbound_connections - len(self._workers))
             if outbound.failures:
                 free = min(free, 1 - outbound.workers)  # one session probes a hop that failed
-            for _ in range(max(0, free)):
-                if not await self._start(name, outbound, claim):
-                    break
+            if free > 0:
+                await self._start(name, outbound, claim, free)
         await self._close_idle()
         return max(pause, 0.01)
 
@@ -127,26 +119,26 @@ class Queue:
         delayed = now - self._policy.delay_notification_timeout
         return claim_late(ledger, name, now, most, delayed, now - self._policy.message_expiration_timeout)
 
-    async def _next(self, name: NextHop, take: Take = claim) -> Claim | None:
+    def _taking(
+        self, name: NextHop, take: Take, most: int
+    ) -> tuple[bool, Callable[[SqlLedger], list[Claim]]]:
+        """The work that claims what may be sent now, and whether it is brief."""
         now, cut_off = self._clock(), self._members.boundary.cut_off(seconds())
 
         def work(ledger: SqlLedger) -> list[Claim]:
             for member in cut_off:  # frozen, or alone for long: others may own by now what we think is ours
                 heartbeat.cut_off(ledger, member, now)
-            return take(ledger, name, now, 1)
+            return take(ledger, name, now, most)
 
-        claims = await self._database.transact(work)
-        return claims[0] if claims else None
+        return take is claim and not cut_off, work
 
-    async def _start(self, name: NextHop, outbound: Outbound, take: Take) -> bool:
-        claimed = await self._next(name, take)
-        if claimed is None:
-            return False
-        worker = asyncio.create_task(self._work(name, outbound, claimed))
-        outbound.workers += 1
-        self._workers.add(worker)
-        worker.add_done_callback(lambda task: self._ended(task, outbound))
-        return True
+    async def _start(self, name: NextHop, outbound: Outbound, take: Take, most: int) -> None:
+        brief, taking = self._taking(name, take, most)
+        for claimed in await self._transact(brief)(taking):
+            worker = asyncio.create_task(self._work(outbound, claimed))
+            outbound.workers += 1
+            self._workers.add(worker)
+            worker.add_done_callback(lambda task: self._ended(task, outbound))
 
     def _ended(self, worker: asyncio.Task[None], outbound: Outbound) -> None:
         outbound.workers -= 1
@@ -156,15 +148,14 @@ class Queue:
         if error is not None and not isinstance(error, DatabaseFailed):  # which ends the node, and says so
             log.error("delivery_failed", exc_info=error)
 
-    async def _work(self, name: NextHop, outbound: Outbound, claimed: Claim | None) -> None:
+    async def _work(self, outbound: Outbound, claimed: Claim | None) -> None:
         """Send one fork after the other while there are any that are due."""
         session: DeliverySession | None = None
         try:
             while claimed is not None:
-                session = await self._deliver(claimed, outbound, session)
-                claimed = None
-                if not self._stopping and not outbound.failures:
-                    claimed = await self._next(name)
+                session, claimed = await self._deliver(claimed, outbound, session)
+                if self._stopping:
+                    return
         finally:
             if session is not None:
                 if session.alive and session.server is outbound.server and not self._stopping:
@@ -174,19 +165,22 @@ class Queue:
 
     async def _deliver(
         self, claimed: Claim, outbound: Outbound, session: DeliverySession | None
-    ) -> DeliverySession | None:
-        held = [session]
+    ) -> tuple[DeliverySession | None, Claim | None]:
+        """One attempt. Returns the session to go on with, and the next fork to send."""
+        held, following = session, None
 
         async def perform(step: Step) -> object:
+            nonlocal held, following
             match step:
                 case SendOn():
-                    sent, held[0] = await self._sender.send(claimed, outbound, held[0])
+                    sent, held = await self._sender.send(claimed, outbound, held)
                     failpoints.passed("after-next-hop-reply")
                     return sent
                 case WriteReports():
                     return await self._reporter.write(step, claimed.content)
                 case Transact(work):
-                    return await self._database.transact(partial(_settled, claimed, work))
+                    result, following = await self._settle(claimed, outbound, work)
+                    return result
                 case _:
                     raise TypeError(f"{type(step).__name__} is no step of a delivery")
 
@@ -196,23 +190,40 @@ class Queue:
             raise
         except Exception:
             log.exception("delivery_failed", message=claimed.copy.id)
-            await self._put_off(claimed)
-        return held[0]
+            following = await self._put_off(claimed, outbound)
+        return held, following
 
-    async def _put_off(self, claimed: Claim) -> None:
+    async def _settle(
+        self, claimed: Claim, outbound: Outbound, work: Callable[[SqlLedger], T]
+    ) -> tuple[T, Claim | None]:
+        """The outcome, the end of the claim and the next claim, in one transaction."""
+        brief, take = True, None
+        if not self._stopping and not outbound.failures:
+            brief, take = self._taking(claimed.next_hop, claim, 1)
+
+        def settle_and_take(ledger: SqlLedger) -> tuple[T, Claim | None]:
+            unclaim(ledger, claimed.copy.id, claimed.next_hop)
+            result = work(ledger)
+            return result, next(iter(take(ledger)), None) if take else None
+
+        return await self._transact(brief)(settle_and_take)
+
+    def _transact(self, brief: bool) -> Callable[[Callable[[SqlLedger], T]], Awaitable[T]]:  # noqa: FBT001
+        return self._database.transact_briefly if brief else self._database.transact
+
+    async def _put_off(self, claimed: Claim, outbound: Outbound) -> Claim | None:
         """After a mistake of our own: the fork is given back, and tried again like any that failed."""
         failures = 1 + max(recipient.attempts for recipient in claimed.recipients)
         hop = Hop(server="", inside=False, mailbox=False)
         sent = self._sender.all_deferred(claimed, hop, "451 4.3.0 Local error in processing", failures)
-        await self._database.transact(
-            partial(
-                _settled,
-                claimed,
-                lambda ledger: ledger.apply(
-                    settle(ledger, claimed.copy.id, sent.results, (), hop, self._clock())
-                ),
-            )
+        _, following = await self._settle(
+            claimed,
+            outbound,
+            lambda ledger: ledger.apply(
+                settle(ledger, claimed.copy.id, sent.results, (), hop, self._clock())
+            ),
         )
+        return following
 
     async def _close_idle(self) -> None:
         limit = asyncio.get_running_loop().time() - self._policy.queue_max_idle_time.total_seconds()

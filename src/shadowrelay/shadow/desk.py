@@ -227,7 +227,7 @@ class HoldSink:
             is_new = ledger.copy(offer.message_id) is None
             return ledger.apply(hold(ledger, described, content, self._desk.policy, now)), is_new
 
-        held, is_new = await self._desk.members.database.transact(work)
+        held, is_new = await self._desk.members.database.transact_briefly(work)
         self._desk.members.boundary.called(described.owner, seconds())
         if held is not Held.QUEUED or not is_new:
             self._spool.discard()

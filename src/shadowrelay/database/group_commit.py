@@ -1,0 +1,72 @@
+"""One transaction for all that waits: each work in a savepoint, so that it undoes itself alone."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from shadowrelay import failpoints
+from shadowrelay.database.ledger import SqlLedger
+
+Work: TypeAlias = Callable[[SqlLedger], Any]
+Result: TypeAlias = tuple[Any, Exception | None]
+
+
+def begin(ledger: SqlLedger, works: Sequence[Work]) -> list[Result]:
+    """Begin a transaction and do brief work in it. It is left open; an error rolls it back first."""
+    ledger.connection.execute("BEGIN IMMEDIATE")
+    with _rolled_back_on_error(ledger):
+        return [_perform(ledger, work) for work in works]
+
+
+def conclude(ledger: SqlLedger, works: Sequence[Work]) -> list[Result]:
+    """In the database thread: the other work, and COMMIT; an error rolls all of it back first."""
+    with _rolled_back_on_error(ledger):
+        results = [_perform(ledger, work) for work in works]
+        ledger.connection.execute("COMMIT")
+        failpoints.committed()
+    for path in ledger.freed:
+        with contextlib.suppress(OSError):  # it is an orphan from now on, swept at the next start
+            Path(path).unlink()
+    ledger.freed.clear()
+    return results
+
+
+def _perform(ledger: SqlLedger, work: Work) -> Result:
+    """One work: its result, or the exception that undid it. Errors of the database itself are raised."""
+    ledger.connection.execute("SAVEPOINT work")
+    freed = len(ledger.freed)
+    problem: Exception | None = None
+    result = None
+    try:
+        result = work(ledger)
+    except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
+        problem = _undo(ledger, freed, error)
+    except sqlite3.Error:
+        raise
+    except Exception as error:
+        problem = _undo(ledger, freed, error)
+    ledger.connection.execute("RELEASE work")
+    return result, problem
+
+
+@contextlib.contextmanager
+def _rolled_back_on_error(ledger: SqlLedger) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            ledger.connection.execute("ROLLBACK")
+        raise
+
+
+def _undo(ledger: SqlLedger, kept: int, error: Exception) -> Exception:
+    """Take back one work; only what the ``kept`` first files belonged to is dropped for good."""
+    ledger.connection.execute("ROLLBACK TO work")
+    freed = ledger.freed[:kept]
+    ledger.refresh()
+    ledger.freed.extend(freed)
+    return error
