@@ -38,6 +38,14 @@ T = TypeVar("T")
 
 SQL = load("queries.sql")
 
+MOST_RECENT = 2048
+"""Copies remembered as they were last saved: a message is read again within a second or two, if at all."""
+
+FEW = 8
+"""Recipients up to which a copy is remembered: bounds the memory."""
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 
 class SqlLedger:
     """A ``Transaction`` (core.decisions) on one SQLite connection.
@@ -51,6 +59,7 @@ class SqlLedger:
         self.name = name
         self.freed: list[str] = []
         self.tracked: Counter[str] = Counter()
+        self._recent: dict[MessageId, Copy] = {}
         self._run = connection.execute
         self.refresh()
 
@@ -63,6 +72,11 @@ class SqlLedger:
         self._database_id = DatabaseId(row[0]) if row else DatabaseId("")
         self._sequence = self._last(SQL["last_sequence"])
         self.freed.clear()
+        self.forget_recent()
+
+    def forget_recent(self) -> None:
+        """To be called by whoever changes messages or recipients without ``apply``."""
+        self._recent.clear()
 
     def _last(self, query: str) -> int:
         row = self._run(query).fetchone()
@@ -73,6 +87,8 @@ class SqlLedger:
         return Lineage(self._database_id, self._beginnings, self._sequence)
 
     def copy(self, message_id: MessageId) -> Copy | None:
+        if recent := self._recent.get(message_id):
+            return recent
         row = self._run(SQL["message"], (message_id,)).fetchone()
         if row is None:
             return None
@@ -136,8 +152,7 @@ class SqlLedger:
         row = event.columns()
         failpoints.wrote(row["event-id"])
         self.tracked[row["event-id"]] += 1
-        columns = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
-        self._sequence = self._run(SQL["put_tracking"], (columns,)).lastrowid or self._sequence
+        self._sequence = self._run(SQL["put_tracking"], (_json(row),)).lastrowid or self._sequence
 
     def _write(self, write: Write) -> None:
         match write:
@@ -185,11 +200,21 @@ class SqlLedger:
             self._run(SQL["put_holder"], row)
         if write.content:
             self._run(SQL["put_content"], (after.id, write.content.data, write.content.path))
+        self._remember(after)
+
+    def _remember(self, copy: Copy) -> None:
+        self._recent.pop(copy.id, None)
+        if len(copy.recipients) > FEW or len(copy.holders) > 1:  # which are read in an order of their own
+            return
+        if len(self._recent) >= MOST_RECENT:
+            del self._recent[next(iter(self._recent))]
+        self._recent[copy.id] = copy
 
     def _drop(self, copy: Copy) -> None:
         row = self._run(SQL["content"], (copy.id,)).fetchone()
         if row and row[1]:
             self.freed.append(row[1])
+        self._recent.pop(copy.id, None)
         for query in ("drop_content", "drop_holders", "drop_recipients", "drop_message"):
             self._run(SQL[query], (copy.id,))
 

@@ -66,6 +66,7 @@ def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta) -> None:
     step = {"by": by // timedelta(microseconds=1), "now": records.micros(now)}
     ledger.connection.execute(SQL["bring_attempts_forward"], step)
     ledger.connection.execute(SQL["bring_checks_forward"], step)
+    ledger.forget_recent()
 
 
 def unclaim(ledger: SqlLedger, message_id: MessageId, next_hop: NextHop) -> None:
