@@ -26,8 +26,7 @@ def listed(items: Iterable[str]) -> str:
 
 def timestamp(moment: datetime) -> str:
     """UTC, ISO 8601 with milliseconds."""
-    utc = moment.astimezone(UTC)
-    return utc.strftime("%Y-%m-%dT%H:%M:%S.") + f"{utc.microsecond // 1000:03d}Z"
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def entries(custom: Mapping[str, str]) -> str:

@@ -71,6 +71,9 @@ _INVISIBLE = re.compile(
 # Full-width signs too: some spreadsheets read them as the plain ones.
 _FORMULA = re.compile("[\\s\"']*[=+\\-@\uff1d\uff0b\uff0d\uff20]")
 
+# What needs neither neutralising nor quotes, as nearly every cell.
+_PLAIN = re.compile(r"[!#-&(-*.-<>?A-~][ !#-+\--~]*")
+
 # One field and, not consumed, the comma or the end that must follow it.
 _FIELD = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^",\r\n]*+))(?=,|\Z)')
 
@@ -96,6 +99,8 @@ def restore(field: str) -> str:
 
 
 def _cell(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
     shown = neutralise(text)
     return '"' + shown.replace('"', '""') + '"' if "," in shown or '"' in shown else shown
 
