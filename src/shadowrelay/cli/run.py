@@ -13,6 +13,9 @@ from pathlib import Path
 import click
 import structlog
 
+_SWITCH = 0.0005
+"""Seconds, not five thousandths, that the event loop may keep the interpreter when a commit wants it."""
+
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
@@ -44,6 +47,7 @@ def run(file: Path) -> None:
             consequence="this node will kill itself there; it is set for tests alone",
         )
     _allow_descriptors()
+    sys.setswitchinterval(_SWITCH)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(run_node(settings))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import secrets
 import signal
 from collections.abc import Awaitable, Callable
@@ -94,6 +95,7 @@ async def _serve(node: Node) -> None:
             await connector.start()
         node.connectors = senders
         background = [*_start_stages(node, group), guard]
+        gc.freeze()  # modules and settings stay for good: collections need not look at them again
         log.info("node_started", node=node.name, site=node.site, members=len(node.boundary.places))
         await stop.wait()
         await _drain(node, members)
