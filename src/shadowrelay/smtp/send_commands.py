@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.smtp.send_hop import Outcome, RecipientResult
@@ -91,6 +92,7 @@ def size_limit(offer: Offer) -> int | None:
     return int(limit) or None if limit.isascii() and limit.isdigit() and len(limit) <= 20 else None
 
 
+@lru_cache(maxsize=4096)
 def _is_address(text: str) -> bool:
     """Whether the text can stand between angle brackets without becoming something else."""
     try:
