@@ -132,6 +132,10 @@ class SqlLedger:
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         return self._copies("to_check", owner, records.micros(now), most)
 
+    def holds_for(self, owner: ServerName) -> bool:
+        """Is any copy in transit held for that owner?"""
+        return bool(self._run(SQL["holds_for"], (owner,)).fetchone()[0])
+
     def count_held_for(self, owner: ServerName) -> int:
         """How many copies in transit are held for that owner."""
         return int(self._run(SQL["count_held_for_owner"], (owner,)).fetchone()[0])

@@ -87,6 +87,9 @@ SELECT id FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' 
 SELECT h.message_id FROM holder h JOIN message m ON m.id = h.message_id
  WHERE h.name = ? AND m.role = 'primary' AND m.stage = 'queued' ORDER BY h.message_id;
 
+-- name: holds_for
+SELECT EXISTS (SELECT 1 FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued');
+
 -- name: taken_from
 SELECT id FROM message WHERE former_owner = ? AND role = 'primary' AND stage = 'queued' ORDER BY id;
 

@@ -88,17 +88,17 @@ class Reconcile:
         self._inquiry = inquiry
         self._long_away = away is not None and away > members.policy.shadow_message_auto_discard_interval
         self._changed = changed
-        self._nudge = nudge  # there is something to ask that member about
+        self._nudge = nudge  # there is something to say to that member: it is no time for a long rest
 
     async def run(self) -> None:
         """Until cancelled."""
         if self._long_away:
             log.error("away_too_long", consequence="messages that no holder confirms are set aside")
         while True:
-            closed, to_ask = await self._members.database.transact(self._conclude)
+            closed, talk_to = await self._members.database.transact(self._conclude)
             if closed:
                 self._changed()
-            for member in to_ask:
+            for member in talk_to:
                 self._nudge(member)
             await asyncio.sleep(INTERVAL)
 
@@ -109,5 +109,9 @@ class Reconcile:
         now = self._members.clock()
         closed = self._inquiry.conclude(ledger, reachable, policy, now, seconds(), long_away=self._long_away)
         questions = tuple(ledger.open_questions())
-        to_ask = [name for name in reachable if any(True for _ in self._inquiry.unasked(questions, name))]
-        return closed, to_ask
+        talk_to = [
+            name
+            for name in reachable
+            if ledger.holds_for(name) or any(True for _ in self._inquiry.unasked(questions, name))
+        ]
+        return closed, talk_to

@@ -79,5 +79,5 @@ def for_members(node: Node, peer: PeerConnector) -> Connector:
         max_text_line=None,
         max_command_line=MAX_LINE,
     )
-    desks = Desks(node.members, options, node.policy, node.in_flight, node.met, node.holds)
+    desks = Desks(node.members, options, node.policy, node.in_flight, node.met)
     return Connector(limits, desks, session=PeerSession)  # type: ignore[arg-type]

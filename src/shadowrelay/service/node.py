@@ -109,7 +109,7 @@ class Node:
         self.queue.wake.set()
 
     def nudge(self, name: ServerName) -> None:
-        """There is something to ask that member about."""
+        """There is something to say to that member."""
         self.links[name].nudge()
 
     def start_links(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
@@ -124,10 +124,3 @@ class Node:
         self.queue.wake.set()
         if name in self.links:
             self.links[name].wake.set()
-
-    def holds(self, name: ServerName) -> None:
-        """A copy is held for a member: an idle pair begins to poll now, and not at its next heartbeat."""
-        link = self.links.get(name)
-        if link is not None and link.held == 0:
-            link.held = 1
-            link.wake.set()

@@ -46,7 +46,6 @@ class Desks:
     policy: Policy
     in_flight: Collection[MessageId]
     met: Callable[[ServerName], None]  # a member called: after what it said or asked is on disk
-    held: Callable[[ServerName], None]  # a copy is held for a member, on disk
 
     def open(self) -> Desk:
         return Desk(self)
@@ -61,7 +60,6 @@ class Desk:
         self.policy = desks.policy
         self._in_flight = desks.in_flight
         self._met = desks.met
-        self.held = desks.held
         self._greeting: Greeting | None = None
         self._offer: OfferMark | None = None
         self._offers = 0
@@ -232,7 +230,6 @@ class HoldSink:
         if held is not Held.QUEUED or not is_new:
             self._spool.discard()
         if held is Held.QUEUED:
-            self._desk.held(described.owner)
             return [Reply(250, "2.6.0", f"{offer.message_id} Queued mail for redundancy")]
         log.warning("copy_refused", message=offer.message_id, owner=self._owner.name, reason=held.value)
         return [Reply(451, "4.4.0", f"{offer.message_id} {held.value}")]

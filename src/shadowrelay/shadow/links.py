@@ -71,7 +71,7 @@ class Link:
             self._drop()
 
     def nudge(self) -> None:
-        """There is something to ask: an idle pair does not wait for its heartbeat. Others ask soon anyway."""
+        """There is something to ask, or a copy is held: an idle pair does not wait for its next heartbeat."""
         if self._idle:
             self._idle = False
             self.wake.set()
