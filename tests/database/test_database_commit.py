@@ -21,6 +21,7 @@ from shadowrelay.core.messages import Copy
 from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.outbox import Outbox
+from shadowrelay.database.queue import claim, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 
 
@@ -277,6 +278,26 @@ async def test_no_commit_waits_for_the_disk_in_the_event_loop(tmp_path: Path) ->
         await found.transact(lambda ledger: ledger.connection.set_trace_callback(None))
         assert threads["COMMIT"] == {False}
         assert threads["INSERT"] == {True, False}
+
+
+async def test_a_look_and_a_claim_need_no_disk_and_no_thread(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        copy = message()
+        await found.transact(save(copy))
+        threads: set[bool] = set()
+
+        def seen(statement: str) -> None:
+            if statement == "COMMIT":
+                threads.add(threading.current_thread() is threading.main_thread())
+
+        await found.transact(lambda ledger: ledger.connection.set_trace_callback(seen))
+        threads.clear()
+        hop = copy.recipients[0].next_hop
+        await found.transact_briefly(due_hops)
+        (claimed,) = await found.transact_briefly(lambda ledger: claim(ledger, hop, NOW, 5))
+        await found.transact_briefly(lambda ledger: unclaim(ledger, claimed.copy.id, hop))
+        assert threads == {True}
+        await found.transact(lambda ledger: ledger.connection.set_trace_callback(None))
 
 
 async def test_the_log_is_never_shortened_in_the_middle_of_a_transaction(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def begin(ledger: SqlLedger, works: Sequence[Work]) -> list[Result]:
 
 
 def conclude(ledger: SqlLedger, works: Sequence[Work]) -> list[Result]:
-    """In the database thread: the other work, and COMMIT; an error rolls all of it back first."""
+    """The other work, and COMMIT: in the database thread, unless there is nothing to be written."""
     with _rolled_back_on_error(ledger):
         results = [_perform(ledger, work) for work in works]
         ledger.connection.execute("COMMIT")

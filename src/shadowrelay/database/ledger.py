@@ -59,6 +59,7 @@ class SqlLedger:
         self.name = name
         self.freed: list[str] = []
         self.tracked: Counter[str] = Counter()
+        self.scratch = 0  # rows changed in temporary tables, which no disk has to know of
         self._recent: dict[MessageId, Copy] = {}
         self._run = connection.execute
         self.refresh()
@@ -73,6 +74,11 @@ class SqlLedger:
         self._sequence = self._last(SQL["last_sequence"])
         self.freed.clear()
         self.forget_recent()
+
+    @property
+    def changes(self) -> int:
+        """Rows changed so far, of those that have to be durable."""
+        return self.connection.total_changes - self.scratch
 
     def forget_recent(self) -> None:
         """To be called by whoever changes messages or recipients without ``apply``."""

@@ -56,7 +56,7 @@ def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now:
             for recipient in copy.unsettled
             if recipient.next_hop == next_hop and (recipient.next_attempt or now) <= now
         )
-        ledger.connection.execute(SQL["activate"], (message_id, next_hop))
+        ledger.scratch += ledger.connection.execute(SQL["activate"], (message_id, next_hop)).rowcount
         claims.append(Claim(copy, next_hop, due, content))
     return claims
 
@@ -70,7 +70,7 @@ def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta) -> None:
 
 
 def unclaim(ledger: SqlLedger, message_id: MessageId, next_hop: NextHop) -> None:
-    ledger.connection.execute(SQL["deactivate"], (message_id, next_hop))
+    ledger.scratch += ledger.connection.execute(SQL["deactivate"], (message_id, next_hop)).rowcount
 
 
 def exposed(ledger: SqlLedger, most: int) -> list[MessageId]:

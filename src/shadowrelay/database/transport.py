@@ -149,10 +149,13 @@ class TransportDatabase:
         try:
             group.sort(key=lambda job: not job.brief)
             async with self._turn:
+                changes = self.ledger.changes
                 results = group_commit.begin(self.ledger, [job.work for job in group if job.brief])
-                results += await self._connection.run(
-                    group_commit.conclude, self.ledger, [job.work for job in group if not job.brief]
-                )
+                others = [job.work for job in group if not job.brief]
+                if others or self.ledger.changes != changes:
+                    results += await self._connection.run(group_commit.conclude, self.ledger, others)
+                else:  # nothing for the disk to wait for
+                    group_commit.conclude(self.ledger, ())
         except Exception as error:  # whatever it is: nobody may wait for a writer that is gone
             self._fail(error, group)
             return False
