@@ -43,7 +43,7 @@ Edit = tuple[Callable[..., Any], str, str]
 class Mutant:
     """``edits``: function, text to take out, text to put in.
 
-    ``scenario`` shows it; without one, seeds do, and ``seed`` is one that is known to.
+    ``scenario`` shows it, or else ``seed`` does: each has one of them.
     """
 
     name: str
@@ -90,13 +90,18 @@ def planted(mutant: Mutant) -> Iterator[None]:
             setattr(holder, name, value)
 
 
-def hunt(mutant: Mutant, seeds: range) -> str:
-    """What noticed it first and what it said; '' when nothing did."""
+def hunt(mutant: Mutant, seeds: range = range(0)) -> str:
+    """What noticed it first and what it said; '' when nothing did.
+
+    ``seeds`` are looked through when what is on record shows nothing any more: a seed draws something else as
+    soon as anything takes one more number.
+    """
     with planted(mutant):
         if mutant.scenario:
             before, after = run_file(FOLDER / f"{mutant.scenario}.txt")
             changed = [line for line in after.splitlines() if line not in before.splitlines()]
-            return f"scenario {mutant.scenario}: {changed[-1]}" if changed else ""
+            if changed:
+                return f"scenario {mutant.scenario}: {changed[-1]}"
         for seed in ([mutant.seed] if mutant.seed is not None else []) + list(seeds):
             verdict, _ = run_seed(seed)
             if not verdict.ok:
@@ -151,7 +156,7 @@ MUTANTS = (
                 "if not holders and not may_be_exposed:",
             ),
         ),
-        seed=48,
+        seed=46,
     ),
     Mutant(
         "discard before the next hop's 250",
@@ -179,7 +184,7 @@ MUTANTS = (
                 "        entry.by |= {h.name for h in books.copy(question.message_id).holders}",
             ),
         ),
-        seed=179,
+        scenario="frozen_owner",
     ),
     Mutant(
         "outbox outside the transaction",
@@ -318,7 +323,7 @@ MUTANTS = (
                 "return Decision((Verdict(message_id, epoch, Kind.UNKNOWN),))",
             ),
         ),
-        seed=34,
+        scenario="counterexample_08",
     ),
     Mutant(
         "delivered counts at the same epoch only",  # counterexample 9
@@ -331,7 +336,7 @@ MUTANTS = (
                 "        case Kind.DELIVERED:\n",
             ),
         ),
-        seed=213,
+        scenario="counterexample_09",
     ),
     Mutant(
         "AFTER without incarnation",  # counterexample 11
@@ -454,20 +459,6 @@ MUTANTS = (
             ),
         ),
         scenario="holder_restarts_while_its_answer_is_on_its_way",
-    ),
-    Mutant(
-        "two owners of one epoch follow hearsay and yield to each other",
-        (
-            (
-                questions._taken,
-                "speaker.name == (owner if copy.owned else copy.owner)",
-                "copy.owned",
-            ),
-            (questions._answer_as_holder, "if epoch <= copy.epoch:", "if epoch < copy.epoch:"),
-            (questions._yours, "if copy.held and copy.owner == speaker.name", "if False"),
-            (questions.learn, "copy.owner != speaker.name or ", ""),
-        ),
-        seed=51002,
     ),
     Mutant(
         "an owner tells itself of what it delivered",
