@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-for folder in ("smtp", "wire", "primary", "corpus", "e2e"):
+for folder in ("core", "smtp", "wire", "primary", "corpus", "e2e"):
     sys.path.append(str(Path(__file__).parent / folder))
 
 if threading.current_thread() is threading.main_thread():

@@ -247,6 +247,15 @@ async def boundary(
             await one.quiet()
 
 
+@asynccontextmanager
+async def at_last(event: asyncio.Event) -> AsyncIterator[None]:
+    """Set in the end, also after a failure: a node does not stop while a session waits for it."""
+    try:
+        yield
+    finally:
+        event.set()
+
+
 def offer(to: ServerName, number: int = 1, **changes: Any) -> OfferCopy:
     """An offer of a message with one recipient."""
     given: dict[str, Any] = {

@@ -200,26 +200,37 @@ def small_files() -> Iterator[object]:
 
 
 async def test_after_a_write_that_failed_nothing_is_acknowledged(tmp_path: Path, small_files) -> None:  # type: ignore[no-untyped-def]
-    found = await opened(tmp_path)
-    kept = message()
-    await found.transact(save(kept))
-    small_files((tmp_path / "transport.db-wal").stat().st_size + 100_000)
-    large = Content(data=bytes(40_000))
-    results = await asyncio.gather(
-        *(found.transact(save(message(), large)) for _ in range(30)), return_exceptions=True
-    )
-    assert {type(result) for result in results} == {DatabaseFailed}
-    assert found.failed.is_set()
-    assert "the disk reports an I/O error" in found.failure
-    with pytest.raises(DatabaseFailed, match="I/O error"):
-        await found.transact(lambda ledger: 1)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    with pytest.raises(DatabaseFailed):  # it does not come back to life
-        await found.transact(lambda ledger: 1)
-    await found.close(NOW)
+    async with database(tmp_path) as found:
+        kept = message()
+        await found.transact(save(kept))
+        small_files((tmp_path / "transport.db-wal").stat().st_size + 100_000)
+        large = Content(data=bytes(40_000))
+        results = await asyncio.gather(
+            *(found.transact(save(message(), large)) for _ in range(30)), return_exceptions=True
+        )
+        assert {type(result) for result in results} == {DatabaseFailed}
+        assert found.failed.is_set()
+        assert "the disk reports an I/O error" in found.failure
+        with pytest.raises(DatabaseFailed, match="I/O error"):
+            await found.transact(lambda ledger: 1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        with pytest.raises(DatabaseFailed):  # it does not come back to life
+            await found.transact(lambda ledger: 1)
     async with database(tmp_path) as again:
         assert await ids(again) == {kept.id}
         assert again.lineage.sequence == 1
+
+
+async def test_a_content_file_stays_when_the_commit_that_drops_it_fails(tmp_path: Path, small_files) -> None:  # type: ignore[no-untyped-def]
+    async with database(tmp_path) as found:
+        path = tmp_path / "large.eml"
+        path.write_bytes(b"large")
+        copy = message()
+        await found.transact(save(copy, Content(path=str(path))))
+        small_files((tmp_path / "transport.db-wal").stat().st_size)
+        with pytest.raises(DatabaseFailed):
+            await found.transact(lambda ledger: ledger.apply(Decision(None, (DropCopy(copy),))))
+        assert path.exists()
 
 
 async def test_whoever_waits_when_it_fails_is_told(tmp_path: Path, small_files) -> None:  # type: ignore[no-untyped-def]

@@ -389,3 +389,7 @@ async def test_events_and_writes_of_a_decision_are_one_transaction(tmp_path: Pat
             await found.transact(interrupted)
         assert await found.transact(lambda ledger: ledger.copy(copy.id)) is None
         assert await Outbox(found).rows_after(0, 9) == []
+        kept = message()
+        await found.transact(save(kept))
+        rows = await Outbox(found).rows_after(0, 9)
+        assert [row.columns["network-message-id"] for row in rows] == [kept.id]

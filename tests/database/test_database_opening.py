@@ -348,6 +348,22 @@ async def test_what_a_process_left_in_the_log_is_in_the_database_file_before_any
             assert connection.execute("SELECT id FROM message").fetchall() == [(copy.id,)]
 
 
+async def test_a_database_is_not_used_before_its_name_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut takes the file away, with all that was acknowledged in it."""
+    flushed = []
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        flushed.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    async with database(tmp_path / "new"):
+        assert tmp_path / "new" in flushed
+
+
 async def test_each_open_is_an_incarnation_that_began_where_the_last_one_ended(tmp_path: Path) -> None:
     for run in (1, 2, 3):
         async with database(tmp_path, run=run) as found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,26 @@ async def test_a_copy_that_cannot_be_flushed_ends_the_holder_and_is_not_acknowle
         assert attempt.leg is not Leg.ACKNOWLEDGED
         assert holder.database.failed.is_set()
         assert not owner.database.failed.is_set()
+
+
+async def test_a_flush_that_failed_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel takes the pages for clean afterwards: a second fsync would say that all is well."""
+    real, failed = os.fsync, []
+
+    def once(handle: int) -> None:
+        if not failed:
+            failed.append(handle)
+            raise OSError(errno.EIO, "Input/output error")
+        real(handle)
+
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        monkeypatch.setattr("shadowrelay.database.content.os.fsync", once)
+        assert not (await sent(owner, LARGE)).startswith("250")
+        assert failed
+        assert owner.database.failed.is_set()
+        assert await holder.copies() == []
 
 
 async def test_without_a_descriptor_for_the_content_a_message_is_put_off_and_the_node_lives(

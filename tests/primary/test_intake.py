@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from sending import MESSAGE, sender, sent
-from stations import Station, boundary, eventually, full, station
+from stations import Station, at_last, boundary, eventually, full, station
 
 from shadowrelay.core.messages import HolderState, Role
 from shadowrelay.shadow.desk import Desk, HoldSink
@@ -63,7 +63,7 @@ async def test_the_250_waits_for_the_holder(tmp_path: Path, monkeypatch: pytest.
         return await finish(self)
 
     monkeypatch.setattr(HoldSink, "finish", later)
-    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder), at_last(may):
         sending = asyncio.ensure_future(sent(owner, MESSAGE))
         await asked.wait()
         assert await owner.copies() == []
@@ -91,7 +91,7 @@ async def test_a_holder_that_never_answers_is_revoked_before_the_451(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = never_answers(monkeypatch)
-    async with boundary(tmp_path, "mx1", "mx2", **STRICT) as (owner, holder):
+    async with boundary(tmp_path, "mx1", "mx2", **STRICT) as (owner, holder), at_last(over):
         assert await sent(owner, MESSAGE) == "451 4.4.0 Message failed to be made redundant"
         assert await owner.copies() == await holder.copies() == []
         assert await owner.events() == []
@@ -99,18 +99,16 @@ async def test_a_holder_that_never_answers_is_revoked_before_the_451(
             lambda ledger: ledger.connection.execute("SELECT * FROM tombstone").fetchall()
         )
         assert len(graves) == 1  # whatever is still on its way comes too late
-        over.set()
 
 
 async def test_without_a_confirmed_revoke_the_sender_hears_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = never_answers(monkeypatch, to_questions=True)
-    async with boundary(tmp_path, "mx1", "mx2", **STRICT) as (owner, _):
+    async with boundary(tmp_path, "mx1", "mx2", **STRICT) as (owner, _), at_last(over):
         for content in (MESSAGE, TOO_BIG_FOR_MEMORY):
             assert await sent(owner, content) == ""
             assert await nothing_kept(owner)
-        over.set()
 
 
 async def test_by_default_a_message_nobody_holds_is_accepted_exposed(
@@ -118,14 +116,13 @@ async def test_by_default_a_message_nobody_holds_is_accepted_exposed(
 ) -> None:
     over = never_answers(monkeypatch)
     lenient = STRICT | {"reject_message_on_shadow_failure": False}
-    async with boundary(tmp_path, "mx1", "mx2", **lenient) as (owner, _):
+    async with boundary(tmp_path, "mx1", "mx2", **lenient) as (owner, _), at_last(over):
         assert (await sent(owner, MESSAGE)).startswith("250 2.6.0 ")
         (ours,) = await owner.copies()
         assert ours.exposed
         assert [one.state for one in ours.holders] == [HolderState.UNCERTAIN]  # it is told of the outcome
         assert await owner.events() == ["HAREDIRECTFAIL", "RECEIVE"]
         assert "S:Replication=Failed" in (await owner.tracked())[1]["custom-data"]
-        over.set()
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -236,7 +233,7 @@ async def test_a_sender_that_vanishes_after_the_end_may_have_sent_a_message(
         return await finish(self)
 
     monkeypatch.setattr(HoldSink, "finish", later)
-    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder), at_last(may):
         async with sender(owner) as client:
             await client.begin()
             client.writer.write(b"BDAT %d LAST\r\n" % len(MESSAGE) + MESSAGE)

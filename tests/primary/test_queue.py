@@ -15,13 +15,15 @@ from typing import Any
 import pytest
 from scripted_hop import CLOSE, HANG, ScriptedHop, original
 from sending import MESSAGE, sender, sent
-from stations import Station, boundary, eventually, station
+from stations import Station, at_last, boundary, eventually, station
 
 from shadowrelay.core.decisions import Decision, SaveCopy
 from shadowrelay.core.delivery import Report
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.messages import Copy, Stage, Status
+from shadowrelay.core.messages import Confirmation, Copy, Stage, Status
+from shadowrelay.core.reports import ReportKind, report_id
 from shadowrelay.core.steps import WriteReports
+from shadowrelay.members import seconds
 
 LARGE = b"Subject: large\r\n\r\n" + b"x" * 70 + (b"y" * 78 + b"\r\n") * 1000
 
@@ -257,7 +259,52 @@ async def test_holders_hear_of_a_failure_only_once_its_report_is_safe(tmp_path: 
             task.cancel()
 
 
+async def test_the_id_of_a_report_says_what_it_is_about(tmp_path: Path) -> None:
+    """So that another node that comes to the same end makes the same report, and not a second one."""
+    async with ScriptedHop(RCPT=[b"550 5.1.1 nobody here\r\n", HANG]) as hop, relay(tmp_path, hop) as found:
+        await sent(found, MESSAGE)
+
+        async def reported() -> bool:
+            return "DSN" in await found.events()
+
+        await eventually(reported)
+        about, dsn = sorted(await found.copies(), key=lambda copy: copy.envelope.sender, reverse=True)
+        assert dsn.id == report_id(about.id, 1, ReportKind.FAILED)
+
+
 # Next hops
+
+
+async def test_a_message_under_way_is_not_sent_a_second_time(tmp_path: Path) -> None:
+    may = asyncio.Event()
+    async with ScriptedHop(pause=may.wait) as hop, relay(tmp_path, hop) as found, at_last(may):
+        await sent(found, MESSAGE)
+        await eventually(lambda: "DATA" in hop.verbs())
+        await found.node.queue._dispatch()
+        may.set()
+        await eventually(lambda: settled(found))
+        await eventually(lambda: not found.node.queue._workers)
+        assert len(hop.contents) == 1
+
+
+async def test_a_node_that_was_frozen_asks_before_it_sends(tmp_path: Path) -> None:
+    """Its holders may have taken its mail over: it learns of the time that passed from its clock."""
+    async with (
+        ScriptedHop() as hop,
+        boundary(tmp_path, "mx1", "mx2", routes={"out": route(hop.port)}) as (owner, holder),
+    ):
+        await sent(owner, MESSAGE)
+        span = owner.node.policy.shadow_resubmit_time_span.total_seconds()
+        owner.node.boundary.answered(holder.name, seconds() - span - 1)
+        owner.run_queue()
+
+        async def asks() -> bool:
+            return (await owner.copies())[0].confirmation is Confirmation.ASK
+
+        await eventually(asks)
+        assert hop.connections == 0
+        for task in owner.tasks:
+            task.cancel()
 
 
 async def test_sessions_are_used_again(tmp_path: Path) -> None:

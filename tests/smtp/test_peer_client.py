@@ -233,6 +233,22 @@ async def test_a_connection_lost_before_the_end_leaves_no_copy_and_after_it_perh
         assert not session.usable
 
 
+async def test_once_the_end_was_begun_to_be_sent_there_may_be_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed while the last chunk was being sent may be there all the same."""
+
+    async def stuck(self: PeerConnection, step: str) -> None:
+        self.abort()
+        raise PeerFailed(step, "no answer in time")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(-1)
+
+    async with member(answer) as session:
+        monkeypatch.setattr(PeerConnection, "drain", stuck)
+        attempt = await session.begin(offer(full("mx2")), OURS).send(pieces(b"one"))
+        assert attempt.leg is Leg.LOST
+
+
 async def test_a_holder_that_never_answers_may_have_a_copy() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(-1)
