@@ -17,7 +17,7 @@ from stations import Station, boundary, offer, pieces
 from shadowrelay.core.conversation import Answered, Query, Question, Revocation
 from shadowrelay.core.redundancy import Leg
 from shadowrelay.core.steps import Ask
-from shadowrelay.database import transport
+from shadowrelay.database import group_commit
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.snapshot import take_snapshot
 from shadowrelay.database.transport import DatabaseFailed
@@ -29,7 +29,7 @@ Work = Callable[[SqlLedger], Any]
 
 def cannot_write(monkeypatch: pytest.MonkeyPatch, node: Station) -> None:
     """From now on every transaction of that node fails that changes anything."""
-    commit = transport._commit_group
+    conclude, begin = group_commit.conclude, group_commit.begin
 
     def failing(work: Work) -> Work:
         def run(ledger: SqlLedger) -> Any:
@@ -41,10 +41,13 @@ def cannot_write(monkeypatch: pytest.MonkeyPatch, node: Station) -> None:
 
         return run
 
-    def group(ledger: SqlLedger, works: list[Work]) -> Any:
-        return commit(ledger, [*map(failing, works)] if ledger is node.database.ledger else works)
+    def spoilt(run: Callable[[SqlLedger, list[Work]], Any]) -> Callable[[SqlLedger, list[Work]], Any]:
+        return lambda ledger, works: run(
+            ledger, [*map(failing, works)] if ledger is node.database.ledger else works
+        )
 
-    monkeypatch.setattr(transport, "_commit_group", group)
+    monkeypatch.setattr(group_commit, "begin", spoilt(begin))
+    monkeypatch.setattr(group_commit, "conclude", spoilt(conclude))
 
 
 async def test_a_message_that_could_not_be_written_here_is_answered_by_nothing(

@@ -508,6 +508,15 @@ def test_what_was_settled_here_travels_to_the_new_owner() -> None:
     ]
 
 
+def test_a_message_in_doubt_waits_again_once_its_holder_is_met(on_a: Books) -> None:
+    lost = holder(B, HolderState.LOST)
+    on_a.copies[M] = message(holders=(lost,), confirmation=Confirmation.IN_DOUBT)
+    on_a.known[B] = Member(B, lineage(B))
+    heartbeat.meet(on_a, B, lineage(B, 11), None, NOW, after_silence=True)
+    assert on_a.copies[M].confirmation is Confirmation.ASK
+    assert on_a.copies[M].holders[0].state is HolderState.HOLDING
+
+
 def test_a_new_contact_after_silence_asks_again_about_what_was_taken_over(on_b: Books) -> None:
     take_over(on_b)
     on_b.copies[M] = replace(on_b.copies[M], confirmation=Confirmation.NONE)

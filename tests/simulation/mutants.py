@@ -287,8 +287,8 @@ MUTANTS = (
         (
             (
                 holding.hold,
-                "if grave and (offer.epoch, offer.rank) <= (grave.epoch, grave.rank):",
-                "if False:",
+                "if grave and grave.owner == offer.owner and",
+                "if False and",
             ),
         ),
         scenario="counterexample_06",
@@ -357,7 +357,7 @@ MUTANTS = (
     ),
     Mutant(
         "what was taken over is not asked about on a new contact",  # counterexample 12
-        ((heartbeat.meet, "books.apply(ask_about(copy, now))", "pass"),),
+        ((heartbeat.meet, "tuple(books.copies_taken_from(name))", "()"),),
         scenario="counterexample_12",
     ),
     Mutant(

@@ -14,7 +14,7 @@ from enum import Enum
 
 from shadowrelay.core.decisions import Decision, DropEvents, Ledger, Member, SaveCopy, Transaction
 from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
-from shadowrelay.core.messages import Copy, HolderState, Reason
+from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
 from shadowrelay.core.ownership import ask_about, intend
 from shadowrelay.core.policy import Policy
 
@@ -53,6 +53,9 @@ def meet(
         if after_silence and not met.retired:
             for copy in tuple(books.copies_held_by(name)):
                 books.apply(_holders(copy, name, HolderState.LOST, HolderState.HOLDING))
+            for copy in tuple(books.copies_held_by(name)):
+                if copy.confirmation is Confirmation.IN_DOUBT:  # now it can be known
+                    books.apply(ask_about(copy, now))
             for copy in tuple(books.copies_taken_from(name)):
                 books.apply(ask_about(copy, now))
         if former and found.incarnation != former.incarnation:
