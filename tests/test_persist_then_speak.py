@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,30 +23,19 @@ from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.shadow.desk import HoldSink
 from shadowrelay.smtp.peer_client import PeerFailed
 
-Work = Callable[[SqlLedger], Any]
-
 
 def cannot_write(monkeypatch: pytest.MonkeyPatch, node: Station) -> None:
     """From now on every transaction of that node fails that changes anything."""
-    conclude, begin = group_commit.conclude, group_commit.begin
+    perform = group_commit._perform
 
-    def failing(work: Work) -> Work:
-        def run(ledger: SqlLedger) -> Any:
-            before = ledger.connection.total_changes
-            result = work(ledger)
-            if ledger.connection.total_changes > before:
-                raise sqlite3.OperationalError("disk I/O error")
-            return result
+    def failing(ledger: SqlLedger, work: group_commit.Work) -> group_commit.Result:
+        before = ledger.connection.total_changes
+        result = perform(ledger, work)
+        if ledger is node.database.ledger and ledger.connection.total_changes > before:
+            raise sqlite3.OperationalError("disk I/O error")
+        return result
 
-        return run
-
-    def spoilt(run: Callable[[SqlLedger, list[Work]], Any]) -> Callable[[SqlLedger, list[Work]], Any]:
-        return lambda ledger, works: run(
-            ledger, [*map(failing, works)] if ledger is node.database.ledger else works
-        )
-
-    monkeypatch.setattr(group_commit, "begin", spoilt(begin))
-    monkeypatch.setattr(group_commit, "conclude", spoilt(conclude))
+    monkeypatch.setattr(group_commit, "_perform", failing)
 
 
 async def test_a_message_that_could_not_be_written_here_is_answered_by_nothing(

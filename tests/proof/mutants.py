@@ -1,0 +1,139 @@
+"""``scripts/prove mutants``: faults planted in the ordering of steps, and the test that notices each."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, replace
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from shadowrelay.lab.guard import terminable
+from tests.simulation.mutants import MUTANTS, Mutant, hunt
+
+from .bed.progress import Step, progress
+from .mutants_table import Row, row_of, simulated, written
+from .planted import FAULTS
+from .planting import Bench, Ending, Fault, Outcome
+
+_NAMES = (*(fault.name for fault in FAULTS), *(mutant.name for mutant in MUTANTS))
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--only", "names", multiple=True, help="This fault; may be repeated. Part of its name will do.")
+@click.option(
+    "--kind",
+    type=click.Choice(["source", "simulation"]),
+    help="Faults in a copy of the source, caught by tests; or planted while the simulation runs.",
+)
+@click.option("--jobs", default=min(2, os.cpu_count() or 1), show_default=True, type=click.IntRange(1, 64))
+@click.option(
+    "--seeds",
+    default=0,
+    metavar="N",
+    type=click.IntRange(0, 100_000),
+    help="Look through the first N seeds where the one on record shows nothing any more.",
+)
+@click.option("--docs", is_flag=True, help="Write the table into docs/mutants.md. All faults, all caught.")
+@click.option("--json", "as_json", is_flag=True, help="The table as JSON.")
+def command(
+    names: tuple[str, ...], kind: str | None, jobs: int, seeds: int, docs: bool, as_json: bool
+) -> None:
+    """Plant one fault at a time, and see that the test named for it fails.
+
+    The working tree is not touched: each fault goes into a copy of the source, which is thrown away. Without
+    any fault all those tests have to pass. Exit status 0: they do, and every fault was caught.
+    """
+    faults = [fault for fault in FAULTS if kind != "simulation" and _wanted(fault.name, names)]
+    mutants = [mutant for mutant in MUTANTS if kind != "source" and _wanted(mutant.name, names)]
+    if not faults and not mutants:
+        raise click.UsageError(f"no such fault; there are: {'; '.join(_NAMES)}")
+    began = time.monotonic()
+    with terminable():
+        rows, problem = _all(faults, mutants, jobs, range(seeds))
+    held = not problem and all(row.caught for row in rows)
+    if docs and held and len(rows) == len(_NAMES):
+        written(rows)
+    elif docs:
+        click.echo("docs/mutants.md is written only when all faults were planted and caught", err=True)
+    if as_json:
+        click.echo(json.dumps({"held": held, "problem": problem, "faults": [*map(asdict, rows)]}, indent=2))
+    else:
+        _show(rows, problem, time.monotonic() - began)
+    sys.exit(0 if held else 1)
+
+
+def _wanted(name: str, names: Sequence[str]) -> bool:
+    return not names or any(part.casefold() in name.casefold() for part in names)
+
+
+def _all(
+    faults: Sequence[Fault], mutants: Sequence[Mutant], jobs: int, seeds: range
+) -> tuple[list[Row], str]:
+    """Tests run beside this process, the simulation in it: it is short. The rows, and what spoils them."""
+    bench, pool = Bench(), ThreadPoolExecutor(jobs)
+    try:
+        with progress("mutants", len(faults) + len(mutants)) as done:
+            control = pool.submit(bench.control, faults) if faults else None
+            tried = [pool.submit(_tried, bench, fault, done) for fault in faults]
+            simulations = [_simulation(mutant, seeds, done) for mutant in mutants]
+            rows = [*map(Future.result, tried), *simulations]
+            return rows, _missing(control.result()) if control else ""
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        bench.end()
+        pool.shutdown()
+        bench.clear()
+
+
+def _tried(bench: Bench, fault: Fault, done: Step) -> Row:
+    row = row_of(fault)
+    try:
+        outcome = bench.try_out(fault)
+    except (LookupError, SyntaxError) as error:
+        outcome = Outcome(Ending.STRANGE, f"it cannot be planted: {error}", 0.0)
+    said = outcome.said or "its test passes all the same"
+    row = replace(row, caught=outcome.ending is Ending.FAILED, said=said, seconds=outcome.seconds)
+    done("" if row.caught else f"NOT CAUGHT: {row.name}")
+    return row
+
+
+def _simulation(mutant: Mutant, seeds: range, done: Step) -> Row:
+    modules = [function.__module__ for function, _, _ in mutant.edits]
+    row = simulated(mutant.name, modules, seed=mutant.seed, scenario=mutant.scenario)
+    began = time.monotonic()
+    try:
+        said = hunt(mutant, seeds)
+        row = replace(row, caught=bool(said), said=said or "the simulation stays green")
+    except LookupError as error:
+        row = replace(row, said=f"it cannot be planted: {error}")
+    done("" if row.caught else f"NOT CAUGHT: {row.name}")
+    return replace(row, seconds=time.monotonic() - began)
+
+
+def _missing(control: Outcome) -> str:
+    if control.ending is Ending.PASSED:
+        return ""
+    return f"without any fault the tests do not pass: {control.said}"
+
+
+def _show(rows: Sequence[Row], problem: str, seconds: float) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    table = Table("fault", "where", "caught by", "what it said")
+    table.add_column("seconds", justify="right")
+    for row in rows:
+        said = row.said if row.caught else f"NOT CAUGHT: {row.said}"
+        style = None if row.caught else "red"
+        cells = (row.name, row.where, row.test, said[:160])
+        table.add_row(*(cell.replace("[", r"\[") for cell in cells), f"{row.seconds:.1f}", style=style)
+    console.print(table)
+    if problem:
+        console.print(f"PROBLEM {problem}", markup=False, soft_wrap=True)
+    caught = sum(row.caught for row in rows)
+    console.print(f"{len(rows)} faults planted, {caught} caught, {seconds:.0f} s")

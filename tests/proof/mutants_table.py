@@ -1,0 +1,66 @@
+"""The table of planted faults: one row each, whatever kind it is; on the terminal and in docs/mutants.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .planting import ROOT, Fault
+
+PAGE = ROOT / "docs" / "mutants.md"
+BEGIN = "<!-- The table is written by scripts/prove mutants --docs -->"
+END = "<!-- End of the table -->"
+HEAD = ("| fault | where | what it breaks | caught by |", "|---|---|---|---|")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A planted fault. ``test`` is a seed, or stands below ``tests``; ``said`` is what came of it."""
+
+    kind: str
+    name: str
+    where: str
+    rule: str
+    test: str
+    caught: bool = False
+    said: str = ""
+    seconds: float = 0.0
+
+    @property
+    def line(self) -> str:
+        test = f"`{self.test}`" if "." in self.test else self.test
+        return f"| {self.name} | `{self.where}` | {self.rule} | {test} |"
+
+
+def row_of(fault: Fault) -> Row:
+    return Row(kind="source", name=fault.name, where=fault.file, rule=fault.rule, test=fault.test)
+
+
+def simulated(name: str, modules: Iterable[str], *, seed: int | None, scenario: str) -> Row:
+    """A row for a planted bug of the simulation. Its modules are named as Python names them."""
+    where = dict.fromkeys(
+        module.partition(".")[2].replace(".", "/") + ".py"
+        if module.startswith("shadowrelay.")
+        else f"tests/{module.removeprefix('tests.').replace('.', '/')}.py"
+        for module in modules
+    )
+    return Row(
+        kind="simulation",
+        name=name,
+        where="`, `".join(where),
+        rule="the promise, in the simulation",
+        test=f"simulation/scenarios/{scenario}.txt" if scenario else f"seed {seed}",
+    )
+
+
+def written(rows: Sequence[Row], page: Path = PAGE) -> None:
+    """Put the table into the page, between its markers."""
+    before, _, rest = page.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}", "utf-8")
+
+
+def table(rows: Sequence[Row]) -> str:
+    caught = sum(row.caught for row in rows)
+    return "\n".join(("", f"{caught} of {len(rows)} are caught.", "", *HEAD, *(row.line for row in rows), ""))

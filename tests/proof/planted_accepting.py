@@ -1,0 +1,174 @@
+"""Faults on the owner's side, from MAIL to the reply after the content, and in the repair of exposure."""
+
+from __future__ import annotations
+
+from .planting import Fault
+
+_LOSES = "a message answered 250 has two durable copies"
+_REFUSED = "after a 4yz nobody may deliver the message"
+_NOTHING = "a connection lost before the dot leaves nothing on any node"
+
+ACCEPTING = (
+    Fault(
+        name="250 before the local commit",
+        rule=_LOSES,
+        file="primary/intake.py",
+        edits=(
+            (
+                "                case Transact(work):\n"
+                "                    return await members.database.transact_briefly(work)\n",
+                "                case Transact(work):\n"
+                "                    self.later = asyncio.ensure_future(members.database.transact(work))\n"
+                "                    return Answer.ACCEPTED\n",
+            ),
+        ),
+        test="test_persist_then_speak.py::test_a_message_that_could_not_be_written_here_is_answered_by_nothing",
+    ),
+    Fault(
+        name="the local commit before the shadow's answer",
+        rule="a local row means that a copy exists elsewhere",
+        file="primary/accepting.py",
+        edits=(
+            (
+                "        attempt: Attempt = yield offer(",
+                "        first = (Attempt(member, Leg.LOST, len(attempts) + 1, ''),)\n"
+                "        yield Transact(lambda books: books.apply(accept(\n"
+                "            books, arrival, content, first, Policy(), clock(), last_resort=True)))\n"
+                "        attempt: Attempt = yield offer(",
+            ),
+        ),
+        test="primary/test_intake.py::test_the_250_waits_for_the_holder",
+    ),
+    Fault(
+        name="the first candidate's silence counts as its answer",
+        rule=_LOSES,
+        file="smtp/peer_client.py",
+        edits=(
+            (
+                "        return self._attempt(Leg.LOST if self._ended else Leg.REFUSED, str(failed))",
+                "        mark = self._session.greeting.lineage.mark\n"
+                "        return self._attempt(Leg.ACKNOWLEDGED, str(failed), mark)",
+            ),
+        ),
+        test="smtp/test_peer_client.py::test_a_holder_that_never_answers_may_have_a_copy",
+    ),
+    Fault(
+        name="451 before the copies are revoked",
+        rule=_REFUSED,
+        file="primary/accepting.py",
+        edits=(
+            ("    return (yield from take_back(arrival, attempts))\n", "    return Answer.NOT_REDUNDANT\n"),
+        ),
+        test="primary/test_intake.py::test_a_holder_that_never_answers_is_revoked_before_the_451",
+    ),
+    Fault(
+        name="451 after a revoke that nobody confirmed",
+        rule=_REFUSED,
+        file="primary/accepting.py",
+        edits=(("            return Answer.HANG_UP\n", "            continue\n"),),
+        test="primary/test_intake.py::test_without_a_confirmed_revoke_the_sender_hears_nothing",
+    ),
+    Fault(
+        name="451 after the own commit failed",
+        rule=_REFUSED,
+        file="smtp/receive_data.py",
+        edits=(
+            (
+                '            log.exception("sink_finish_failed")\n            return Hangup()\n',
+                '            log.exception("sink_finish_failed")\n            return [LOCAL_ERROR]\n',
+            ),
+        ),
+        test="test_persist_then_speak.py::test_a_message_that_could_not_be_written_here_is_answered_by_nothing",
+    ),
+    Fault(
+        name="the end of a copy is noted after it was sent",
+        rule="what may be held elsewhere is revoked, or told of the outcome",
+        file="smtp/peer_client.py",
+        edits=(
+            (
+                "                self._ended = True\n"
+                '                await self._chunk(b"BDAT %d LAST\\r\\n" % len(self._block), self._block)\n',
+                '                await self._chunk(b"BDAT %d LAST\\r\\n" % len(self._block), self._block)\n'
+                "                self._ended = True\n",
+            ),
+        ),
+        test="smtp/test_peer_client.py::test_once_the_end_was_begun_to_be_sent_there_may_be_a_copy",
+    ),
+    Fault(
+        name="half a body is ended as if it were whole",
+        rule=_NOTHING,
+        file="primary/shadowing.py",
+        edits=(
+            (
+                "                found.abort()\n            else:\n",
+                "                await self._offering.finish()\n            else:\n",
+            ),
+        ),
+        test="primary/test_intake.py::test_a_connection_lost_before_the_end_leaves_nothing_on_any_node[streaming]",
+    ),
+    Fault(
+        name="a lost connection before the dot counts as the end",
+        rule=_NOTHING,
+        file="smtp/receive_lifecycle.py",
+        edits=(
+            ("            await transaction.body.abort()\n", "            await transaction.body.finish()\n"),
+        ),
+        test="primary/test_intake.py::test_a_connection_lost_before_the_end_leaves_nothing_on_any_node[small]",
+    ),
+    Fault(
+        name="a reset keeps half a transaction",
+        rule=_NOTHING,
+        file="smtp/receive_lifecycle.py",
+        edits=(("            await transaction.body.abort()\n", "            pass\n"),),
+        test="smtp/test_peer_session.py::test_a_reset_between_chunks_leaves_nothing",
+    ),
+    Fault(
+        name="a message being decided on is called unknown",
+        rule="an id in flight is left out of the answer",
+        file="primary/intake.py",
+        edits=(
+            (
+                "        intake, members = self._intake, self._intake.members\n"
+                "        self._intake.in_flight.add(self._arrival.id)\n",
+                "        intake, members = self._intake, self._intake.members\n"
+                "        self._intake.in_flight.discard(self._arrival.id)\n",
+            ),
+        ),
+        test="test_persist_then_speak.py::"
+        "test_while_a_message_is_decided_on_its_owner_does_not_call_it_unknown[small]",
+    ),
+    Fault(
+        name="a session is used before the greeting is written down",
+        rule="an acknowledgement counts only on an unbroken lineage",
+        file="members.py",
+        edits=(
+            (
+                "        await self.meet(theirs, asked_at=known.lineage if known else None)\n",
+                "        self.later = asyncio.ensure_future("
+                "self.meet(theirs, asked_at=known.lineage if known else None))\n",
+            ),
+        ),
+        test="test_persist_then_speak.py::"
+        "test_a_session_is_not_used_before_what_the_member_said_of_itself_is_written",
+    ),
+    Fault(
+        name="a copy is offered again before its rank is written down",
+        rule="every possible holder is on record before it can hold anything",
+        file="primary/repairing.py",
+        edits=(
+            (
+                "            return books.apply(reserve_rank(books, message_id, member))\n",
+                "            return reserve_rank(books, message_id, member).then\n",
+            ),
+        ),
+        test="primary/test_repairing.py::"
+        "test_the_rank_of_an_offer_and_who_may_hold_it_are_written_down_before_it_is_made",
+    ),
+    Fault(
+        name="exposure is not repaired",
+        rule="always two copies in transit",
+        file="primary/exposure.py",
+        edits=(("                if found:\n", "                if not found:\n"),),
+        test="primary/test_exposure.py::test_an_exposed_message_gets_a_second_copy_when_a_member_is_there",
+    ),
+)

@@ -1,0 +1,160 @@
+"""Faults in the queue: claims, attempts, settling, reports, and the tracking log."""
+
+from __future__ import annotations
+
+from .planting import Fault
+
+_QUEUE = "primary/test_queue.py::"
+
+DELIVERING = (
+    Fault(
+        name="delivery before the members were asked",
+        rule="a returning owner asks before it delivers",
+        file="database/records.py",
+        edits=((" and copy.confirmation is not Confirmation.ASK and", " and"),),
+        test="database/test_database_queue.py::test_some_messages_are_never_due[asking]",
+    ),
+    Fault(
+        name="the queue of an opened database is due at once",
+        rule="a returning owner asks before it delivers",
+        file="database/opening.py",
+        edits=(('    connection.execute(SQL["hold_back_due"])\n', ""),),
+        test="database/test_database_opening.py::test_after_an_open_nothing_is_due_before_the_members_were_asked",
+    ),
+    Fault(
+        name="a frozen owner sends before it looks at the clock",
+        rule="an owner that was cut off for the time span asks before it delivers",
+        file="primary/queue.py",
+        edits=(
+            (
+                "                heartbeat.cut_off(ledger, member, now)\n",
+                "                pass\n",
+            ),
+        ),
+        test=_QUEUE + "test_a_node_that_was_frozen_asks_before_it_sends",
+    ),
+    Fault(
+        name="a fork is not claimed",
+        rule="a fork is sent by one worker at a time",
+        file="database/queue.py",
+        edits=(
+            (
+                'ledger.connection.execute(SQL["activate"], (message_id, next_hop)).rowcount\n',
+                "0\n",
+            ),
+        ),
+        test="database/test_database_queue.py::test_a_fork_is_claimed_once_until_it_is_given_back",
+    ),
+    Fault(
+        name="the claim ends before the attempt does",
+        rule="a fork is sent by one worker at a time",
+        file="primary/queue.py",
+        edits=(
+            (
+                "                case SendOn():\n",
+                "                case SendOn():\n"
+                "                    await self._database.transact(\n"
+                "                        lambda it: unclaim(it, claimed.copy.id, claimed.next_hop)\n"
+                "                    )\n",
+            ),
+        ),
+        test=_QUEUE + "test_a_message_under_way_is_not_sent_a_second_time",
+    ),
+    Fault(
+        name="the claim outlasts the attempt",
+        rule="what was put off is tried again",
+        file="primary/queue.py",
+        edits=(("            unclaim(ledger, claimed.copy.id, claimed.next_hop)\n", ""),),
+        test=_QUEUE + "test_a_transient_refusal_is_tried_again_after_the_glitch_interval",
+    ),
+    Fault(
+        name="settled before the next hop's answer",
+        rule="nothing is discarded before it was delivered",
+        file="primary/delivering.py",
+        edits=(
+            (
+                "    sent: Sent = yield SendOn(",
+                "    from shadowrelay.core.delivery import Ending, Hop, Result\n"
+                "    early = tuple(Result(r.number, Ending.ACCEPTED, '250 2.0.0') for r in recipients)\n"
+                "    yield Transact(lambda books: books.apply("
+                "settle(books, copy.id, early, (), Hop('', False, False), clock())))\n"
+                "    sent: Sent = yield SendOn(",
+            ),
+        ),
+        test=_QUEUE + "test_only_what_was_put_off_is_sent_again",
+    ),
+    Fault(
+        name="settled without a word to the holders",
+        rule="the discard event is in the transaction that settles",
+        file="core/delivery.py",
+        edits=(
+            (
+                "    writes += addressed(listeners(after), delivered(after, settled), now)\n"
+                "    events: list[TrackingEvent | SnapshotEnd]",
+                "    events: list[TrackingEvent | SnapshotEnd]",
+            ),
+        ),
+        test="core/test_redundancy_rules.py::test_settling_tells_every_possible_holder_in_the_same_decision",
+    ),
+    Fault(
+        name="the original is discarded before its report has two copies",
+        rule="a recipient settled by a report is released when the report is safe",
+        file="core/delivery.py",
+        edits=(
+            (
+                "    awaited = {r.about: r.id for r in made.values() if",
+                "    awaited = {r.about: r.id for r in () if",
+            ),
+        ),
+        test=_QUEUE + "test_holders_hear_of_a_failure_only_once_its_report_is_safe",
+    ),
+    Fault(
+        name="the id of a report is drawn",
+        rule="two nodes cannot make two reports",
+        file="primary/reporting.py",
+        edits=(
+            (
+                "        report = report_id(copy.id, recipient.number, kind)\n",
+                "        from uuid import uuid4\n        report = str(uuid4())\n",
+            ),
+        ),
+        test=_QUEUE + "test_the_id_of_a_report_says_what_it_is_about",
+    ),
+    Fault(
+        name="the outbox forgets a row before its file is flushed",
+        rule="a committed event is never without its row in the log",
+        file="tracking/writer.py",
+        edits=(
+            ("        await self._off_loop(self._sync)\n", "        await self._outbox.forget(upto)\n"),
+            (
+                "        await self._outbox.forget(upto)\n        self._forgotten = upto\n",
+                "        await self._off_loop(self._sync)\n        self._forgotten = upto\n",
+            ),
+        ),
+        test="tracking/test_tracking_writer.py::test_an_outbox_row_goes_only_after_its_file_was_fsynced",
+    ),
+    Fault(
+        name="the log goes on after an fsync that failed",
+        rule="a failed fsync is never retried",
+        file="tracking/writer.py",
+        edits=(("            self._failure = problem\n            raise\n", "            raise\n"),),
+        test="tracking/test_tracking_writer.py::test_after_a_failed_fsync_nothing_more_is_written_or_forgotten",
+    ),
+    Fault(
+        name="a log file has its final name before its footer is flushed",
+        rule="a closed log file is whole",
+        file="tracking/files.py",
+        edits=(
+            (
+                "        self.sync()\n        closed = publish(",
+                "        closed = publish(",
+            ),
+            (
+                "        os.close(self._handle)\n        return closed\n",
+                "        self.sync()\n        os.close(self._handle)\n        return closed\n",
+            ),
+        ),
+        test="tracking/test_tracking_files.py::"
+        "test_closing_syncs_the_file_then_renames_it_then_syncs_the_directory",
+    ),
+)

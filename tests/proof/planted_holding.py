@@ -1,0 +1,201 @@
+"""Faults on the holder's side: copies, greetings, discards, promotion and the swap of roles."""
+
+from __future__ import annotations
+
+from .planting import Fault
+
+_RULES = "core/test_redundancy_rules.py::"
+_CLAIMS = "core/test_claims.py::"
+
+HOLDING = (
+    Fault(
+        name="the holder answers 250 before its commit",
+        rule="a message answered 250 has two durable copies",
+        file="shadow/desk.py",
+        edits=(
+            (
+                "        held, is_new = await self._desk.members.database.transact_briefly(work)\n",
+                "        import asyncio\n"
+                "        self.later = asyncio.ensure_future(self._desk.members.database.transact(work))\n"
+                "        held, is_new = Held.QUEUED, True\n",
+            ),
+        ),
+        test="test_persist_then_speak.py::test_a_copy_that_could_not_be_written_is_not_acknowledged",
+    ),
+    Fault(
+        name="a reply announces what is not committed yet",
+        rule="only committed sequences are ever announced",
+        file="shadow/desk.py",
+        edits=(
+            (
+                "        return self.members.database.lineage.mark\n",
+                "        return self.members.database.ledger.lineage.mark\n",
+            ),
+        ),
+        test="test_persist_then_speak.py::"
+        "test_a_reply_is_marked_with_what_is_committed_and_not_with_what_may_never_be",
+    ),
+    Fault(
+        name="a greeting is answered before it is written down",
+        rule="each member durably remembers the highest that it saw of every other",
+        file="shadow/desk.py",
+        edits=(
+            (
+                "        await self.members.meet(theirs)\n        self.members.boundary.called",
+                "        answer = await self.members.database.transact("
+                "lambda ledger: introduce(ledger, theirs.name))\n"
+                "        import asyncio\n"
+                "        self.later = asyncio.ensure_future(self.members.meet(theirs))\n"
+                "        self.members.boundary.called",
+            ),
+            (
+                "        return await self.members.database.transact("
+                "lambda ledger: introduce(ledger, theirs.name))\n",
+                "        return answer\n",
+            ),
+        ),
+        test="test_persist_then_speak.py::test_a_greeting_that_could_not_be_written_is_not_answered",
+    ),
+    Fault(
+        name="REVOKE is answered before its tombstone is committed",
+        rule="a revoke that was confirmed is durable",
+        file="shadow/desk.py",
+        edits=(
+            (
+                "        said = await self.members.database.transact(\n",
+                "        import asyncio\n"
+                "        from shadowrelay.core.conversation import Line\n"
+                "        from shadowrelay.core.decisions import Kind, Verdict\n"
+                "        said = Said(())\n"
+                "        if (gone := query.revoke) is not None:\n"
+                "            verdict = Verdict(gone.message_id, gone.epoch, Kind.REJECTED)\n"
+                "            said = Said((Line(None, verdict),))\n"
+                "        self.later = asyncio.ensure_future(self.members.database.transact(\n",
+            ),
+            (
+                "asked(ledger, speaker, query, self._in_flight, sighted, self.policy, now)\n        )\n",
+                "asked(ledger, speaker, query, self._in_flight, sighted, self.policy, now)\n        ))\n",
+            ),
+        ),
+        test="test_persist_then_speak.py::test_a_revoke_that_could_not_be_written_is_not_confirmed",
+    ),
+    Fault(
+        name="a revoked copy is dropped without a tombstone",
+        rule="a body still on its way must not become a copy after the revoke",
+        file="core/holding.py",
+        edits=(
+            (
+                "return Decision(confirmed, (grave, *released.writes)",
+                "return Decision(confirmed, (*released.writes,)",
+            ),
+        ),
+        test=_RULES + "test_revoke_drops_the_copy_and_refuses_it_for_ever",
+    ),
+    Fault(
+        name="events count as applied before they are",
+        rule="AFTER acknowledges what is applied durably here",
+        file="shadow/talking.py",
+        edits=(
+            (
+                "        more = yield Transact(apply)\n",
+                "        from shadowrelay.core.discard import applied\n"
+                "        from shadowrelay.core.identifiers import Mark\n"
+                "        last = max((line.event or 0 for line in answered.lines), default=0)\n"
+                "        upto = Mark(answered.mark.incarnation, last)\n"
+                "        yield Transact(lambda books, upto=upto: books.apply(\n"
+                "            applied(books, member.name, upto)))\n"
+                "        more = yield Transact(apply)\n",
+            ),
+        ),
+        test="shadow/test_talking.py::test_events_and_how_far_they_are_applied_are_one_transaction",
+    ),
+    Fault(
+        name="a member's lineage is not looked at when it calls",
+        rule="a broken lineage promotes at first contact",
+        file="shadow/desk.py",
+        edits=(("        await self.members.meet(theirs)\n        self.members", "        self.members"),),
+        test="smtp/test_peer_session.py::test_a_member_that_introduces_itself_with_a_broken_lineage_is_noticed",
+    ),
+    Fault(
+        name="a broken lineage passes for a silent owner that is back",
+        rule="a broken lineage promotes at first contact",
+        file="core/heartbeat.py",
+        edits=(("    if former is None or continuity is not Continuity.BROKEN:\n", "    if True:\n"),),
+        test="shadow/test_links.py::test_a_member_that_comes_back_with_another_database_loses_its_copies_to_us",
+    ),
+    Fault(
+        name="the second opinion is ignored",
+        rule="no promotion by time while another member is in contact with the owner",
+        file="shadow/talking.py",
+        edits=(
+            (
+                "            if answered.seen == member:\n",
+                "            if False:\n",
+            ),
+        ),
+        test="shadow/test_talking.py::"
+        "test_nothing_is_promoted_while_another_member_is_in_contact_with_the_owner",
+    ),
+    Fault(
+        name="contact is not looked at again when the promotion commits",
+        rule="an owner that is heard of meanwhile stays the owner",
+        file="shadow/talking.py",
+        edits=(("clock()) if silent() else 0\n", "clock())\n"),),
+        test="shadow/test_talking.py::"
+        "test_nothing_is_promoted_when_the_owner_was_heard_of_while_the_others_were_asked",
+    ),
+    Fault(
+        name="a promotion does not wait for the answers",
+        rule="a promotion is pending, durably, until all in reach were asked",
+        file="core/inquiry.py",
+        edits=(
+            (
+                "            complete = reachable - {question.taken_from} <= entry.by\n",
+                "            complete = True\n",
+            ),
+        ),
+        test=_CLAIMS + "test_nothing_is_promoted_before_every_member_in_reach_was_asked",
+    ),
+    Fault(
+        name="every holder promotes, whatever its rank",
+        rule="of several holders the lowest rank promotes",
+        file="core/claims.py",
+        edits=(
+            (
+                "    return (int(verdict.argument), speaker.name) < (copy.rank, ledger.name)\n",
+                "    return False\n",
+            ),
+        ),
+        test=_CLAIMS + "test_of_two_holders_the_lower_rank_promotes_and_the_other_becomes_its_holder",
+    ),
+    Fault(
+        name="a take over does not tell the other holders",
+        rule="every possible holder is told who owns the message now",
+        file="core/ownership.py",
+        edits=(
+            ("    told = [holder.database_id for holder in fellows]\n", "    told: list[DatabaseId] = []\n"),
+        ),
+        test=_CLAIMS + "test_of_two_holders_the_lower_rank_promotes_and_the_other_becomes_its_holder",
+    ),
+    Fault(
+        name="a take over does not tell the former owner",
+        rule="a returning owner must learn that it owns the message no more",
+        file="core/ownership.py",
+        edits=(("        told.append(copy.owner_database)\n", "        pass\n"),),
+        test=_RULES + "test_promotion_raises_the_epoch_and_tells_the_former_owner",
+    ),
+    Fault(
+        name="roles are swapped without what is settled here",
+        rule="half a message delivered is half a message discarded",
+        file="core/ownership.py",
+        edits=(("        *addressed([owner_database], delivered(held, settled), now),\n", ""),),
+        test=_RULES + "test_what_was_settled_here_travels_to_the_new_owner",
+    ),
+    Fault(
+        name="an owner yields to hearsay of another of the same epoch",
+        rule="of two owners of one epoch, one alone yields",
+        file="core/questions.py",
+        edits=(("speaker.name == (owner if copy.owned else copy.owner)\n", "copy.owned\n"),),
+        test=_RULES + "test_an_owner_yields_at_equal_epoch_to_the_rival_itself_and_asks_after_hearsay",
+    ),
+)

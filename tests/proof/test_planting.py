@@ -1,0 +1,112 @@
+"""Faults are planted in a copy, each where it was meant to be, and what is named as catching them exists."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from .planted import FAULTS
+from .planting import PACKAGE, ROOT, Bench, Ending, Fault
+
+SMALL = Fault(
+    name="a report is drawn",
+    rule="two nodes cannot make two reports",
+    file="core/reports.py",
+    edits=(('    about = f"report', '    about = f"{object()}report'),),
+    test="core/test_reports.py::test_a_report_id_is_the_same_wherever_it_is_made",
+)
+
+
+def source(fault: Fault) -> str:
+    return (ROOT / PACKAGE / fault.file).read_text("utf-8")
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_every_fault_can_be_planted(fault: Fault) -> None:
+    planted = fault.planted(source(fault))
+    assert ast.dump(ast.parse(planted)) != ast.dump(ast.parse(source(fault)))
+
+
+def test_there_are_at_least_twenty_five_faults_and_no_two_of_one_name() -> None:
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 25
+
+
+@pytest.mark.parametrize("old", ["there is no such text", "self"], ids=["nowhere", "in many places"])
+def test_a_fault_that_does_not_apply_any_more_is_told(old: str) -> None:
+    fault = replace(SMALL, file="primary/queue.py", edits=((old, "x"),))
+    with pytest.raises(LookupError, match=r"a report is drawn: primary/queue\.py has"):
+        fault.planted(source(fault))
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    found = Bench()
+    yield found
+    found.end()
+    found.clear()
+
+
+def test_a_planted_fault_is_seen_by_its_test_alone(bench: Bench) -> None:
+    before = source(SMALL)
+    found = bench.try_out(SMALL)
+    assert (found.ending, "AssertionError" in found.said or "assert" in found.said) == (Ending.FAILED, True)
+    assert bench.control([SMALL]).ending is Ending.PASSED
+    assert source(SMALL) == before
+
+
+@pytest.mark.parametrize(
+    "test", ["core/test_reports.py::test_there_is_no_such_test", "core/test_no_such_file.py"]
+)
+def test_a_test_that_is_not_there_catches_nothing(bench: Bench, test: str) -> None:
+    assert bench.try_out(replace(SMALL, test=test)).ending is Ending.STRANGE
+
+
+def test_a_fault_that_the_test_does_not_notice_is_not_caught(bench: Bench) -> None:
+    unnoticed = replace(SMALL, test="core/test_reports.py::test_a_report_id_is_a_uuid_of_version_8")
+    assert bench.try_out(unnoticed).ending is Ending.PASSED
+
+
+def test_ctrl_c_ends_the_tests_under_way_and_leaves_nothing(bench: Bench) -> None:
+    endless = replace(SMALL, edits=((SMALL.edits[0][0], "    while True: pass\n" + SMALL.edits[0][0]),))
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(bench.try_out, endless)
+        until = time.monotonic() + 60
+        while not bench._children and time.monotonic() < until:
+            time.sleep(0.01)
+        assert bench._children
+        bench.end()
+        assert under_way.result(60).ending is Ending.STRANGE
+    assert bench.try_out(SMALL).ending is Ending.STRANGE  # none is begun any more
+    home = bench._home
+    assert list(home.iterdir()) == []
+    bench.clear()
+    assert not home.exists()
+
+
+def test_the_plugin_refuses_a_relay_from_elsewhere(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "tests.proof.whence",
+            "--collect-only",
+            "tests/core/test_reports.py",
+        ],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "MUTANT_SOURCE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "the relay is imported from" in ended.stderr
