@@ -22,6 +22,7 @@ def rows() -> list[list[str]]:
 
 def test_the_page_lists_exactly_the_planted_faults() -> None:
     planted = [*(fault.name for fault in FAULTS), *(mutant.name for mutant in MUTANTS)]
+    assert len(set(planted)) == len(planted)
     assert [name for name, *_ in rows()] == planted
     assert f"\n{len(planted)} of {len(planted)} are caught.\n" in PAGE.read_text("utf-8")
 

@@ -165,7 +165,7 @@ ACCEPTING = (
         "test_the_rank_of_an_offer_and_who_may_hold_it_are_written_down_before_it_is_made",
     ),
     Fault(
-        name="exposure is not repaired",
+        name="nobody looks for messages that are exposed",
         rule="always two copies in transit",
         file="primary/exposure.py",
         edits=(("                if found:\n", "                if not found:\n"),),
