@@ -23,7 +23,7 @@ from shadowrelay.smtp.peer_client import Address, Offering, PeerConnection, Peer
 
 log = structlog.get_logger(__name__)
 
-IDLE_SESSIONS = 32  # kept per member; more are opened when they are needed, and closed afterwards
+IDLE_SESSIONS = 128  # kept per member; more are opened when they are needed, and closed afterwards
 
 
 def seconds() -> float:
@@ -54,14 +54,20 @@ class Members:
         """Connect to a member. Raises PeerFailed."""
         return await PeerConnection.dial(self.addresses[name], self.boundary.own.name, timeout)
 
-    async def acquire(self, name: ServerName) -> PeerConnection:
-        """A greeted session, from the pool or opened now. Raises PeerFailed."""
+    def pooled(self, name: ServerName) -> PeerConnection | None:
+        """A greeted session that is idle; None if there is none."""
         idle = self._idle[name]
         while idle:
             session = idle.pop()
             if session.usable:
                 return session
             session.abort()
+        return None
+
+    async def acquire(self, name: ServerName) -> PeerConnection:
+        """A greeted session, from the pool or opened now. Raises PeerFailed."""
+        if session := self.pooled(name):
+            return session
         session = await self.dial(name, self._timeout)
         try:
             await self.greet(session, name)

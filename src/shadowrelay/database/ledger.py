@@ -61,6 +61,7 @@ class SqlLedger:
         self.tracked: Counter[str] = Counter()
         self.scratch = 0  # rows changed in temporary tables, which no disk has to know of
         self._recent: dict[MessageId, Copy] = {}
+        self._members: dict[ServerName, Member] = {}  # as stored: read again and again for every message
         self._run = connection.execute
         self.refresh()
 
@@ -73,6 +74,7 @@ class SqlLedger:
         self._database_id = DatabaseId(row[0]) if row else DatabaseId("")
         self._sequence = self._last(SQL["last_sequence"])
         self.freed.clear()
+        self._members.clear()
         self.forget_recent()
 
     @property
@@ -116,8 +118,10 @@ class SqlLedger:
         return records.tombstone_of(row) if row else None
 
     def member(self, name: ServerName) -> Member | None:
-        row = self._run(SQL["member"], (name,)).fetchone()
-        return records.member_of(row) if row else None
+        known = self._members.get(name)
+        if known is None and (row := self._run(SQL["member"], (name,)).fetchone()):
+            known = self._members[name] = records.member_of(row)
+        return known
 
     def members(self) -> Iterable[Member]:
         return [records.member_of(row) for row in self._run(SQL["members"]).fetchall()]
@@ -183,7 +187,8 @@ class SqlLedger:
                 self._run(SQL["put_outcome"], (message_id, epoch, numbers, records.micros(until)))
             case Tombstone(message_id, owner, epoch, rank, until):
                 self._run(SQL["put_tombstone"], (message_id, owner, epoch, rank, records.micros(until)))
-            case Member():
+            case Member(name):
+                self._members[name] = write
                 self._run(SQL["put_member"], records.member_row(write))
             case _:
                 assert_never(write)

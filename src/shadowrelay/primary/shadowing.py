@@ -28,7 +28,9 @@ class ShadowSession:
         self._session: PeerConnection | None = None
         self._broken: PeerFailed | None = None
         if self.first is not None:
-            self._opening = asyncio.create_task(members.acquire(self.first))
+            self._session = members.pooled(self.first)
+            if self._session is None:
+                self._opening = asyncio.create_task(members.acquire(self.first))
 
     async def begin(self, step: OfferCopy) -> None:
         """Start to stream."""
@@ -49,7 +51,7 @@ class ShadowSession:
 
     async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> Attempt:
         """The whole offer, or the end of the one that streams."""
-        if step.to != self.first or self._opening is None:
+        if step.to != self.first or not (self._opening or self._session):
             return await self._members.offer(step, content)
         try:
             session = await self._opened()
@@ -70,16 +72,18 @@ class ShadowSession:
     async def drop(self) -> None:
         """The transaction is over: an unused session goes back, one in the middle of a body is cut off."""
         opening, self._opening = self._opening, None
-        if opening is None or self.first is None:
+        session, self._session = self._session, None
+        if session is None and opening is not None:
+            if not opening.done():
+                opening.cancel()
+            (found,) = await asyncio.gather(opening, return_exceptions=True)
+            session = found if isinstance(found, PeerConnection) else None
+        if session is None or self.first is None:
             return
-        if not opening.done():
-            opening.cancel()
-        (found,) = await asyncio.gather(opening, return_exceptions=True)
-        if isinstance(found, PeerConnection):
-            if self._offering is not None:
-                found.abort()
-            else:
-                self._members.release(self.first, found)
+        if self._offering is not None:
+            session.abort()
+        else:
+            self._members.release(self.first, session)
 
     async def _opened(self) -> PeerConnection:
         if self._session is None:
