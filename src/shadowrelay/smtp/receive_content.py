@@ -7,6 +7,7 @@ content like any other, kept as they are.
 
 from __future__ import annotations
 
+from shadowrelay.wire.line_ends import all_paired, has_dot_line
 from shadowrelay.wire.replies import Reply
 
 BARE_LINE_END = Reply(550, "5.6.11", "Bare carriage return or line feed in the message")
@@ -33,11 +34,14 @@ class DotDecoder:
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
         """Content octets, and what follows the end (None while the end is not reached)."""
         window = self._window + data
+        # The end may have begun in the last four octets, so those wait for the next block.
+        cut = max(2, len(window) - len(_END) + 1)
+        if not has_dot_line(window):
+            self._window = window[cut - 2 :]
+            return window[2:cut], None
         end = window.find(_END)
         if end >= 0:
             return window[: end + 2].replace(b"\r\n.", b"\r\n")[2:], window[end + len(_END) :]
-        # The end may have begun in the last four octets, so those wait for the next block.
-        cut = max(2, len(window) - len(_END) + 1)
         self._window = window[cut - 2 :]
         return window[:cut].replace(b"\r\n.", b"\r\n")[2:], None
 
@@ -92,15 +96,12 @@ class ContentCheck:
         return self._header <= self._most_header
 
     def _line_ends_are_pairs(self, data: bytes) -> bool:
-        begin = 0
         if self._after_cr:
             if not data.startswith(b"\n"):
                 return False
-            begin = 1
-        self._after_cr = len(data) > begin and data.endswith(b"\r")
-        end = len(data) - 1 if self._after_cr else len(data)
-        pairs = data.count(b"\r\n", begin, end)
-        return data.count(b"\r", begin, end) == pairs == data.count(b"\n", begin, end)
+            data = data[1:]
+        self._after_cr = data.endswith(b"\r")
+        return all_paired(data[:-1] if self._after_cr else data)
 
     def _lines_fit(self, data: bytes, most: int) -> bool:
         begin = -self._line  # where the current line began, seen from this block

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from shadowrelay.core.messages import Envelope
 from shadowrelay.smtp.send_commands import Need, Offer
+from shadowrelay.wire.line_ends import all_paired, has_dot_line
 
 BLOCK = 256 * 1024
 """Octets handed to the transport at once: a delivery takes a few times this, whatever the message's size."""
@@ -36,11 +37,10 @@ class DotStuffer:
         split = tail.endswith(b"\r")
         if split != block.startswith(b"\n"):
             raise BareLineEnding
-        pairs = block.count(b"\r\n")
-        if block.count(b"\n") != pairs + split or block.count(b"\r") != pairs + block.endswith(b"\r"):
+        if not all_paired(block[split : len(block) - block.endswith(b"\r")]):
             raise BareLineEnding
         self._tail = (tail + block[-2:])[-2:]
-        stuffed = block.replace(b"\r\n.", b"\r\n..")
+        stuffed = block.replace(b"\r\n.", b"\r\n..") if has_dot_line(block) else block
         if split and block.startswith(b"\n."):
             return b"\n.." + stuffed[2:]
         if tail == b"\r\n" and block.startswith(b"."):
