@@ -11,7 +11,8 @@ import sys
 import threading
 from pathlib import Path
 
-for folder in ("core", "smtp", "wire", "primary", "corpus", "e2e"):
+# The last one is for the package tests.neighbours.
+for folder in ("core", "smtp", "wire", "primary", "corpus", "e2e", ".."):
     sys.path.append(str(Path(__file__).parent / folder))
 
 if threading.current_thread() is threading.main_thread():

@@ -1,0 +1,1 @@
+"""Mail servers from Debian, each an instance of our own in a directory of ours."""
