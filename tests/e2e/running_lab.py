@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,16 @@ DEADLINE = 20.0  # seconds; only a failing test waits that long
 INSIDE, OUTSIDE = "anna@inside.test", "otto@outside.test"
 
 
-def wait_until(condition: Callable[[], object], what: str, deadline: float = DEADLINE) -> None:
-    """Look every 50 ms until it holds."""
+def wait_until(
+    condition: Callable[[], object],
+    what: str,
+    deadline: float = DEADLINE,
+    explain: Callable[[], str] = str,
+) -> None:
+    """Look every 50 ms until it holds; ``explain`` is asked only when it fails."""
     end = time.monotonic() + deadline
     while not condition():
-        assert time.monotonic() < end, f"not within {deadline:.0f} s: {what}"
+        assert time.monotonic() < end, f"not within {deadline:.0f} s: {what} {explain()}"
         time.sleep(0.05)
 
 
@@ -39,6 +45,7 @@ class RunningLab:
         self.directory = directory
         self.cluster = Cluster(directory)
         self.acknowledged: list[Letter] = []
+        self.mailboxes: Path | None = None  # Maildirs of a neighbour that mail ends at, instead of the lab's
 
     def up(self, *options: str, nodes: int | None = None, breakable: bool = False) -> list[str]:
         return up(self.directory, nodes=nodes, options=options, breakable=breakable)
@@ -50,8 +57,12 @@ class RunningLab:
 
     def offer(self, *, to: str, recipients: tuple[str, ...]) -> bool:
         """Send a message to a node that may refuse it, or be down."""
+        return self.offer_at(self.cluster.node(to).smtp, recipients)
+
+    def offer_at(self, server: tuple[str, int], recipients: tuple[str, ...]) -> bool:
+        """The same with any server: what it takes is owed from then on."""
         letter = Letter(f"e2e-{secrets.token_hex(8)}", "sender@outside.test", recipients)
-        taken = mail.send(self.cluster.node(to).smtp, letter)
+        taken = mail.send(server, letter)
         if taken:
             self.acknowledged.append(letter)
         return taken
@@ -109,7 +120,10 @@ class RunningLab:
         return [line for line in told if line["event"] == event]
 
     def count(self) -> Count:
-        return mail.count(self.cluster.layout, self.acknowledged)
+        at = self.cluster.layout
+        if self.mailboxes:
+            at = replace(at, mailbox=replace(at.mailbox, dir=self.mailboxes))
+        return mail.count(at, self.acknowledged)
 
     def settle(self) -> None:
         """Wait until everything acknowledged has arrived, and queues and shadow queues are empty."""

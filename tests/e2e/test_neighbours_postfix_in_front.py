@@ -1,0 +1,150 @@
+"""Debian's Postfix sends to a lab, set as docs/neighbours.md says."""
+
+from __future__ import annotations
+
+import re
+import smtplib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from neighbourhood import (
+    PATIENCE,
+    Doubled,
+    arrived,
+    flood,
+    port,
+    room,
+    split,
+    text,
+    token,
+)
+from running_lab import INSIDE, RunningLab, wait_until
+
+from shadowrelay.lab import mail
+from tests.neighbours import postfix
+from tests.neighbours.documented import postfix_settings
+from tests.neighbours.postfix import Postfix
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.slow,
+    pytest.mark.skipif(postfix.missing() is not None, reason=str(postfix.missing())),
+]
+
+QUICK = {"minimal_backoff_time": "1s", "maximal_backoff_time": "1s", "queue_run_delay": "1s"}
+SPAN = "shadow_resubmit_time_span=1h"
+
+
+def tls(lab: RunningLab) -> list[str]:
+    """Settings of the nodes: STARTTLS with the certificate of the first one."""
+    pair = lab.directory / "nodes" / "mx1" / "mx1.lab.test"
+    return [f"receive.default.tls_certificate={pair}.pem", f"receive.default.tls_key={pair}.key"]
+
+
+@contextmanager
+def in_front(lab: RunningLab, *nodes: str, **settings: object) -> Iterator[Postfix]:
+    """As documented, but for names, and with retries within a second."""
+    hosts = ", ".join(f"[127.0.0.1]:{lab.cluster.node(name).smtp[1]}" for name in nodes)
+    ours = {
+        "relayhost": hosts,
+        "smtp_tls_CAfile": lab.cluster.layout.authority / "ca.pem",
+        "smtp_tls_secure_cert_match": "mx1.lab.test",
+    }
+    with room() as directory:
+        main = {**postfix_settings("Postfix in front"), **ours, **QUICK, **settings}
+        with postfix.running(directory / "postfix", port(), main) as instance:
+            yield instance
+
+
+def spoken(instance: Postfix) -> list[str]:
+    """What Postfix said to the nodes ('> MAIL …') and heard ('< 250 …'), as its log tells."""
+    lines = re.findall(r"postfix/smtp\[\d+\]: ([<>]) 127\.0\.0\.1\[127\.0\.0\.1\]:\d+:( .*)", instance.said())
+    return ["".join(line) for line in lines]
+
+
+def test_postfix_pipelines_by_starttls_with_every_parameter(lab: RunningLab):
+    lab.up(*tls(lab), nodes=2)
+    name, to = token(), "jürgen@inside.test"
+    content = text(name, "X-Greeting: Grüße – ☃", body="Grüße\r\n.\r\n..dots\r\n" + "x" * 900)
+    with in_front(lab, "mx1", debug_peer_list="127.0.0.1", debug_peer_level=1) as front:
+        with smtplib.SMTP(*front.address, local_hostname=mail.CLIENT) as client:
+            client.ehlo()
+            options = ["SMTPUTF8", "BODY=8BITMIME", "RET=HDRS", "ENVID=ab+2Bcd"]
+            notify = ["NOTIFY=FAILURE,DELAY", "ORCPT=utf-8;jurgen@inside.test"]
+            assert client.sendmail("sender@outside.test", [to], content, options, notify) == {}
+        lab.sent_otherwise(name, to)
+        lab.verify()
+        said = spoken(front)
+        assert "Verified TLS connection established" in front.said()
+    start = next(at for at, line in enumerate(said) if line.startswith("> MAIL"))
+    assert [line[:6] for line in said[start : start + 3]] == ["> MAIL", "> RCPT", "> DATA"]
+    for parameter in ("SIZE=", "BODY=8BITMIME", "SMTPUTF8", "RET=HDRS", "ENVID=ab+2Bcd"):
+        assert parameter in said[start], said[start]
+    for parameter in notify:
+        assert parameter in said[start + 1], said[start + 1]
+    front_of_it, rest = split(arrived(lab.cluster.layout.mailbox.dir)[to][0].replace(b"\r\n", b"\n"))
+    assert rest == content.replace(b"\r\n", b"\n")
+    assert b"with UTF8SMTPS" in front_of_it
+    assert b"by postfix.lab.test" in front_of_it
+
+
+def test_a_burst_from_postfix_arrives_once_though_most_connections_are_refused(lab: RunningLab):
+    lab.up(*tls(lab), "receive.default.max_inbound_connection_per_source=3", nodes=2)
+    with in_front(lab, "mx1", initial_destination_concurrency=20) as front:
+        done = flood(front.address, "-s", "10", "-m", "80", "-l", "4096", "-d")
+        assert done.returncode == 0, done.stderr
+        mailboxes = lab.cluster.layout.mailbox.dir
+        wait_until(front.queue_is_empty, "Postfix is rid of it", PATIENCE)
+        wait_until(lambda: len(arrived(mailboxes).get(INSIDE, [])) >= 80, "all arrive", PATIENCE)
+        assert "421 4.7.0" in front.said()
+    assert len(arrived(mailboxes)[INSIDE]) == 80
+    assert mail.dropped(lab.cluster.layout) == 0
+    wait_until(lambda: len(lab.events("mx1", "DELIVER")) >= 80, "the log has caught up")
+    assert len({row["message-id"] for row in lab.events("mx1", "RECEIVE")}) == 80
+
+
+def test_postfix_keeps_what_was_put_off_for_want_of_a_second_copy(lab: RunningLab):
+    lab.up(*tls(lab), SPAN, nodes=2)
+    lab.cluster.kill("mx2")
+    with in_front(lab, "mx1") as front:
+        for _ in range(5):
+            assert lab.offer_at(front.address, (INSIDE, "berta@inside.test"))
+        wait_until(lambda: "said: 451 4.4.0" in front.said(), "a message is put off", PATIENCE)
+        assert not front.queue_is_empty()
+        lab.cluster.start("mx2")
+        wait_until(front.queue_is_empty, "Postfix is rid of it", PATIENCE)
+        lab.verify()
+
+
+def test_when_the_owner_is_killed_while_postfix_sends_everything_arrives(lab: RunningLab):
+    lab.up(*tls(lab), SPAN)
+    with in_front(lab, "mx1", "mx2") as front:
+        for _ in range(150):
+            assert lab.offer_at(front.address, (INSIDE,))
+            if len(lab.acknowledged) == 75:
+                wait_until(lambda: lab.events("mx1", "RECEIVE"), "the first node receives", PATIENCE)
+                lab.cluster.kill("mx1")
+        wait_until(front.queue_is_empty, "the next node takes the rest", PATIENCE)
+        lab.cluster.start("mx1")
+        lab.settle()
+    assert lab.events("mx1", "RECEIVE")
+    assert lab.events("mx2", "RECEIVE")
+    found = lab.count()
+    assert (found.lost, found.unexpected) == (0, 0), str(found)
+    log = Doubled(lab)
+    log.explained(log.dropped(), log.sent_again_by_the_client, log.unrecorded)
+
+
+def test_when_postfix_is_killed_while_it_sends_everything_arrives(lab: RunningLab):
+    lab.up(*tls(lab), SPAN, nodes=2)
+    with in_front(lab, "mx1") as front:
+        for _ in range(100):
+            assert lab.offer_at(front.address, (INSIDE,))
+        front.kill()
+        front.start()
+        wait_until(front.queue_is_empty, "Postfix is rid of it", PATIENCE)
+        lab.settle()
+    assert lab.count().unexpected == 0
+    log = Doubled(lab)
+    log.explained(log.dropped(), log.sent_again_by_the_client)

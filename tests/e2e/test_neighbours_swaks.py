@@ -1,0 +1,139 @@
+"""Debian's swaks at a real node, in all the ways it has."""
+
+from __future__ import annotations
+
+import email
+import shutil
+import subprocess
+from collections.abc import Sequence
+from email import policy
+from pathlib import Path
+
+import pytest
+from neighbourhood import arrived, token
+from running_lab import INSIDE, RunningLab, wait_until
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("swaks") is None, reason="there is no swaks (apt-get install swaks)"),
+]
+
+FROM = "sender@outside.test"
+
+
+def swaks(server: tuple[str, int], *options: str, name: str = "", to: str = INSIDE) -> tuple[int, str]:
+    """One session: its exit status and its transcript."""
+    command = ["swaks", "--server", server[0], "--port", str(server[1]), "--from", FROM, "--to", to]
+    command += ["--header", f"Message-Id: <{name or token()}@client.lab.test>", "--timeout", "60s", *options]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def sends(lab: RunningLab, *options: str, to: str = INSIDE, owed: Sequence[str] = ()) -> str:
+    """It is acknowledged, for those in ``owed`` if not for all; the transcript."""
+    name = token()
+    status, said = swaks(lab.cluster.node("mx1").smtp, *options, name=name, to=to)
+    assert status == 0, said
+    assert "250 2.6.0" in said
+    lab.sent_otherwise(name, *(owed or to.split(",")))
+    return said
+
+
+def secured(lab: RunningLab) -> list[str]:
+    pair = lab.directory / "nodes" / "mx1" / "mx1.lab.test"
+    return [f"receive.default.tls_certificate={pair}.pem", f"receive.default.tls_key={pair}.key"]
+
+
+def test_swaks_sends_by_every_protocol_with_and_without_tls(lab: RunningLab):
+    lab.up(*secured(lab), nodes=2)
+    authority = str(lab.directory / "ca" / "ca.pem")
+    plain = sends(lab)
+    assert "STARTTLS" in plain
+    assert "AUTH" not in plain
+    assert "XCLIENT" not in plain
+    pipelined = sends(lab, "--pipeline", to=f"{INSIDE},berta@inside.test,otto@outside.test")
+    assert pipelined.index("-> DATA") < pipelined.index("<-  250 2.1.5")
+    verified = sends(lab, "--tls", "--tls-verify", "--tls-ca-path", authority, "--pipeline")
+    assert "TLS started" in verified
+    assert "CN=mx1.lab.test" in verified.replace('"', "")
+    assert verified.count("~> EHLO") == 1
+    assert "STARTTLS" not in verified.partition("~> EHLO")[2]
+    sends(lab, "--tls-optional-strict")
+    assert "-> HELO" in sends(lab, "--protocol", "SMTP")
+    sends(lab, "--protocol", "ESMTPS")
+    lab.verify()
+
+
+def test_swaks_sends_to_two_hundred_recipients_and_the_next_one_is_put_off(lab: RunningLab):
+    lab.up(nodes=2)
+    everybody = [f"user{number}@inside.test" for number in range(200)]
+    few = ("--header", "To: a list whose line is not too long")
+    sends(lab, "--pipeline", *few, to=",".join(everybody))
+    said = sends(lab, *few, to=",".join([*everybody, "one-more@inside.test"]), owed=everybody)
+    assert said.count("452 4.5.3") == 1
+    lab.verify()
+
+
+def test_swaks_sends_twenty_megabytes_byte_for_byte(lab: RunningLab, tmp_path: Path):
+    lab.up(nodes=2)
+    attachment = tmp_path / "attachment"
+    attachment.write_bytes(bytes(range(256)) * 4096 * 20)
+    sends(lab, "--attach", f"@{attachment}", "--pipeline")
+    lab.verify()
+    (stored,) = arrived(lab.cluster.layout.mailbox.dir)[INSIDE]
+    assert len(stored) > 27 << 20
+    parts = email.message_from_bytes(stored, policy=policy.default).iter_attachments()
+    assert [part.get_content() for part in parts if not part.is_multipart()][-1] == attachment.read_bytes()
+
+
+@pytest.mark.parametrize("point", ["MAIL", "RCPT", "DATA"])
+def test_what_swaks_drops_before_its_dot_leaves_nothing(lab: RunningLab, point: str):
+    lab.up(nodes=2)
+    for option in ("--drop-after", "--drop-after-send"):
+        swaks(lab.cluster.node("mx1").smtp, option, point)
+    sends(lab)
+    lab.verify()
+
+
+def test_what_swaks_drops_after_its_dot_is_delivered_once(lab: RunningLab):
+    lab.up(nodes=2)
+    names = [token() for _ in range(5)]
+    for name in names:
+        _, said = swaks(lab.cluster.node("mx1").smtp, "--drop-after-send", "DOT", name=name)
+        assert "250 2.6.0" not in said
+        lab.sent_otherwise(name, INSIDE)
+    _, said = swaks(lab.cluster.node("mx1").smtp, "--drop-after", "DOT", name=(name := token()))
+    assert "250 2.6.0" in said
+    lab.sent_otherwise(name, INSIDE)
+    lab.verify()
+
+
+def test_what_is_not_offered_to_swaks_is_refused(lab: RunningLab):
+    lab.up(nodes=2)
+    node = lab.cluster.node("mx1")
+    status, said = swaks(node.smtp, "--auth", "PLAIN", "--auth-user", "a", "--auth-password", "b")
+    assert status == 28, said  # not advertised: swaks gives up by itself
+    status, said = swaks(node.smtp, "--tls")
+    assert status == 29, said
+    status, said = swaks(node.smtp, "--xclient-addr", "192.0.2.1")
+    assert status != 0, said
+    status, said = swaks(node.smtp, "--proxy", "TCP4 192.0.2.1 127.0.0.1 1025 25")
+    assert status != 0, said
+    status, said = swaks(node.peer, "--tls-on-connect")
+    assert status != 0, said
+    assert "EHLO" not in said or "250 " not in said
+    sends(lab)
+    lab.verify()
+
+
+def test_swaks_delivers_by_lmtp_to_the_mailbox(lab: RunningLab):
+    lab.up(nodes=2)
+    name = token()
+    to = f"{INSIDE},berta@inside.test"
+    status, said = swaks(lab.cluster.layout.mailbox.inside, "--protocol", "LMTP", name=name, to=to)
+    assert status == 0, said
+    assert "-> LHLO" in said
+    lab.sent_otherwise(name, *to.split(","))
+    wait_until(lambda: lab.count().delivered == 2, "both have it")
+    lab.verify()

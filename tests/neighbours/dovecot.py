@@ -1,0 +1,115 @@
+"""An instance of Debian's Dovecot of our own that takes mail by LMTP."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from shadowrelay.lab.layout import LOOPBACK
+from shadowrelay.lab.probing import greeting
+
+from .documented import block
+
+_PATIENCE = 30.0  # seconds until it answers
+_LMTP = Path("/usr/lib/dovecot/lmtp")
+_NOBODY = 65534
+_PLACES = """
+base_dir = {directory}/run
+state_dir = {directory}/state
+log_path = {directory}/dovecot.log
+first_valid_uid = 1
+ssl = no
+"""
+
+
+class DovecotError(Exception):
+    """It cannot be started: the text says why."""
+
+
+class Dovecot:
+    """An instance, running or not. ``quotas``: its mailboxes, and how many octets each may hold; 0: any."""
+
+    def __init__(self, directory: Path, port: int, quotas: Mapping[str, int], *more: str) -> None:
+        self.address = (LOOPBACK, port)
+        self.mailboxes = directory / "mail"
+        self.mailboxes.mkdir(parents=True)
+        os.chown(self.mailboxes, _NOBODY, _NOBODY)
+        self._log, self._file = directory / "dovecot.log", directory / "dovecot.conf"
+        (directory / "users").write_text("".join(map(_user, quotas, quotas.values())), "utf-8")
+        text = block("Dovecot behind, by LMTP", "conf")
+        places = {
+            "/etc/dovecot": directory,
+            "/var/mail/vhosts": self.mailboxes,
+            "port = 24": f"port = {port}",
+        }
+        for documented, ours in places.items():
+            text = text.replace(documented, str(ours))
+        self._file.write_text("\n".join((text, _PLACES.format(directory=directory), *more)) + "\n", "utf-8")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """It answers on return. Raises DovecotError."""
+        self._process = subprocess.Popen(
+            ["dovecot", "-F", "-c", str(self._file)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + _PATIENCE
+        while not greeting(self.address).startswith("220"):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise DovecotError(f"Dovecot does not answer: {self.said()[-500:]}")
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """SIGKILL to its process group: the master and all its children. It may have ended before."""
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def said(self) -> str:
+        """Its log so far."""
+        return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+
+
+@contextmanager
+def running(directory: Path, port: int, quotas: Mapping[str, int], *more: str) -> Iterator[Dovecot]:
+    """An instance while the block runs; ``more``: further lines of its settings. Raises DovecotError."""
+    instance = Dovecot(directory, port, quotas, *more)
+    try:
+        instance.start()
+        yield instance
+    finally:
+        instance.kill()
+
+
+def version() -> str:
+    return subprocess.run(
+        ["dovecot", "--version"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+
+
+def missing() -> str | None:
+    """Why there can be no instance, as a sentence."""
+    if shutil.which("dovecot") is None:
+        return "there is no Dovecot (apt-get install dovecot-core)"
+    if not _LMTP.exists():
+        return "Dovecot speaks no LMTP (apt-get install dovecot-lmtpd)"
+    if not version().startswith("2.3."):
+        return f"the settings are for Dovecot 2.3, this is {version()}"
+    return "only root can start an instance of Dovecot" if os.getuid() else None
+
+
+def _user(name: str, octets: int) -> str:
+    quota = f"userdb_quota_rule=*:bytes={octets}" if octets else ""
+    return f"{name}::{_NOBODY}:{_NOBODY}::/nonexistent::{quota}\n"
