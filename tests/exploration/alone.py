@@ -209,14 +209,18 @@ class Alone(World):
         """End a step: what the node does of its own accord begins at once, and groups become durable (unless
         commits are steps of their own). The obsolete goes.
         """
-        prompt = (Node.tick, Node._talk) if self.commits_apart else (Node.tick, Node._commit, Node._talk)
-        while entry := next((e for e in self.steps() if any(runs(e, method) for method in prompt)), None):
+        while entry := next((e for e in self.steps() if self._is_prompt(e)), None):
             self.todo.remove(entry)
             entry.run(*entry.arguments)
         self.todo = [entry for entry in self.todo if not self._obsolete(entry)]
         for number in [number for number in self.vain if is_over(self.calls[number])]:
             del self.calls[number]
             self.vain.discard(number)
+
+    def _is_prompt(self, entry: Due) -> bool:
+        if runs(entry, Node.tick):  # it looks at the queue too: not before the look that is a step
+            return not any(runs(other, Node.pump) for other in self.steps())
+        return runs(entry, Node._talk) or (runs(entry, Node._commit) and not self.commits_apart)
 
     def _obsolete(self, entry: Due) -> bool:
         """Would nothing come of it? Only what is certain: anything else is tried."""

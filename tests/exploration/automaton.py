@@ -21,6 +21,7 @@ from tests.simulation.books import Disagreement
 from tests.simulation.checks import Broken
 
 from .alone import Alone, Event
+from .checkpoint import Checkpoint, keep
 from .keys import Walk
 from .stand_ins import Due, cells
 
@@ -60,6 +61,7 @@ class Automaton:
         self._reactions: dict[tuple[int, Event], tuple[int, tuple[Packet, ...]] | str] = {}
         self._ways: list[tuple[int, Event]] = []
         self._live: dict[int, Alone] = {}
+        self._kept: dict[int, Checkpoint | None] = {}
         self.views: list[View] = []
 
     def begin(self, event: Event) -> int:
@@ -78,7 +80,9 @@ class Automaton:
         return known
 
     def _found(self, state: int, event: Event) -> tuple[int, tuple[Packet, ...]] | str:
-        world = self._live.pop(state, None) or self._again(state)
+        world = self._world(state)
+        if state not in self._kept:
+            self._kept[state] = keep(world)
         world.sent.clear()
         try:
             world.reach(event)
@@ -86,12 +90,15 @@ class Automaton:
             return str(error)
         return self._number(world, state, event), tuple(world.sent)
 
-    def _again(self, state: int) -> Alone:
+    def _world(self, state: int) -> Alone:
+        """A node in that state. It goes the way there again from wherever a node still runs, or was kept."""
         events = []
-        while state >= 0:
+        while state >= 0 and state not in self._live and self._kept.get(state) is None:
             state, event = self._ways[state]
             events.append(event)
-        world = self._make()
+        kept = self._kept.get(state)
+        live = self._live.pop(state, None)
+        world = live or (kept.restore() if kept else self._make())
         for event in reversed(events):
             world.reach(event)
         return world
@@ -107,6 +114,23 @@ class Automaton:
                 del self._live[next(iter(self._live))]
             self._live[number] = world
         return number
+
+
+class Memory:
+    """What is known of the members' reactions, for explorations that come one after the other."""
+
+    def __init__(self) -> None:
+        self._automata: dict[Any, list[Automaton]] = {}
+
+    def automata(
+        self, policy: Policy, places: tuple[MemberPlace, ...], *, commits_apart: bool
+    ) -> list[Automaton]:
+        key = (policy, places, commits_apart)
+        if key not in self._automata:
+            self._automata[key] = [
+                Automaton(policy, places, index, commits_apart=commits_apart) for index in range(len(places))
+            ]
+        return self._automata[key]
 
 
 def view(world: Alone) -> View:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from .automaton import View
-from .faults import AT_ONCE, DISK, LASTING
-from .members import Members, in_order
+from .faults import AT_ONCE, DISK, KILLS, LASTING
+from .members import Members, in_order, is_offer
 from .setup import Move
 from .situation import Situation, Wrong
 
@@ -28,7 +28,7 @@ class Boundary(Members):
             elif item[1][0] == "send" and at.deferred < self.setup.defers:
                 found.append(("defer", item))
         unsent = next((n for n, mail in enumerate(at.mail) if not mail.home), None)
-        if unsent is not None:
+        if unsent is not None and not self.over(at):
             homes = self.names[:1] if self.setup.messages == 1 else self.names[:2]
             found += [("message", unsent, name) for name in homes if views[self.index[name]].up]
         found += self._faults(at, views)
@@ -40,9 +40,19 @@ class Boundary(Members):
         self.told = []
         self.causes = []
         kind, *given = move
-        after: Situation = getattr(self, f"_{kind}")(at, *given).tidy()
+        after: Situation = self._history(getattr(self, f"_{kind}")(at, *given).tidy())
         self._check(after)
         return after
+
+    def _history(self, at: Situation) -> Situation:
+        """When nothing waits anywhere, nor is on its way, nobody asks any more what happened when."""
+        if self.setup.refused or not (at.taken or at.known or at.wrong) or not all(m.home for m in at.mail):
+            return at
+        if at.fault.startswith("rollback") or any(p[0] == "send" or is_offer(p) for _, p in at.packets):
+            return at
+        if any(view.waiting or view.node.in_flight or view.dirty for view in self.views(at)):
+            return at
+        return at.settled()
 
     # Faults.
 
@@ -50,7 +60,7 @@ class Boundary(Members):
         if at.fault:
             kind, *words = at.fault.split()
             if kind == "rollback" and views[self.index[words[0]]].up:
-                return [("begin", at.fault)]
+                return list(self._begins(at, views, at.fault))
             octets = any(packet[0] == "send" and self._orphaned(views, packet) for _, packet in at.packets)
             return [] if octets else [("end",)]
         if at.begun == len(self.setup.faults):
@@ -71,6 +81,8 @@ class Boundary(Members):
                 or kind != "rollback"
             ):
                 yield ("begin", fault)
+                if kind in KILLS and self.setup.grain == "talks" and (kind != "rollback" or at.fault):
+                    yield ("begin", fault, "unnoticed")
             return
         for late, packet in dict.fromkeys(at.packets):
             between = packet[0] in ("request", "answer")
@@ -91,7 +103,7 @@ class Boundary(Members):
         packets = [(True, packet) if entry == item else entry for entry in at.packets]
         return replace(at, packets=tuple(sorted(packets, key=in_order)))
 
-    def _begin(self, at: Situation, fault: str) -> Situation:
+    def _begin(self, at: Situation, fault: str, how: str = "") -> Situation:
         kind, *words = fault.split()
         if kind == "rollback" and not at.fault:
             at = replace(at, begun=at.begun + 1, fault=fault)
@@ -113,6 +125,10 @@ class Boundary(Members):
             for name, view in zip(self.names, self.views(at), strict=True)
             if name != words[0] and view.up
         ]
+        if self.setup.grain == "talks":  # the kernel closes its connections, or the power fails
+            for item in () if how == "unnoticed" else resets:
+                at = self._packet(replace(at, packets=(*at.packets, item)), item)
+            return at
         return replace(at, packets=tuple(sorted((*at.packets, *resets), key=in_order)))
 
     def _links(self, at: Situation) -> Situation:

@@ -15,7 +15,7 @@ from rich.table import Table
 from .holes import HOLES, find
 from .plan import run, setups
 from .search import Found
-from .setup import Setup
+from .setup import Grain, Setup
 
 WIDTH = 118
 
@@ -31,7 +31,14 @@ QUIET = 10.0
 @click.option("--recipients", type=click.IntRange(1, 2), default=1, show_default=True)
 @click.option("--minutes", type=float, help="Stop after that long; default: when everything was seen.")
 @click.option("--workers", type=int, default=2, show_default=True)
-@click.option("--coarse", is_flag=True, help="Answers to greetings and questions arrive at once.")
+@click.option(
+    "--grain",
+    type=click.Choice(["packets", "answers", "talks"]),
+    default="talks",
+    show_default=True,
+    help="One step between members: a packet, a question with its answer, a whole talk.",
+)
+@click.option("--message-first", is_flag=True, help="Nothing happens before the message comes.")
 @click.option("--commits-apart", is_flag=True, help="A commit is a step of its own.")
 @click.option("--only", default="", help="Only explorations whose faults contain this text.")
 @click.option("--without", type=click.IntRange(1, 13), help="Take out the fix of that counterexample.")
@@ -46,8 +53,9 @@ def command(
     workers: int,
     only: str,
     without: int | None,
+    grain: Grain,
     *,
-    coarse: bool,
+    message_first: bool,
     commits_apart: bool,
     as_json: bool,
 ) -> None:
@@ -71,8 +79,9 @@ def command(
                 reject=reject,
                 messages=messages,
                 recipients=recipients,
-                coarse=coarse,
+                grain=grain,
                 commits_apart=commits_apart,
+                at_once=message_first,
             ),
             faults,
         )
@@ -128,7 +137,7 @@ def _say(as_json: bool, results: list[Found], console: Console) -> None:
     table = Table(title="Every interleaving")
     for name in ("policy", "faults"):
         table.add_column(name, no_wrap=True)
-    for name in ("states", "transitions", "depth", "left", "at rest", "seconds"):
+    for name in ("states", "transitions", "depth", "left", "at rest", "CPU s"):
         table.add_column(name, justify="right")
     table.add_column("duplicates, and why")
     for found in results:

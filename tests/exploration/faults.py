@@ -33,6 +33,9 @@ def every(names: tuple[str, ...], kinds: tuple[str, ...] = tuple(KINDS)) -> Iter
             yield kind
 
 
+KILLS = ("crash", "disk", "rollback")
+"""The process ends."""
+
 LASTING = {
     "crash": "crash",
     "disk": "disk lost",

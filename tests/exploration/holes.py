@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from shadowrelay.core import conversation
 from tests.simulation.mutants import MUTANTS, Edit, Mutant, planted
 from tests.simulation.node import Node
 
+from .line import second
 from .search import Found, explore
 from .setup import Setup
 
@@ -39,8 +41,14 @@ NO_CHECK: Edit = (
 """Holders do not ask about their copies: it would close the hole a second time."""
 
 
-def _two(*faults: str, **what: bool | int) -> Setup:
-    return Setup(faults=tuple((fault,) for fault in faults), coarse=True, at_once=True, **what)  # type: ignore[arg-type]
+SENT = "a sender sends a message to mx1"
+TAKEN = "takes the message from mx1"
+
+
+def _two(*faults: str, **what: Any) -> Setup:
+    return Setup(
+        faults=tuple((fault,) for fault in faults), grain="answers", at_once="line" not in what, **what
+    )
 
 
 HOLES = {
@@ -66,11 +74,13 @@ HOLES = {
     ),
     5: Hole(
         "a row before the reply is decided",
-        Setup(faults=(("crash mx2",),), reject=True, coarse=True),
+        Setup(faults=(("crash mx2",),), reject=True, grain="answers"),
         ("a row before the reply is decided",),
     ),
     6: Hole(
-        "revoke leaves no tombstone", _two("late", "crash mx1", reject=True), ("revoke leaves no tombstone",)
+        "revoke leaves no tombstone",
+        _two("late", "disk mx1", reject=True, line=(SENT, "MAIL FROM.*put off", *second(2))),
+        ("revoke leaves no tombstone",),
     ),
     7: Hole(
         "events go to certain holders only", _two("lost"), ("events go to certain holders only",), (NO_CHECK,)
@@ -81,16 +91,24 @@ HOLES = {
         _two("crash mx1"),
         ("delivered counts at the same epoch only",),
     ),
-    10: Hole("two holders of a lost owner both promote", _two("crash mx2", "disk mx1", nodes=3)),
+    10: Hole(
+        "two holders of a lost owner both promote",
+        _two("lost", "disk mx1", nodes=3, line=(SENT, "Queued mail.*lost", *second(2))),
+        ("every holder promotes",),
+    ),
     11: Hole(
         "AFTER without incarnation",
-        _two("rollback mx1", messages=2),
+        _two("rollback mx1", messages=2, line=("snapshot of mx1", SENT, TAKEN, *second(3), "mx1 is killed")),
         ("AFTER without incarnation",),
         (NO_CHECK,),
     ),
     12: Hole(
         "what was taken over is not asked about on a new contact",
-        _two("crash mx1", defers=1),
+        _two(
+            "crash mx1",
+            defers=1,
+            line=(SENT, TAKEN, "reads", "mx1 is killed", *second(8), "not now", "reads"),
+        ),
         ("what was taken over is not asked about on a new contact",),
     ),
     13: Hole(

@@ -129,6 +129,8 @@ class Walk:
         kind = type(value)
         self.out.append(kind.__name__)
         for name in _names(kind):
+            if name == "heard_at" and len(self.world.places) == 2:
+                continue  # read only when a third member asks, see ``Watch.sighted``
             if name == "failures":
                 self.out.append(str(min(value.failures, self.world.policy.holder_loss_heartbeats)))
             else:
@@ -175,8 +177,8 @@ class Walk:
         for name, value in sorted(vars(node).items()):
             if name in APART:
                 continue
-            if name == "pump_at" and value is not None and value <= self.now:
-                continue
+            if name == "pump_at" and (value is None or value <= self.now):
+                continue  # no look at the queue is planned, however that came about
             self.out.append(name)
             self.see(value)
         peers = node.peers

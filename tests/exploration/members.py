@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 from tests.simulation.checks import Broken
 from tests.simulation.seeds import PLACES
 
-from .automaton import Automaton, View
+from .automaton import Memory, View
 from .rules import Rules
 from .setup import Setup
 from .situation import TIMINGS, Known, Mail, Situation, Taken
@@ -19,16 +19,13 @@ HOPS = ("example.net", "inside.example")
 class Members(Rules):
     """Everything but faults. Where a rule of the promise falls, Broken is raised."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, memory: Memory) -> None:
         self.setup = setup
         self.policy = replace(TIMINGS, reject_message_on_shadow_failure=setup.reject)
         places = PLACES[: setup.nodes]
         self.names = tuple(str(place.name) for place in places)
         self.index = {name: index for index, name in enumerate(self.names)}
-        self.automata = [
-            Automaton(self.policy, places, index, commits_apart=setup.commits_apart)
-            for index in range(setup.nodes)
-        ]
+        self.automata = memory.automata(self.policy, places, commits_apart=setup.commits_apart)
         self._quiet = {}
         self.told: list[str] = []
         self.causes: list[str] = []
@@ -63,6 +60,7 @@ class Members(Rules):
     def _react(self, at: Situation, index: int, event: tuple[Any, ...]) -> Situation:
         """That node, and what comes of what it sends."""
         number, sent = self.automata[index].react(at.nodes[index], event)
+        goes_on = self.setup.grain == "talks" and event[0] == "answer" and not self._may_be_lost(at)
         before = self.automata[index].views[at.nodes[index]]
         now = self.automata[index].views[number]
         at = replace(at, nodes=(*at.nodes[:index], number, *at.nodes[index + 1 :]))
@@ -86,10 +84,21 @@ class Members(Rules):
         if not packets:
             return at
         at = replace(at, packets=tuple(sorted((*at.packets, *packets), key=in_order)))
+        if self.setup.grain == "packets":
+            return at
         for item in packets:
-            if self.setup.coarse and item[1][0] == "answer" and not is_receipt(item[1]):
+            kind = item[1][0]
+            if (kind == "answer" and not is_receipt(item[1])) or (
+                goes_on and kind == "request" and not is_offer(item[1])
+            ):
                 at = self._packet(at, item)
         return at
+
+    def _may_be_lost(self, at: Situation) -> bool:
+        """Is a packet the next that a fault may hit? Then each has to be seen."""
+        if at.begun == len(self.setup.faults):
+            return False
+        return any(fault in ("lost", "late") for fault in self.setup.faults[at.begun])
 
     def _learnt(self, at: Situation, name: str, before: View, now: View) -> tuple[Known, ...]:
         gone, new = before.knows - now.knows, now.knows - before.knows
@@ -192,7 +201,7 @@ class Members(Rules):
             if not views[target].up:  # the kernel answers
                 refusal = (False, ("answer", target_name, -1, caller, generation, number, ()))
                 at = replace(at, packets=tuple(sorted((*at.packets, refusal), key=in_order)))
-                return self._packet(at, refusal) if self.setup.coarse else at
+                return at if self.setup.grain == "packets" else self._packet(at, refusal)
             return self._react(at, target, ("request", caller, generation, number, session, lines))
         _, _, _, _, generation, number, answer = packet
         if not views[target].up or views[target].generation != generation:
@@ -209,9 +218,9 @@ class Members(Rules):
         at = self._without(at, item)
         refused = self.setup.refused and hop != "back"
         for recipient in () if refused else recipients:
-            made = Taken(message_id, recipient, source, 0, reply_lost)
+            made = Taken(message_id, recipient, source, reply_lost)
             before = [t for t in at.taken if (t.id, t.recipient) == (message_id, recipient)]
-            at = replace(at, taken=(*at.taken, made))
+            at = replace(at, taken=tuple(sorted({*at.taken, made}, key=astuple)))
             if before:
                 self._again(at, before, made, begun)
         if any(mail.id == message_id and mail.refused for mail in at.mail):
@@ -227,6 +236,11 @@ class Members(Rules):
 def is_receipt(packet: tuple[Any, ...]) -> bool:
     """The answer to an offer."""
     return any(line[:9] in ("250 2.6.0", "450 4.7.1") for line in packet[6])
+
+
+def is_offer(packet: tuple[Any, ...]) -> bool:
+    """A copy, for its holder."""
+    return packet[0] == "request" and isinstance(packet[6][0], bytes)
 
 
 def in_order(item: tuple[bool, tuple[Any, ...]]) -> tuple[Any, ...]:

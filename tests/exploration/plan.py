@@ -11,6 +11,7 @@ from multiprocessing.process import BaseProcess
 
 from tests.simulation.seeds import PLACES
 
+from .automaton import Memory
 from .faults import every
 from .search import Found, explore
 from .setup import Setup
@@ -31,15 +32,44 @@ def setups(base: Setup, faults: int) -> list[Setup]:
 
 @dataclass(slots=True)
 class Worker:
-    """A process that explores, and the last that was heard of it."""
+    """A process that explores one setup after the other, and the last that was heard of it."""
 
     process: BaseProcess
-    found: Found
+    line: Connection
+    found: Found | None = None
+    busy: bool = False
+
+    def begin(self, setup: Setup, deadline: float) -> None:
+        self.found, self.busy = Found(setup), True
+        self.line.send((setup, deadline))
+
+    def hear(self, patience: float) -> Found | None:
+        """What it found, once it has ended."""
+        try:
+            while self.busy and self.line.poll(patience):
+                over, self.found = self.line.recv()
+                self.busy = not over
+        except EOFError:
+            what = self.found.setup.title if self.found else "nothing"
+            raise RuntimeError(f"exploring {what} failed") from None
+        return None if self.busy else self.found
 
 
-def _work(setup: Setup, deadline: float, line: Connection) -> None:
-    line.send(explore(setup, deadline=deadline, told=line.send))
-    line.close()
+def _work(line: Connection) -> None:
+    """Reactions that were found once serve all later explorations."""
+    memory = Memory()
+    while (job := line.recv()) is not None:
+        setup, deadline = job
+        found = explore(setup, deadline=deadline, told=lambda found: line.send((False, found)), memory=memory)
+        line.send((True, found))
+
+
+def _next(left: list[Setup], before: Found | None) -> Setup:
+    """Rather one under the policy whose reactions that worker knows."""
+    alike = (setup for setup in left if before is not None and setup.reject == before.setup.reject)
+    setup = next(alike, left[0])
+    left.remove(setup)
+    return setup
 
 
 def run(
@@ -52,31 +82,26 @@ def run(
     context = multiprocessing.get_context("fork")
     until = time.monotonic() + minutes * 60 if minutes else float("inf")
     left = list(jobs)
-    running: dict[Connection, Worker] = {}
+    team: list[Worker] = []
     try:
-        while left or running:
-            while left and len(running) < workers:
-                now = time.monotonic()
-                share = (until - now) * workers / (len(left) + len(running))
-                setup = left.pop(0)
-                here, there = context.Pipe(duplex=False)
-                process = context.Process(target=_work, args=(setup, min(until, now + share), there))
-                process.start()
-                there.close()
-                running[here] = Worker(process, Found(setup))
-            for line in tuple(running):
-                worker = running[line]
-                try:
-                    while line.poll(0.2 / workers):
-                        worker.found = line.recv()
-                except EOFError:
-                    del running[line]
-                    worker.process.join()
-                    if worker.process.exitcode:
-                        raise RuntimeError(f"exploring {worker.found.setup.title} failed") from None
-                    yield worker.found
-            told([worker.found for worker in running.values()])
+        for _ in range(min(workers, len(jobs))):
+            here, there = context.Pipe()
+            process = context.Process(target=_work, args=(there,))
+            process.start()
+            there.close()
+            team.append(Worker(process, here))
+        while left or any(worker.busy for worker in team):
+            for worker in team:
+                if left and not worker.busy:
+                    now = time.monotonic()
+                    waiting = len(left) + sum(other.busy for other in team)
+                    share = (until - now) * len(team) / waiting
+                    worker.begin(_next(left, worker.found), min(until, now + share))
+            for worker in team:
+                if worker.busy and (found := worker.hear(0.2 / workers)) is not None:
+                    yield found
+            told([worker.found for worker in team if worker.busy and worker.found])
     finally:
-        for worker in running.values():
+        for worker in team:
             worker.process.terminate()
             worker.process.join()

@@ -97,9 +97,15 @@ class Rules:
 
     def at_rest(self, at: Situation) -> bool:
         """All mail sent, no fault lasts, nothing under way, queues and events empty."""
-        if at.fault or at.packets or not all(mail.home for mail in at.mail):
+        if at.fault or at.packets:
             return False
-        return not self._rest(at)[0]
+        return not self._rest(at)[0] if all(mail.home for mail in at.mail) else self.over(at)
+
+    def over(self, at: Situation) -> bool:
+        """Is everything repaired again, before any message came? What comes now comes to a sound boundary."""
+        if not at.begun or any(mail.home for mail in at.mail) or not self.spent(at):
+            return False
+        return not at.fault and not self._rest(at)[1]
 
     def spent(self, at: Situation) -> bool:
         """No fault is left to come."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 from tests.simulation.checks import Broken
 
+from .automaton import Memory
 from .boundary import Boundary
+from .line import straight
 from .setup import Move, Setup
 from .situation import Situation
 from .words import describe
@@ -26,7 +28,7 @@ class Found:
     left: int = 0
     resting: int = 0
     local: int = 0  # states of single nodes
-    seconds: float = 0.0
+    seconds: float = 0.0  # of processor time
     problem: str = ""
     trace: list[str] = field(default_factory=list)
     duplicates: Counter[str] = field(default_factory=Counter)
@@ -82,25 +84,42 @@ def explore(
     deadline: float = float("inf"),
     most: float = float("inf"),
     told: Callable[[Found], None] = lambda _: None,
+    memory: Memory | None = None,
 ) -> Found:
     """Everything that can happen, until the first problem, the deadline (of ``time.monotonic``), or so many
-    situations.
+    situations. ``memory`` is that of earlier explorations of the same code.
     """
-    began = time.monotonic()
-    found, graph, boundary = Found(setup), Graph(), Boundary(setup)
+    began = time.process_time()
+    found, graph, boundary = Found(setup), Graph(), Boundary(setup, memory or Memory())
     start = boundary.start()
     graph.add(start, 0, ())
-    queue = [(0, start)]
+    queue: list[tuple[int, Situation]] = []
     position = 0
-    move: Move = ()
 
     def sum_up() -> None:
         found.states = len(graph.parents)
         found.left = len(queue) - position
         found.resting = len(graph.resting)
         found.local = sum(len(automaton.views) for automaton in boundary.automata)
-        found.seconds = time.monotonic() - began
+        found.seconds = time.process_time() - began
 
+    def failed(error: Broken, number: int, move: Move) -> Found:
+        found.problem = str(error)
+        sum_up()
+        found.trace = retell(boundary, start, [*graph.moves_to(number), move])
+        return found
+
+    number, situation = 0, start
+    line = straight(boundary, start)
+    move: Move | None = next(line, None)
+    try:
+        while move is not None:
+            situation = boundary.make(situation, move)
+            number, _ = graph.add(situation, number, move)
+            move = _sent(line, situation)
+    except Broken as error:
+        return failed(error, number, move)
+    queue.append((number, situation))
     while position < len(queue) and len(graph.parents) < most and time.monotonic() < deadline:
         number, situation = queue[position]
         queue[position] = (number, start)  # let go of it
@@ -119,10 +138,7 @@ def explore(
                 if not (rests and boundary.spent(after)):
                     queue.append((child, after))
         except Broken as error:
-            found.problem = str(error)
-            sum_up()
-            found.trace = retell(boundary, start, [*graph.moves_to(number), move])
-            return found
+            return failed(error, number, move)
         position += 1
         if position % 256 == 0:
             sum_up()
@@ -133,6 +149,13 @@ def explore(
         found.problem = "from here no way leads to rest"
         found.trace = retell(boundary, start, graph.moves_to(stuck))
     return found
+
+
+def _sent(line: Generator[Move, Situation], at: Situation) -> Move | None:
+    try:
+        return line.send(at)
+    except StopIteration:
+        return None
 
 
 def retell(boundary: Boundary, at: Situation, moves: list[Move]) -> list[str]:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+Grain = Literal["packets", "answers", "talks"]
+"""What is one step between members: a packet; a question with its answer; a whole talk. Offers, and what is
+said to them, are packets in any grain.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +24,8 @@ class Setup:
     at_once: bool = False  # a message comes first of all, nothing happens before
     refused: bool = False  # the next hop refuses every recipient: the sender gets a report
     defers: int = 0  # attempts that next hops may answer with 4yz
-    coarse: bool = False  # answers to greetings and questions arrive in the step that makes them
+    grain: Grain = "packets"
+    line: tuple[str, ...] = ()  # steps that come first of all, in words: see ``line``
 
     @property
     def title(self) -> str:

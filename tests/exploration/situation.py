@@ -50,12 +50,13 @@ class Mail:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A next hop took the message for that recipient."""
+    """A next hop took the message for that recipient. How long ago makes no difference: a fault that ended
+    within ``AFTERMATH`` before it counts, and no age is further back than that.
+    """
 
     id: str
     recipient: int
     node: str
-    age: int
     reply_lost: bool
 
 
@@ -102,13 +103,24 @@ class Situation:
         """The same a second later."""
         return replace(
             self,
-            taken=tuple(replace(item, age=_older(item.age)) for item in self.taken),
             known=tuple(
                 replace(item, since=_older(item.since), until=_later(item.until)) for item in self.known
             ),
             wrong=tuple(replace(item, start=_older(item.start), end=_later(item.end)) for item in self.wrong),
             lost=tuple((_older(age), one, other) for age, one, other in self.lost),
             packets=tuple((late, _waiting(packet)) for late, packet in self.packets),
+        )
+
+    def settled(self) -> Situation:
+        """The same without history: only that each recipient has it, and what is wrong now."""
+        taken = {(item.id, item.recipient): item for item in self.taken}
+        return replace(
+            self,
+            taken=tuple(Taken(*key, "", reply_lost=False) for key in sorted(taken)),
+            known=(),
+            wrong=tuple(replace(item, start=FAR + 1) for item in self.wrong if item.end is None),
+            lost=(),
+            deferred=0,
         )
 
     def tidy(self) -> Situation:
@@ -162,9 +174,8 @@ def cause(situation: Situation, policy: Policy, nodes: int, first: Taken, again:
         entry_ = Knowledge(known.node, moment(known.since), moment(known.until))
         knows.setdefault((known.id, known.recipient), []).append(entry_)
 
-    def delivery(item: Taken, start: int) -> Delivery:
-        started, taken = moment(start), moment(item.age)
-        return Delivery(item.id, item.recipient, item.node, 0, started, taken, item.reply_lost)  # type: ignore[arg-type]
+    def delivery(item: Taken, start: int, taken: int) -> Delivery:
+        return Delivery(item.id, item.recipient, item.node, 0, moment(start), moment(taken), item.reply_lost)  # type: ignore[arg-type]
 
     checks: Any = SimpleNamespace(world=world, knows=knows)
-    return cause_of(checks, delivery(first, first.age), delivery(again, begun))
+    return cause_of(checks, delivery(first, FAR + 1, FAR + 1), delivery(again, begun, 0))

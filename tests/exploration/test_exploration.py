@@ -12,12 +12,12 @@ from .search import explore
 from .setup import Setup
 
 QUICKLY_FOUND = (1, 3, 5)
-SHORT = Setup(coarse=True, at_once=True)
+SHORT = Setup(grain="talks", at_once=True)
 
 
 @pytest.mark.parametrize("reject", [False, True])
 def test_without_a_fault_every_order_of_steps_delivers_once_and_leaves_nothing_behind(reject: bool) -> None:
-    found = explore(Setup(coarse=True, reject=reject))
+    found = explore(Setup(grain="talks", reject=reject))
     assert found.complete
     assert found.resting > 0
     assert not found.duplicates

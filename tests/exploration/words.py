@@ -25,7 +25,7 @@ def describe(boundary: Boundary, at: Situation, move: Move) -> str:
         if what == "rollback" and not at.fault:
             return f"snapshot of {words[0]}"
         return {"freeze": f"{words[0]} freezes", "cut": f"link cut: {' '.join(words)}"}.get(
-            what, f"{words[0]} is killed"
+            what, f"{words[0]} is killed" + (", and nobody notices" if given[1:] else "")
         )
     if kind == "end":
         what, *words = at.fault.split()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shadowrelay.core.decisions import Outcome
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy, HolderState, Recipient, Role, Stage, Status
-from shadowrelay.core.tracking import Dsn, Receive, Resubmit, Send
+from shadowrelay.core.tracking import Deliver, Dsn, DuplicateDeliver, Receive, Resubmit, Send
 from shadowrelay.core.tracking_row import TrackingEvent
 
 from .world import Delivery, World
@@ -59,11 +59,7 @@ class Invariants:
                 self._tell(node, event)
         for event in told:
             about = getattr(event, "copy", None)
-            # What was settled elsewhere while it was delivered here changes nothing, and is told.
-            again = event.event_id in {"SEND", "SENDEXTERNAL", "DELIVER"} and all(
-                recipient.settled for recipient in event.recipients
-            )
-            if about is not None and about.id not in touched and not again:
+            if about is not None and about.id not in touched and not _settled_before(node, event):
                 raise Broken(
                     f"{node.name}: {event.event_id} of {about.id} tells of a change that is not there"
                 )
@@ -256,6 +252,14 @@ class Invariants:
     def everything(self) -> None:
         for message_id in self.world.submissions:
             self.available(message_id)
+
+
+def _settled_before(node: Node, event: TrackingEvent) -> bool:
+    """Does it tell of a second delivery, of recipients that were settled while it was under way?"""
+    copy = node.books.state.copies.get(event.copy.id)
+    if copy is None or not isinstance(event, Send | Deliver | DuplicateDeliver):
+        return False
+    return {r.number for r in event.recipients} <= {r.number for r in copy.recipients if r.settled}
 
 
 def describe(event: TrackingEvent) -> str:

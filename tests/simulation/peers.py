@@ -388,6 +388,7 @@ class Peers:
 
         def then(held: Held) -> None:
             mark: Mark = node.durable.mark
+            node.boundary.called(theirs.name, self.world.now)
             if held is Held.QUEUED:
                 reply((f"250 2.6.0 {offer.message_id} Queued mail for redundancy {format_mark(mark)}",))
             else:
