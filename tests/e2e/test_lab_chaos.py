@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from running_lab import processes_of, wait_until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
 def chaos(tmp_path: Path, *options: str) -> subprocess.Popen[str]:

@@ -10,7 +10,7 @@ from shadowrelay.lab.condition import look
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.layout import Manner, Way
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
 def peers(lab: RunningLab, name: str) -> dict[str, str]:

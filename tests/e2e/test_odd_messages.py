@@ -14,7 +14,7 @@ from running_lab import RunningLab, wait_until
 
 from shadowrelay.mailbox.maildir import messages as stored
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TRACE = re.compile(rb"(?:(?:Return-Path|Delivered-To|Received):[^\r\n]*\r\n(?:[ \t][^\r\n]*\r\n)*)*")
 CORPUS = list(messages())

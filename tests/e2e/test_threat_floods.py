@@ -12,7 +12,7 @@ import pytest
 from raw_client import RawClient, connected
 from running_lab import INSIDE, RunningLab, wait_until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 MIB = 1 << 20
 QUICK = ("receive.default.tarpit_interval=0s",)
