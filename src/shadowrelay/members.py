@@ -96,6 +96,7 @@ class Members:
         ``asked_at``: its lineage as we knew it when we asked, None if it came unasked.
         """
         silent = self.boundary.watches[theirs.name].silent if theirs.name in self.boundary.watches else True
+        self.boundary.greeted(theirs.name)
         now = self.clock()
         await self.database.transact(
             lambda ledger: met(ledger, theirs, now, after_silence=silent, asked_at=asked_at)

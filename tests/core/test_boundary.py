@@ -69,6 +69,19 @@ def test_a_retired_member_does_not_count_as_one_that_could_be_reached() -> None:
     assert C not in boundary.reachable()
 
 
+def test_a_member_that_introduced_itself_is_waited_for_until_it_was_asked() -> None:
+    """What was taken over from it is asked about at this contact, and not concluded before the answer."""
+    boundary = boundary_of(B, C)
+    boundary.failed(B, 1000.0, "down")
+    assert B not in boundary.reachable()
+    boundary.greeted(B)
+    assert B in boundary.reachable()
+    assert boundary.watches[B].silent  # it is no contact yet
+    boundary.failed(B, 1001.0, "no answer")
+    assert B not in boundary.reachable()
+    assert boundary.watches[B].failures == 2
+
+
 def test_contact_counts_from_when_it_was_asked_for() -> None:
     """A frozen process reads, when it wakes, an answer that was given long ago."""
     boundary = boundary_of(B, C)

@@ -41,7 +41,11 @@ QUIET = 10.0
 @click.option("--message-first", is_flag=True, help="Nothing happens before the message comes.")
 @click.option("--commits-apart", is_flag=True, help="A commit is a step of its own.")
 @click.option("--only", default="", help="Only explorations whose faults contain this text.")
-@click.option("--without", type=click.IntRange(1, 13), help="Take out the fix of that counterexample.")
+@click.option(
+    "--without",
+    type=click.Choice([*map(str, HOLES), "all"]),
+    help="Take out the fix of that counterexample, or of one after the other.",
+)
 @click.option("--json", "as_json", is_flag=True)
 def command(
     nodes: int,
@@ -52,7 +56,7 @@ def command(
     minutes: float | None,
     workers: int,
     only: str,
-    without: int | None,
+    without: str | None,
     grain: Grain,
     *,
     message_first: bool,
@@ -66,10 +70,10 @@ def command(
     console = Console(stderr=True)
     if without is not None:
         until = time.monotonic() + minutes * 60 if minutes else float("inf")
-        found = find(without, deadline=until, told=_NowAndThen(console))
-        _say(as_json, [found], Console(width=WIDTH))
-        console.print(f"{HOLES[without].title}: {'found' if found.problem else 'not found'}")
-        raise SystemExit(0 if found.problem else 1)
+        numbers = tuple(HOLES) if without == "all" else (int(without),)
+        missing = {n: find(n, deadline=until, told=_NowAndThen(console, n)) for n in numbers}
+        _say_what_is_missing(missing, as_json=as_json)
+        raise SystemExit(0 if all(found.problem for found in missing.values()) else 1)
     jobs = [
         setup
         for reject in {"reject": (True,), "accept": (False,), "both": (False, True)}[policy]
@@ -120,14 +124,41 @@ def command(
 class _NowAndThen:
     """Says how far one exploration is, every few seconds."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, number: int) -> None:
         self._console = console
+        self._number = number
         self._last = time.monotonic()
 
     def __call__(self, found: Found) -> None:
         if time.monotonic() - self._last > QUIET:
             self._last = time.monotonic()
-            self._console.print(f"explore: {found.states:,} states, depth {found.depth}")
+            self._console.print(
+                f"explore: without {self._number}: {found.states:,} states, depth {found.depth}"
+            )
+
+
+def _say_what_is_missing(missing: dict[int, Found], *, as_json: bool) -> None:
+    """Which fix was taken out, and what came of it; for a single one, how."""
+    if as_json:
+        click.echo(json.dumps({str(n): _plain(found) for n, found in missing.items()}, indent=2))
+        return
+    console = Console(width=WIDTH)
+    table = Table(title="Every counterexample")
+    table.add_column("", justify="right")
+    table.add_column("taken out")
+    table.add_column("looked for under")
+    table.add_column("found")
+    for name in ("states", "steps", "CPU s"):
+        table.add_column(name, justify="right")
+    for number, found in missing.items():
+        faults = found.setup.title + (", reject" if found.setup.reject else "")
+        steps = sum(not line.startswith(" ") for line in found.trace)
+        what = found.problem or "[red]nothing[/]"
+        sums = (f"{found.states:,}", f"{steps}", f"{found.seconds:.1f}")
+        table.add_row(str(number), HOLES[number].title, faults, what, *sums)
+    console.print(table)
+    if len(missing) == 1:
+        _retell(next(iter(missing.values())), console)
 
 
 def _say(as_json: bool, results: list[Found], console: Console) -> None:
@@ -157,10 +188,14 @@ def _say(as_json: bool, results: list[Found], console: Console) -> None:
     )
     for found in results:
         if found.problem:
-            policy = "reject" if found.setup.reject else "accept"
-            console.print(f"\n{found.setup.title} ({policy}): {found.problem}", style="bold")
-            for line in found.trace:
-                console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+            _retell(found, console)
+
+
+def _retell(found: Found, console: Console) -> None:
+    policy = "reject" if found.setup.reject else "accept"
+    console.print(f"\n{found.setup.title} ({policy}): {found.problem}", style="bold")
+    for line in found.trace:
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _plain(found: Found) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tests.simulation.node import Node
 
 from .line import second
 from .search import Found, explore
-from .setup import Setup
+from .setup import Grain, Setup
 
 Told = Callable[[Found], None]
 
@@ -45,10 +45,9 @@ SENT = "a sender sends a message to mx1"
 TAKEN = "takes the message from mx1"
 
 
-def _two(*faults: str, **what: Any) -> Setup:
-    return Setup(
-        faults=tuple((fault,) for fault in faults), grain="answers", at_once="line" not in what, **what
-    )
+def _two(*faults: str, grain: Grain = "answers", **what: Any) -> Setup:
+    sequence = tuple((fault,) for fault in faults)
+    return Setup(faults=sequence, grain=grain, at_once="line" not in what, **what)
 
 
 HOLES = {
@@ -93,12 +92,26 @@ HOLES = {
     ),
     10: Hole(
         "two holders of a lost owner both promote",
-        _two("lost", "disk mx1", nodes=3, line=(SENT, "Queued mail.*lost", *second(2))),
+        _two(
+            "lost",
+            "disk mx1",
+            nodes=3,
+            grain="talks",
+            line=(
+                *(SENT, "Queued mail.*lost", *second(1), "mx3 > mx1: 250 2.6.0"),
+                *("mx1 is killed", "takes .* lost with", "mx1 starts"),
+            ),
+        ),
         ("every holder promotes",),
     ),
     11: Hole(
         "AFTER without incarnation",
-        _two("rollback mx1", messages=2, line=("snapshot of mx1", SENT, TAKEN, *second(3), "mx1 is killed")),
+        _two(
+            "rollback mx1",
+            messages=2,
+            grain="talks",
+            line=("snapshot", SENT, TAKEN, *second(3), "mx1 is killed", "mx1 starts", *second(3), SENT),
+        ),
         ("AFTER without incarnation",),
         (NO_CHECK,),
     ),

@@ -81,6 +81,7 @@ class Members(Rules):
                 packets.append((False, packet))
                 if packet[0] == "send":
                     self._should_have_asked(at, self.names[index], now, packet[4])
+                    self._should_have_agreed(at, self.names[index], now, packet[4])
         if not packets:
             return at
         at = replace(at, packets=tuple(sorted((*at.packets, *packets), key=in_order)))

@@ -83,6 +83,20 @@ class Rules:
                 if mine or (item.one == known.node and met):
                     raise Broken(f"avoidable duplicate: {sender} sends what {known.node} knew to be settled")
 
+    def _should_have_agreed(self, at: Situation, sender: str, view: View, message_id: str) -> None:
+        """Of all members that hold a copy, one takes over: as long as nothing is wrong but with its owner."""
+        mine = view.node.books.state.copies.get(message_id)
+        if mine is None or mine.former_owner is None or at.blocked:
+            return
+        if any(item.other is not None or item.one != mine.former_owner for item in at.wrong):
+            return
+        for name, other in zip(self.names, self.views(at), strict=True):
+            if name == sender or any({one, two} == {name, sender} for _, one, two in at.lost):
+                continue
+            theirs = other.node.books.state.copies.get(message_id)
+            if theirs is not None and theirs.owned and theirs.queued and theirs.epoch == mine.epoch:
+                raise Broken(f"avoidable duplicate: {sender} and {name} both took the message over")
+
     def rest(self, at: Situation) -> str:
         return self._rest(at)[0]
 

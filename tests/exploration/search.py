@@ -75,7 +75,9 @@ class Graph:
                 if parent not in good:
                     good.add(parent)
                     frontier.append(parent)
-        return next((number for number in range(len(self.parents)) if number not in good), None)
+        stuck = [(number, at) for at, number in self.numbers.items() if number not in good]
+        told = (number for number, at in stuck if len(at.taken) >= len(at.mail) and not at.packets)
+        return next(told, stuck[0][0] if stuck else None)  # rather one in which all mail is through
 
 
 def explore(

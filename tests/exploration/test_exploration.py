@@ -11,7 +11,7 @@ from .plan import setups
 from .search import explore
 from .setup import Setup
 
-QUICKLY_FOUND = (1, 3, 5)
+QUICKLY_FOUND = (1, 5, 10)
 SHORT = Setup(grain="talks", at_once=True)
 
 
@@ -36,9 +36,15 @@ def test_a_fix_that_is_taken_out_is_found_missing(number: int) -> None:
     assert found.trace
 
 
-def test_with_the_fix_in_nothing_is_found_where_it_was() -> None:
-    missing = find(3)
-    assert not explore(HOLES[3].setup, most=missing.states).problem
+@pytest.mark.parametrize("number", [3, 6, 11, 12])
+def test_with_the_fix_in_nothing_is_found_where_it_was(number: int) -> None:
+    """Twice as far. (12: a member that is back was not yet reachable while it was asked about what had been
+    taken over from it, so that the question was concluded without it.)
+    """
+    missing = find(number)
+    assert missing.problem
+    found = explore(HOLES[number].setup, most=2 * missing.states)
+    assert not found.problem, "\n".join(found.trace)
 
 
 def test_a_message_that_nobody_settles_is_told_as_stuck() -> None:

@@ -141,6 +141,7 @@ class Peers:
                 resume(Unanswered("xshadow", why))
                 return
             self.open[step.to] = Session(number, theirs)
+            self.node.boundary.greeted(step.to)
             resume(theirs)
 
         self._greet(step, number, self.patience, done)
@@ -229,6 +230,7 @@ class Peers:
         if theirs is None:
             return
         silent = node.boundary.watches[name].silent
+        node.boundary.greeted(name)
 
         def work(books: Transaction) -> None:
             conversation.met(books, theirs, node.clock(), after_silence=silent, asked_at=known)
@@ -322,6 +324,7 @@ class Peers:
         def answer(mine: Greeting) -> None:
             reply((f"250 2.0.0 {format_greeting(mine)}",))
 
+        node.boundary.greeted(name)
         self._transact(
             lambda books: conversation.met(books, theirs, node.clock(), after_silence=silent), then
         )

@@ -32,8 +32,17 @@ class Boundary:
         self.watches.pop(name, None)
 
     def reachable(self) -> frozenset[ServerName]:
-        """Members that no attempt has failed to reach since the last contact."""
-        return frozenset(watch.name for watch in self.watches.values() if watch.reachable)
+        """Members whose answers are waited for: no attempt has failed to reach them since the last contact,
+        or they have introduced themselves since.
+        """
+        return frozenset(watch.name for watch in self.watches.values() if watch.reachable or watch.greeted)
+
+    def greeted(self, name: ServerName) -> None:
+        """That member introduced itself. Said before what follows from it is written down: nothing it is to
+        be asked about may be concluded before it was asked.
+        """
+        if name in self.watches:
+            self.watches[name] = replace(self.watches[name], greeted=True)
 
     def answered(self, name: ServerName, asked_at: float) -> None:
         """That member answered what we asked at that time."""

@@ -148,6 +148,7 @@ class Watch:
     heard_at: float | None = None
     error: str = ""
     cut_off: bool = False
+    greeted: bool = False  # it introduced itself after the last failure, and was not asked anything since
 
     @property
     def reachable(self) -> bool:
@@ -178,7 +179,7 @@ class Watch:
         """The member called us, read at that time: it can be reached. For what it may have promoted in
         the meantime that is no contact, because this process may have been frozen since the call.
         """
-        return replace(self, failures=0, failing_since=None, heard_at=at, error="")
+        return replace(self, failures=0, failing_since=None, heard_at=at, error="", greeted=False)
 
     def sighted(self, at: float, policy: Policy) -> bool:
         """Was there contact within three heartbeats, in either direction?"""
@@ -188,7 +189,7 @@ class Watch:
     def failed(self, at: float, error: str, policy: Policy) -> tuple[Watch, tuple[Alarm, ...]]:
         """One more attempt failed. The alarms are raised at every failure past their limit."""
         since = at if self.failing_since is None else self.failing_since
-        watch = replace(self, failures=self.failures + 1, failing_since=since, error=error)
+        watch = replace(self, failures=self.failures + 1, failing_since=since, error=error, greeted=False)
         alarms = tuple(self._alarms(watch.failures, at - since, policy))
         return replace(watch, cut_off=watch.cut_off or Alarm.CUT_OFF in alarms), alarms
 

@@ -114,7 +114,9 @@ class Link:
                 case Transact(work):
                     return await self.members.database.transact(work)
                 case Greet(_, greeting) if session is not None:
-                    return await session.greet(greeting)
+                    theirs = await session.greet(greeting)
+                    self.members.boundary.greeted(self.name)
+                    return theirs
                 case Ask(to, _) if to != self.name:  # a second opinion
                     return await self.members.ask(step, self._patience())
                 case Ask(_, query) if session is not None:
