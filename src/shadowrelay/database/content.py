@@ -102,10 +102,25 @@ async def blocks(content: Content) -> AsyncIterator[bytes]:
         return
     handle = os.open(content.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        while block := await asyncio.to_thread(os.read, handle, BLOCK):
+        size, at = os.fstat(handle).st_size, 0
+        while at < size and (block := _cached(handle, at) or await asyncio.to_thread(_read, handle, at)):
             yield block
+            at += len(block)
     finally:
         os.close(handle)
+
+
+def _read(handle: int, at: int) -> bytes:
+    return os.pread(handle, BLOCK, at)
+
+
+def _cached(handle: int, at: int) -> bytes:
+    """What memory holds of the next block; nothing when the disk would have to be waited for."""
+    block = bytearray(BLOCK)
+    try:
+        return bytes(block[: os.preadv(handle, [block], at, os.RWF_NOWAIT)])
+    except OSError:  # whatever is wrong, the one who waits for the disk will be told
+        return b""
 
 
 async def head(content: Content, most: int) -> bytes:
