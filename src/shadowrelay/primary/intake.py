@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from email.utils import format_datetime
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from itertools import chain
 from pathlib import Path
@@ -67,6 +68,7 @@ class Intake:
         self.policy = policy
         self.in_flight = in_flight
         self._mint = mint
+        self._trusted = lru_cache(maxsize=1024)(self._in_relay_networks)
         self._accepted = (Route(_ACCEPTED_DOMAIN, options.accepted_domains),)
         self._shadows: dict[str, ShadowSession] = {}
 
@@ -86,7 +88,7 @@ class Intake:
         rcpt: RcptTo,
         accepted: Sequence[RcptTo],  # noqa: ARG002
     ) -> Reply | None:
-        if not self._trusted(session) and route_for(self._address(rcpt), self._accepted) is None:
+        if not self._trusted(session.address) and route_for(self._address(rcpt), self._accepted) is None:
             return Reply(550, "5.7.1", "Relaying denied")
         if self._route(rcpt) is None:
             log.warning("no_route", recipient=rcpt.address)
@@ -120,8 +122,8 @@ class Intake:
         if shadow := self._shadows.pop(session.id, None):
             await shadow.drop()
 
-    def _trusted(self, session: Peer) -> bool:
-        client = ip_address(session.address.partition("%")[0])
+    def _in_relay_networks(self, address: str) -> bool:
+        client = ip_address(address.partition("%")[0])
         return any(client in network for network in self.options.relay_networks)
 
     def _recipients(self, recipients: Sequence[RcptTo]) -> Iterator[Recipient]:
@@ -137,6 +139,12 @@ class Intake:
 
     def _route(self, rcpt: RcptTo) -> Route | None:
         return route_for(self._address(rcpt), self.options.routes)
+
+
+@lru_cache(maxsize=16)
+def _date(second: datetime) -> str:
+    """As header fields have it. Cached: many messages arrive within a second."""
+    return format_datetime(second)
 
 
 class _Countdown:
@@ -268,7 +276,7 @@ class IntakeSink:
         scan, arrival = self._scan, self._arrival
         if scan.received > self._intake.policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
-        date = format_datetime(arrival.received_at)
+        date = _date(arrival.received_at.replace(microsecond=0))
         recipients = arrival.recipients
         added = received_field(
             helo=self._session.helo,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 DUPLICATE_DROPPED = "Duplicate dropped"
 """How a mailbox server's 250 begins when it had the message already; senders recognise it."""
@@ -13,6 +14,7 @@ MAX_REPLY_LINE = 512
 """RFC 5321 section 4.5.3.1.5: octets of a reply line, code and CRLF included."""
 
 _ENHANCED = re.compile(r"([245])\.(\d{1,3})\.(\d{1,3})(?: |$)")
+_LINE = re.compile(rb"([2-5][0-9]{2})(?:([ -])|\Z)(.*)", re.DOTALL)
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
@@ -59,19 +61,25 @@ class Reply:
         What is not printable ASCII becomes ``?``: a reply may quote a peer, and never needs SMTPUTF8.
         A line longer than ``most`` octets is cut, None means any length.
         """
-        start = f"{self.enhanced} " if self.enhanced else ""
-        lines = self.lines or ("",)
-        room = None if most is None else most - 6 - len(start)
-        encoded = [
-            f"{self.code}{'-' if number < len(lines) else ' '}{start}{_UNPRINTABLE.sub('?', line)[:room]}\r\n"
-            for number, line in enumerate(lines, 1)
-        ]
-        return "".join(encoded).encode("ascii")
+        return _encoded(self, most)
 
     def __str__(self) -> str:
         """One printable line, for the tracking log and DSNs."""
         codes = f"{self.code} {self.enhanced}" if self.enhanced else str(self.code)
         return _UNPRINTABLE.sub("?", f"{codes} {' '.join(self.lines)}").rstrip()
+
+
+@lru_cache(maxsize=256)
+def _encoded(reply: Reply, most: int | None) -> bytes:
+    """Cached: nearly every reply is one of a few."""
+    start = f"{reply.enhanced} " if reply.enhanced else ""
+    lines = reply.lines or ("",)
+    room = None if most is None else most - 6 - len(start)
+    encoded = [
+        f"{reply.code}{'-' if number < len(lines) else ' '}{start}{_UNPRINTABLE.sub('?', line)[:room]}\r\n"
+        for number, line in enumerate(lines, 1)
+    ]
+    return "".join(encoded).encode("ascii")
 
 
 class Refused(Exception):
@@ -95,10 +103,11 @@ def parse_reply(lines: Sequence[bytes]) -> Reply:
     if not parsed:
         raise ReplyError("no reply line")
     code = parsed[0][0]
-    if len({other for other, _, _ in parsed}) > 1:
-        raise ReplyError("the lines of a reply differ in their code")
-    if [last for _, last, _ in parsed] != [False] * (len(parsed) - 1) + [True]:
-        raise ReplyError("the last line of a reply, and only that one, has a space after the code")
+    for number, (other, last, _) in enumerate(parsed, 1):
+        if other != code:
+            raise ReplyError("the lines of a reply differ in their code")
+        if last != (number == len(parsed)):
+            raise ReplyError("the last line of a reply, and only that one, has a space after the code")
     enhanced: str | None = None
     texts = []
     for _, _, line in parsed:
@@ -113,15 +122,11 @@ def parse_reply(lines: Sequence[bytes]) -> Reply:
 
 def _parse_line(line: bytes) -> tuple[int, bool, str]:
     """Code, whether it is the last line, text. A code alone is a last line (RFC 5321 section 4.2)."""
-    code, separator = line[:3], line[3:4]
-    if (
-        len(code) != 3
-        or not code.isdigit()
-        or not b"200" <= code < b"600"
-        or separator not in {b"", b" ", b"-"}
-    ):
+    found = _LINE.fullmatch(line)
+    if found is None:
         raise ReplyError("not a reply line")
-    return int(code), separator != b"-", line[4:].decode("utf-8", "replace")
+    code, separator, text = found.groups()
+    return int(code), separator != b"-", text.decode("utf-8", "replace")
 
 
 class ReplyReader:
