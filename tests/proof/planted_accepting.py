@@ -100,8 +100,8 @@ ACCEPTING = (
         file="primary/shadowing.py",
         edits=(
             (
-                "                found.abort()\n            else:\n",
-                "                await self._offering.finish()\n            else:\n",
+                "            session.abort()\n        else:\n",
+                "            await self._offering.finish()\n        else:\n",
             ),
         ),
         test="primary/test_intake.py::test_a_connection_lost_before_the_end_leaves_nothing_on_any_node[streaming]",
