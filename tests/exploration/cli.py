@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
+from math import inf
 from typing import Any
 
 import click
@@ -30,6 +31,7 @@ QUIET = 10.0
 @click.option("--messages", type=click.IntRange(1, 2), default=1, show_default=True)
 @click.option("--recipients", type=click.IntRange(1, 2), default=1, show_default=True)
 @click.option("--minutes", type=float, help="Stop after that long; default: when everything was seen.")
+@click.option("--most", type=int, help="Situations for each exploration: the same ones at every run.")
 @click.option("--workers", type=int, default=2, show_default=True)
 @click.option(
     "--grain",
@@ -54,6 +56,7 @@ def command(
     messages: int,
     recipients: int,
     minutes: float | None,
+    most: int | None,
     workers: int,
     only: str,
     without: str | None,
@@ -69,7 +72,7 @@ def command(
     """
     console = Console(stderr=True)
     if without is not None:
-        until = time.monotonic() + minutes * 60 if minutes else float("inf")
+        until = time.monotonic() + minutes * 60 if minutes else inf
         numbers = tuple(HOLES) if without == "all" else (int(without),)
         missing = {n: find(n, deadline=until, told=_NowAndThen(console, n)) for n in numbers}
         _say_what_is_missing(missing, as_json=as_json)
@@ -112,7 +115,7 @@ def command(
                 last = time.monotonic()
                 console.print(f"explore: {text}")
 
-        for found in run(jobs, minutes=minutes, workers=workers, told=told):
+        for found in run(jobs, minutes=minutes, most=most or inf, workers=workers, told=told):
             results.append(found)
             if found.problem:
                 console.print(f"[red]{found.setup.title}: {found.problem}[/]")

@@ -39,9 +39,9 @@ class Worker:
     found: Found | None = None
     busy: bool = False
 
-    def begin(self, setup: Setup, deadline: float) -> None:
+    def begin(self, setup: Setup, deadline: float, most: float) -> None:
         self.found, self.busy = Found(setup), True
-        self.line.send((setup, deadline))
+        self.line.send((setup, deadline, most))
 
     def hear(self, patience: float) -> Found | None:
         """What it found, once it has ended."""
@@ -59,8 +59,10 @@ def _work(line: Connection) -> None:
     """Reactions that were found once serve all later explorations."""
     memory = Memory()
     while (job := line.recv()) is not None:
-        setup, deadline = job
-        found = explore(setup, deadline=deadline, told=lambda found: line.send((False, found)), memory=memory)
+        setup, deadline, most = job
+        found = explore(
+            setup, deadline=deadline, most=most, told=lambda found: line.send((False, found)), memory=memory
+        )
         line.send((True, found))
 
 
@@ -73,9 +75,15 @@ def _next(left: list[Setup], before: Found | None) -> Setup:
 
 
 def run(
-    jobs: list[Setup], *, minutes: float | None, workers: int, told: Callable[[list[Found]], None]
+    jobs: list[Setup],
+    *,
+    minutes: float | None,
+    most: float,
+    workers: int,
+    told: Callable[[list[Found]], None],
 ) -> Iterator[Found]:
-    """What each exploration found, as they end. Each gets its share of the time that is left.
+    """What each exploration found, as they end. Each gets its share of the time that is left, and goes no
+    further than ``most`` situations.
 
     ``told`` hears now and then how those under way are doing. Whatever happens, no worker stays behind.
     """
@@ -96,7 +104,7 @@ def run(
                     now = time.monotonic()
                     waiting = len(left) + sum(other.busy for other in team)
                     share = (until - now) * len(team) / waiting
-                    worker.begin(_next(left, worker.found), min(until, now + share))
+                    worker.begin(_next(left, worker.found), min(until, now + share), most)
             for worker in team:
                 if worker.busy and (found := worker.hear(0.2 / workers)) is not None:
                     yield found

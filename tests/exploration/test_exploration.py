@@ -11,7 +11,7 @@ from .plan import setups
 from .search import explore
 from .setup import Setup
 
-QUICKLY_FOUND = (1, 5, 10)
+QUICKLY_FOUND = (1, 5)
 SHORT = Setup(grain="talks", at_once=True)
 
 
