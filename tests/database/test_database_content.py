@@ -90,3 +90,40 @@ async def test_a_large_content_is_read_in_blocks(tmp_path: Path) -> None:
     spool.write(bytes(3 * BLOCK + 1))
     sizes = [len(block) async for block in blocks(await spool.seal())]
     assert sizes == [BLOCK, BLOCK, BLOCK, 1]
+
+
+@pytest.mark.parametrize("answer", ["nothing", "a part", "an error"])
+async def test_what_the_page_cache_does_not_hold_is_read_from_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    """A cache that holds nothing of a block says EAGAIN, one that holds its begin gives that."""
+    spool = Spool(tmp_path, "m")
+    data = os.urandom(2 * BLOCK + 5)
+    spool.write(data)
+    content = await spool.seal()
+    real = os.preadv
+
+    def preadv(handle: int, buffers: list[bytearray], at: int, flags: int) -> int:
+        if answer == "a part":
+            count = real(handle, buffers, at)
+            return min(count, 4096)
+        raise BlockingIOError if answer == "nothing" else OSError(95, "not supported")
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert b"".join([block async for block in blocks(content)]) == data
+
+
+async def test_content_that_the_disk_does_not_give_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path, "m")
+    spool.write(LARGE)
+    content = await spool.seal()
+
+    def failing(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "preadv", failing)
+    monkeypatch.setattr(os, "pread", failing)
+    with pytest.raises(OSError, match="Input/output"):
+        [block async for block in blocks(content)]
