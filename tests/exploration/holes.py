@@ -126,7 +126,7 @@ HOLES = {
     ),
     13: Hole(
         "ids of reports are drawn",
-        _two("disk mx1", refused=True),
+        _two("disk mx1", refused=True, grain="talks", line=(SENT, TAKEN, "reads")),
         edits=(
             (
                 Node.write_reports,

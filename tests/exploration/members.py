@@ -80,7 +80,7 @@ class Members(Rules):
             else:
                 packets.append((False, packet))
                 if packet[0] == "send":
-                    self._should_have_asked(at, self.names[index], now, packet[4])
+                    self._should_have_asked(at, self.names[index], now, packet[4], packet[6])
                     self._should_have_agreed(at, self.names[index], now, packet[4])
         if not packets:
             return at

@@ -59,7 +59,9 @@ class Rules:
             raise Broken(f"avoidable duplicate: {wrong[0][1:]}")
         self.causes.append(causes[0])
 
-    def _should_have_asked(self, at: Situation, sender: str, view: View, message_id: str) -> None:
+    def _should_have_asked(
+        self, at: Situation, sender: str, view: View, message_id: str, recipients: tuple[int, ...]
+    ) -> None:
         """A node that returned, or whose member returned, asks that member before it sends anything that
         the member may know more of. Ages are whole seconds, so only what is older for certain counts.
         """
@@ -67,7 +69,7 @@ class Rules:
         for known in at.known:
             contact = contacts.get(known.node, float("inf"))
             other = self.views(at)[self.index[known.node]]
-            if known.id != message_id or known.until is not None:
+            if known.id != message_id or known.recipient not in recipients or known.until is not None:
                 continue
             if not other.up or other.frozen or at.blocked or known.node == sender:
                 continue
