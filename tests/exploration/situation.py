@@ -174,8 +174,17 @@ def cause(situation: Situation, policy: Policy, nodes: int, first: Taken, again:
         entry_ = Knowledge(known.node, moment(known.since), moment(known.until))
         knows.setdefault((known.id, known.recipient), []).append(entry_)
 
-    def delivery(item: Taken, start: int, taken: int) -> Delivery:
-        return Delivery(item.id, item.recipient, item.node, 0, moment(start), moment(taken), item.reply_lost)  # type: ignore[arg-type]
+    def delivery(item: Taken, started: float, taken: float) -> Delivery:
+        return Delivery(item.id, item.recipient, item.node, 0, started, taken, item.reply_lost)  # type: ignore[arg-type]
 
     checks: Any = SimpleNamespace(world=world, knows=knows)
-    return cause_of(checks, delivery(first, FAR + 1, FAR + 1), delivery(again, begun, 0))
+    oldest = moment(FAR + 1)
+    earlier = delivery(first, oldest, oldest)
+    found = cause_of(checks, earlier, delivery(again, moment(begun), now))
+    if found.startswith("!") and begun > FAR:  # so old that it may have begun before whatever was wrong
+        return min(found, cause_of(checks, earlier, delivery(again, 0.0, now)), key=_is_wrong)
+    return found
+
+
+def _is_wrong(text: str) -> bool:
+    return text.startswith("!")

@@ -1,0 +1,19 @@
+"""Why a recipient got a message again, judged by ages that end."""
+
+from __future__ import annotations
+
+from .situation import FAR, TIMINGS, Known, Situation, Taken, Wrong, cause
+
+OLD = FAR + 1
+
+
+def test_octets_sent_before_a_freeze_explain_a_second_delivery_however_late_they_arrive() -> None:
+    first, again = (Taken("m1", 1, name, reply_lost=False) for name in ("mx2", "mx1"))
+    at = Situation(
+        nodes=(0, 0),
+        taken=(first, again),
+        known=(Known("m1", 1, "mx2", OLD),),
+        wrong=(Wrong("freeze", "mx1", None, start=OLD, end=OLD, long=True),),
+    )
+    assert cause(at, TIMINGS, 2, first, again, OLD) == "freeze with a delivery in flight"
+    assert cause(at, TIMINGS, 2, first, again, 1).startswith("!")  # it began when all was well again
