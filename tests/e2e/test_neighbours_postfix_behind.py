@@ -71,7 +71,9 @@ def behind(lab: RunningLab, *users: str, **settings: object) -> Iterator[Postfix
             "smtpd_tls_cert_file": chain,
             "smtpd_tls_key_file": key,
         }
-        main = {**postfix_settings("Postfix behind"), **ours, **settings}
+        # What its own death put off is tried again at once, and not after minutes.
+        quick = {"minimal_backoff_time": "1s", "maximal_backoff_time": "1s", "queue_run_delay": "1s"}
+        main = {**postfix_settings("Postfix behind"), **quick, **ours, **settings}
         with postfix.running(directory / "postfix", instance_port, main) as instance:
             yield instance
 
