@@ -91,7 +91,7 @@ def parse_duration(value: object) -> timedelta:
 
 def format_duration(value: timedelta) -> str:
     """The shortest exact notation, to the millisecond: ``1h30m``, ``2d``, ``0s``."""
-    parts, rest = [], round(value / timedelta(milliseconds=1))
+    parts, rest = [], (value + timedelta(microseconds=500)) // timedelta(milliseconds=1)
     for unit, length in _UNITS.items():
         count, rest = divmod(rest, length // timedelta(milliseconds=1))
         if count:
