@@ -76,7 +76,7 @@ class Alone(World):
 
     def call(self, reply: Callable[..., None], line: int) -> int:
         """Its number depends on the session, not on what else is said meanwhile."""
-        number = next(number for number in range(8 * line, 8 * line + 8) if number not in self.calls)
+        number = next(number for number in range(64 * line, 64 * line + 64) if number not in self.calls)
         self.calls[number] = reply
         return number
 
