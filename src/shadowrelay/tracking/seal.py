@@ -62,7 +62,7 @@ def whole_rows(data: bytes, incarnation: str) -> WholeRows | None:
     end = first = last = rows = 0
     while (stop := data.find(_END, end)) >= 0:
         line = data[end:stop]
-        if b"\n" in line:  # torn: to whoever reads line by line these are two
+        if b"\n" in line or b"\r" in line:  # torn: no row holds half a line end
             break
         # The five comment lines come first; a footer, or a later comment, ends a file not yet renamed.
         if rows or not line.startswith(b"#") or line.startswith(b"#Footer:"):
