@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from shadowrelay.core.announcements import delivered
-from shadowrelay.core.decisions import Decision, Kind, Ledger, SaveCopy, Verdict
+from shadowrelay.core.decisions import Decision, Kind, Ledger, Verdict
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, ServerName
-from shadowrelay.core.messages import Copy, Holder, HolderState, Reason
-from shadowrelay.core.ownership import intend
-from shadowrelay.core.questions import Speaker, answer
+from shadowrelay.core.messages import Copy, Reason
+from shadowrelay.core.ownership import intended, saved
+from shadowrelay.core.questions import Speaker, answer, as_holder
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +81,9 @@ def judge(
         return answer(ledger, asker, message_id, epoch, None, now)
     if claim.reason is Reason.HEARTBEAT_LOST and claim.owner in sighted:
         return Decision(())
-    adopted = intend(copy, claim.reason, now)
-    mine = next((write.after for write in adopted.writes if isinstance(write, SaveCopy)), copy)
-    known = mine.with_holder(_holder(asker, rank))
+    adopted = intended(copy, claim.reason, now).with_holder(as_holder(asker, rank))
     said = (*delivered(copy, copy.recipients), Verdict(copy.id, copy.epoch, Kind.PENDING, str(copy.rank)))
-    return Decision(said, (SaveCopy(copy, known),) if known != copy else ())
-
-
-def fellow(copy: Copy, verdict: Verdict, speaker: Speaker) -> Decision[None]:
-    """Another holder answered our claim: it is told what becomes of the message."""
-    if not copy.held or copy.pending is None or not verdict.argument or verdict.epoch != copy.epoch:
-        return Decision(None)
-    known = copy.with_holder(_holder(speaker, int(verdict.argument)))
-    return Decision(None, (SaveCopy(copy, known),) if known != copy else ())
-
-
-def _holder(speaker: Speaker, rank: int) -> Holder:
-    return Holder(speaker.name, speaker.database_id, speaker.mark, rank, HolderState.HOLDING)
+    return Decision(said, saved(copy, adopted).writes)
 
 
 def yields_to(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker) -> bool:

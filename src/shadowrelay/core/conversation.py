@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import islice
 
 from shadowrelay.core import discard, heartbeat, questions
-from shadowrelay.core.claims import Claim, Sighting, claim_of, fellow, judge, vouches, yields_to
+from shadowrelay.core.claims import Claim, Sighting, claim_of, judge, vouches, yields_to
 from shadowrelay.core.decisions import Kind, Ledger, Transaction, Verdict
 from shadowrelay.core.holding import revoke
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
@@ -218,9 +218,6 @@ def told(
     checked = {q.message_id: copy.check_at for q in query.questions if (copy := books.copy(q.message_id))}
     for line in lines:
         owner = _database_of(books, speaker, line.verdict)
-        copy = books.copy(line.verdict.message_id)
-        if copy and line.verdict.kind is Kind.PENDING:
-            books.apply(fellow(copy, line.verdict, speaker))
         books.apply(questions.learn(books, line.verdict, speaker, owner, now))
     last = max((line.event for line in lines if line.event is not None), default=None)
     if last is not None:
@@ -245,8 +242,10 @@ def told(
 
 def _waits(ledger: Ledger, verdict: Verdict, speaker: Speaker) -> bool:
     """Is this one to be asked again?"""
+    if verdict.kind is not Kind.PENDING:
+        return False
     copy = ledger.copy(verdict.message_id)
-    return verdict.kind is Kind.PENDING and (copy is None or yields_to(ledger, copy, verdict, speaker))
+    return copy is None or yields_to(ledger, copy, verdict, speaker)
 
 
 def _database_of(ledger: Ledger, speaker: Speaker, verdict: Verdict) -> DatabaseId | None:

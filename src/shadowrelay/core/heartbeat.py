@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
-from shadowrelay.core.decisions import Decision, DropEvents, Ledger, Member, SaveCopy, Transaction
+from shadowrelay.core.decisions import Decision, DropEvents, Ledger, Member, Transaction
 from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
-from shadowrelay.core.ownership import ask_about, intend
+from shadowrelay.core.ownership import ask_about, asked_about, intend, saved
 from shadowrelay.core.policy import Policy
 
 
@@ -52,10 +52,7 @@ def meet(
             books.apply(Decision(None, (met,)))
         if after_silence and not met.retired:
             for copy in tuple(books.copies_held_by(name)):
-                books.apply(_holders(copy, name, HolderState.LOST, HolderState.HOLDING))
-            for copy in tuple(books.copies_held_by(name)):
-                if copy.confirmation is Confirmation.IN_DOUBT:  # now it can be known
-                    books.apply(ask_about(copy, now))
+                books.apply(_met_again(copy, name, now))
             for copy in tuple(books.copies_taken_from(name)):
                 books.apply(ask_about(copy, now))
         if former and found.incarnation != former.incarnation:
@@ -103,25 +100,35 @@ def take_over(books: Transaction, name: ServerName, reason: Reason, now: datetim
 
 
 def _holders(copy: Copy, name: ServerName, old: HolderState | None, new: HolderState) -> Decision[None]:
+    return saved(copy, _in_state(copy, name, old, new))
+
+
+def _in_state(copy: Copy, name: ServerName, old: HolderState | None, new: HolderState) -> Copy:
     holders = tuple(
         replace(holder, state=new) if holder.name == name and old in (None, holder.state) else holder
         for holder in copy.holders
     )
-    if holders == copy.holders:
-        return Decision(None)
-    return Decision(None, (SaveCopy(copy, replace(copy, holders=holders)),))
+    return replace(copy, holders=holders)
+
+
+def _met_again(copy: Copy, name: ServerName, now: datetime) -> Decision[None]:
+    """Its holder was only out of reach: it counts again, and what was sent out in doubt can be known now."""
+    counted = _in_state(copy, name, HolderState.LOST, HolderState.HOLDING)
+    if counted.confirmation is Confirmation.IN_DOUBT:
+        counted = asked_about(counted, now)
+    return saved(copy, counted)
 
 
 def _check_now(copy: Copy, now: datetime) -> Decision[None]:
     """Its owner opened its database again, perhaps an older one than its marks can show: ask about it."""
     if copy.check_at is not None and copy.check_at <= now:
         return Decision(None)
-    return Decision(None, (SaveCopy(copy, replace(copy, check_at=now)),))
+    return saved(copy, replace(copy, check_at=now))
 
 
 def _forgotten(copy: Copy, name: ServerName) -> Decision[None]:
     holders = tuple(holder for holder in copy.holders if holder.name != name)
-    return Decision(None, (SaveCopy(copy, replace(copy, holders=holders)),))
+    return saved(copy, replace(copy, holders=holders))
 
 
 SIGHTED_FOR = 3

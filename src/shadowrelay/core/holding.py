@@ -11,8 +11,8 @@ from shadowrelay.core.decisions import Content, Decision, DropCopy, Kind, Ledger
 from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
-from shadowrelay.core.messages import Confirmation, Copy, Envelope, Reason, Recipient, Role, Stage
-from shadowrelay.core.ownership import ask_about
+from shadowrelay.core.messages import Copy, Envelope, Reason, Recipient, Role, Stage
+from shadowrelay.core.ownership import ask_about, unclaimed
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaDiscard, HaReceive
@@ -96,7 +96,7 @@ def _answered_for(known: Copy, offer: Offer) -> Copy:
     """A promotion is off when the owner offers, which was only silent, or when a later owner does."""
     if known.epoch == offer.epoch and known.pending is not Reason.HEARTBEAT_LOST:
         return known
-    return replace(known, pending=None, confirmation=Confirmation.NONE, confirm_since=None, holders=())
+    return unclaimed(known)
 
 
 def release(copy: Copy, reason: str, now: datetime) -> Decision[None]:

@@ -20,29 +20,39 @@ NO_INCARNATION = Incarnation("")
 """The owner never offered this copy: its ``unknown`` cannot mean that the sender saw no 250."""
 
 
+def saved(before: Copy, after: Copy) -> Decision[None]:
+    """Write the change down, if there is one."""
+    return Decision(None, (SaveCopy(before, after),)) if after != before else Decision(None)
+
+
 def intend(copy: Copy, reason: Reason, now: datetime) -> Decision[None]:
     """Promotion is pending, durably: the members that can be reached are asked first.
 
     Another holder of a lower rank may be the one to promote, or somebody may know the message delivered.
-    Repeating it changes nothing, but that evidence replaces mere silence.
+    """
+    return saved(copy, intended(copy, reason, now))
+
+
+def intended(copy: Copy, reason: Reason, now: datetime) -> Copy:
+    """The copy with its promotion pending. Repeating it changes nothing, but that evidence replaces mere
+    silence.
     """
     if not copy.held or copy.pending not in {None, Reason.HEARTBEAT_LOST} or copy.pending is reason:
-        return Decision(None)
+        return copy
     since = copy.confirm_since if copy.pending else now
-    intended = replace(
-        copy, pending=reason, confirmation=Confirmation.ASK, confirm_since=since, check_at=None
-    )
-    return Decision(None, (SaveCopy(copy, intended),))
+    return replace(copy, pending=reason, confirmation=Confirmation.ASK, confirm_since=since, check_at=None)
 
 
 def withdraw(copy: Copy, now: datetime) -> Decision[None]:
     """Its owner was only silent, and is back: the promotion is off, and the owner is asked about the copy."""
     if not copy.held or copy.pending is not Reason.HEARTBEAT_LOST:
         return Decision(None)
-    held = replace(
-        copy, pending=None, confirmation=Confirmation.NONE, confirm_since=None, holders=(), check_at=now
-    )
-    return Decision(None, (SaveCopy(copy, held),))
+    return saved(copy, replace(unclaimed(copy), check_at=now))
+
+
+def unclaimed(copy: Copy) -> Copy:
+    """The copy without any thought of its promotion."""
+    return replace(copy, pending=None, confirmation=Confirmation.NONE, confirm_since=None, holders=())
 
 
 def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
@@ -162,6 +172,11 @@ def outranks(epoch: int, rank: int, name: ServerName, other: tuple[int, int, Ser
 
 def ask_about(copy: Copy, now: datetime) -> Decision[None]:
     """Deliver this message only after every reachable member was asked about it (again)."""
+    return saved(copy, asked_about(copy, now))
+
+
+def asked_about(copy: Copy, now: datetime) -> Copy:
+    """The copy, to be delivered only after that."""
     if not copy.owned or copy.confirmation is Confirmation.ASK:
-        return Decision(None)
-    return Decision(None, (SaveCopy(copy, replace(copy, confirmation=Confirmation.ASK, confirm_since=now)),))
+        return copy
+    return replace(copy, confirmation=Confirmation.ASK, confirm_since=now)

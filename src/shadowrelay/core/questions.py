@@ -14,7 +14,7 @@ from shadowrelay.core.decisions import Decision, Kind, Ledger, SaveCopy, Verdict
 from shadowrelay.core.holding import release, settle_held
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Holder, HolderState, Reason, Recipient, Role, Stage, Status
-from shadowrelay.core.ownership import ask_about, intend, outranks, withdraw, yields
+from shadowrelay.core.ownership import ask_about, intend, outranks, saved, withdraw, yields
 from shadowrelay.core.tracking import HaRedirect
 
 
@@ -73,7 +73,7 @@ def _answer_as_owner(
         return Decision((*known, Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(holder.rank))))
     # One that was told to let go, and is needed again: its new rank outlives the word on its way to it.
     given = holder.rank if holder and not superseded else copy.ranks_given + 1
-    recorded = copy.with_holder(Holder(asker.name, asker.database_id, asker.mark, given, HolderState.HOLDING))
+    recorded = copy.with_holder(as_holder(asker, given))
     held = (*known, Verdict(copy.id, copy.epoch, Kind.HELD, str(given)))
     if holder and holder.state is HolderState.HOLDING:
         return Decision(held)
@@ -137,7 +137,7 @@ def learn(
         case Kind.UNKNOWN:
             return _unknown(copy, speaker, now)
         case Kind.PENDING:
-            return Decision(None)
+            return _pending(copy, verdict, speaker)
 
 
 def _settled(copy: Copy, verdict: Verdict) -> tuple[Recipient, ...]:
@@ -173,12 +173,24 @@ def _taken(
     return yields(ledger, copy, owner, owner_database, verdict.epoch, now)
 
 
+def as_holder(speaker: Speaker, rank: int) -> Holder:
+    """The speaker as a holder: it said durably that it has a copy."""
+    return Holder(speaker.name, speaker.database_id, speaker.mark, rank, HolderState.HOLDING)
+
+
+def _pending(copy: Copy, verdict: Verdict, speaker: Speaker) -> Decision[None]:
+    """Not decided yet. Said to our claim, with a rank: another holder, to be told what becomes of it."""
+    if not copy.held or copy.pending is None or not verdict.argument or verdict.epoch != copy.epoch:
+        return Decision(None)
+    return saved(copy, copy.with_holder(as_holder(speaker, int(verdict.argument))))
+
+
 def _held(copy: Copy, verdict: Verdict) -> Decision[None]:
     """The owner knows of our copy: nothing more to ask."""
     if not copy.held or verdict.epoch != copy.epoch:
         return Decision(None)
     after = replace(copy, rank=int(verdict.argument or copy.rank), check_at=None)
-    return Decision(None, (SaveCopy(copy, after),)) if after != copy else Decision(None)
+    return saved(copy, after)
 
 
 def _yours(copy: Copy, verdict: Verdict, speaker: Speaker, now: datetime) -> Decision[None]:
@@ -194,7 +206,7 @@ def _yours(copy: Copy, verdict: Verdict, speaker: Speaker, now: datetime) -> Dec
     if holder is None or holder.state is HolderState.SUPERSEDED:
         return Decision(None)  # it asks by itself, and is recorded or released then
     after = copy.with_holder(replace(holder, mark=speaker.mark, state=HolderState.HOLDING))
-    return Decision(None, (SaveCopy(copy, after),)) if after != copy else Decision(None)
+    return saved(copy, after)
 
 
 def _unknown(copy: Copy, speaker: Speaker, now: datetime) -> Decision[None]:
