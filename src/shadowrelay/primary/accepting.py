@@ -41,27 +41,25 @@ def make_redundant(
     """
     attempts: list[Attempt] = []
     promoted_from = deadline - policy.shadow_time_cap + policy.shadow_resubmit_time_span
+
+    def decide(*, last_resort: bool) -> Transact:
+        known, late = tuple(attempts), clock() >= promoted_from
+        return Transact(
+            lambda books: books.apply(
+                accept(books, arrival, content, known, policy, clock(), last_resort=last_resort, late=late)
+            )
+        )
+
     for member in candidates:
         if clock() >= deadline:
             break
         attempt: Attempt = yield offer(arrival, member, len(attempts) + 1)
         attempts.append(attempt)
         if attempt.leg is Leg.ACKNOWLEDGED:
-            known = tuple(attempts)
-            late = clock() >= promoted_from
-            answer: Answer = yield Transact(
-                lambda books, known=known, late=late: books.apply(  # type: ignore[misc]
-                    accept(books, arrival, content, known, policy, clock(), last_resort=False, late=late)
-                )
-            )
+            answer: Answer = yield decide(last_resort=False)
             if answer is Answer.ACCEPTED:
                 return answer
-    late = clock() >= promoted_from
-    answer = yield Transact(
-        lambda books: books.apply(
-            accept(books, arrival, content, tuple(attempts), policy, clock(), last_resort=True, late=late)
-        )
-    )
+    answer = yield decide(last_resort=True)
     if answer is Answer.ACCEPTED:
         return answer
     return (yield from take_back(arrival, attempts))
