@@ -96,6 +96,7 @@ async def _serve(node: Node) -> None:
         node.connectors = senders
         background = [*_start_stages(node, group), guard]
         gc.freeze()  # modules and settings stay for good: collections need not look at them again
+        gc.set_threshold(20_000, 20, 50)  # little of what a message allocates is a cycle: look more rarely
         log.info("node_started", node=node.name, site=node.site, members=len(node.boundary.places))
         await stop.wait()
         await _drain(node, members)
