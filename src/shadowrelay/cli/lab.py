@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shadowrelay.cli.lab_breaking import chaos, cut, heal
-from shadowrelay.cli.lab_options import done, in_directory, problems
+from shadowrelay.cli.lab_options import done, in_directory, in_new_directory, keeping, problems
 from shadowrelay.lab.cluster import DEFAULT_NODES, Cluster, up
 from shadowrelay.lab.layout import MOST_NODES
 
@@ -159,13 +159,8 @@ def down(directory: Path) -> None:
 
 
 @lab.command("demo")
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of a new lab. Default: a temporary one, removed after success.",
-)
-@click.option("--keep", is_flag=True, help="Keep the directory after success too.")
+@in_new_directory
+@keeping
 @click.pass_context
 def demo(ctx: click.Context, directory: Path | None, *, keep: bool) -> None:
     """Lose a node and its disk while mail is in transit, and count what arrives. Takes about ten seconds.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from shadowrelay.cli.lab_options import done, in_directory, problems
+from shadowrelay.cli.lab_options import done, in_directory, in_new_directory, keeping, problems
 from shadowrelay.lab import network
 from shadowrelay.lab.cluster import DEFAULT_NODES, Cluster
 from shadowrelay.lab.layout import MOST_NODES, Manner
@@ -67,13 +67,8 @@ def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str
 @click.option(
     "--set", "options", multiple=True, metavar="KEY=VALUE", help="A setting of all nodes, as for up."
 )
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of a new lab. Default: a temporary one, removed after success.",
-)
-@click.option("--keep", is_flag=True, help="Keep the directory after success too.")
+@in_new_directory
+@keeping
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @click.pass_context
 def chaos(

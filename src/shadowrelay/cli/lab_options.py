@@ -21,6 +21,15 @@ in_directory = click.option(
     help="Directory of the lab.",
 )
 
+in_new_directory = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of a new lab. Default: a temporary one, removed after success.",
+)
+
+keeping = click.option("--keep", is_flag=True, help="Keep the directory after success too.")
+
 
 @contextmanager
 def problems() -> Iterator[None]:
