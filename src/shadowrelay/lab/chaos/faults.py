@@ -71,29 +71,31 @@ class _Alone:
 
 
 @dataclass(frozen=True, slots=True)
-class Killed(_Alone):
-    """SIGKILL; comes back with its disk."""
+class _Down(_Alone):
+    """Its process ends; started again, it finds what is on its disk."""
 
-    silences: bool = True
-
-    def do(self, hands: Hands) -> None:
-        hands.cluster.kill(self.node)
+    @property
+    def silences(self) -> bool:
+        return True
 
     def undo(self, hands: Hands) -> None:
         hands.cluster.start(self.node)
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped(_Alone):
-    """SIGTERM and a graceful end; comes back with its disk."""
+class Killed(_Down):
+    """SIGKILL; comes back with its disk."""
 
-    silences: bool = True
+    def do(self, hands: Hands) -> None:
+        hands.cluster.kill(self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped(_Down):
+    """SIGTERM and a graceful end; comes back with its disk."""
 
     def do(self, hands: Hands) -> None:
         hands.cluster.stop(self.node)
-
-    def undo(self, hands: Hands) -> None:
-        hands.cluster.start(self.node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +112,17 @@ class Frozen(_Alone):
 
 
 @dataclass(frozen=True, slots=True)
-class DiskLost(_Alone):
+class DiskLost(_Down):
     """SIGKILL, and its disk is gone; comes back with a new database."""
-
-    silences: bool = True
 
     def do(self, hands: Hands) -> None:
         hands.cluster.kill(self.node)
         hands.keep_open_log(self.node)
         hands.cluster.wipe(self.node)
 
-    def undo(self, hands: Hands) -> None:
-        hands.cluster.start(self.node)
-
 
 @dataclass(frozen=True, slots=True)
-class OldDisk(_Alone):
+class OldDisk(_Down):
     """Comes back with a copy of its disk that was made ``age`` seconds before it died.
 
     ``live``: the copy is a snapshot of the running database (frozen meanwhile); else of a database that
@@ -134,7 +131,6 @@ class OldDisk(_Alone):
 
     age: float
     live: bool
-    silences: bool = True
 
     def do(self, hands: Hands) -> None:
         data, copy = hands.cluster.node(self.node).data_dir, hands.aside / f"disk-of-{self.node}"
@@ -151,9 +147,6 @@ class OldDisk(_Alone):
         with undisturbed():
             shutil.rmtree(data)
             copy.rename(data)
-
-    def undo(self, hands: Hands) -> None:
-        hands.cluster.start(self.node)
 
 
 @dataclass(frozen=True, slots=True)
