@@ -95,7 +95,7 @@ def test_second_copies_that_the_mailbox_server_dropped_are_read_from_its_log(tmp
     log.write_text(
         '{"event": "ready", "timestamp": "2026-01-01T00:00:00Z"}\n'
         '{"event": "duplicate_dropped", "message_id": "<1@x>", "recipient": "anna@inside.test", '
-        '"timestamp": "2026-01-01T00:00:01.5Z"}\n'
+        '"client": "mx1.lab.test", "timestamp": "2026-01-01T00:00:01.5Z"}\n'
     )
     (one,) = dropped(log)
     assert (one.message_id, one.recipient, one.dropped) == ("<1@x>", "anna@inside.test", True)

@@ -56,7 +56,10 @@ def test_a_second_copy_that_the_mailbox_server_dropped_is_a_duplicate(lab: Layou
 
 def test_a_second_copy_that_no_node_can_tell_of_any_more_is_a_duplicate(lab: Layout):
     lab.log("mailbox").parent.mkdir()
-    lab.log("mailbox").write_text('{"event": "duplicate_dropped"}\nnot JSON\n{"event": "other"}\n')
+    lab.log("mailbox").write_text(
+        '{"event": "duplicate_dropped", "message_id": "<1@x>", "recipient": "anna@inside.test", '
+        '"client": "mx1.lab.test", "timestamp": "2026-01-01T00:00:01.5Z"}\nnot JSON\n{"event": "other"}\n'
+    )
     assert mail.count(lab, []).duplicates == 1
 
 

@@ -6,7 +6,6 @@ it came and from whom. The causes are looked for in the nodes' tracking logs and
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -19,7 +18,7 @@ from email.parser import BytesHeaderParser
 from pathlib import Path
 
 from shadowrelay.lab.layout import MAILBOX, Layout
-from shadowrelay.lab.mail import tracked
+from shadowrelay.lab.mail import dropped_by, tracked
 from shadowrelay.mailbox.maildir import messages
 from shadowrelay.tracking.verify import verify_file
 
@@ -89,13 +88,8 @@ class Mailboxes:
 
     def dropped(self) -> Iterator[tuple[Key, Delivery]]:
         """What came again."""
-        log = self._at.log(MAILBOX)
-        for line in log.read_text("utf-8", "replace").splitlines() if log.exists() else ():
-            with suppress(ValueError):
-                row = json.loads(line)
-                if isinstance(row, dict) and row.get("event") == "duplicate_dropped":
-                    at = datetime.fromisoformat(row["timestamp"]).timestamp()
-                    yield (row["message_id"], row["recipient"].lower()), Delivery(row["client"], at)
+        for row in dropped_by(self._at.log(MAILBOX)):
+            yield (row.message_id, row.recipient.lower()), Delivery(row.client, row.at)
 
 
 def _read(recipient: str, file: Path) -> tuple[Key, Delivery, str]:

@@ -112,7 +112,7 @@ def dropped(at: Layout) -> int:
         if row["event-id"] == "DUPLICATEDELIVER"
     )
     # A node that lost its disk cannot tell; the mailbox server tells only when all of a message was there.
-    return max(by_nodes, sum(1 for _ in _dropped_by(at.log(MAILBOX))))
+    return max(by_nodes, sum(1 for _ in dropped_by(at.log(MAILBOX))))
 
 
 def tracked(directory: Path) -> Iterator[dict[str, str]]:
@@ -127,12 +127,25 @@ def tracked(directory: Path) -> Iterator[dict[str, str]]:
                     yield dict(zip(columns, next(csv.reader([line])), strict=False))
 
 
-def _dropped_by(log: Path) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A second copy that the mailbox server dropped. ``at``: Unix time; ``client``: who brought it."""
+
+    at: float
+    message_id: str
+    recipient: str
+    client: str
+
+
+def dropped_by(log: Path) -> Iterator[Dropped]:
+    """What the log of the mailbox server tells of second copies; lines cut off by a kill tell nothing."""
     with suppress(FileNotFoundError), log.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             with suppress(ValueError, TypeError, KeyError):
-                if json.loads(line)["event"] == "duplicate_dropped":
-                    yield line
+                row = json.loads(line)
+                if row["event"] == "duplicate_dropped":
+                    at = datetime.fromisoformat(row["timestamp"]).timestamp()
+                    yield Dropped(at, row["message_id"], row["recipient"], row["client"])
 
 
 def _send_with_smtplib(server: Address, letter: Letter) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 
 from shadowrelay.lab.chaos.history import Arrival, History
 from shadowrelay.lab.chaos.letters import intact
+from shadowrelay.lab.mail import dropped_by
 from shadowrelay.mailbox.maildir import messages
 
 _INTERVAL = 0.5
@@ -41,9 +39,5 @@ class Collector(threading.Thread):
 
 def dropped(log: Path) -> Iterator[Arrival]:
     """Second copies that the mailbox server dropped, as its log tells."""
-    with suppress(FileNotFoundError), log.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if '"duplicate_dropped"' in line:
-                row = json.loads(line)
-                at = datetime.fromisoformat(row["timestamp"]).timestamp()
-                yield Arrival(at, row["message_id"], row["recipient"], dropped=True)
+    for row in dropped_by(log):
+        yield Arrival(row.at, row.message_id, row.recipient, dropped=True)
