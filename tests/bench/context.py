@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shadowrelay.lab.ports import free_ports
-
-from .progress import Steps
+from shadowrelay.lab.progress import Bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class Bench:
     directory: Path
     rounds: int
     short: bool
-    steps: Steps
+    steps: Bar
     with_postfix: bool
 
     @contextmanager

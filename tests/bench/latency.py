@@ -46,7 +46,7 @@ def latency(bench: Bench) -> list[Row]:
         cells = SHORT_CELLS if bench.short else CELLS
         bench.steps.expect((len(cells) * bench.rounds + 1) * len(subjects))
         for subject in subjects:
-            with bench.steps.step(f"latency: warming up {subject.label}"):
+            with bench.steps.during(f"latency: warming up {subject.label}"):
                 _measured(SHORT_CELLS[-1], subject, end)
         return [row for cell in cells for row in _rows(bench, cell, subjects, end)]
 
@@ -55,7 +55,7 @@ def _rows(bench: Bench, cell: Cell, subjects: list[Subject], end: Sink) -> list[
     found: dict[str, list[list[float]]] = {subject.label: [] for subject in subjects}
     for number in range(1, bench.rounds + 1):
         for subject in subjects:
-            with bench.steps.step(f"latency, {cell}: {subject.label}, round {number}"):
+            with bench.steps.during(f"latency, {cell}: {subject.label}, round {number}"):
                 found[subject.label].append(_measured(cell, subject, end))
     rows = []
     for name, share in _SHARES:

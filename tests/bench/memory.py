@@ -41,10 +41,10 @@ def _burst(bench: Bench) -> list[Row]:
         with bench.room(f"burst-{number}") as room, ExitStack() as stack:
             hop, port = bench.ports(2)
             end = stack.enter_context(sink(room, hop))
-            with bench.steps.step(f"memory, large messages: two copies, round {number}"):
+            with bench.steps.during(f"memory, large messages: two copies, round {number}"):
                 nodes.append(_growth_of_nodes(load, room, end))
             if bench.with_postfix:
-                with bench.steps.step(f"memory, large messages: Postfix, round {number}"):
+                with bench.steps.during(f"memory, large messages: Postfix, round {number}"):
                     theirs.append(_growth_of_postfix(load, room, end, port))
     what = f"{load.messages} × {load.size // MB} MB at a time: growth of"
     bound = None if bench.short else Target("<=", LIMIT, of_ratio=False)
@@ -95,13 +95,13 @@ def _idle(bench: Bench) -> list[Row]:
             hop, port = bench.ports(2)
             end = stack.enter_context(sink(room, hop))
             with (
-                bench.steps.step(f"memory, {count:,} idle sessions: two copies, round {number}"),
+                bench.steps.during(f"memory, {count:,} idle sessions: two copies, round {number}"),
                 lab(room / "lab", next_hop=hop) as nodes,
             ):
                 ours.append(_per_session(nodes, end, count, lambda of: resident(of.pids()[0])))
             if bench.with_postfix:
                 with (
-                    bench.steps.step(f"memory, {at_postfix} idle sessions: Postfix, round {number}"),
+                    bench.steps.during(f"memory, {at_postfix} idle sessions: Postfix, round {number}"),
                     postfix(room / "postfix", port=port, next_hop=hop) as other,
                 ):
                     theirs.append(_per_session(other, end, at_postfix, lambda of: proportional(of.pids())))

@@ -12,13 +12,13 @@ from rich.console import Console
 
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import terminable
+from shadowrelay.lab.progress import bar
 
 from . import machine, postfix, report, smtp_tools
 from .context import Bench
 from .figures import Row
 from .latency import latency
 from .memory import memory
-from .progress import steps
 from .smtp_tools import BenchError
 from .takeover import takeover
 from .throughput import large, throughput
@@ -114,12 +114,15 @@ def _measured(
     descriptors = machine.raise_descriptors()
     rows: list[Row] = []
     failures: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="shadowrelay-bench-", dir=directory) as path, steps() as progress:
+    with (
+        tempfile.TemporaryDirectory(prefix="shadowrelay-bench-", dir=directory) as path,
+        bar("bench") as steps,
+    ):
         room = Path(path)
         room.chmod(0o711)
         facts = machine.described(room, descriptors=descriptors, with_postfix=problem is None)
         before = machine.busy()
-        bench = Bench(room, rounds, short, progress, with_postfix=problem is None)
+        bench = Bench(room, rounds, short, steps, with_postfix=problem is None)
         for name in sections:
             try:
                 rows += SECTIONS[name](bench)

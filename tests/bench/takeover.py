@@ -33,7 +33,7 @@ def takeover(bench: Bench) -> list[Row]:
     found = []
     for number in range(1, rounds + 1):
         with (
-            bench.steps.step(f"takeover of {load.messages:,} messages, round {number}"),
+            bench.steps.during(f"takeover of {load.messages:,} messages, round {number}"),
             bench.room(f"takeover-{number}") as room,
         ):
             found.append(_measured(load, room, *bench.ports(1)))

@@ -80,7 +80,7 @@ def _measured(bench: Bench, section: str, cells: list[Cell]) -> Iterator[Row]:
             subjects.append(stack.enter_context(postfix(room / "postfix", port=port, next_hop=hop)))
         bench.steps.expect((len(cells) * bench.rounds + 1) * len(subjects))
         for subject in subjects:
-            with bench.steps.step(f"{section}: warming up {subject.label}"):
+            with bench.steps.during(f"{section}: warming up {subject.label}"):
                 run(cells[0].short, subject, end)
         for cell in cells:
             yield from _rows(section, cell, _rounds(bench, cell, subjects, end), judged=not bench.short)
@@ -91,7 +91,7 @@ def _rounds(bench: Bench, cell: Cell, subjects: list[Subject], end: Sink) -> Map
     found: dict[str, list[Run]] = {subject.label: [] for subject in subjects}
     for number in range(1, bench.rounds + 1):
         for subject in subjects:
-            with bench.steps.step(f"{cell.name}: {subject.label}, round {number}"):
+            with bench.steps.during(f"{cell.name}: {subject.label}, round {number}"):
                 found[subject.label].append(run(cell.short if bench.short else cell.load, subject, end))
     return found
 

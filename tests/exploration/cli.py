@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from shadowrelay.lab.progress import bar
 
 from .holes import HOLES, find
 from .plan import run, setups
@@ -19,9 +20,6 @@ from .search import Found
 from .setup import Grain, Setup
 
 WIDTH = 118
-
-QUIET = 10.0
-"""Seconds between lines when nobody watches a terminal."""
 
 
 @click.command()
@@ -70,11 +68,9 @@ def command(
 
     With --without N a fix of the design is taken out, and the shortest way to what it prevents is shown.
     """
-    console = Console(stderr=True)
     if without is not None:
         until = time.monotonic() + minutes * 60 if minutes else inf
-        numbers = tuple(HOLES) if without == "all" else (int(without),)
-        missing = {n: find(n, deadline=until, told=_NowAndThen(console, n)) for n in numbers}
+        missing = _taken_out(tuple(HOLES) if without == "all" else (int(without),), until)
         _say_what_is_missing(missing, as_json=as_json)
         raise SystemExit(0 if all(found.problem for found in missing.values()) else 1)
     jobs = [
@@ -95,49 +91,32 @@ def command(
         if only in setup.title
     ]
     results: list[Found] = []
-    last = time.monotonic()
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[now]}"),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("explore", total=len(jobs), now="")
+    with bar("explore", len(jobs)) as shown:
 
         def told(running: list[Found]) -> None:
-            nonlocal last
             states = sum(found.states for found in (*results, *running))
-            text = f"{len(results)} of {len(jobs)}, {states:,} states"
-            bar.update(task, completed=len(results), now=text)
-            if not console.is_terminal and time.monotonic() - last > QUIET:
-                last = time.monotonic()
-                console.print(f"explore: {text}")
+            shown.tell(f"{states:,} states", len(results))
 
         for found in run(jobs, minutes=minutes, most=most or inf, workers=workers, told=told):
             results.append(found)
             if found.problem:
-                console.print(f"[red]{found.setup.title}: {found.problem}[/]")
+                shown.say(f"{found.setup.title}: {found.problem}")
     results.sort(key=lambda found: (found.setup.reject, jobs.index(found.setup)))
     _say(as_json, results, Console(width=WIDTH))
     raise SystemExit(1 if any(found.problem for found in results) else 0)
 
 
-class _NowAndThen:
-    """Says how far one exploration is, every few seconds."""
+def _taken_out(numbers: tuple[int, ...], until: float) -> dict[int, Found]:
+    missing = {}
+    with bar("explore", len(numbers)) as shown:
+        for number in numbers:
 
-    def __init__(self, console: Console, number: int) -> None:
-        self._console = console
-        self._number = number
-        self._last = time.monotonic()
+            def told(found: Found, number: int = number) -> None:
+                shown.tell(f"without {number}: {found.states:,} states, depth {found.depth}")
 
-    def __call__(self, found: Found) -> None:
-        if time.monotonic() - self._last > QUIET:
-            self._last = time.monotonic()
-            self._console.print(
-                f"explore: without {self._number}: {found.states:,} states, depth {found.depth}"
-            )
+            missing[number] = find(number, deadline=until, told=told)
+            shown.step()
+    return missing
 
 
 def _say_what_is_missing(missing: dict[int, Found], *, as_json: bool) -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 
 import click
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
+
+from shadowrelay.lab.progress import bar
 
 from .engine import FINDINGS, Run, fuzz, installed
 from .registry import Target
 from .targets import TARGETS
-
-_SAY_EVERY = 10.0  # seconds between lines where there is no terminal
 
 
 @click.command()
@@ -50,23 +48,13 @@ def command(names: tuple[str, ...], seconds: int, jobs: int, seed: int, as_json:
 
 
 def _run(chosen: list[Target], seconds: int, jobs: int, seed: int) -> list[Run]:
-    console = Console(stderr=True)
     executions = dict.fromkeys((target.name for target in chosen), 0)
     runs: dict[str, Run] = {}
-    said = time.monotonic()
-    with (
-        Progress(console=console, disable=not console.is_terminal) as progress,
-        ThreadPoolExecutor(jobs) as pool,
-    ):
-        bar = progress.add_task("fuzzing", total=len(chosen))
+    with bar("fuzz", len(chosen)) as shown, ThreadPoolExecutor(jobs) as pool:
 
         def heard(name: str, count: int) -> None:
-            nonlocal said
             executions[name] = count
-            progress.update(bar, description=f"{name} {count:,}")
-            if not console.is_terminal and time.monotonic() - said > _SAY_EVERY:
-                said = time.monotonic()
-                console.print(f"fuzz: {len(runs)}/{len(chosen)} targets, {sum(executions.values()):,} inputs")
+            shown.tell(f"targets, {sum(executions.values()):,} inputs, now {name}")
 
         def one(target: Target) -> Run:
             return fuzz(
@@ -81,7 +69,7 @@ def _run(chosen: list[Target], seconds: int, jobs: int, seed: int) -> list[Run]:
             for done in as_completed(waiting):
                 run = done.result()
                 runs[run.target] = run
-                progress.advance(bar)
+                shown.step()
         except BaseException:
             # Ctrl-C reaches the fuzzers as well; those that have not begun never do.
             pool.shutdown(wait=True, cancel_futures=True)

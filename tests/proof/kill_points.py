@@ -16,12 +16,12 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from shadowrelay.failpoints import POINTS
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import terminable
+from shadowrelay.lab.progress import bar
 
 from .kill_cases import Case, Course, Role, cases
 from .kill_runs import HASTY, PATIENT, Ground, Result
@@ -97,17 +97,16 @@ def _one_of_each(chosen: Sequence[Case], rng: random.Random) -> list[Case]:
 def _all(chosen: Sequence[Case], home: Path, messages: int, seed: int) -> Iterator[Result]:
     """Cases that need the same settings share a lab, until one of them fails."""
     kills = math.ceil(messages / _MESSAGES_PER_KILL)
-    with _progress(len(chosen)) as tell:
-        done = 0
+    with bar("kill-points", len(chosen)) as shown:
         for hasty in (False, True):
             ground: Ground | None = None
             with ExitStack() as labs:
                 for case in chosen:
                     if (case.course in (Course.SILENCE, Course.RETURN)) is not hasty:
                         continue
-                    tell(done, str(case))
+                    shown.tell(str(case))
                     if ground is None:
-                        directory = home / f"lab-{done}"
+                        directory = home / f"lab-{shown.done:.0f}"
                         ground = _made(directory, HASTY if hasty else PATIENT, labs)
                     rng = random.Random(f"{seed} {case}")
                     try:
@@ -116,13 +115,12 @@ def _all(chosen: Sequence[Case], home: Path, messages: int, seed: int) -> Iterat
                         result = Result(
                             case, messages, (), Verdict(problems=[f"the lab failed: {problem}"]), 0.0
                         )
-                    done += 1
+                    shown.step(str(case))
                     yield result
                     if result.verdict.problems:
-                        tell(done, f"FAILED {case}: {result.verdict.problems[0]}")
+                        shown.say(f"FAILED {case}: {result.verdict.problems[0]}")
                         ground.down()
                         ground = None
-        tell(done, "done")
 
 
 def _made(directory: Path, option: str, labs: ExitStack) -> Ground:
@@ -133,27 +131,6 @@ def _made(directory: Path, option: str, labs: ExitStack) -> Ground:
 
 
 @contextmanager
-def _progress(total: int) -> Iterator:  # type: ignore[type-arg]
-    """Tells how far it is: a bar on a terminal, a line now and then elsewhere. All on standard error."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.completed}/{task.total}"), BarColumn(), TimeElapsedColumn())
-    with Progress(
-        *columns, TextColumn("{task.description}"), console=console, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("", total=total)
-        told = float("-inf")
-
-        def tell(done: int, what: str) -> None:
-            nonlocal told
-            bar.update(task, completed=done, description=what)
-            now = time.monotonic()
-            if not console.is_terminal and (now - told > _EVERY or what.startswith("FAILED")):
-                told = now
-                click.echo(f"{done}/{total} {what}", err=True)
-
-        yield tell
-
-
 def _show(results: Sequence[Result], seconds: float) -> None:
     table = Table("point", "killed", "while", "disk")
     for name in ("messages", "kills", "acknowledged", "delivered", "lost", "unexpected", "duplicates"):

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from shadowrelay.lab.guard import terminable
+from shadowrelay.lab.progress import Bar, bar
 from tests.simulation.mutants import MUTANTS, Mutant, hunt
 
-from .bed.progress import Step, progress
 from .mutants_table import Row, row_of, simulated, written
 from .planted import FAULTS
 from .planting import Bench, Ending, Fault, Outcome
@@ -79,10 +79,10 @@ def _all(
     """Tests run beside this process, the simulation in it: it is short. The rows, and what spoils them."""
     bench, pool = Bench(), ThreadPoolExecutor(jobs)
     try:
-        with progress("mutants", len(faults) + len(mutants)) as done:
+        with bar("mutants", len(faults) + len(mutants)) as shown:
             control = pool.submit(bench.control, faults) if faults else None
-            tried = [pool.submit(_tried, bench, fault, done) for fault in faults]
-            simulations = [_simulation(mutant, seeds, done) for mutant in mutants]
+            tried = [pool.submit(_tried, bench, fault, shown) for fault in faults]
+            simulations = [_simulation(mutant, seeds, shown) for mutant in mutants]
             rows = [*map(Future.result, tried), *simulations]
             return rows, _missing(control.result()) if control else ""
     finally:
@@ -92,7 +92,7 @@ def _all(
         bench.clear()
 
 
-def _tried(bench: Bench, fault: Fault, done: Step) -> Row:
+def _tried(bench: Bench, fault: Fault, shown: Bar) -> Row:
     row = row_of(fault)
     try:
         outcome = bench.try_out(fault)
@@ -100,11 +100,11 @@ def _tried(bench: Bench, fault: Fault, done: Step) -> Row:
         outcome = Outcome(Ending.STRANGE, f"it cannot be planted: {error}", 0.0)
     said = outcome.said or "its test passes all the same"
     row = replace(row, caught=outcome.ending is Ending.FAILED, said=said, seconds=outcome.seconds)
-    done("" if row.caught else f"NOT CAUGHT: {row.name}")
+    shown.step("" if row.caught else f"NOT CAUGHT: {row.name}")
     return row
 
 
-def _simulation(mutant: Mutant, seeds: range, done: Step) -> Row:
+def _simulation(mutant: Mutant, seeds: range, shown: Bar) -> Row:
     modules = [function.__module__ for function, _, _ in mutant.edits]
     row = simulated(mutant.name, modules, seed=mutant.seed, scenario=mutant.scenario)
     began = time.monotonic()
@@ -113,7 +113,7 @@ def _simulation(mutant: Mutant, seeds: range, done: Step) -> Row:
         row = replace(row, caught=bool(said), said=said or "the simulation stays green")
     except LookupError as error:
         row = replace(row, said=f"it cannot be planted: {error}")
-    done("" if row.caught else f"NOT CAUGHT: {row.name}")
+    shown.step("" if row.caught else f"NOT CAUGHT: {row.name}")
     return replace(row, seconds=time.monotonic() - began)
 
 

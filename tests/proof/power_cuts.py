@@ -20,12 +20,12 @@ from rich.table import Table
 
 from shadowrelay.lab.guard import terminable
 from shadowrelay.lab.mail import tracked
+from shadowrelay.lab.progress import bar
 
 from .bed.cutting import CUTS, Cutter, Role
 from .bed.hop import next_hop
 from .bed.needs import Skip, skipping
 from .bed.nodes import Stuck, running
-from .bed.progress import progress
 from .bed.verdict import Verdict, judge
 from .bed.volume import FILE_SYSTEMS, mounted
 
@@ -78,14 +78,14 @@ def cut(role: Role, file_system: str, cuts: int, seed: int, directory: Path, pre
             data={0: volume.place},
             environ={0: {"LD_PRELOAD": preload} if preload else {}},
         ) as nodes,
-        progress(f"{role} on {file_system}", cuts) as advance,
+        bar(f"{role} on {file_system}", cuts) as shown,
     ):
         cutter = Cutter(nodes, hop, volume, role, rng)
         try:
             while cutter.cuts < cuts:
                 most = min(_SHORT if preload else CUTS, cuts - cutter.cuts)
                 note = f"({verdict.accepted} accepted, {len(verdict.lost)} lost)"
-                cutter.epoch(most, partial(advance, note))
+                cutter.epoch(most, partial(shown.step, note))
                 verdict = judge(cutter.told(), hop.arrived())
                 if verdict.lost or verdict.unexpected:
                     break

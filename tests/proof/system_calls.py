@@ -20,11 +20,11 @@ from rich.table import Table
 
 from shadowrelay.lab.guard import terminable
 from shadowrelay.lab.mail import tracked
+from shadowrelay.lab.progress import bar
 
 from .bed.hop import next_hop
 from .bed.needs import Skip, need, skipping
 from .bed.nodes import Stuck, running
-from .bed.progress import progress
 from .bed.strace import Fault
 from .bed.verdict import Verdict, judge
 from .bed.walking import Boundary, Outcome, Role, Thread, Walk
@@ -139,12 +139,12 @@ def walk(role: Role, faults: Sequence[Fault], sample: float, seed: int, director
             {f"{size}: {thread}": n for size, threads in counts.items() for thread, n in threads.items()},
         )
         planned = boundaries(counts, faults, sample, rng)
-        with progress(f"{role}", len(planned)) as advance:
+        with bar(f"{role}", len(planned)) as shown:
             try:
                 for boundary, fault in reachable(planned, report.outcomes):
                     outcome = walking.disturb(boundary, fault, wipe=rng.random() < _WIPED)
                     report.outcomes.append(outcome)
-                    advance(f"({sum(bool(one.problem) for one in report.outcomes)} problems)")
+                    shown.step(f"({sum(bool(one.problem) for one in report.outcomes)} problems)")
             except Stuck as stuck:
                 report.stuck = f"{boundary}, {fault.label}: {stuck}"
         rows = [row for node in nodes for row in tracked(node.at.tracking_dir)]

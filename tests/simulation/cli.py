@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+
+from shadowrelay.lab.progress import bar
 
 from .checks import Verdict
 from .scenario import record
@@ -69,25 +69,12 @@ class Totals:
             yield "see one of them with: scripts/simulate --seed N"
 
 
-def _progress(verdicts: Iterable[Verdict], total: int, *, shown: bool) -> Totals:
+def _added(verdicts: Iterable[Verdict], total: int) -> Totals:
     totals = Totals()
-    began = last = time.monotonic()
-    for done, verdict in enumerate(verdicts, 1):
-        totals.add(verdict)
-        now = time.monotonic()
-        if shown and (now - last > 0.2 or done == total):
-            last = now
-            bar = "#" * (30 * done // total)
-            failed = f"  {len(totals.failures)} failed" if totals.failures else ""
-            left = (now - began) / done * (total - done)
-            print(
-                f"\r[{bar:<30}] {done}/{total}  {left:.0f} s left{failed} ",
-                end="",
-                file=sys.stderr,
-                flush=True,
-            )
-    if shown:
-        print(file=sys.stderr)
+    with bar("simulate", total) as shown:
+        for verdict in verdicts:
+            totals.add(verdict)
+            shown.step(f"{len(totals.failures)} failed" if totals.failures else "")
     return totals
 
 
@@ -118,9 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
         totals = Totals()
         totals.add(verdict)
     else:
-        verdicts = run_many(given.seeds, given.jobs)
-        shown = sys.stderr.isatty() and not given.json
-        totals = _progress(verdicts, len(given.seeds), shown=shown)
+        totals = _added(run_many(given.seeds, given.jobs), len(given.seeds))
     if given.json:
         print(json.dumps(totals.as_dict(), indent=2))
     else:
