@@ -91,7 +91,8 @@ def cut(role: Role, file_system: str, cuts: int, seed: int, directory: Path, pre
                     break
         except Stuck as problem:
             stuck = f"after {cutter.cuts} cuts: {problem}"
-        rows = (row for node in nodes for row in tracked(node.at.tracking_dir))
+        readable = () if stuck else nodes  # the file system may still be cut
+        rows = (row for node in readable for row in tracked(node.at.tracking_dir))
         verdict = judge(cutter.told(), hop.arrived(), rows)
     return Report(role, file_system, cutter.cuts, cutter.disks_lost, time.monotonic() - began, verdict, stuck)
 

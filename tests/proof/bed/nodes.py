@@ -108,7 +108,7 @@ class Node:
         task = {"config": str(self.at.config), "log": str(self.log)}
         self._zygote.stdin.write(json.dumps(task).encode() + b"\n")
         self._zygote.stdin.flush()
-        self.pid = int(self._hear("started", 10.0))
+        self.pid = int(self._hear("started", PATIENCE))
         self.starts += 1
 
     def signal(self, number: signal.Signals) -> None:
@@ -130,7 +130,7 @@ class Node:
 
     def killed(self) -> None:
         self.signal(signal.SIGKILL)
-        if self.pid is not None and self.ended(20.0) is None:
+        if self.pid is not None and self.ended(PATIENCE) is None:
             raise Stuck(f"{self.at.short} (pid {self.pid}) does not die")
 
     def wipe(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from shadowrelay.lab.guard import undisturbed
 
 from .needs import Skip, need
-from .nodes import Stuck
+from .nodes import PATIENCE, Stuck
 
 FILE_SYSTEMS = ("ext4", "xfs")
 
@@ -50,7 +50,7 @@ class Volume:
 
     def unmount(self) -> None:
         """Raises Stuck."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 _run("umount", str(self.place))
