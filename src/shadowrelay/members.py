@@ -13,12 +13,14 @@ from datetime import datetime
 import structlog
 
 from shadowrelay.core.boundary import Boundary
-from shadowrelay.core.conversation import Answered, Greeting, introduce, met
-from shadowrelay.core.identifiers import Lineage, ServerName
+from shadowrelay.core.conversation import Answered, Greeting, met
+from shadowrelay.core.greeting import greet
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Attempt, Leg
-from shadowrelay.core.steps import Ask, OfferCopy, Step, Transact, Unanswered
+from shadowrelay.core.steps import Ask, Greet, OfferCopy, Step, Transact, Unanswered
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.running import run
 from shadowrelay.smtp.peer_client import Address, Offering, PeerConnection, PeerFailed
 
 log = structlog.get_logger(__name__)
@@ -79,28 +81,26 @@ class Members:
     async def greet(self, session: PeerConnection, name: ServerName) -> Greeting:
         """XSHADOW, with what both sides learn by it written down first. Raises PeerFailed."""
         asked_at = seconds()
-        ours, known = await self.database.transact(
-            lambda ledger: (introduce(ledger, name), ledger.member(name))
-        )
-        theirs = await session.greet(ours)
-        if theirs.name != name:
-            session.abort()
-            raise PeerFailed("xshadow", f"it answers as {theirs.name}")
-        await self.meet(theirs, asked_at=known.lineage if known else None)
+
+        async def perform(step: Step) -> object:
+            if not isinstance(step, Greet):
+                return await self.perform(step)
+            theirs = await session.greet(step.greeting)
+            self.boundary.greeted(theirs.name)
+            return theirs
+
+        theirs = await run(greet(name, self.clock, lambda: self.boundary.silent(name)), perform)
+        if isinstance(theirs, Unanswered):
+            raise PeerFailed(theirs.step, theirs.error)
         self.boundary.answered(name, asked_at)
         return theirs
 
-    async def meet(self, theirs: Greeting, *, asked_at: Lineage | None = None) -> None:
-        """A member showed who it is, whoever called; its lineage may be broken.
-
-        ``asked_at``: its lineage as we knew it when we asked, None if it came unasked.
-        """
-        silent = self.boundary.watches[theirs.name].silent if theirs.name in self.boundary.watches else True
+    async def meet(self, theirs: Greeting) -> None:
+        """A member came unasked and showed who it is; its lineage may be broken."""
+        silent = self.boundary.silent(theirs.name)
         self.boundary.greeted(theirs.name)
         now = self.clock()
-        await self.database.transact(
-            lambda ledger: met(ledger, theirs, now, after_silence=silent, asked_at=asked_at)
-        )
+        await self.database.transact(lambda ledger: met(ledger, theirs, now, after_silence=silent))
 
     def release(self, name: ServerName, session: PeerConnection) -> None:
         """Give a session back after a complete exchange."""

@@ -12,6 +12,7 @@ from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.decisions import Content, Transaction
 from shadowrelay.core.delivery import Ending, Hop, Report, Result
+from shadowrelay.core.greeting import greet
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Copy, Recipient
@@ -271,8 +272,9 @@ class Node:
     def _greet_or_poll(self, name: ServerName, began: float) -> None:
         session = self.peers.session(name)
         if session is None or not self._holds_for(name):
-            silent = self.boundary.watches[name].silent or session is None
-            script: Script[Any] = talking.greet(name, self.clock, after_silence=silent)
+            script: Script[Any] = greet(
+                name, self.clock, lambda: session is None or self.boundary.silent(name)
+            )
             self.start(script, lambda result: self._greeted(name, began, result))
         else:
             self._poll(name, began, session)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from shadowrelay.core import conversation
 from shadowrelay.core.conversation import Answered, Greeting
 from shadowrelay.core.decisions import Content, Transaction
+from shadowrelay.core.greeting import greet
 from shadowrelay.core.holding import Held, Offer, hold
-from shadowrelay.core.identifiers import Lineage, Mark, ServerName
+from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.redundancy import Attempt, Leg
-from shadowrelay.core.steps import Ask, Greet, OfferCopy, Script, Transact, Unanswered
+from shadowrelay.core.steps import Ask, Greet, OfferCopy, Script, Unanswered
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
     RCPT_KEYWORDS,
@@ -63,10 +64,9 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class _Connect:
-    """Open a session for copies and greet on it. Result: the Greeting, None if nobody answered."""
+    """Open a session for copies and greet on it."""
 
-    to: ServerName
-    greeting: Greeting
+    greet: Greet
     number: int
 
 
@@ -217,32 +217,28 @@ class Peers:
 
     def _meet(self, name: ServerName) -> Script[None]:
         """As Members.greet does it."""
-        node = self.node
-        asked_at = self.world.now
-
-        def ours(books: Transaction) -> tuple[Greeting, Lineage | None]:
-            member = books.member(name)
-            return conversation.introduce(books, name), member.lineage if member else None
-
-        mine, known = yield Transact(ours)
-        number = self._connect()
-        theirs = yield _Connect(name, mine, number)
-        if theirs is None:
-            return
-        silent = node.boundary.watches[name].silent
-        node.boundary.greeted(name)
-
-        def work(books: Transaction) -> None:
-            conversation.met(books, theirs, node.clock(), after_silence=silent, asked_at=known)
-
-        yield Transact(work)
-        node.boundary.answered(name, asked_at)
-        self.shadow[name] = Session(number, theirs)
+        boundary, asked_at, number = self.node.boundary, self.world.now, self._connect()
+        script = greet(name, self.node.clock, lambda: boundary.silent(name))
+        step, answer = next(script), None
+        try:
+            while True:
+                answer = yield _Connect(step, number) if isinstance(step, Greet) else step
+                step = script.send(answer)
+        except StopIteration as met:
+            if not isinstance(met.value, Unanswered):
+                boundary.answered(name, asked_at)
+                self.shadow[name] = Session(number, met.value)
 
     def connect(self, step: _Connect, resume: Callable[[Any], None]) -> None:
+        def done(theirs: Greeting | None, why: str) -> None:
+            if theirs is None:
+                resume(Unanswered("xshadow", why))
+                return
+            self.node.boundary.greeted(theirs.name)
+            resume(theirs)
+
         timeout = self.node.policy.shadow_attempt_timeout.total_seconds()
-        greet = Greet(step.to, step.greeting)
-        self._greet(greet, step.number, timeout, lambda theirs, _: resume(theirs))
+        self._greet(step.greet, step.number, timeout, done)
 
     def _offer(self, session: Session, step: OfferCopy, resume: Callable[[Any], None]) -> None:
         node = self.node

@@ -37,6 +37,11 @@ class Boundary:
         """
         return frozenset(watch.name for watch in self.watches.values() if watch.reachable or watch.greeted)
 
+    def silent(self, name: ServerName) -> bool:
+        """No contact with that member so far, or none since the last failure."""
+        watch = self.watches.get(name)
+        return watch is None or watch.silent
+
     def greeted(self, name: ServerName) -> None:
         """That member introduced itself. Said before what follows from it is written down: nothing it is to
         be asked about may be concluded before it was asked.

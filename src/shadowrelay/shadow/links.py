@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 import structlog
 
 from shadowrelay.core.conversation import Greeting
+from shadowrelay.core.greeting import greet
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.steps import Ask, Greet, Step, Transact, Unanswered
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import Members, seconds
 from shadowrelay.running import run
-from shadowrelay.shadow.talking import NOTHING, Consequence, greet, poll, unreachable
+from shadowrelay.shadow.talking import NOTHING, Consequence, poll, unreachable
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
 
 log = structlog.get_logger(__name__)
@@ -94,9 +95,9 @@ class Link:
         if (
             fresh or self._greeting is None or self.held == 0
         ):  # XSHADOW again is the heartbeat of an idle pair
-            silent = self.members.boundary.watches[self.name].silent
+            silent = self.members.boundary.silent
             greeting = await run(
-                greet(self.name, self.members.clock, after_silence=silent or fresh), self._perform
+                greet(self.name, self.members.clock, lambda: fresh or silent(self.name)), self._perform
             )
             if isinstance(greeting, Unanswered):
                 return greeting
@@ -115,7 +116,7 @@ class Link:
                     return await self.members.database.transact(work)
                 case Greet(_, greeting) if session is not None:
                     theirs = await session.greet(greeting)
-                    self.members.boundary.greeted(self.name)
+                    self.members.boundary.greeted(theirs.name)
                     return theirs
                 case Ask(to, _) if to != self.name:  # a second opinion
                     return await self.members.ask(step, self._patience())

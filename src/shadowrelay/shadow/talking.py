@@ -1,4 +1,4 @@
-"""The scripts of the talk between members: greeting, polling, questions – and what a failure calls for."""
+"""The scripts of the talk between members: polling, questions – and what a failure calls for."""
 
 from __future__ import annotations
 
@@ -8,40 +8,17 @@ from datetime import datetime
 
 from shadowrelay.core import heartbeat
 from shadowrelay.core.claims import Sighting, sighting_of
-from shadowrelay.core.conversation import Answered, Greeting, Query, ask, introduce, met, told
+from shadowrelay.core.conversation import Answered, Greeting, Query, ask, told
 from shadowrelay.core.decisions import Transaction
 from shadowrelay.core.heartbeat import Alarm
-from shadowrelay.core.identifiers import Lineage, ServerName
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Reason
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
-from shadowrelay.core.steps import Ask, Greet, Script, Transact, Unanswered
+from shadowrelay.core.steps import Ask, Script, Transact, Unanswered
 
 Clock = Callable[[], datetime]
-
-
-def greet(member: ServerName, clock: Clock, *, after_silence: bool) -> Script[Greeting | Unanswered]:
-    """Introduce ourselves and remember the answer, before anything else is said on the session."""
-    mine: Greeting
-    asked_at: Lineage | None
-    mine, asked_at = yield Transact(lambda books: (introduce(books, member), lineage_of(books, member)))
-    theirs: Greeting | Unanswered = yield Greet(member, mine)
-    if isinstance(theirs, Unanswered):
-        return theirs
-    if theirs.name != member:
-        return Unanswered("xshadow", f"answered as {theirs.name}")
-    greeting = theirs
-    yield Transact(
-        lambda books: met(books, greeting, clock(), after_silence=after_silence, asked_at=asked_at)
-    )
-    return greeting
-
-
-def lineage_of(books: Transaction, member: ServerName) -> Lineage | None:
-    """What we know of that member's lineage at this moment."""
-    known = books.member(member)
-    return known.lineage if known else None
 
 
 def poll(member: Greeting, inquiry: Inquiry, policy: Policy, clock: Clock) -> Script[Unanswered | None]:

@@ -1,0 +1,36 @@
+"""The script of an introduction: what both sides learn by it is written down before anything else is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from shadowrelay.core.conversation import Greeting, introduce, met
+from shadowrelay.core.decisions import Transaction
+from shadowrelay.core.identifiers import Lineage, ServerName
+from shadowrelay.core.steps import Greet, Script, Transact, Unanswered
+
+
+def greet(
+    member: ServerName, clock: Callable[[], datetime], after_silence: Callable[[], bool]
+) -> Script[Greeting | Unanswered]:
+    """Introduce ourselves and remember the answer. ``after_silence`` is asked when it is there: was the
+    member out of reach until now?
+    """
+    mine: Greeting
+    asked_at: Lineage | None
+    mine, asked_at = yield Transact(lambda books: (introduce(books, member), lineage_of(books, member)))
+    theirs: Greeting | Unanswered = yield Greet(member, mine)
+    if isinstance(theirs, Unanswered):
+        return theirs
+    if theirs.name != member:
+        return Unanswered("xshadow", f"it answers as {theirs.name}")
+    greeting, silent = theirs, after_silence()
+    yield Transact(lambda books: met(books, greeting, clock(), after_silence=silent, asked_at=asked_at))
+    return greeting
+
+
+def lineage_of(books: Transaction, member: ServerName) -> Lineage | None:
+    """What we know of that member's lineage at this moment."""
+    known = books.member(member)
+    return known.lineage if known else None
