@@ -478,7 +478,7 @@ async def test_a_caller_that_gives_up_while_it_introduces_itself_leaves_no_sessi
             waiting.set()
             await for_ever.wait()
 
-        monkeypatch.setattr(owner.node.members, "meet", stuck)
+        monkeypatch.setattr(owner.node.members, "perform", stuck)
         calling = asyncio.ensure_future(owner.node.members.acquire(holder.name))
         await waiting.wait()
         calling.cancel()
