@@ -31,8 +31,16 @@ class Volume:
         self._image = image
 
     def mount(self) -> None:
-        """Mount it; after a cut the file system repairs itself from its journal. Raises Stuck."""
-        _run("mount", "-o", "loop", str(self._image), str(self.place))
+        """Mount it; after a cut the file system repairs itself from its journal. Raises Stuck.
+
+        On a loop device of its own: as long as anybody else's mount namespace has the old one mounted, it
+        would come back as it was cut.
+        """
+        device = _run("losetup", "--find", "--show", str(self._image))
+        try:
+            _run("mount", device, str(self.place))
+        finally:
+            _run("losetup", "--detach", device)  # as soon as nobody has it mounted
 
     def cut(self) -> None:
         """From now on no write and no fsync reaches it, and what was not on it is lost at ``restore``."""
@@ -65,7 +73,7 @@ class Volume:
 @contextmanager
 def mounted(directory: Path, file_system: str) -> Iterator[Volume]:
     """A new file system under the directory, unmounted at exit. Raises Skip where that cannot be had."""
-    need(f"mkfs.{file_system}", "mount", "umount")
+    need(f"mkfs.{file_system}", "losetup", "mount", "umount")
     if os.geteuid() != 0:
         raise Skip("only root may mount a file system")
     directory.mkdir(parents=True)
@@ -85,7 +93,8 @@ def mounted(directory: Path, file_system: str) -> Iterator[Volume]:
         volume.unmount()
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, process_group=0)
     if done.returncode:
         raise Stuck(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout.strip()
