@@ -1,7 +1,7 @@
 """Does what a command printed agree with what its page shows?
 
 ``…`` alone on a line stands for any lines, within a line for any text. What differs from run to run (ids,
-times, ports) agrees with anything of its kind, and spaces are not counted, as tables are as wide as what is in
+times, ports) agrees with anything of its kind, and spaces are not counted: tables are as wide as what is in
 them. Everything else has to be there, in this order.
 """
 

@@ -1,0 +1,114 @@
+"""docker and docker compose, v2 or 1.29: the only module that starts processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+NODES = ("node-a", "node-b", "node-c")
+_LONG = 1800  # seconds: images are built the first time
+
+
+class EngineError(Exception):
+    """The engine refused; the text is for the reader of the tour."""
+
+
+@cache
+def _compose() -> tuple[str, ...]:
+    if shutil.which("docker") is None:
+        raise EngineError("docker is not installed: the lab needs it, with its compose plugin or docker-compose")
+    plugin = subprocess.run(("docker", "compose", "version"), capture_output=True, check=False)
+    if plugin.returncode == 0:
+        return ("docker", "compose")
+    if shutil.which("docker-compose"):
+        return ("docker-compose",)
+    raise EngineError("neither the compose plugin of docker nor docker-compose is installed")
+
+
+def compose(*arguments: str, quiet: bool = True) -> str:
+    """Run docker compose in this repository; what it says is shown only if it fails, or not ``quiet``."""
+    return _run((*_compose(), *arguments), quiet=quiet)
+
+
+def docker(*arguments: str) -> str:
+    return _run(("docker", *arguments), quiet=True)
+
+
+def _run(command: tuple[str, ...], *, quiet: bool) -> str:
+    environment = {**os.environ, "COMPOSE_PROJECT_NAME": project()}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, text=True, timeout=_LONG, check=False,
+        stdout=subprocess.PIPE if quiet else None, stderr=subprocess.PIPE if quiet else None,
+    )  # fmt: skip
+    if done.returncode:
+        said = "\n".join(filter(None, [(done.stdout or "").strip(), (done.stderr or "").strip()]))
+        raise EngineError(f"{' '.join(command)}: exit status {done.returncode}\n{said}")
+    return done.stdout or ""
+
+
+def project() -> str:
+    """What the names of the lab's containers, volumes and network begin with: as compose makes it."""
+    if given := os.environ.get("COMPOSE_PROJECT_NAME"):
+        return given
+    return "".join(c for c in ROOT.name.lower() if c.isalnum() or c in "-_").lstrip("-_") or "lab"
+
+
+def container(service: str) -> str:
+    """The id of a service's container, running or not. Raises EngineError when there is none."""
+    found = docker(
+        "ps", "--all", "--quiet", "--no-trunc",
+        "--filter", f"label=com.docker.compose.project={project()}",
+        "--filter", f"label=com.docker.compose.service={service}",
+        "--filter", "label=com.docker.compose.oneoff=False",
+    ).split()  # fmt: skip
+    if not found:
+        raise EngineError(f"there is no {service}: scripts/lab up makes the lab")
+    return found[0]
+
+
+def state(service: str) -> dict[str, Any]:
+    """What the engine knows of a service's container: ``running``, ``healthy``, ``connected``."""
+    (seen,) = json.loads(docker("inspect", container(service)))
+    health = seen["State"].get("Health", {}).get("Status", "")
+    return {
+        "running": seen["State"]["Running"],
+        "healthy": seen["State"]["Running"] and health in {"", "healthy"},
+        "connected": network() in seen["NetworkSettings"]["Networks"],
+    }
+
+
+def network() -> str:
+    return f"{project()}_default"
+
+
+def execute(service: str, *command: str) -> str:
+    """Run a command in a service's container. Raises EngineError."""
+    return docker("exec", container(service), *command)
+
+
+def logs(service: str) -> list[str]:
+    """What the service's container wrote on both outputs."""
+    done = subprocess.run(
+        ("docker", "logs", container(service)),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_LONG, check=False,
+    )  # fmt: skip
+    return done.stdout.splitlines()
+
+
+def volume(service: str, path: str) -> str:
+    """The name of the volume that is mounted there."""
+    (seen,) = json.loads(docker("inspect", container(service)))
+    return next(mount["Name"] for mount in seen["Mounts"] if mount["Destination"] == path)
+
+
+def published(service: str, port: int) -> tuple[str, int] | None:
+    """Where that port of a service answers on this machine; None while it does not."""
+    (seen,) = json.loads(docker("inspect", container(service)))
+    bound = (seen["NetworkSettings"].get("Ports") or {}).get(f"{port}/tcp")
+    return (bound[0]["HostIp"], int(bound[0]["HostPort"])) if bound else None

@@ -1,0 +1,104 @@
+"""Mail of the tour: sent as any client does, written down when it was acknowledged, counted where it arrives."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import smtplib
+import uuid
+from collections import Counter
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.utils import formatdate
+from pathlib import Path
+
+import engine
+
+_FOUND = re.compile(r"^/data/(?P<domain>[^/]+)/(?P<local>[^/]+)/[^:]*:message-id: *<(?P<token>[^@>]+)@", re.I)
+_DROPPED = '"event": "duplicate_dropped"'
+
+
+def out() -> Path:
+    """Where the tour keeps what it was told 250 for, and where the audit writes its report."""
+    path = Path(os.environ.get("LAB_OUT") or engine.ROOT / "out")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _book() -> Path:
+    return out() / "acknowledged.jsonl"
+
+
+@dataclass(frozen=True)
+class Count:
+    """Recipients: acknowledged, found in a mailbox, missing, and found or dropped there once more."""
+
+    acknowledged: int
+    delivered: int
+    missing: int
+    twice: int
+
+    def __str__(self) -> str:
+        again = f", {self.twice} of them twice" if self.twice else ""
+        return f"acknowledged {self.acknowledged}, delivered {self.delivered}{again}, not there {self.missing}"
+
+
+def send(number: int, nodes: list[str]) -> tuple[int, Counter[str]]:
+    """Send that many messages; each to the first of the nodes that takes it. How many were taken, and by whom.
+
+    Every third one has a second recipient, outside the boundary.
+    """
+    by: Counter[str] = Counter()
+    for each in range(number):
+        token = str(uuid.uuid4())
+        to = ["alice@inside.test"] if each % 3 else ["alice@inside.test", "bob@outside.test"]
+        for node in nodes:
+            if _sent(node, token, to):
+                by[node] += 1
+                with _book().open("a") as book:
+                    book.write(json.dumps({"token": token, "to": to}) + "\n")
+                break
+    return sum(by.values()), by
+
+
+def _sent(node: str, token: str, to: list[str]) -> bool:
+    message = EmailMessage()
+    message["Message-ID"] = f"<{token}@client.outside.test>"
+    message["Date"] = formatdate()
+    message["From"] = "sender@outside.test"
+    message["To"] = ", ".join(to)
+    message["Subject"] = "A letter of the tour"
+    message.set_content("Whatever dies, this one arrives.\n")
+    address = engine.published(node, 2525)
+    if address is None:
+        return False
+    try:
+        with smtplib.SMTP(*address, timeout=60) as session:
+            return not session.send_message(message, "sender@outside.test", to)
+    except (OSError, smtplib.SMTPException):
+        return False
+
+
+def count() -> Count:
+    """Compare what was acknowledged with the mailboxes. Tokens are unique, so nothing else is counted."""
+    owed: set[tuple[str, str]] = set()
+    if _book().exists():
+        for line in _book().read_text().splitlines():
+            letter = json.loads(line)
+            owed |= {(letter["token"], to) for to in letter["to"]}
+    found: Counter[tuple[str, str]] = Counter()
+    dropped = 0
+    for server in ("mailbox", "outside"):
+        lines = engine.execute(server, "sh", "-c", "grep -rism1 '^message-id:' /data || true").splitlines()
+        for seen in filter(None, map(_FOUND.match, lines)):
+            found[seen["token"], f"{seen['local']}@{seen['domain']}"] += 1
+        dropped += sum(f"<{token}@" in line for line in engine.logs(server) if _DROPPED in line for token, _ in owed)
+    twice = sum(times - 1 for letter, times in found.items() if letter in owed) + dropped
+    return Count(len(owed), len(owed & found.keys()), len(owed - found.keys()), twice)
+
+
+def forget() -> None:
+    """The lab is gone, and its mail with it."""
+    for name in ("acknowledged.jsonl", "lost-databases"):
+        (out() / name).unlink(missing_ok=True)

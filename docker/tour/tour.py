@@ -1,0 +1,141 @@
+"""What the guided tour does. Each function says what it did, and what there is to see."""
+
+from __future__ import annotations
+
+import engine
+import letters
+import nodes
+from engine import NODES, EngineError, compose, docker
+
+SERVERS = ("mailbox", "outside")
+SITES = {"node-a": "east", "node-b": "east", "node-c": "west"}
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def up() -> None:
+    """Build the images, start the lab, and wait until all of it answers."""
+    say("Building the image and starting three nodes, a mailbox server and the rest of the world;")
+    say("the first time this takes a minute or two.")
+    compose("build", *NODES[:1])
+    compose("up", "--detach", *NODES, *SERVERS)
+    nodes.wait_until_healthy((*NODES, *SERVERS))
+    nodes.settled()
+    for node in NODES:
+        smtp, admin = engine.published(node, 2525), engine.published(node, 8025)
+        if smtp and admin:
+            say(f"{node}  site {SITES[node]}  SMTP {smtp[0]}:{smtp[1]}  admin http://{admin[0]}:{admin[1]}")
+    say("All answer, and the nodes know each other by certificate. Try: scripts/lab send 10")
+
+
+def send(number: int, first: str) -> None:
+    """Send mail to a node, or to another one if it does not take it, as a client with three MX hosts does."""
+    order = [first, *(node for node in NODES if node != first)]
+    taken, by = letters.send(number, order)
+    told = ", ".join(f"{times} by {node}" for node, times in sorted(by.items())) or "by nobody"
+    say(f"{taken} of {number} messages were answered 250: {told}.")
+    say("Each is on the disks of two nodes now, or already delivered. Watch: scripts/lab status")
+    if taken < number:
+        raise EngineError(f"{number - taken} messages were taken by no node; nobody was promised anything about them")
+
+
+def hold() -> None:
+    """Let both servers that mail is delivered to answer 451, so that it stays in transit."""
+    for server in SERVERS:
+        engine.execute(server, "touch", "/data/REFUSE")
+    say("The mailbox server and the rest of the world answer 451 now: what is sent stays in transit.")
+
+
+def release() -> None:
+    for server in SERVERS:
+        engine.execute(server, "rm", "-f", "/data/REFUSE")
+    say("Mail is taken again: the nodes deliver at their next attempt. Watch: scripts/lab count")
+
+
+def kill(node: str) -> None:
+    docker("kill", engine.container(node))
+    say(f"{node} is killed (SIGKILL); its disk is intact.")
+    say("Its copies are safe elsewhere: in 10 s (production: 3 h) their holders promote and deliver them.")
+    say("Watch: scripts/lab status, and scripts/lab heal to start it again")
+
+
+def lose_disk(node: str) -> None:
+    before = nodes.look(node)
+    if before.told is None:
+        raise EngineError(f"{node} is {before.condition}; lose-disk kills it itself, so heal it first")
+    lost = before.told["database_id"]
+    container = engine.container(node)
+    docker("kill", container)
+    image = docker("inspect", "--format", "{{.Image}}", container).strip()
+    # The tracking log counts as shipped away, apart from the file that was open.
+    docker(
+        "run", "--rm", "--network", "none", "--volumes-from", container, "--entrypoint", "find", image,
+        "/tracking", "-type", "f", "-name", ".*", "-delete",
+    )  # fmt: skip
+    volume = engine.volume(node, "/data")
+    docker("rm", container)
+    docker("volume", "rm", volume)
+    with (letters.out() / "lost-databases").open("a") as book:
+        book.write(f"{lost}\n")
+    say(f"{node} is killed, and its volume {volume} removed.")
+    say(f"Database {lost} is gone, with {before.number('queued')} messages in its queue.")
+    compose("up", "--detach", node)
+    nodes.wait_until_healthy((node,))
+    after = nodes.settled()
+    queues = ", ".join(f"{other.name} has {other.number('queued')}" for other in after)
+    say(f"{node} is back with an empty disk. The others met a database that they did not know, and promoted")
+    say(f"what they held for the old one. Queued now: {queues}.")
+
+
+def partition(node: str) -> None:
+    docker("network", "disconnect", engine.network(), engine.container(node))
+    say(f"{node} is cut off from everything: it runs, and reaches nobody.")
+    say("It takes no mail, for it could make no second copy, and promotes nothing, for it may be the one that is cut off.")
+    say("The others ask each other, and promote in 10 s (production: 3 h). Watch: scripts/lab status")
+
+
+def heal() -> None:
+    """Connect what is cut off, start what is down, and wait until all nodes see each other."""
+    for node in NODES:
+        seen = engine.state(node)
+        if not seen["connected"]:
+            docker("network", "connect", "--alias", node, engine.network(), engine.container(node))
+            say(f"{node} is connected again.")
+        if not seen["running"]:
+            docker("start", engine.container(node))
+            say(f"{node} is started, with the disk that it had.")
+    nodes.wait_until_healthy(NODES)
+    nodes.settled()
+    say("All nodes see each other. Who was away asked the others before it delivered anything.")
+
+
+def status() -> None:
+    seen = nodes.look_at_all()
+    say(f"{'node':8}{'site':6}{'state':18}{'queued':>8}{'shadow held':>13}{'exposed':>9}{'safety net':>12}")
+    for node in seen:
+        line = f"{node.name:8}{SITES[node.name]:6}{node.condition:18}"
+        if node.told:
+            for key, width in (("queued", 8), ("shadow_held", 13), ("exposed", 9), ("safety_net", 12)):
+                line += f"{node.number(key):{width}}"
+        say(line.rstrip())
+    refusing = [s for s in SERVERS if "yes" in engine.execute(s, "sh", "-c", "test ! -e /data/REFUSE || echo yes")]
+    if refusing:
+        say(f"{' and '.join(refusing)} answer 451 (scripts/lab release ends that)")
+
+
+def count(patience: float) -> None:
+    """Wait until all that was acknowledged is in its mailbox. Raises EngineError if it does not come."""
+    try:
+        nodes.wait_for(lambda: letters.count().missing == 0 or None, "mail", patience)
+    except EngineError:
+        say(f"At the mailboxes, per recipient: {letters.count()}")
+        raise EngineError(f"after {patience:.0f} s not everything is there: scripts/lab status says who has it") from None
+    say(f"At the mailboxes, per recipient: {letters.count()}")
+
+
+def down() -> None:
+    compose("--profile", "swaks", "--profile", "audit", "--profile", "observe", "down", "--volumes", "--remove-orphans")
+    letters.forget()
+    say("The lab is gone: its containers, its network and its volumes.")
