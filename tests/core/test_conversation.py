@@ -67,8 +67,9 @@ def test_an_owner_that_is_asked_by_the_holder_of_a_later_owner_asks_in_its_turn(
     assert on.copies[M].confirmation is Confirmation.ASK
 
 
-def test_only_an_earlier_ownership_of_it_is_answered_by_unknown() -> None:
-    """It holds the message for somebody, and what the asker has is later than all it knows."""
+def test_a_holder_that_is_asked_about_a_later_ownership_finds_out_about_it_first() -> None:
     on = books(C, message(Role.SHADOW))
     assert answers(on, B_SPEAKS, 1) == [(Kind.TAKEN, A)]
-    assert answers(on, B_SPEAKS, 2) == [(Kind.UNKNOWN, "")]
+    assert on.copies[M].check_at is None
+    assert answers(on, B_SPEAKS, 2) == [(Kind.PENDING, "")]
+    assert on.copies[M].check_at == NOW

@@ -412,7 +412,7 @@ MUTANTS = (
         (
             (
                 questions._taken,
-                "if verdict.epoch < copy.epoch or owner == ledger.name or not owner_database:",
+                "if verdict.epoch < copy.epoch or not owner_database:",
                 "if True:",
             ),
             (

@@ -13,6 +13,7 @@ from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.decisions import Content, Transaction
 from shadowrelay.core.delivery import Ending, Hop, Report, Result
 from shadowrelay.core.greeting import greet
+from shadowrelay.core.handover import hand_over
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Copy, Recipient
@@ -478,6 +479,23 @@ class Node:
 
             candidates = self.boundary.candidates(self.world.now)
             self.start(repairing.copy_again(copy.id, candidates, self.clock), done)
+
+    # Draining.
+
+    def hand_over(self) -> None:
+        """Give what is in the queue, and not under way, to holders that can be reached."""
+        reachable = self.boundary.reachable()
+
+        def work(books: Transaction) -> None:
+            for copy in tuple(self.books.state.copies.values()):
+                if any(message_id == copy.id for message_id, _ in self.active):
+                    continue
+                current = books.copy(copy.id)
+                if current is not None:
+                    books.apply(hand_over(books, current, reachable, self.clock()))
+
+        self.world.say(self.name, "hands over its queue")
+        self.transact(work, lambda _: None)
 
     # Receiving.
 

@@ -10,6 +10,7 @@ Commands, one per line (``#`` begins a comment):
     cut mx1 mx2 | cut mx1 > mx2 | heal       both ways, one way; heal mends every link
     slow mx1 > mx2 2                         the next packet that way takes that long
     commits 0.05                             take that long, on every node
+    hand-over mx1                            its queue, to the holders that it reaches
     close example.net | open example.net     a next hop that answers 4xx, or no longer does
     lose-reply example.net                   of its next acceptance
     when <point>: <command>                  once, at that instant: see below
@@ -173,6 +174,9 @@ class Scenario:
         for entry in self.wrong.pop(words[0], []):
             entry.end = self.world.now
         self.world.nodes[ServerName(words[0])].thaw()
+
+    def hand_over(self, words: list[str]) -> None:
+        self.world.nodes[ServerName(words[0])].hand_over()
 
     def cut(self, words: list[str]) -> None:
         one, other = words[0], words[-1]

@@ -288,6 +288,18 @@ class Run:
 
         self.world.after(length, back)
 
+    def _hand_overs(self, start: float) -> None:
+        """In every third run nodes hand over what they have, at any moment; drawn apart from the faults."""
+        draw = random.Random(self.world.seed ^ 0xD7A1)
+        if draw.random() < 0.34:
+            for _ in range(draw.randint(1, 3)):
+                node = self.world.nodes[draw.choice([place.name for place in self.world.places])]
+                self.world.after(start - self.world.now + 12.0 * draw.random(), self._hand_over, node)
+
+    def _hand_over(self, node: Node) -> None:
+        if node.up:
+            node.attend(node.hand_over)
+
     # The whole.
 
     def go(self) -> Verdict:
@@ -307,6 +319,7 @@ class Run:
         for index, kind in enumerate(self.plan.kinds):
             self._mail(start, draw.randint(2, 5))
             self._fault(kind, start)
+            self._hand_overs(start)
             healed = index + 1
             if problem := self._until(
                 lambda healed=healed: "" if self.healed >= healed else "not healed", 60.0

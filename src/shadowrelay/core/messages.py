@@ -69,6 +69,7 @@ class Reason(StrEnum):
     HEARTBEAT_LOST = "heartbeat-lost"
     OWNER_FORGOT = "owner-forgot"
     OWNER_RETIRED = "owner-retired"
+    HANDED_OVER = "handed-over"
 
 
 @dataclass(frozen=True, slots=True)

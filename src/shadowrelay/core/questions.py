@@ -11,6 +11,7 @@ from datetime import datetime
 
 from shadowrelay.core.announcements import STATUS, delivered
 from shadowrelay.core.decisions import Decision, Kind, Ledger, SaveCopy, Verdict
+from shadowrelay.core.handover import awaits_its_owner
 from shadowrelay.core.holding import release, settle_held
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Holder, HolderState, Reason, Recipient, Role, Stage, Status
@@ -106,7 +107,9 @@ def _answer_as_holder(
         return Decision((*known, Verdict(copy.id, epoch, Kind.YOURS)), swapped.writes, swapped.events)
     if epoch <= copy.epoch:
         return Decision((*known, Verdict(copy.id, copy.epoch, Kind.TAKEN, copy.owner)))
-    return Decision(known or (Verdict(copy.id, copy.epoch, Kind.UNKNOWN),))
+    # Somebody else owns it by now, or we do and do not know: its word is on its way, or was lost. Ask for it.
+    asking = replace(copy, check_at=now) if copy.pending is None else copy
+    return Decision((*known, Verdict(copy.id, copy.epoch, Kind.PENDING)), saved(copy, asking).writes)
 
 
 def learn(
@@ -163,14 +166,24 @@ def _taken(
     each other.
     """
     owner = ServerName(verdict.argument)
-    if verdict.epoch < copy.epoch or owner == ledger.name or not owner_database:
+    if owner == ledger.name:
+        return _handed_over(copy, verdict, speaker, now)
+    if verdict.epoch < copy.epoch or not owner_database:
         return Decision(None)
     if copy.held and (verdict.epoch, owner) == (copy.epoch, copy.owner):
-        return Decision(None)  # we know
+        # We know. After a handover this is the new owner's word that it took the message: have it record us.
+        return saved(copy, replace(copy, check_at=now)) if awaits_its_owner(copy) else Decision(None)
     believed = verdict.epoch > copy.epoch or speaker.name == (owner if copy.owned else copy.owner)
     if not believed:
         return ask_about(copy, now)
     return yields(ledger, copy, owner, owner_database, verdict.epoch, now)
+
+
+def _handed_over(copy: Copy, verdict: Verdict, speaker: Speaker, now: datetime) -> Decision[None]:
+    """Its owner made us the owner: our copy is to be promoted, after the others were asked as ever."""
+    if not copy.held or speaker.name != copy.owner or verdict.epoch != copy.epoch + 1:
+        return Decision(None)
+    return intend(copy, Reason.HANDED_OVER, now)
 
 
 def as_holder(speaker: Speaker, rank: int) -> Holder:
@@ -196,10 +209,12 @@ def _held(copy: Copy, verdict: Verdict) -> Decision[None]:
 def _yours(copy: Copy, verdict: Verdict, speaker: Speaker, now: datetime) -> Decision[None]:
     """The speaker holds a copy for us, at this moment and durably.
 
-    If we hold ours for the speaker, nobody owns the message: then we do.
+    If we hold ours for the speaker, nobody owns the message: then we do. Of the next epoch: it was given us.
     """
     if copy.held and copy.owner == speaker.name and verdict.epoch == copy.epoch:
         return intend(copy, Reason.OWNER_FORGOT, now)
+    if copy.held and copy.owner == speaker.name and verdict.epoch == copy.epoch + 1:
+        return intend(copy, Reason.HANDED_OVER, now)
     holder = copy.holder(speaker.database_id)
     if not copy.owned or verdict.epoch != copy.epoch:
         return Decision(None)
