@@ -22,7 +22,7 @@ class EngineError(Exception):
 @cache
 def _compose() -> tuple[str, ...]:
     if shutil.which("docker") is None:
-        raise EngineError("docker is not installed: the lab needs it, with its compose plugin or docker-compose")
+        raise EngineError("docker is not installed; the lab needs it, and compose (plugin or docker-compose)")
     plugin = subprocess.run(("docker", "compose", "version"), capture_output=True, check=False)
     if plugin.returncode == 0:
         return ("docker", "compose")

@@ -57,7 +57,7 @@ def _told(name: str) -> dict[str, Any] | None:
 
 
 def settled() -> list[Node]:
-    """Wait until all nodes see each other, nothing has to be asked and nothing is exposed. Raises EngineError."""
+    """Wait until all nodes see each other, and nothing is asked about or exposed. Raises EngineError."""
 
     def calm() -> list[Node] | None:
         nodes = look_at_all()

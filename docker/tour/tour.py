@@ -38,7 +38,7 @@ def send(number: int, first: str) -> None:
     say(f"{taken} of {number} messages were answered 250: {told}.")
     say("Each is on the disks of two nodes now, or already delivered. Watch: scripts/lab status")
     if taken < number:
-        raise EngineError(f"{number - taken} messages were taken by no node; nobody was promised anything about them")
+        raise EngineError(f"{number - taken} messages were taken by no node: nothing is promised about them")
 
 
 def hold() -> None:
@@ -92,7 +92,7 @@ def lose_disk(node: str) -> None:
 def partition(node: str) -> None:
     docker("network", "disconnect", engine.network(), engine.container(node))
     say(f"{node} is cut off from everything: it runs, and reaches nobody.")
-    say("It takes no mail, for it could make no second copy, and promotes nothing, for it may be the one that is cut off.")
+    say("It takes no mail, as no second copy can be made, and promotes nothing: it may be alone.")
     say("The others ask each other, and promote in 10 s (production: 3 h). Watch: scripts/lab status")
 
 
@@ -120,7 +120,8 @@ def status() -> None:
             for key, width in (("queued", 8), ("shadow_held", 13), ("exposed", 9), ("safety_net", 12)):
                 line += f"{node.number(key):{width}}"
         say(line.rstrip())
-    refusing = [s for s in SERVERS if "yes" in engine.execute(s, "sh", "-c", "test ! -e /data/REFUSE || echo yes")]
+    holds = ("sh", "-c", "test ! -e /data/REFUSE || echo yes")
+    refusing = [server for server in SERVERS if "yes" in engine.execute(server, *holds)]
     if refusing:
         say(f"{' and '.join(refusing)} answer 451 (scripts/lab release ends that)")
 
@@ -131,11 +132,12 @@ def count(patience: float) -> None:
         nodes.wait_for(lambda: letters.count().missing == 0 or None, "mail", patience)
     except EngineError:
         say(f"At the mailboxes, per recipient: {letters.count()}")
-        raise EngineError(f"after {patience:.0f} s not everything is there: scripts/lab status says who has it") from None
+        raise EngineError(f"not everything is there after {patience:.0f} s: see scripts/lab status") from None
     say(f"At the mailboxes, per recipient: {letters.count()}")
 
 
 def down() -> None:
-    compose("--profile", "swaks", "--profile", "audit", "--profile", "observe", "down", "--volumes", "--remove-orphans")
+    everything = ("--profile", "swaks", "--profile", "audit", "--profile", "observe")
+    compose(*everything, "down", "--volumes", "--remove-orphans")
     letters.forget()
     say("The lab is gone: its containers, its network and its volumes.")
