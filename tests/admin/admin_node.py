@@ -17,6 +17,7 @@ from shadowrelay.admin.server import bind, serve
 from shadowrelay.core import delivery, heartbeat, holding, redundancy
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.delivery import Ending, Hop, Result
+from shadowrelay.core.handover import Remains
 from shadowrelay.core.holding import Offer
 from shadowrelay.core.identifiers import (
     Beginning,
@@ -31,6 +32,7 @@ from shadowrelay.core.identifiers import (
 from shadowrelay.core.messages import Envelope, Recipient, Stage
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival, Attempt, Leg
+from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 
@@ -57,6 +59,7 @@ class FakeNode:
     statuses: list[PeerStatus] = field(default_factory=lambda: [peer(MX2), peer(MX3)])
     readiness: tuple[bool, str] = (True, "")
     alive: bool = True
+    active: bool = False  # being drained
     told_of: list[ServerName] = field(default_factory=list)
     given_up: list[MessageId] = field(default_factory=list)
 
@@ -73,6 +76,31 @@ class FakeNode:
         self.given_up.append(message_id)
         copy = await self.database.transact(lambda ledger: ledger.copy(message_id))
         return copy is not None and copy.stage is Stage.SET_ASIDE
+
+    @property
+    def draining(self) -> FakeNode:
+        return self
+
+    async def remains(self) -> Remains:
+        seen = await self.database.transact(views.snapshot)
+        return Remains(
+            queued=seen.counts.queued,
+            exposed=seen.counts.exposed,
+            set_aside=seen.counts.set_aside,
+            shadow_held=seen.counts.shadow_held,
+            held_by=seen.held_by,
+            handed_over={MX2: 2},
+            awaited={MX2: 1},
+            reachable=frozenset({MX2}),
+        )
+
+    async def begin_drain(self) -> Remains:
+        self.active = True
+        return await self.remains()
+
+    async def end_drain(self) -> Remains:
+        self.active = False
+        return await self.remains()
 
     def retired(self, name: ServerName) -> None:
         self.told_of.append(name)

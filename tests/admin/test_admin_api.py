@@ -256,7 +256,7 @@ async def test_with_a_token_everything_else_wants_it(node):
     routes = [route.path for route in build_app(node).routes if not route.path.startswith("/healthz")]
     async with serving(node, token="sesame") as port:
         for path in routes:
-            method = "POST" if path.endswith(("retire", "resume", "bounce")) else "GET"
+            method = "POST" if path.endswith(("retire", "resume", "bounce", "begin", "end")) else "GET"
             target = path.replace("{id}", message_id(1)).replace("{name}", MX2)
             for wrong in ({}, {"authorization": "Bearer no"}, {"authorization": "Basic sesame"}):
                 got = await ask(port, target, method, content_type="application/json", **wrong)
@@ -299,9 +299,37 @@ async def test_every_field_of_an_answer_is_in_the_reference(node):
     await fill(node, received(1, MX2), held(3, MX2))
     page = PAGE.read_text()
     async with serving(node) as port:
-        for target in ("status", "queues", "messages", f"messages/{message_id(1)}", "shadow-queues", "peers"):
+        for target in (
+            "status",
+            "queues",
+            "messages",
+            f"messages/{message_id(1)}",
+            "shadow-queues",
+            "peers",
+        ):
             for key in _keys((await ask(port, f"/api/v1/{target}")).json):
                 assert f"`{key}`" in page, (target, key)
+
+
+async def test_a_drain_begins_ends_and_tells_what_is_left(node):
+    await fill(node, received(1, MX2), held(3, MX2))
+    async with serving(node) as port:
+        before = (await ask(port, "/api/v1/drain")).json
+        begun = (await ask(port, "/api/v1/drain/begin", "POST", content_type="application/json")).json
+        ended = (await ask(port, "/api/v1/drain/end", "POST", content_type="application/json")).json
+    assert [told["draining"] for told in (before, begun, ended)] == [False, True, False]
+    assert {key: value for key, value in begun.items() if key != "draining"} == {
+        "name": OURS,
+        "done": False,
+        "queued": 1,
+        "exposed": 0,
+        "set_aside": 0,
+        "shadow_held": 1,
+        "held_by": {MX2: 1},
+        "handed_over": {MX2: 2},
+        "not_yet_taken": {MX2: 1},
+    }
+    assert [key for key in begun if f"`{key}`" not in PAGE.read_text()] == []
 
 
 def _keys(value: object) -> set[str]:

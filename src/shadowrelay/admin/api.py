@@ -50,6 +50,9 @@ def build_app(
         Route("/api/v1/messages/{id}/resume", api.changes(api.resume), methods=["POST"]),
         Route("/api/v1/messages/{id}/bounce", api.changes(api.bounce), methods=["POST"]),
         Route("/api/v1/peers/{name}/retire", api.changes(api.retire), methods=["POST"]),
+        Route("/api/v1/drain", api.reads(api.drain)),
+        Route("/api/v1/drain/begin", api.changes(api.begin_drain), methods=["POST"]),
+        Route("/api/v1/drain/end", api.changes(api.end_drain), methods=["POST"]),
         Route("/metrics", api.reads(api.metrics)),
         Route("/healthz/live", api.live),
         Route("/healthz/ready", api.ready),
@@ -180,6 +183,18 @@ class _Api:
             raise Refused(409, f"message {wanted} is not set aside on this node")
         _log.warning("message_given_up", message=wanted)
         return _json({"id": wanted, "did": "it failed; its sender is told, unless there is nobody to tell"})
+
+    async def drain(self, request: Request) -> Response:
+        del request
+        return _json(render.drain(self._node, await self._node.remains()))
+
+    async def begin_drain(self, request: Request) -> Response:
+        del request
+        return _json(render.drain(self._node, await self._node.begin_drain()))
+
+    async def end_drain(self, request: Request) -> Response:
+        del request
+        return _json(render.drain(self._node, await self._node.end_drain()))
 
     async def metrics(self, request: Request) -> Response:
         seen = await self._ask(views.snapshot)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from shadowrelay.core.handover import Remains
 from shadowrelay.core.heartbeat import Watch
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.policy import Policy
@@ -49,6 +50,13 @@ class PeerStatus:
     next: str = ""
 
 
+class DrainState(Protocol):
+    """Is the node being drained?"""
+
+    @property
+    def active(self) -> bool: ...
+
+
 class Node(Protocol):
     """The running node. Nothing here waits; what needs the database goes through ``database``."""
 
@@ -67,6 +75,9 @@ class Node(Protocol):
     @property
     def started_at(self) -> datetime: ...
 
+    @property
+    def draining(self) -> DrainState: ...
+
     def peers(self) -> Sequence[PeerStatus]:
         """Every member of the settings but this node."""
         ...
@@ -81,6 +92,18 @@ class Node(Protocol):
 
     async def give_up(self, message_id: MessageId) -> bool:
         """Fail a message that is set aside, and tell its sender. False if it is not set aside."""
+        ...
+
+    async def begin_drain(self) -> Remains:
+        """Take no mail and no copies any more, and empty the queue in the background. Idempotent."""
+        ...
+
+    async def end_drain(self) -> Remains:
+        """Take mail and copies again."""
+        ...
+
+    async def remains(self) -> Remains:
+        """What is left on this node, and what was handed over since the drain began."""
         ...
 
     def retired(self, name: ServerName) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from shadowrelay.admin.forecast import what_next
 from shadowrelay.admin.node import Node, PeerState, PeerStatus
 from shadowrelay.core.decisions import Member
+from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.views import Counts, Queue, ShadowQueue, Snapshot
@@ -48,6 +49,21 @@ def counts(seen: Counts) -> Json:
         "safety_net": seen.safety_net,
         "oldest_queued": maybe(seen.oldest_queued),
         "oldest_held": maybe(seen.oldest_held),
+    }
+
+
+def drain(node: Node, left: Remains) -> Json:
+    return {
+        "name": node.name,
+        "draining": node.draining.active,
+        "done": left.done,
+        "queued": left.queued,
+        "exposed": left.exposed,
+        "set_aside": left.set_aside,
+        "shadow_held": left.shadow_held,
+        "held_by": dict(left.held_by),
+        "handed_over": dict(left.handed_over),
+        "not_yet_taken": dict(left.awaited),
     }
 
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "Run a node.",
     "ca": "Make the cluster's own certificate authority, and certificates for its members.",
     "config": "Check a settings file, or show the settings in force.",
+    "drain": "Empty a node before it is stopped: deliver, hand over, say what is left.",
     "message": "List messages of a node, or show one.",
     "peer": "Show the members, or say that one is gone for good.",
     "queue": "Show the queues of a node: the backlog.",

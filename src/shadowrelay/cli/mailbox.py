@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 
 from shadowrelay import logs
+from shadowrelay.cli.viewing import duration
 from shadowrelay.database.delivered_to import TableUnusable
 from shadowrelay.mailbox.server import CannotListen, MailboxOptions, run
-from shadowrelay.settings.values import parse_duration
 
 
 def _address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
@@ -23,14 +23,6 @@ def _address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[st
     if found is None or int(found[3]) > 65535:
         raise click.BadParameter(f"{value!r} is not HOST:PORT or [IPV6]:PORT", param=param)
     return found[1] or found[2], int(found[3])
-
-
-def _duration(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
-    del ctx
-    try:
-        return parse_duration(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is {error}, such as 30s, 1h or 2d", param=param) from None
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -53,7 +45,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 @click.option("--hostname", default=socket.getfqdn, help="Its name; default: this host's.")
 @click.option(
     "--track-duplicates",
-    callback=_duration,
+    callback=duration,
     metavar="DURATION",
     default="1h",
     show_default=True,

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -45,6 +46,17 @@ def node_options(command: Command) -> Command:
 def _client(context: click.Context, option: click.Parameter, url: str) -> Client:
     del context, option
     return Client(url, os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or None)
+
+
+def duration(context: click.Context, option: click.Parameter, text: str) -> timedelta:
+    """Callback of an option."""
+    from shadowrelay.settings.values import parse_duration
+
+    del context
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is {error}, such as 30s, 1h or 2d", param=option) from None
 
 
 @contextmanager

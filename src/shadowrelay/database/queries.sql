@@ -191,6 +191,17 @@ INSERT OR IGNORE INTO temp.active (message_id, next_hop) VALUES (?, ?);
 -- name: deactivate
 DELETE FROM temp.active WHERE message_id = ? AND next_hop = ?;
 
+-- name: to_hand_over
+SELECT m.id FROM message AS m
+ WHERE m.role = 'primary' AND m.stage = 'queued' AND m.confirmation <> 'ask' AND m.exposed = 0
+   AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = m.id)
+   AND (:after IS NULL OR NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = m.id AND r.due_at <= :after))
+ ORDER BY m.id LIMIT :most;
+
+-- name: awaited
+SELECT owner, COUNT(*) FROM message
+ WHERE role = 'shadow' AND stage = 'queued' AND offered_in = ? AND check_at IS NOT NULL GROUP BY owner;
+
 -- name: settled_before
 SELECT id FROM message WHERE settled_at <= ? ORDER BY settled_at LIMIT ?;
 

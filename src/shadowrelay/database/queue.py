@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
+from shadowrelay.core.ownership import NO_INCARNATION
 from shadowrelay.database import records
 from shadowrelay.database.content import stored
 from shadowrelay.database.ledger import SQL, SqlLedger
@@ -76,6 +77,22 @@ def unclaim(ledger: SqlLedger, message_id: MessageId, next_hop: NextHop) -> None
 def exposed(ledger: SqlLedger, most: int) -> list[MessageId]:
     """Messages in transit of which no other member is known to hold a copy, oldest first."""
     return [MessageId(row[0]) for row in ledger.connection.execute(SQL["exposed"], (most,)).fetchall()]
+
+
+def to_hand_over(ledger: SqlLedger, due_after: datetime | None, most: int) -> list[MessageId]:
+    """Messages in transit that have a holder, nobody is asked about, and no delivery is under way for.
+
+    ``due_after``: only those that will not be tried before then or at that time; None: all.
+    """
+    after = None if due_after is None else records.micros(due_after)
+    rows = ledger.connection.execute(SQL["to_hand_over"], {"after": after, "most": most})
+    return [MessageId(row[0]) for row in rows.fetchall()]
+
+
+def awaited(ledger: SqlLedger) -> dict[ServerName, int]:
+    """Messages that were handed over, by the new owner that has not taken them yet."""
+    rows = ledger.connection.execute(SQL["awaited"], (NO_INCARNATION,)).fetchall()
+    return {ServerName(owner): count for owner, count in rows}
 
 
 def settled_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:

@@ -79,5 +79,5 @@ def for_members(node: Node, peer: PeerConnector) -> Connector:
         max_text_line=None,
         max_command_line=MAX_LINE,
     )
-    desks = Desks(node.members, options, node.policy, node.in_flight, node.met)
+    desks = Desks(node.members, options, node.policy, node.in_flight, node.met, lambda: node.draining.active)
     return Connector(limits, desks, session=PeerSession)  # type: ignore[arg-type]

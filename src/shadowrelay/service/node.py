@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from shadowrelay.admin.node import PeerStatus, peer_status
 from shadowrelay.core.boundary import Boundary
+from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.routing import Route
@@ -17,10 +18,12 @@ from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members import Members, seconds
+from shadowrelay.primary.draining import Drain
 from shadowrelay.primary.giving_up import give_up
 from shadowrelay.primary.queue import Queue
 from shadowrelay.primary.reporting import Reporter
 from shadowrelay.service.adapters import addresses, servers
+from shadowrelay.service.draining import Draining
 from shadowrelay.settings import Settings
 from shadowrelay.shadow.links import Link
 from shadowrelay.smtp.receive_connector import Connector
@@ -65,6 +68,9 @@ class Node:
         self.links = {
             place.name: Link(place.name, self.members, self.inquiry, self.queue.wake.set) for place in places
         }
+        self.draining = Draining(
+            lambda: Drain(self.members, self._speak_to_all), settings.drain_timeout.total_seconds()
+        )
         self.in_flight: set[MessageId] = set()
         self.spool = settings.data_dir / CONTENT
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
@@ -92,6 +98,8 @@ class Node:
             return False, self.database.failure
         if self.stopping:
             return False, "the node is stopping"
+        if self.draining.active:
+            return False, "the node is being drained"
         if not self.connectors:
             return False, "the node is starting"
         return True, "the node takes mail"
@@ -118,6 +126,19 @@ class Node:
             link = self.links[name]
             self._tasks[name] = group.create_task(link.run(), name=f"link to {name}")
         return list(self._tasks.values())
+
+    async def begin_drain(self) -> Remains:
+        return await self.draining.begin(self.connectors)
+
+    async def end_drain(self) -> Remains:
+        return await self.draining.end(self.connectors)
+
+    async def remains(self) -> Remains:
+        return await self.draining.remains()
+
+    def _speak_to_all(self) -> None:
+        for link in self.links.values():
+            link.nudge()
 
     def met(self, name: ServerName) -> None:
         """A member called us: talk to it now, and look at the queue."""

@@ -137,15 +137,26 @@ def _start_stages(node: Node, group: asyncio.TaskGroup) -> list[asyncio.Task[Non
 
 
 async def _drain(node: Node, members: Connector | None) -> None:
-    """Senders first, then deliveries, and last the members: until then they may ask and be told."""
+    """Senders and queue first, and last the members: until then they may ask and be told."""
     node.stopping = True
     drain = node.settings.drain_timeout.total_seconds()
     until = asyncio.get_running_loop().time() + drain
     log.info("node_stopping", drain=drain)
-    await asyncio.gather(*(connector.stop(drain) for connector in node.connectors))
+    await node.draining.finish(node.connectors, until)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout_at(until + 1.0):
             await node.queue.stop()
+    await asyncio.gather(*(connector.stop(0.0) for connector in node.connectors))
+    left = await node.draining.remains()
+    told = log.info if left.done else log.warning
+    told(
+        "node_drained",
+        queued=left.queued,
+        exposed=left.exposed,
+        held_by=dict(left.held_by),
+        handed_over=dict(left.handed_over),
+        not_yet_taken=dict(left.awaited),
+    )
     if members is not None:
         await members.stop(1.0)
 

@@ -27,6 +27,8 @@ from shadowrelay.wire.xshadow import Malformed, OfferMark, parse_fork, parse_off
 
 log = structlog.get_logger(__name__)
 
+DRAINING = Reply(451, "4.3.2", "Being drained, ask another member")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeskOptions:
@@ -46,6 +48,7 @@ class Desks:
     policy: Policy
     in_flight: Collection[MessageId]
     met: Callable[[ServerName], None]  # a member called: after what it said or asked is on disk
+    draining: Callable[[], bool] = lambda: False  # this node is to be stopped: it takes no further copies
 
     def open(self) -> Desk:
         return Desk(self)
@@ -60,6 +63,7 @@ class Desk:
         self.policy = desks.policy
         self._in_flight = desks.in_flight
         self._met = desks.met
+        self._draining = desks.draining
         self._greeting: Greeting | None = None
         self._offer: OfferMark | None = None
         self._offers = 0
@@ -113,6 +117,8 @@ class Desk:
 
     async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:  # noqa: ARG002
         self._member()
+        if self._draining():
+            return DRAINING
         if not self.options.room.admits():
             log.warning("copy_refused_disk_full", member=self._member().name)
             return NO_ROOM

@@ -53,6 +53,14 @@ class Connector:
         """How many connections are open."""
         return len(self._register)
 
+    async def refuse(self, drain: float) -> None:
+        """Answer 421 to new connections; sessions may finish their transactions for ``drain`` seconds."""
+        await self._register.close(drain)
+
+    def admit(self) -> None:
+        """Take connections again, after ``refuse``."""
+        self._register.reopen()
+
     async def stop(self, drain: float) -> None:
         """Listen no more; sessions may finish their transactions for ``drain`` seconds.
 

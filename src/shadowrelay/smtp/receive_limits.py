@@ -58,6 +58,10 @@ class Register:
         if not self._sources[source]:
             del self._sources[source]
 
+    def reopen(self) -> None:
+        """Take connections again, after ``close``."""
+        self._closing = False
+
     async def close(self, drain: float) -> None:
         """Let idle sessions go at once, the others after their transaction, or after ``drain`` seconds."""
         self._closing = True

@@ -1,0 +1,71 @@
+"""``shadowrelay drain``: empty a node before it is stopped, and say what is left and who has it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import timedelta
+
+import click
+
+from shadowrelay.admin.client import Client
+from shadowrelay.cli.viewing import Json, clean, counted, duration, node_options, print_json, reporting
+
+_POLL = 0.5  # seconds
+
+
+@click.command(short_help="Empty a node before it is stopped.")
+@click.option(
+    "--within",
+    callback=duration,
+    metavar="DURATION",
+    default="60s",
+    show_default=True,
+    help="How long to wait for it. The node goes on after that.",
+)
+@click.option("--end", is_flag=True, help="Take mail again, instead.")
+@node_options
+def drain(node: Client, within: timedelta, *, end: bool, as_json: bool) -> None:
+    """Take no mail any more (421), deliver what can be delivered, and hand the rest over to other members.
+
+    Waits until nothing is left, and says what became of the queue. Copies held for others stay; their owners
+    replace them when this node is gone. Exit status 0 if nothing is left, 1 if something is.
+    """
+    with reporting():
+        answer = node.post("drain", "end" if end else "begin")
+        deadline = time.monotonic() + within.total_seconds()
+        while not end and not answer["done"] and time.monotonic() < deadline:
+            time.sleep(_POLL)
+            answer = node.get("drain")
+    if as_json:
+        print_json(answer)
+    else:
+        for sentence in _told(answer):
+            click.echo(clean(sentence))
+    sys.exit(0 if end or answer["done"] else 1)
+
+
+def _told(answer: Json) -> list[str]:
+    if not answer["draining"]:
+        return [f"{answer['name']} takes mail"]
+    told = [f"{answer['name']} is being drained: it takes no mail"]
+    for name, number in answer["handed_over"].items():
+        waiting = answer["not_yet_taken"].get(name, 0)
+        told.append(
+            f"{counted(number, 'message')} handed over to {name}"
+            + (f"; {waiting} not yet taken" if waiting else "")
+        )
+    left = counted(answer["queued"], "message")
+    told.append(f"{left} left in its queue" if answer["queued"] else "Nothing is left in its queue")
+    told += [f"{number} of them with a copy at {name}" for name, number in answer["held_by"].items()]
+    if answer["exposed"]:
+        told.append(f"{counted(answer['exposed'], 'message')} here alone: do not remove its disk")
+    if answer["set_aside"]:
+        told.append(
+            f"{counted(answer['set_aside'], 'message')} set aside for you: resume or bounce them first"
+        )
+    if answer["shadow_held"]:
+        told.append(
+            f"{answer['shadow_held']} held for other members, which make new copies when this node is gone"
+        )
+    return told

@@ -1,0 +1,91 @@
+"""The stage that empties a node before it is stopped: what cannot be delivered soon is handed over.
+
+Only the queue: copies held for others stay, as holders of those messages they are replaced by their owners
+when this node is gone, or counted again when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from shadowrelay.core.handover import Remains, hand_over
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.database import views
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue import awaited, to_hand_over
+from shadowrelay.members import Members, seconds
+
+log = structlog.get_logger(__name__)
+
+INTERVAL = 0.25  # seconds between passes
+PATIENCE = 3.0  # seconds in which what is due may be delivered here before it is handed over too
+AT_ONCE = 200  # messages in one transaction
+
+
+@dataclass(slots=True)
+class Drain:
+    """Of one node, from when it is told to until it is told that it need not."""
+
+    members: Members
+    changed: Callable[[], None]  # there is something to say to the members
+    _given: Counter[ServerName] = field(default_factory=Counter)
+
+    async def run(self, until: float) -> Remains:
+        """Work until nothing is left, nobody is there to take it, or it is ``until`` on the loop's clock."""
+        self._given.clear()
+        loop = asyncio.get_running_loop()
+        patient = min(loop.time() + PATIENCE, (loop.time() + until) / 2)
+        while True:
+            remains = await self._pass(deliverable_too=loop.time() >= patient)
+            alone = not remains.reachable and loop.time() >= patient
+            if remains.done or alone or loop.time() >= until:
+                return remains
+            await asyncio.sleep(INTERVAL)
+
+    async def remains(self) -> Remains:
+        """What is left at this moment."""
+        return await self.members.database.transact(self._remains)
+
+    async def _pass(self, *, deliverable_too: bool) -> Remains:
+        now, reachable = self.members.clock(), self._takers()
+        due_after = None if deliverable_too else now
+
+        def work(ledger: SqlLedger) -> Counter[ServerName]:
+            given: Counter[ServerName] = Counter()
+            for message_id in to_hand_over(ledger, due_after, AT_ONCE) if reachable else ():
+                copy = ledger.copy(message_id)
+                if copy and (to := ledger.apply(hand_over(ledger, copy, reachable, now))):
+                    given[to] += 1
+            return given
+
+        given = await self.members.database.transact(work)
+        if given:
+            self._given.update(given)
+            log.info("queue_handed_over", to=dict(given))
+            self.changed()
+        return await self.remains()
+
+    def _takers(self) -> frozenset[ServerName]:
+        """Members that can be reached, and did not just refuse a copy, as those do that are drained."""
+        boundary = self.members.boundary
+        if not self.members.policy.shadow_redundancy_enabled:
+            return frozenset()
+        return boundary.reachable() - boundary.skipped(seconds())
+
+    def _remains(self, ledger: SqlLedger) -> Remains:
+        seen = views.snapshot(ledger)
+        return Remains(
+            queued=seen.counts.queued,
+            exposed=seen.counts.exposed,
+            set_aside=seen.counts.set_aside,
+            shadow_held=seen.counts.shadow_held,
+            held_by=seen.held_by,
+            handed_over=dict(self._given),
+            awaited=awaited(ledger),
+            reachable=self.members.boundary.reachable(),
+        )

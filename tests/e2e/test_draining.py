@@ -1,0 +1,87 @@
+"""A node is emptied before it is stopped: nothing is stranded on it, and nothing arrives twice."""
+
+from __future__ import annotations
+
+import json
+import smtplib
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
+
+pytestmark = pytest.mark.lab
+
+
+def drain(lab: RunningLab, name: str, *options: str) -> tuple[int, dict[str, Any]]:
+    """``shadowrelay drain`` for a node of the lab."""
+    admin = lab.cluster.node(name).admin
+    done = subprocess.run(
+        [sys.executable, "-m", "shadowrelay", "drain", "--admin", admin, "--json", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_node_that_stops_hands_its_queue_over_and_the_others_deliver_it_once(lab: RunningLab):
+    lab.up("shadow_resubmit_time_span=1h", "drain_timeout=15s")
+    lab.cluster.refuse()
+    lab.send(4, recipients=(INSIDE, OUTSIDE))
+    lab.cluster.stop("mx1")
+    wait_until(lambda: lab.queued("mx2") + lab.queued("mx3") == 4, "the others own the mail")
+    lab.cluster.accept()
+    wait_until(lambda: lab.count().lost == 0, "all delivered while the node is away")
+    assert {row["source-context"] for row in lab.events("mx3", "RESUBMIT")} == {"handed-over"}
+    (told,) = lab.said("mx1", "node_drained")
+    assert (told["queued"], sum(told["handed_over"].values()), told["not_yet_taken"]) == (0, 4, {})
+    lab.cluster.start("mx1")
+    lab.verify()
+
+
+def test_a_drained_node_takes_no_mail_and_no_copies_until_the_drain_ends(lab: RunningLab):
+    lab.up("shadow_resubmit_time_span=1h", "reject_message_on_shadow_failure=true")
+    lab.cluster.refuse()
+    lab.send(3)
+    status, told = drain(lab, "mx1")
+    assert (status, told["draining"], told["queued"], told["not_yet_taken"]) == (0, True, 0, {})
+    assert sum(told["handed_over"].values()) == 3
+    with pytest.raises(smtplib.SMTPConnectError) as refused:
+        smtplib.SMTP(*lab.cluster.node("mx1").smtp)
+    assert refused.value.smtp_code == 421
+    held = lab.held("mx1")
+    lab.send(3, to="mx2")
+    assert lab.held("mx1") == held
+    assert drain(lab, "mx1", "--end")[1]["draining"] is False
+    lab.send(1)
+    lab.cluster.accept()
+    lab.verify()
+
+
+def test_a_boundary_whose_other_members_are_gone_says_what_is_left_and_keeps_it(lab: RunningLab):
+    lab.up("shadow_resubmit_time_span=1h", nodes=2)
+    lab.cluster.refuse()
+    lab.send(2)
+    lab.cluster.kill("mx2")
+    wait_until(lambda: lab.peer("mx1", "mx2")["state"] == "unreachable", "its loss is noticed")
+    status, told = drain(lab, "mx1", "--within", "2s")
+    assert (status, told["queued"], told["handed_over"]) == (1, 2, {})
+    lab.cluster.stop("mx1")
+    lab.cluster.accept()
+    lab.cluster.start("mx1")
+    lab.cluster.start("mx2")
+    lab.verify()
+
+
+def test_nodes_that_all_stop_at_once_lose_nothing(lab: RunningLab):
+    lab.up("drain_timeout=10s")
+    lab.cluster.refuse()
+    for name in ("mx1", "mx2", "mx3"):
+        lab.send(2, to=name)
+    lab.cluster.down()
+    lab.cluster.accept()
+    lab.up()
+    lab.verify()
