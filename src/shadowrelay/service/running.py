@@ -16,7 +16,7 @@ import structlog
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
-from shadowrelay.database import content
+from shadowrelay.database import content, ephemeral
 from shadowrelay.database.snapshot import take_snapshot
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.primary.exposure import Reconcile, Repair
@@ -60,6 +60,13 @@ async def run_node(settings: Settings) -> None:
             kept_as=str(database.opened.set_aside),
             database_id=database.lineage.database_id,
             consequence="a new database was begun; members promote what they hold for this node",
+        )
+    if storage := ephemeral.of_this_process(settings.data_dir):
+        log.critical(
+            "data_directory_is_ephemeral",
+            directory=str(settings.data_dir),
+            storage=storage,
+            consequence="every message that this node owns or holds is gone with it; mount a volume",
         )
     log.info(
         "database_opened",
