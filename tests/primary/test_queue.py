@@ -24,6 +24,7 @@ from shadowrelay.core.messages import Confirmation, Copy, Stage, Status
 from shadowrelay.core.reports import ReportKind, report_id
 from shadowrelay.core.steps import WriteReports
 from shadowrelay.members import seconds
+from shadowrelay.smtp.send import DeliverySession
 
 LARGE = b"Subject: large\r\n\r\n" + b"x" * 70 + (b"y" * 78 + b"\r\n") * 1000
 
@@ -303,6 +304,36 @@ async def test_a_node_that_was_frozen_asks_before_it_sends(tmp_path: Path) -> No
 
         await eventually(asks)
         assert hop.connections == 0
+        for task in owner.tasks:
+            task.cancel()
+
+
+async def test_a_next_hop_that_is_reached_late_gets_nothing_that_others_may_own_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking up its name took longer than the time span, in which no member was heard of."""
+    began, may, connect = asyncio.Event(), asyncio.Event(), DeliverySession.connect
+
+    async def late(session: DeliverySession) -> None:
+        began.set()
+        await may.wait()
+        await connect(session)
+
+    monkeypatch.setattr(DeliverySession, "connect", late)
+    async with (
+        ScriptedHop() as hop,
+        boundary(tmp_path, "mx1", "mx2", routes={"out": route(hop.port)}) as (owner, holder),
+    ):
+        await sent(owner, MESSAGE)
+        owner.run_queue()
+        await eventually(began.is_set)
+        span = owner.node.policy.shadow_resubmit_time_span.total_seconds()
+        owner.node.boundary.answered(holder.name, seconds() - span - 1)
+        may.set()
+        await eventually(lambda: not owner.node.queue._workers)
+        assert (await owner.copies())[0].confirmation is Confirmation.ASK
+        assert (hop.connections, hop.verbs().count("MAIL"), hop.contents) == (1, 0, [])
+        assert "DEFER" not in await owner.events()
         for task in owner.tasks:
             task.cancel()
 

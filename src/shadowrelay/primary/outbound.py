@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -38,10 +38,22 @@ class Outbound:
         return self.retry_at is not None and now < self.retry_at
 
 
+class Overtaken(Exception):
+    """While the next hop was being reached, the fork ceased to be this node's to send."""
+
+    def __init__(self, session: DeliverySession) -> None:
+        super().__init__("somebody else may own the message by now")
+        self.session = session
+
+
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Sends forks. ``hops`` are the queue's own, by name."""
+    """Sends forks. ``hops`` are the queue's own, by name.
 
+    ``still_ours`` is asked after a connection was made, which can take minutes: is the fork still to be sent?
+    """
+
+    _still_ours: Callable[[Claim], Awaitable[bool]]
     _hops: Mapping[NextHop, Outbound]
     _routes: tuple[Route, ...]
     _policy: Policy
@@ -72,6 +84,9 @@ class Sender:
             return self.all_deferred(claimed, hop, reply, outbound.failures), session
         try:
             session, result = await self._attempt(claimed, outbound, server, session)
+        except Overtaken as overtaken:
+            log.info("delivery_overtaken", message=claimed.copy.id, next_hop=claimed.next_hop)
+            return Sent((), hop), overtaken.session
         except ConnectionFailed as failed:
             return self._hop_failed(claimed, outbound, hop, failed), None
         except OSError as error:
@@ -114,6 +129,8 @@ class Sender:
             if session is None or not session.alive:
                 session = DeliverySession(server)
                 await session.connect()
+                if not await self._still_ours(claimed):
+                    raise Overtaken(session)
             source = content.data if content.data is not None else blocks(content)
             try:
                 envelope = claimed.copy.envelope

@@ -14,6 +14,7 @@ from shadowrelay import failpoints
 from shadowrelay.core import heartbeat
 from shadowrelay.core.delivery import Hop, settle
 from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.messages import Confirmation
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route
 from shadowrelay.core.steps import SendOn, Step, Transact, WriteReports
@@ -53,7 +54,7 @@ class Queue:
         self.hops = {name: Outbound(server) for name, server in servers.items()}
         self._members = members
         self._database = members.database
-        self._sender = Sender(self.hops, routes, policy, clock)
+        self._sender = Sender(self._still_ours, self.hops, routes, policy, clock)
         self._reporter = reporter
         self._policy = policy
         self._clock = clock
@@ -131,6 +132,22 @@ class Queue:
             return take(ledger, name, now, most)
 
         return take is claim and not cut_off, work
+
+    async def _still_ours(self, claimed: Claim) -> bool:
+        """May this fork, claimed some time ago, be sent now? Not after silence in which others may have
+        promoted their copies, nor when they told us that they did, or that it is delivered.
+        """
+        now, cut_off = self._clock(), self._members.boundary.cut_off(seconds())
+
+        def look(ledger: SqlLedger) -> bool:
+            for member in cut_off:
+                heartbeat.cut_off(ledger, member, now)
+            copy = ledger.copy(claimed.copy.id)
+            if copy is None or not copy.owned or copy.confirmation is Confirmation.ASK:
+                return False
+            return {one.number for one in claimed.recipients} <= {one.number for one in copy.unsettled}
+
+        return await self._database.transact(look)
 
     async def _start(self, name: NextHop, outbound: Outbound, take: Take, most: int) -> None:
         brief, taking = self._taking(name, take, most)
