@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 import tour
@@ -10,14 +11,16 @@ from engine import NODES, EngineError
 
 HELP = """\
 up                 build, start, wait until all answer
-send N             send N messages (--first NODE: which node is tried first)
+send N             send N messages (--first NODE, --to ADDRESS)
 hold, release      let the servers behind the relay refuse mail, so that it stays in transit; take it again
 kill NODE          SIGKILL; the disk stays
 lose-disk NODE     SIGKILL, the volume removed, started again with an empty one
+drain NODE         empty it, then stop it
 partition NODE     disconnect it from the network; it goes on running
 heal               connect and start whatever is cut off or down
 status             who is up, and what each node has
 count              wait for what was acknowledged, and count it at the mailboxes
+audit              prove it from the tracking logs
 down               remove the lab's containers, network and volumes
 """
 
@@ -28,13 +31,14 @@ def main() -> int:
         epilog=HELP,
     )  # fmt: skip
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in ("up", "hold", "release", "heal", "status", "down"):
+    for name in ("up", "hold", "release", "heal", "status", "audit", "down"):
         commands.add_parser(name)
-    for name in ("kill", "lose-disk", "partition"):
+    for name in ("kill", "lose-disk", "drain", "partition"):
         commands.add_parser(name).add_argument("node", choices=NODES)
     send = commands.add_parser("send")
     send.add_argument("number", type=int)
     send.add_argument("--first", choices=NODES, default=NODES[0])
+    send.add_argument("--to", default="alice@inside.test")
     commands.add_parser("count").add_argument("--patience", type=float, default=90.0)
     given = vars(parser.parse_args())
     try:
@@ -44,6 +48,9 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # whoever read along has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     return 0
 
 

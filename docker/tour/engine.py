@@ -36,17 +36,18 @@ def compose(*arguments: str, quiet: bool = True) -> str:
     return _run((*_compose(), *arguments), quiet=quiet)
 
 
-def docker(*arguments: str) -> str:
-    return _run(("docker", *arguments), quiet=True)
+def docker(*arguments: str, allowed: tuple[int, ...] = (0,)) -> str:
+    """Run docker; ``allowed`` exit statuses are no failure."""
+    return _run(("docker", *arguments), quiet=True, allowed=allowed)
 
 
-def _run(command: tuple[str, ...], *, quiet: bool) -> str:
+def _run(command: tuple[str, ...], *, quiet: bool, allowed: tuple[int, ...] = (0,)) -> str:
     environment = {**os.environ, "COMPOSE_PROJECT_NAME": project()}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, text=True, timeout=_LONG, check=False,
         stdout=subprocess.PIPE if quiet else None, stderr=subprocess.PIPE if quiet else None,
     )  # fmt: skip
-    if done.returncode:
+    if done.returncode not in allowed:
         said = "\n".join(filter(None, [(done.stdout or "").strip(), (done.stderr or "").strip()]))
         raise EngineError(f"{' '.join(command)}: exit status {done.returncode}\n{said}")
     return done.stdout or ""
@@ -87,9 +88,9 @@ def network() -> str:
     return f"{project()}_default"
 
 
-def execute(service: str, *command: str) -> str:
+def execute(service: str, *command: str, allowed: tuple[int, ...] = (0,)) -> str:
     """Run a command in a service's container. Raises EngineError."""
-    return docker("exec", container(service), *command)
+    return docker("exec", container(service), *command, allowed=allowed)
 
 
 def logs(service: str) -> list[str]:

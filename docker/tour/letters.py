@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate
 from pathlib import Path
+from urllib.parse import unquote
 
 import engine
 
@@ -45,7 +46,7 @@ class Count:
         return f"{arrived}, not there {self.missing}"
 
 
-def send(number: int, nodes: list[str]) -> tuple[int, Counter[str]]:
+def send(number: int, nodes: list[str], recipient: str) -> tuple[int, Counter[str]]:
     """Send messages, each to the first of the nodes that takes it. How many were taken, and by whom.
 
     Every third one has a second recipient, outside the boundary.
@@ -53,7 +54,7 @@ def send(number: int, nodes: list[str]) -> tuple[int, Counter[str]]:
     by: Counter[str] = Counter()
     for each in range(number):
         token = str(uuid.uuid4())
-        to = ["alice@inside.test"] if each % 3 else ["alice@inside.test", "bob@outside.test"]
+        to = [recipient] if each % 3 else [recipient, "bob@outside.test"]
         for node in nodes:
             if _sent(node, token, to):
                 by[node] += 1
@@ -93,7 +94,7 @@ def count() -> Count:
     for server in ("mailbox", "outside"):
         lines = engine.execute(server, "sh", "-c", "grep -rism1 '^message-id:' /data || true").splitlines()
         for seen in filter(None, map(_FOUND.match, lines)):
-            found[seen["token"], f"{seen['local']}@{seen['domain']}"] += 1
+            found[seen["token"], f"{unquote(seen['local'])}@{seen['domain']}"] += 1
         again = (line for line in engine.logs(server) if _DROPPED in line)
         dropped += sum(f"<{token}@" in line and to in line for line in again for token, to in owed)
     twice = sum(times - 1 for letter, times in found.items() if letter in owed) + dropped

@@ -30,10 +30,10 @@ def up() -> None:
     say("All answer, and the nodes know each other by certificate. Try: scripts/lab send 10")
 
 
-def send(number: int, first: str) -> None:
+def send(number: int, first: str, to: str) -> None:
     """Send mail to a node, or to another one if it does not take it, as a client with three MX hosts does."""
     order = [first, *(node for node in NODES if node != first)]
-    taken, by = letters.send(number, order)
+    taken, by = letters.send(number, order, to)
     told = ", ".join(f"{times} by {node}" for node, times in sorted(by.items())) or "by nobody"
     say(f"{taken} of {number} messages were answered 250: {told}.")
     say("Each is on the disks of two nodes now, or already delivered. Watch: scripts/lab status")
@@ -89,6 +89,14 @@ def lose_disk(node: str) -> None:
     say(f"what they held for the old one. Queued now: {queues}.")
 
 
+def drain(node: str) -> None:
+    """Empty a node as before an upgrade, and stop it."""
+    say(f"shadowrelay drain, on {node}:")
+    say(engine.execute(node, "shadowrelay", "drain", allowed=(0, 1)).strip())
+    docker("stop", "--time", "30", engine.container(node))
+    say(f"{node} is stopped. Upgrade it, move it, or scale it away; scripts/lab heal starts it again.")
+
+
 def partition(node: str) -> None:
     docker("network", "disconnect", engine.network(), engine.container(node))
     say(f"{node} is cut off from everything: it runs, and reaches nobody.")
@@ -134,6 +142,18 @@ def count(patience: float) -> None:
         say(f"At the mailboxes, per recipient: {letters.count()}")
         raise EngineError(f"not everything is there after {patience:.0f} s: see scripts/lab status") from None
     say(f"At the mailboxes, per recipient: {letters.count()}")
+
+
+def audit() -> None:
+    """Read the tracking logs of all nodes, as they are, and judge."""
+    arguments = ["verify", "/tracking", "--allow-open", "--out", "/out/audit"]
+    book = letters.out() / "lost-databases"
+    for database in book.read_text().split() if book.exists() else ():
+        arguments += ["--lost", database]
+    say("Spark reads the tracking logs of all nodes; the first time its image is built, which takes minutes.")
+    compose("--profile", "audit", "build", "audit")
+    compose("--profile", "audit", "run", "--rm", "-T", "audit", *arguments, quiet=False)
+    say(f"The report: {letters.out() / 'audit' / 'report.html'}")
 
 
 def down() -> None:
