@@ -91,7 +91,7 @@ def lose_disk(node: str) -> None:
 
 def drain(node: str) -> None:
     """Empty a node as before an upgrade, and stop it."""
-    say(f"shadowrelay drain, on {node}:")
+    say(f"What {node} says to a drain:")
     say(engine.execute(node, "shadowrelay", "drain", allowed=(0, 1)).strip())
     docker("stop", "--time", "30", engine.container(node))
     say(f"{node} is stopped. Upgrade it, move it, or scale it away; scripts/lab heal starts it again.")
