@@ -17,7 +17,7 @@ VOLATILE = (
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)",
     r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d? [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}",  # RFC 5322
     r"\d+:\d\d:\d\d",  # how long something is up
-    r"<[\w.+-]+@[\w.-]+>(?=\s*$)",  # a Message-ID at the end of a line
+    r"(?<=Message-I[dD]: )<[\w.+-]+@[\w.-]+>",
     r"\b[0-9a-f]{12,64}\b",  # incarnations, containers
     r"(?<=:)\d{4,5}\b",  # ports
     r"\b\d+(?:\.\d+)? (?:s|MB|octets)(?!\w)",

@@ -71,6 +71,7 @@ def test_what_differs_from_run_to_run_agrees(shown: list[str], printed: list[str
         (["first"], ["first", "more"]),
         (["first", "…", "last"], ["first", "x"]),
         (["at 01a1fe56-0b00-728d-a5ef-54ee8ff46ee6"], ["at nothing"]),
+        (["RCPT TO:<a@inside.test>"], ["RCPT TO:<b@inside.test>"]),
     ],
 )
 def test_what_the_page_shows_has_to_be_printed(shown: list[str], printed: list[str]) -> None:
