@@ -105,7 +105,7 @@ def logs(service: str) -> list[str]:
 def volume(service: str, path: str) -> str:
     """The name of the volume that is mounted there."""
     (seen,) = json.loads(docker("inspect", container(service)))
-    return next(mount["Name"] for mount in seen["Mounts"] if mount["Destination"] == path)
+    return str(next(mount["Name"] for mount in seen["Mounts"] if mount["Destination"] == path))
 
 
 def published(service: str, port: int) -> tuple[str, int] | None:

@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import engine
 from engine import NODES, EngineError
+
+T = TypeVar("T")
 
 _PATIENCE = 120.0  # seconds until a lab answers
 
@@ -72,16 +75,21 @@ def _calm(node: Node) -> bool:
     return all(peer["state"] == "reachable" for peer in node.told["peers"])
 
 
+def _healthy(service: str) -> bool | None:
+    return engine.state(service)["healthy"] or None
+
+
 def wait_until_healthy(services: tuple[str, ...]) -> None:
     """Raises EngineError, with the end of its log, for one that does not come up."""
     for service in services:
+        healthy = partial(_healthy, service)
         try:
-            wait_for(lambda service=service: engine.state(service)["healthy"] or None, f"{service} to answer")
+            wait_for(healthy, f"{service} to answer")
         except EngineError as error:
             raise EngineError("\n".join([str(error), *engine.logs(service)[-15:]])) from None
 
 
-def wait_for(look: Callable[[], Any], what: str, patience: float = _PATIENCE) -> Any:
+def wait_for(look: Callable[[], T | None], what: str, patience: float = _PATIENCE) -> T:
     """Poll until it is something else than None. Raises EngineError after ``patience`` seconds."""
     deadline = time.monotonic() + patience
     while (found := look()) is None:
