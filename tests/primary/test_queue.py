@@ -24,6 +24,7 @@ from shadowrelay.core.messages import Confirmation, Copy, Stage, Status
 from shadowrelay.core.reports import ReportKind, report_id
 from shadowrelay.core.steps import WriteReports
 from shadowrelay.members import seconds
+from shadowrelay.smtp import send_transaction
 from shadowrelay.smtp.send import DeliverySession
 
 LARGE = b"Subject: large\r\n\r\n" + b"x" * 70 + (b"y" * 78 + b"\r\n") * 1000
@@ -333,6 +334,38 @@ async def test_a_next_hop_that_is_reached_late_gets_nothing_that_others_may_own_
         await eventually(lambda: not owner.node.queue._workers)
         assert (await owner.copies())[0].confirmation is Confirmation.ASK
         assert (hop.connections, hop.verbs().count("MAIL"), hop.contents) == (1, 0, [])
+        assert "DEFER" not in await owner.events()
+        for task in owner.tasks:
+            task.cancel()
+
+
+@pytest.mark.parametrize("offers", [("PIPELINING",), ()])
+async def test_a_next_hop_that_answers_late_gets_no_content_that_others_may_own_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offers: tuple[str, ...]
+) -> None:
+    """The session was open when the node was cut off: what it had said arrives when the network is back."""
+    may = asyncio.Event()
+
+    class Late(ScriptedHop):
+        async def _answer(self, verb: str, writer: asyncio.StreamWriter) -> bytes:
+            if verb == "RCPT":
+                await may.wait()
+            return await super()._answer(verb, writer)
+
+    monkeypatch.setattr(send_transaction, "LATE", 0.0)
+    async with (
+        Late(offers=offers) as hop,
+        boundary(tmp_path, "mx1", "mx2", routes={"out": route(hop.port)}) as (owner, holder),
+    ):
+        await sent(owner, MESSAGE)
+        owner.run_queue()
+        await eventually(lambda: "RCPT" in hop.verbs())
+        span = owner.node.policy.shadow_resubmit_time_span.total_seconds()
+        owner.node.boundary.answered(holder.name, seconds() - span - 1)
+        may.set()
+        await eventually(lambda: not owner.node.queue._workers)
+        assert (await owner.copies())[0].confirmation is Confirmation.ASK
+        assert hop.contents == []
         assert "DEFER" not in await owner.events()
         for task in owner.tasks:
             task.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 
@@ -17,7 +18,7 @@ from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import Sent
 from shadowrelay.database.content import blocks
 from shadowrelay.database.queue import Claim
-from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, NextHopServer
+from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, NextHopServer, Withdrawn
 
 log = structlog.get_logger(__name__)
 
@@ -41,16 +42,17 @@ class Outbound:
 class Overtaken(Exception):
     """While the next hop was being reached, the fork ceased to be this node's to send."""
 
-    def __init__(self, session: DeliverySession) -> None:
+    def __init__(self, session: DeliverySession | None) -> None:
         super().__init__("somebody else may own the message by now")
-        self.session = session
+        self.session = session  # to go on with
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
     """Sends forks. ``hops`` are the queue's own, by name.
 
-    ``still_ours`` is asked after a connection was made, which can take minutes: is the fork still to be sent?
+    ``still_ours`` is asked after a connection was made, and before the content leaves if that took long: both
+    can take minutes, and others may own the message by then.
     """
 
     _still_ours: Callable[[Claim], Awaitable[bool]]
@@ -134,7 +136,10 @@ class Sender:
             source = content.data if content.data is not None else blocks(content)
             try:
                 envelope = claimed.copy.envelope
-                return session, await session.deliver(envelope, claimed.recipients, source)
+                wanted = partial(self._still_ours, claimed)
+                return session, await session.deliver(envelope, claimed.recipients, source, wanted=wanted)
+            except Withdrawn:
+                raise Overtaken(None) from None
             except ConnectionFailed as failed:
                 await session.close()
                 if not failed.reused:

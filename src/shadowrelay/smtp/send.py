@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 from shadowrelay.core.messages import Envelope, Recipient
@@ -19,7 +19,7 @@ from shadowrelay.smtp.send_hop import (
     Timeouts,
 )
 from shadowrelay.smtp.send_replies import one_line
-from shadowrelay.smtp.send_transaction import Transaction
+from shadowrelay.smtp.send_transaction import Transaction, Withdrawn
 
 __all__ = [
     "ConnectionFailed",
@@ -29,6 +29,7 @@ __all__ = [
     "Outcome",
     "RecipientResult",
     "Timeouts",
+    "Withdrawn",
 ]
 
 
@@ -64,17 +65,19 @@ class DeliverySession:
         content: Source,
         *,
         eight_bit: bool | None = None,
+        wanted: Callable[[], Awaitable[bool]] | None = None,
     ) -> DeliveryResult:
         """Offer one message for these recipients, and say what became of each.
 
         The content has CRLF line ends and leaves octet for octet; one that lacks the last CRLF gets it. A
         stream is the caller's to close, and is touched before DATA only to look at its header.
         ``eight_bit`` says whether a streamed content holds octets above 127 (None: as BODY declares).
+        ``wanted`` is asked before the content leaves if the next hop took its time until then.
 
         Raises ConnectionFailed, with nothing changed for any recipient, until MAIL is answered; if it says
         ``reused``, try again at once on a fresh session. After that a lost session is a result: DEFERRED
         before the final dot, IN_DOUBT after it. What a streamed content raises passes through, the session
-        aborted.
+        aborted; so does Withdrawn, when the message was not wanted any more.
         """
         connection = self._usable("mail")
         need, content = await examine(envelope, content, connection.offer, eight_bit=eight_bit)
@@ -92,6 +95,7 @@ class DeliverySession:
                 reused=self._reused,
                 mail=mail_command(envelope, need, connection.offer),
                 rcpts=[(one.number, rcpt_command(one, connection.offer)) for one in offered],
+                wanted=wanted,
             )
             await transaction.run(content)
             self._reused = True

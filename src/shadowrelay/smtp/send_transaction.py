@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
@@ -16,6 +17,14 @@ from shadowrelay.wire.replies import Reply
 SENT_WITH_THE_DOT = 16 * 1024
 """Up to this many octets of content share a write with the final dot. More is written before it, so that a
 session lost in the middle of them is known to be lost before the dot."""
+
+
+LATE = 1.0
+"""Seconds from MAIL to the reply to DATA, after which whoever sends is asked whether it still wants to."""
+
+
+class Withdrawn(Exception):
+    """The next hop took so long that the message is not to be sent any more; nothing is kept there."""
 
 
 class _Over(Exception):
@@ -34,9 +43,11 @@ class Transaction:
     reused: bool
     mail: bytes
     rcpts: Sequence[tuple[int, bytes]]
+    wanted: Callable[[], Awaitable[bool]] | None = None
     results: dict[int, RecipientResult] = field(default_factory=dict)
     overflow: list[int] = field(default_factory=list)
     needs_reset: bool = False
+    _began: float = 0.0
 
     @property
     def _open(self) -> list[int]:
@@ -44,11 +55,13 @@ class Transaction:
         return [number for number, _ in self.rcpts if number not in self.results]
 
     async def run(self, content: Source) -> None:
-        """Raises ConnectionFailed when the session ends before MAIL is answered, and what ``content`` raises.
+        """Raises ConnectionFailed when the session ends before MAIL is answered, Withdrawn, and what
+        ``content`` raises.
 
         Whatever is raised, cancellation included, the connection is aborted; if that is before the final
         dot, the next hop keeps nothing (RFC 5321 4.1.1.4).
         """
+        self._began = asyncio.get_running_loop().time()
         try:
             if "PIPELINING" in self.connection.offer:
                 await self._pipelined(content)
@@ -120,6 +133,9 @@ class Transaction:
             self.needs_reset = True
 
     async def _content(self, content: Source) -> None:
+        late = asyncio.get_running_loop().time() - self._began >= LATE
+        if late and self.wanted is not None and not await self.wanted():
+            raise Withdrawn
         replies = len(self._open) if self.server.protocol == "lmtp" else 1
         self.connection.protocol.expect(replies)
         stuffer, pending = DotStuffer(), b""
