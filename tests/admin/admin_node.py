@@ -34,6 +34,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival, Attempt, Leg
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
@@ -52,6 +53,7 @@ class FakeNode:
     """All that the API asks of a node, with what a test wants it to say."""
 
     database: TransportDatabase
+    room: Room
     name: ServerName = OURS
     site: str = "here"
     host: str = "rack1"
@@ -112,7 +114,7 @@ async def a_node(directory: Path) -> AsyncIterator[FakeNode]:
         directory, OURS, Incarnation("1" * 16), DatabaseId("our-database"), NOW
     )
     try:
-        yield FakeNode(database)
+        yield FakeNode(database, Room(directory, 256 * 2**20))
     finally:
         await database.close(NOW)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from admin_node import MX2, MX3, FakeNode, a_node, ask, attempted, fill, held, meet, peer, received, serving
@@ -47,6 +48,13 @@ async def test_the_backlog_does_not_include_shadow_copies_and_safety_net(node):
     assert found["shadowrelay_oldest_queued_seconds"] == 120
     assert found["shadowrelay_commits_total"] == node.database.commits
     assert found["shadowrelay_ready"] == 1
+
+
+async def test_the_disk_shows_how_far_it_is_from_refusing_mail(node, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=300))
+    found = await scraped(node)
+    assert found["shadowrelay_free_disk_bytes"] == 300
+    assert found["shadowrelay_minimum_free_disk_bytes"] == 256 * 2**20
 
 
 async def test_tracking_events_are_counted_by_event_id_from_zero(node):

@@ -203,6 +203,8 @@ class _Api:
             seen=seen,
             peers=tuple(node.peers()),
             commits=node.database.commits,
+            free=node.room.free,
+            minimum_free=node.room.minimum,
             ready=node.ready()[0],
             started_at=node.started_at,
             now=self._clock(),

@@ -23,6 +23,8 @@ class Scrape:
     seen: Snapshot
     peers: tuple[PeerStatus, ...]
     commits: int
+    free: int
+    minimum_free: int
     ready: bool
     started_at: datetime
     now: datetime
@@ -70,6 +72,8 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
             sum(scrape.seen.events.values()),
         ),
         ("oldest_queued_seconds", "Age of the oldest queued message, 0 without one.", _age(scrape)),
+        ("free_disk_bytes", "Free space of the disk that holds the node's data.", scrape.free),
+        ("minimum_free_disk_bytes", "With less free space mail is put off.", scrape.minimum_free),
         ("ready", "1 while this node takes mail.", int(scrape.ready)),
         ("start_time_seconds", "When the node started, seconds since 1970.", scrape.started_at.timestamp()),
     ]

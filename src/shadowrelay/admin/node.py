@@ -13,6 +13,7 @@ from shadowrelay.core.heartbeat import Watch
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 
 
@@ -71,6 +72,9 @@ class Node(Protocol):
 
     @property
     def database(self) -> TransportDatabase: ...
+
+    @property
+    def room(self) -> Room: ...
 
     @property
     def started_at(self) -> datetime: ...
