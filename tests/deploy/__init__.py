@@ -1,0 +1,1 @@
+"""What stands in deploy/, tried as far as a machine without a cluster can."""

@@ -1,0 +1,114 @@
+"""deploy/systemd: the unit is hardened, and a node lives under it; its example settings are right."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from running_lab import wait_until
+
+from shadowrelay.lab import authority
+from shadowrelay.settings import Settings, parse_duration
+from tests.deploy import booted
+
+HERE = booted.ROOT / "deploy" / "systemd"
+UNIT = HERE / "shadowrelay.service"
+EXPOSURE = 2.5
+NAME = "mx1.example.net"
+
+
+def certificates(directory: Path) -> Path:
+    """Those that the example names, of an authority of the test's own."""
+    made, now = directory / "certificates", datetime.now(UTC)
+    made.mkdir()
+    ca = authority.init(directory / "ca", name="members", now=now)
+    pair = authority.issue(directory / "ca", NAME, out=directory / "issued", now=now)
+    shutil.copy(ca.certificate, made / "members-ca.pem")
+    for name in ("smtp", "member"):
+        shutil.copy(pair.certificate, made / f"{name}.pem")
+        shutil.copy(pair.key, made / f"{name}.key")
+    return made
+
+
+def example(certificates: Path) -> Settings:
+    text = (HERE / "settings.toml").read_text("utf-8").replace("/etc/shadowrelay", str(certificates))
+    return Settings.from_tree(tomllib.loads(text), source="settings.toml")
+
+
+def setting(name: str) -> str:
+    found = re.findall(rf"^{name}=(.*)$", UNIT.read_text("utf-8"), re.MULTILINE)
+    assert len(found) == 1, f"{name}: {found}"
+    return str(found[0])
+
+
+def test_the_example_is_right_and_raises_no_warning(tmp_path: Path):
+    assert example(certificates(tmp_path)).warnings() == []
+
+
+def test_systemd_waits_longer_for_the_end_than_the_node_takes(tmp_path: Path):
+    settings = example(certificates(tmp_path))
+    assert parse_duration(setting("TimeoutStopSec")) >= settings.drain_timeout + timedelta(seconds=10)
+
+
+def test_the_directories_of_the_example_are_those_that_the_unit_makes(tmp_path: Path):
+    settings = example(certificates(tmp_path))
+    assert settings.data_dir == Path("/var/lib") / setting("StateDirectory")
+    assert settings.tracking.directory == Path("/var/log") / setting("LogsDirectory")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze (systemd) is missing")
+def test_its_exposure_is_below_what_was_promised():
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", UNIT],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    found = re.search(r"Overall exposure level for shadowrelay.service: ([\d.]+)", done.stdout)
+    assert found, done.stdout + done.stderr
+    assert float(found[1]) < EXPOSURE
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(booted.missing() != "", reason=booted.missing())
+def test_a_node_takes_mail_and_ends_in_order_under_a_real_systemd(tmp_path: Path):
+    """Alone, so that it takes mail exposed; on a disk of memory, so that little of it need be free."""
+    environment = " ".join(
+        [
+            "SHADOWRELAY_REJECT_MESSAGE_ON_SHADOW_FAILURE=false",
+            "SHADOWRELAY_MINIMUM_FREE_DISK=1MiB",
+            "SHADOWRELAY_DRAIN_TIMEOUT=2s",
+        ]
+    )
+    script = Path(__file__).with_name("watch_unit.py")
+    with booted.booted(tmp_path, certificates(tmp_path), script, environment) as result:
+
+        def told() -> str:
+            return "".join(
+                (tmp_path / name).read_text() for name in ("console", "said") if (tmp_path / name).exists()
+            )
+
+        wait_until(result.exists, "the unit was watched to its end", 120, told)
+        found = json.loads(result.read_text())
+    assert found["reply"].startswith("250 2.6.0 "), told()
+    assert found["started"]["ActiveState"] == "active"
+    assert found["modes"] == {
+        "/var/lib/shadowrelay": "700 shadowrelay",
+        "/var/log/shadowrelay": "750 shadowrelay",
+    }
+    process = found["process"]
+    assert process["Uid"].split()[0] != "0"
+    assert int(process["CapEff"], 16) == 1 << 10  # CAP_NET_BIND_SERVICE
+    assert (process["NoNewPrivs"], process["Seccomp"]) == ("1", "2")
+    stopped = found["stopped"]
+    assert (stopped["ActiveState"], stopped["Result"], stopped["ExecMainStatus"]) == (
+        "inactive",
+        "success",
+        "0",
+    )
