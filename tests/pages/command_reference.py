@@ -1,0 +1,77 @@
+"""``python -m tests.pages.command_reference`` writes docs/reference/commands.md out of the commands."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from shadowrelay.cli import COMMANDS, main
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
+HEAD = """\
+# Commands
+
+<!-- Made by: .venv/bin/python -m tests.pages.command_reference -->
+
+`shadowrelay COMMAND`; each takes `--help`. Exit status: 0 done, 1 the command failed, 2 wrong usage or settings.
+Commands that look at a node ask its [admin API](api.md), which `--admin` or `SHADOWRELAY_ADMIN` names.
+
+| command | |
+|---|---|
+"""
+
+
+def page() -> str:
+    context = click.Context(main, info_name="shadowrelay")
+    summary = "".join(f"| [`{name}`](#shadowrelay-{name}) | {text} |\n" for name, text in COMMANDS.items())
+    return HEAD + summary + "".join(_described(main, context))
+
+
+def _described(group: click.Group, context: click.Context) -> Iterator[str]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, info_name=name, parent=context)
+        yield f"\n{'#' * min(_depth(inner) + 1, 4)} {inner.command_path}\n\n"
+        if isinstance(command, click.Group):
+            yield f"{_text(command)}\n"
+            yield from _described(command, inner)
+        else:
+            usage = " ".join(command.collect_usage_pieces(inner))
+            yield f"    {inner.command_path} {usage}".rstrip() + f"\n\n{_text(command)}\n"
+            yield from _options(command, inner)
+
+
+def _depth(context: click.Context) -> int:
+    return 0 if context.parent is None else 1 + _depth(context.parent)
+
+
+def _text(command: click.Command) -> str:
+    """Its help as Markdown: what stands in columns there is code here."""
+    blocks = []
+    for block in inspect.cleandoc(command.help or "").split("\n\n"):
+        if block.startswith("\b"):
+            blocks.append("\n".join(f"    {line}".rstrip() for line in block.splitlines()[1:]))
+        else:
+            blocks.append(block.replace("*", "\\*").replace("<", "\\<"))
+    return "\n\n".join(blocks)
+
+
+def _options(command: click.Command, context: click.Context) -> Iterator[str]:
+    rows = [
+        found
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and (found := parameter.get_help_record(context))
+    ]
+    if rows:
+        yield "\n| option | |\n|---|---|\n"
+        for option, text in rows:
+            escaped = " ".join(text.split()).replace("|", "\\|").replace("*", "\\*").replace("<", "\\<")
+            yield f"| `{option.replace('|', chr(92) + '|')}` | {escaped} |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

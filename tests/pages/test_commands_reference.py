@@ -1,0 +1,51 @@
+"""docs/reference: every command with every option, every verb, every route of the API."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import cast
+
+from starlette.routing import Route
+
+from shadowrelay.admin.api import build_app
+from shadowrelay.admin.node import Node
+from shadowrelay.cli import COMMANDS
+from shadowrelay.smtp.peer_session import PeerSession
+from shadowrelay.smtp.receive_session import ReceiveSession
+from tests.pages.command_reference import PAGE, page
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def test_the_page_of_commands_says_what_the_commands_say():
+    remedy = "run .venv/bin/python -m tests.pages.command_reference"
+    assert PAGE.read_text("utf-8") == page(), remedy
+
+
+def test_every_command_has_a_section():
+    text = page()
+    assert all(f"\n## shadowrelay {name}\n" in text for name in COMMANDS)
+
+
+def test_the_page_of_the_api_describes_exactly_its_routes():
+    routes = build_app(cast(Node, None)).routes
+    served = {
+        f"{method} {route.path}"
+        for route in routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+    described = re.findall(
+        r"^## `((?:GET|POST) [^`]+)`$", (REFERENCE / "api.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert sorted(described) == sorted(served)
+
+
+def test_every_verb_that_is_answered_is_described():
+    for session, page_of in ((ReceiveSession, "smtp.md"), (PeerSession, "protocol.md")):
+        described = (REFERENCE / page_of).read_text("utf-8") + (REFERENCE / "smtp.md").read_text("utf-8")
+        verbs = {name.removeprefix("smtp_") for name in dir(session) if name.startswith("smtp_")}
+        assert "EHLO" in verbs
+        assert [verb for verb in sorted(verbs) if not re.search(rf"\b{verb}\b", described)] == []
