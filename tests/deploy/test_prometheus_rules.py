@@ -66,6 +66,12 @@ def test_every_alarm_has_a_case_that_raises_it_and_one_that_does_not(alarm: str)
     assert {each.strip() for each in expected} == {"", "[]"}
 
 
+def test_the_page_for_operators_lists_every_alarm_with_its_severity():
+    page = (HERE.parents[1] / "docs" / "how-to" / "monitor.md").read_text("utf-8")
+    listed = re.findall(r"^\| `(Shadowrelay\w+)` \|.*\| (\w+) \|$", page, re.MULTILINE)
+    assert listed == re.findall(r"alert: (\w+)\n(?:.*\n)*? +severity: (\w+)", RULES)
+
+
 @pytest.mark.parametrize("text", [RULES, DASHBOARD.read_text("utf-8")], ids=["alerts", "dashboard"])
 def test_every_metric_that_is_asked_for_is_documented(text: str):
     documented = set(METRIC.findall(PAGE.read_text("utf-8")))

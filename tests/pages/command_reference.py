@@ -16,8 +16,8 @@ HEAD = """\
 
 <!-- Made by: .venv/bin/python -m tests.pages.command_reference -->
 
-`shadowrelay COMMAND`; each takes `--help`. Exit status: 0 done, 1 the command failed, 2 wrong usage or settings.
-Commands that look at a node ask its [admin API](api.md), which `--admin` or `SHADOWRELAY_ADMIN` names.
+`shadowrelay COMMAND`; each takes `--help`. Exit status: 0 done, 1 failed, 2 wrong usage or settings.
+Those that look at a node ask its [admin API](api.md), which `--admin` or `SHADOWRELAY_ADMIN` names.
 
 | command | |
 |---|---|
