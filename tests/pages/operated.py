@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from shadowrelay.admin.client import Client
 from shadowrelay.lab import authority
@@ -83,6 +84,7 @@ class Machines:
         self.desk.mkdir()
         self.environment = {
             "MACHINES": str(self.directory),
+            "SHADOWRELAY_ADMIN": "http://127.0.0.11:8025",  # what a command at the desk looks at: mx1
             "PATH": f"{STAND_INS}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
         now = datetime.now(UTC)
@@ -117,17 +119,22 @@ class Machines:
                     "sender@example.org", ["anna@example.net"], f"Subject: {number}\r\n\r\nhello\r\n"
                 )
 
-    def total(self, key: str) -> int:
-        return sum(int(_ask(name)[key]) for name in self)
-
     def settled(self) -> bool:
-        """Each message that was acknowledged is in one queue, and has a second copy."""
-        return (self.total("queued"), self.total("exposed")) == (LETTERS, 0)
+        """Each message that was acknowledged is in one queue, with a second copy; all reach one another."""
+        seen = [_ask(name) for name in self]
+        queued, exposed = (sum(status[key] for status in seen) for key in ("queued", "exposed"))
+        members = [peer for status in seen for peer in status["peers"] if not peer["retired"]]
+        reachable = all(peer["state"] == "reachable" for peer in members)
+        return (queued, exposed) == (LETTERS, 0) and reachable
+
+    def told(self) -> str:
+        """What the nodes say, for a test that fails."""
+        return "\n".join(f"{name}: {_ask(name)}" for name in self)
 
 
-def _ask(name: str) -> dict[str, int]:
+def _ask(name: str) -> dict[str, Any]:
     number = name.partition(".")[0].removeprefix("mx")
-    answer: dict[str, int] = Client(f"http://127.0.0.1{number}:8025").get("status")
+    answer: dict[str, Any] = Client(f"http://127.0.0.1{number}:8025").get("status")
     return answer
 
 
@@ -142,11 +149,11 @@ def _settings(node: str) -> str:
     return head + members + rest
 
 
-def _until(condition: object, what: str) -> None:
+def _settle(machines: Machines) -> None:
     end = time.monotonic() + 60
-    while not condition():  # type: ignore[operator]
+    while not machines.settled():
         if time.monotonic() > end:
-            raise TimeoutError(what)
+            raise TimeoutError(f"not every message is in one queue with a second copy\n{machines.told()}")
         time.sleep(0.1)
 
 
@@ -155,13 +162,13 @@ def main(page: Path, directory: Path) -> None:
     for node in NODES:
         machines.ssh(node, "systemctl", "start", "shadowrelay")
     machines.send()
-    _until(machines.settled, "every message has two copies")
+    _settle(machines)
     run = [command for command in commands(page) if not command.not_run]
     with Shell(machines.desk, machines.environment) as shell:
         shell.run("set -eu")  # a script that fails half-way ends the shell, and so the test
         for command in run:
             shell.follow(command, within=120)
-    _until(machines.settled, f"every message has two copies: {machines.total('queued')} queued")
+    _settle(machines)
     print(f"{page.name}: {len(run)} commands, {LETTERS} messages, at {', '.join(machines)}")
 
 

@@ -12,8 +12,10 @@ from tests.pages import operated
 from tests.pages.commands import Command, commands
 from tests.pages.shell import Shell
 
-HOW_TO = operated.ROOT / "docs" / "how-to"
+DOCS = operated.ROOT / "docs"
+HOW_TO = DOCS / "how-to"
 OPERATED = ("add-a-node", "replace-a-dead-node", "upgrade", "change-the-boundary")
+ELSEWHERE = ("operations/certificates", "recovery")
 TOOLS = {"kubernetes": "kubectl", "monitor": "promtool"}
 
 
@@ -24,9 +26,9 @@ def to_run(page: str) -> list[Command]:
 @pytest.mark.lab
 @pytest.mark.slow
 @pytest.mark.skipif(operated.missing() != "", reason=operated.missing())
-@pytest.mark.parametrize("page", OPERATED)
+@pytest.mark.parametrize("page", [*(f"how-to/{page}" for page in OPERATED), *ELSEWHERE])
 def test_an_operator_who_follows_the_page_loses_nothing(page: str, tmp_path: Path):
-    done = operated.followed(HOW_TO / f"{page}.md", tmp_path)
+    done = operated.followed(DOCS / f"{page}.md", tmp_path)
     logs = "".join(
         f"\n== {log.parts[-3]}\n{log.read_text()[-1500:]}" for log in tmp_path.glob("machines/*/log/said")
     )
