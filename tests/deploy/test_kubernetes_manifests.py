@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import tomllib
@@ -13,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from shadowrelay.cli import COMMANDS
 from shadowrelay.lab import authority
-from shadowrelay.settings import Settings
+from shadowrelay.settings import Settings, parse_duration
 
 EXTRA = "comes with the extra 'deploy': pip install -e '.[deploy]' -c constraints.txt"
 yaml = pytest.importorskip("yaml", reason=f"PyYAML {EXTRA}")
@@ -188,10 +188,11 @@ def test_only_members_reach_the_peer_port():
 
 
 def test_a_pod_is_given_longer_to_end_than_it_takes():
-    settings = tables()
-    hook = int(container()["lifecycle"]["preStop"]["exec"]["command"][-1])
-    drain = timedelta(seconds=int(re.fullmatch(r"(\d+)s", settings["drain_timeout"])[1]))
-    assert pod()["terminationGracePeriodSeconds"] >= drain.total_seconds() + hook + 10
+    program, command, option, within = container()["lifecycle"]["preStop"]["exec"]["command"]
+    assert (program, command, option) == ("shadowrelay", "drain", "--within")
+    assert command in COMMANDS
+    takes = parse_duration(within) + parse_duration(tables()["drain_timeout"]) + timedelta(seconds=10)
+    assert timedelta(seconds=pod()["terminationGracePeriodSeconds"]) >= takes
 
 
 def test_one_node_may_be_away_and_no_volume_goes_with_its_node():
