@@ -10,7 +10,7 @@ from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, mess
 from shadowrelay.core.conversation import Answered, ask, asked, told
 from shadowrelay.core.decisions import Kind, Member
 from shadowrelay.core.handover import awaits_its_owner, hand_over
-from shadowrelay.core.identifiers import Mark, ServerName
+from shadowrelay.core.identifiers import Beginning, Incarnation, Mark, ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Reason, Role
 from shadowrelay.core.policy import Policy
@@ -72,6 +72,13 @@ def test_nobody_gets_a_message_that_is_not_known_to_have_a_copy(state: HolderSta
     before = on.copies[M]
     assert give(on, B) is None
     assert (on.copies[M], on.told) == (before, [])
+
+
+def test_a_holder_that_was_restarted_since_gets_it_though_its_lineage_no_longer_reaches_back() -> None:
+    on = owning(holder(B, 1))
+    later = Beginning(Incarnation("f" * 16), 12)
+    on.known[B] = Member(B, replace(lineage(B), beginnings=(later,), sequence=20))
+    assert give(on, B) == B
 
 
 def test_a_holder_whose_lineage_broke_gets_nothing() -> None:

@@ -12,9 +12,9 @@ from datetime import datetime
 
 from shadowrelay.core.announcements import addressed
 from shadowrelay.core.decisions import Decision, Kind, Ledger, Verdict
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.identifiers import Continuity, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState
-from shadowrelay.core.ownership import NO_INCARNATION, stands, yields
+from shadowrelay.core.ownership import NO_INCARNATION, yields
 
 
 def hand_over(
@@ -68,6 +68,13 @@ class Remains:
 
 
 def _counts(ledger: Ledger, holder: Holder) -> bool:
+    """Does it still have its copy, for all we know? As with exposure, only a broken lineage says that it has
+    not: a member that was restarted since may tell no more of the opening in which it took the copy.
+    """
+    member = ledger.member(holder.name)
     if holder.state is not HolderState.HOLDING or holder.mark is None:
         return False
-    return stands(ledger, holder.name, holder.database_id, holder.mark)
+    if member is None or member.lineage is None or member.retired:
+        return False
+    known = member.lineage.at_least(holder.mark)
+    return known.continuity(holder.database_id, holder.mark) is not Continuity.BROKEN
