@@ -1,0 +1,42 @@
+"""``shadowaudit generate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from shadowaudit.cli import options
+from shadowaudit.cli.progress import Shown
+from shadowaudit.generate.cluster import generate, parse_faults
+from shadowaudit.generate.stories import FAULTS, FILE_FAULTS
+
+_KINDS = f"of messages {', '.join(FAULTS)}; of files {', '.join(FILE_FAULTS)}"
+
+
+@click.command("generate", epilog=f"Faults: {_KINDS}.")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--messages", default=1000, show_default=True, type=click.IntRange(min=1), help="About five rows each."
+)
+@click.option(
+    "--faults", default="", metavar="NAME=COUNT,…", help="What goes wrong. Nothing, unless asked for."
+)
+@click.option("--seed", default=1, show_default=True, help="Same seed, same files.")
+@click.option("--file-size", default=10_000_000, show_default=True, help="Octets of a file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+def command(directory: Path, messages: int, faults: str, seed: int, file_size: int, *, as_json: bool) -> None:
+    """Write logs of three nodes to DIRECTORY, with known faults; truth.json says what is to be found."""
+    try:
+        wanted = parse_faults(faults)
+        with options.told(), Shown().step(f"Writing {messages} messages"):
+            truth = generate(directory, messages=messages, faults=wanted, seed=seed, file_size=file_size)
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
+    if as_json:
+        told = truth.as_dict()
+        del told["found"]
+        print(json.dumps(told))
+    else:
+        print(f"{truth.messages:,} messages, {truth.rows:,} rows; the truth is in {directory / 'truth.json'}")

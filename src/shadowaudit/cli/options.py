@@ -1,0 +1,76 @@
+"""Options that several commands share, and how they end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from shadowaudit.engine.session import EngineError
+from shadowaudit.logs.manifest import NoLogsError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+USAGE = 2
+
+
+def places(function: Function) -> Function:
+    """DIR…: directories of logs, or files."""
+    return click.argument("places", metavar="DIR...", nargs=-1, type=click.Path(path_type=Path))(function)
+
+
+def engine(function: Function) -> Function:
+    """How the work is done."""
+    options = (
+        click.option("--engine", default="spark", metavar="spark|sail|sc://HOST:PORT", show_default=True,
+                     help="Spark, Sail (pip install pysail; no Java), or a Spark Connect server."),
+        click.option("--master", metavar="URL", help="Spark's master. [default: local[*]]"),
+        click.option("--memory", default="2g", show_default=True, help="Memory of a local Spark."),
+    )  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+class Moment(click.ParamType[int]):
+    """A moment as ISO 8601; without a zone it is UTC. Milliseconds since 1970."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is no time: write it as 2026-11-21 or 2026-11-21T10:00Z", param, ctx)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return int(moment.timestamp() * 1000)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Problems that the user can mend end with a sentence and status 2, not with a traceback."""
+    try:
+        yield
+    except (NoLogsError, EngineError) as problem:
+        raise _Refused(str(problem)) from None
+    except PermissionError as problem:
+        raise _Refused(f"{problem.filename}: {problem.strerror}") from None
+    except FileExistsError as problem:
+        raise _Refused(f"{problem.filename or problem}: exists already") from None
+
+
+class _Refused(click.ClickException):
+    exit_code = USAGE
+
+
+def cores() -> int:
+    """How many tasks run at a time on this machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2

@@ -1,0 +1,51 @@
+"""The verdict in a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from shadowaudit.core.findings import MEANING, Class, Severity
+from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
+
+_COLOUR = {Severity.VIOLATION: "red", Severity.UNPROVEN: "yellow", Severity.NOTE: "cyan"}
+_SIGN = {PROVEN: "[bold green]✓", VIOLATED: "[bold red]✗", INCOMPLETE: "[bold yellow]?"}
+_MOST = 12
+
+
+def show(verdict: Verdict, out: Path, console: Console, *, report: bool) -> None:
+    """Problems first, then what is allowed, then where to read more."""
+    totals = verdict.totals
+    console.print(
+        f"{verdict.files} files of {verdict.nodes} nodes: {totals.get('rows', 0):,} rows about "
+        f"{totals.get('messages', 0):,} messages for {totals.get('recipients', 0):,} recipients; "
+        f"{totals.get('suspects', 0):,} judged row by row",
+        highlight=False,
+    )
+    for gap in verdict.evidence.gaps[:_MOST]:
+        console.print(f"[yellow]missing[/] {escape(gap.what)}", highlight=False, soft_wrap=True)
+        console.print(
+            f"        {escape(gap.where)}: {escape(gap.so)}", highlight=False, style="dim", soft_wrap=True
+        )
+    if len(verdict.evidence.gaps) > _MOST:
+        console.print(f"        and {len(verdict.evidence.gaps) - _MOST} more: see verdict.json", style="dim")
+    if verdict.classes:
+        console.print(_table(verdict))
+    for note in verdict.evidence.notes:
+        console.print(f"[cyan]note[/] {escape(note)}", highlight=False, soft_wrap=True)
+    console.print(f"{_SIGN[verdict.status]} {escape(verdict.sentence)}[/]", highlight=False, soft_wrap=True)
+    name = "report.html" if report else "verdict.json"
+    console.print(f"Report: {escape(str(out / name))}", highlight=False, soft_wrap=True)
+
+
+def _table(verdict: Verdict) -> Table:
+    table = Table("", "found", "means", box=None, pad_edge=False)
+    order = list(Severity)
+    rows = sorted(verdict.classes.items(), key=lambda row: order.index(verdict.severity(Class(row[0]))))
+    for name, many in rows:
+        colour = _COLOUR[verdict.severity(Class(name))]
+        table.add_row(f"{many:,}", f"[{colour}]{name}[/]", MEANING[Class(name)][1])
+    return table

@@ -1,0 +1,1 @@
+"""What the rows mean, and what follows: pure, without files, clocks or engines."""

@@ -1,0 +1,129 @@
+"""The rows of a tracking log as the audit sees them: kinds of events, and one event about one message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The events that say where a message is. All others are read, counted, and say nothing about that."""
+
+    RECEIVE = "RECEIVE"
+    DSN = "DSN"
+    HAREDIRECT = "HAREDIRECT"
+    HAREDIRECTFAIL = "HAREDIRECTFAIL"
+    HARECEIVE = "HARECEIVE"
+    HADISCARD = "HADISCARD"
+    RESUBMIT = "RESUBMIT"
+    TRANSFER = "TRANSFER"
+    SEND = "SEND"
+    SENDEXTERNAL = "SENDEXTERNAL"
+    DELIVER = "DELIVER"
+    DUPLICATEDELIVER = "DUPLICATEDELIVER"
+    FAIL = "FAIL"
+    DEFER = "DEFER"
+    SUSPEND = "SUSPEND"
+    RESUME = "RESUME"
+    LOAD = "LOAD"
+    EXPAND = "EXPAND"
+    RESOLVE = "RESOLVE"
+    REDIRECT = "REDIRECT"
+    DROP = "DROP"
+    EXPIRE = "EXPIRE"
+    POISONMESSAGE = "POISONMESSAGE"
+    PROCESS = "PROCESS"
+    OTHER = "OTHER"
+
+
+DELIVERIES = frozenset({Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER})
+"""The next hop took responsibility: a second one of these is a duplicate."""
+
+FINALS = DELIVERIES | {Kind.DUPLICATEDELIVER, Kind.FAIL}
+"""The recipient is settled: nobody owes it anything any more."""
+
+ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN})
+"""The message begins: accepted from a sender, or made here."""
+
+KNOWN = frozenset(
+    {
+        "AGENTINFO", "SUBMIT", "SUBMITDEFER", "SUBMITFAIL", "NOTIFYMAPI", "THROTTLE", "INITMESSAGECREATED",
+        "MODERATORAPPROVE", "MODERATORREJECT", "MODERATORSALLNDR", "MODERATORSEXPIRE", "MODERATIONEXPIRE",
+        "BADMAIL", "DELIVERFAIL", "DUPLICATEEXPAND", "DUPLICATEREDIRECT", "JOURNAL", "JOURNALREPORT",
+        "MAPISUBMITFAIL", "ORARLOOP", "POISON", "PREPROCESSED", "SUPPRESSED", "PROCESSMEETINGMESSAGE",
+        "MEETINGMESSAGEDELETED", "RESUBMITDEFER", "RESUBMITFAIL", "INITMESSAGE",
+    }
+)  # fmt: skip
+"""Exchange's other events: they say nothing about where a message is."""
+
+DISCARDED = "ExplicitlyDiscarded"
+SETTLED_ELSEWHERE = frozenset({DISCARDED, "DeliveredElsewhere"})
+"""Reasons of HADISCARD that say: delivered, and the owner told us so."""
+
+UNACKNOWLEDGED = frozenset({"Orphaned", "Rejected", "Revoked"})
+"""Reasons of HADISCARD that say: the sender never got a 250 for this copy."""
+
+
+def kind_of(event_id: str) -> Kind:
+    """The kind of that event-id; OTHER for those that say nothing of where a message is."""
+    try:
+        return Kind(event_id)
+    except ValueError:
+        return Kind.OTHER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One row about one message. Order within a database is (incarnation's place, sequence)."""
+
+    node: str
+    database: str
+    boot: str
+    sequence: int
+    at: int  # milliseconds since 1970, by the node's own clock
+    kind: Kind
+    epoch: int = 1
+    recipients: tuple[int, ...] = ()
+    reason: str = ""  # source-context up to its first semicolon
+    peer: str = ""  # the other side of the event
+    reference: str = ""
+    source: str = ""
+    entries: Mapping[str, str] = field(default_factory=dict)  # custom-data
+    addresses: tuple[str, ...] = ()
+    message: str = ""  # the message's id
+    subject: str = ""
+    line: str = ""  # the row itself: evidence
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The members of a list column: joined with ``;``, one that holds ``;`` in single quotes."""
+    if "'" not in text:
+        return tuple(text.split(";")) if text else ()
+    members: list[str] = []
+    at = 0
+    while at <= len(text):
+        end = -1
+        if text.startswith("'", at):
+            end = text.find("';", at + 1)
+            if end < 0 and text.endswith("'") and len(text) > at + 1:
+                end = len(text) - 1
+        if end >= 0 and ";" in text[at + 1 : end]:
+            members.append(text[at + 1 : end])
+            at = end + 2
+        else:
+            end = text.find(";", at)
+            end = len(text) if end < 0 else end
+            members.append(text[at:end])
+            at = end + 1
+    return tuple(members)
+
+
+def entries_of(custom_data: str) -> dict[str, str]:
+    """Custom-data by name, without types; of several with one name the first counts."""
+    found: dict[str, str] = {}
+    for entry in custom_data.split(";"):
+        name, equals, text = entry.partition("=")
+        if equals:
+            found.setdefault(name.partition(":")[2] or name, text)
+    return found

@@ -1,0 +1,109 @@
+"""The classes of what may be found about a message, and what each of them means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """VIOLATION: the promise was broken. UNPROVEN: evidence is missing. NOTE: allowed, counted and named."""
+
+    VIOLATION = "violation"
+    UNPROVEN = "unproven"
+    NOTE = "note"
+
+
+class Class(StrEnum):
+    """What was found about a message."""
+
+    LOST = "lost"
+    PARTIALLY_LOST = "partially-lost"
+    DUPLICATE = "duplicate"
+    ONE_COPY = "acknowledged-with-one-copy"
+    LATE_COPY = "redundant-after-acknowledgement"
+    FALSE_COPY = "copy-never-held"
+    VANISHED = "vanished-copy"
+    PREMATURE_DISCARD = "discarded-before-delivery"
+    UNKNOWN_ORIGIN = "unknown-origin"
+    INCONSISTENT = "rows-contradict"
+    UNPROVEN_LOSS = "fate-not-known"
+    OPEN = "open-at-the-end-of-the-log"
+    IN_TRANSIT = "in-transit"
+    ALLOWED_DUPLICATE = "duplicate-allowed"
+    DUPLICATE_DROPPED = "duplicate-dropped-at-mailbox"
+    EXPOSED = "exposed"
+    PROMOTED = "promoted-rightly"
+    PROMOTED_UNVERIFIED = "promoted-unverified"
+    FALSE_PROMOTION = "promoted-falsely"
+    HOLDERS_WORD = "settled-by-holders-word"
+    ORPHAN = "orphan-shadow"
+    LATE_DISCARD = "late-discard"
+    NEVER_ACKNOWLEDGED = "delivered-never-acknowledged"
+    SET_ASIDE = "set-aside"
+    IN_DOUBT = "sent-in-doubt"
+
+
+_V, _U, _N = Severity.VIOLATION, Severity.UNPROVEN, Severity.NOTE
+
+MEANING: dict[Class, tuple[Severity, str]] = {
+    Class.LOST: (_V, "acknowledged; no recipient was delivered or bounced, and no node holds it"),
+    Class.PARTIALLY_LOST: (_V, "acknowledged; some recipients were neither delivered nor bounced, nor held"),
+    Class.DUPLICATE: (_V, "delivered more than once to a recipient, without a cause that the promise allows"),
+    Class.ONE_COPY: (_V, "acknowledged without a second copy, and without saying so"),
+    Class.LATE_COPY: (_V, "the second copy was made only after the acknowledgement"),
+    Class.FALSE_COPY: (_V, "the owner says that a server holds a copy, whose complete log knows of none"),
+    Class.VANISHED: (_V, "a node had it, said nothing of its end, and its next snapshot does not list it"),
+    Class.PREMATURE_DISCARD: (_V, "a holder was told of a delivery that no node's log shows"),
+    Class.UNKNOWN_ORIGIN: (_V, "delivered or owned by a node whose complete log never received it"),
+    Class.INCONSISTENT: (_V, "rows of one node that cannot follow each other: one between them is missing"),
+    Class.UNPROVEN_LOSS: (_U, "not settled in the logs at hand, and some that may know are missing"),
+    Class.OPEN: (_U, "not settled when the log ends, and no snapshot says that it is still held"),
+    Class.IN_TRANSIT: (_N, "not settled yet; a snapshot says that a node holds it"),
+    Class.ALLOWED_DUPLICATE: (_N, "delivered more than once, for a cause that the promise allows"),
+    Class.DUPLICATE_DROPPED: (_N, "a second delivery that the mailbox server dropped"),
+    Class.EXPOSED: (_N, "had one copy for a while, as the policy allows, and the log says so"),
+    Class.PROMOTED: (_N, "a holder took it over, and the owner's own log agrees that it had to"),
+    Class.PROMOTED_UNVERIFIED: (_N, "a holder took it over; the logs cannot tell whether it had to"),
+    Class.FALSE_PROMOTION: (_N, "a holder took it over, although its owner had lost nothing"),
+    Class.HOLDERS_WORD: (_N, "settled by what a holder was told; the owner's own row was lost with its disk"),
+    Class.ORPHAN: (_N, "a copy of what the sender never got a 250 for, or one that outlived the message"),
+    Class.LATE_DISCARD: (_N, "a holder let its copy go long after the message was settled"),
+    Class.NEVER_ACKNOWLEDGED: (
+        _N,
+        "delivered, though its sender got no reply: it died before it could answer",
+    ),
+    Class.SET_ASIDE: (_N, "set aside for an operator"),
+    Class.IN_DOUBT: (_N, "sent while a holder could not be asked"),
+}
+"""Severity and meaning of each class; docs/audit.md lists them, and a test compares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something found about one message. ``rows``: indexes of the events that prove it."""
+
+    what: Class
+    detail: str
+    recipients: tuple[int, ...] = ()
+    rows: tuple[int, ...] = ()
+
+    @property
+    def severity(self) -> Severity:
+        return MEANING[self.what][0]
+
+
+def combined(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """One finding of each class: what was found of it on several nodes, together."""
+    found: dict[Class, Finding] = {}
+    for one in findings:
+        known = found.get(one.what)
+        found[one.what] = one if known is None else _both(known, one)
+    return tuple(found.values())
+
+
+def _both(one: Finding, other: Finding) -> Finding:
+    detail = one.detail if other.detail in one.detail else f"{one.detail}; {other.detail}"
+    recipients = tuple(sorted({*one.recipients, *other.recipients}))
+    return Finding(one.what, detail, recipients, tuple(dict.fromkeys((*one.rows, *other.rows))))

@@ -1,0 +1,286 @@
+"""The verdict on one message, from all its rows on all nodes: the exact pass."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from shadowaudit.core.events import (
+    DELIVERIES,
+    FINALS,
+    ORIGINS,
+    SETTLED_ELSEWHERE,
+    UNACKNOWLEDGED,
+    Event,
+    Kind,
+)
+from shadowaudit.core.evidence import Database, Evidence
+from shadowaudit.core.findings import Class, Finding, combined
+from shadowaudit.core.promotions import promotions
+from shadowaudit.core.replay import Ending, replay
+
+LATE_DISCARD = 10 * 60_000
+"""Milliseconds after the last end that a holder's HADISCARD is noted as late: by clocks of two nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was found; ``exposed`` is the time with one copy, in milliseconds by the owner's own clock."""
+
+    findings: tuple[Finding, ...]
+    exposed: int | None = None
+
+
+def judge(events: Sequence[Event], evidence: Evidence) -> Judgement:
+    """Judge one message. The order of ``events`` does not matter; findings name rows by their index in it."""
+    return _Case(events, evidence).judgement()
+
+
+class _Case:
+    def __init__(self, events: Sequence[Event], evidence: Evidence) -> None:
+        self.events, self.evidence = events, evidence
+        self.by_kind: dict[Kind, list[int]] = defaultdict(list)
+        for index, event in enumerate(events):
+            self.by_kind[event.kind].append(index)
+        self.traces = {name: replay(*found) for name, found in self._by_database().items()}
+        self.unknown = self._involved_without_logs()
+        self.exposed: int | None = None
+
+    def _by_database(self) -> dict[str, tuple[Database, list[tuple[int, Event]]]]:
+        found: dict[str, list[tuple[int, Event]]] = defaultdict(list)
+        for index, event in enumerate(self.events):
+            found[event.database].append((index, event))
+        result = {}
+        for name, rows in found.items():
+            node = rows[0][1].node
+            database = self.evidence.databases.get(name) or Database(id=name, node=node, whole=False)
+            life = {segment.boot: place for place, segment in reversed(list(enumerate(database.segments)))}
+            rows.sort(key=lambda row: (life.get(row[1].boot, 0), row[1].sequence))
+            result[name] = (database, rows)
+        return result
+
+    def _rows(self, *kinds: Kind) -> list[int]:
+        return sorted(index for kind in kinds for index in self.by_kind.get(kind, ()))
+
+    def _involved_without_logs(self) -> bool:
+        """May there be rows about this message that are not at hand?"""
+        databases = [trace.database for trace in self.traces.values()]
+        databases += [
+            self.evidence.databases[owner]
+            for index in self._rows(Kind.RESUBMIT, Kind.HARECEIVE)
+            if (owner := self.events[index].entries.get("OwnerDb", "")) in self.evidence.databases
+        ]
+        servers = {
+            self.events[index].peer
+            for index in self._rows(Kind.HAREDIRECT, Kind.HARECEIVE, Kind.RESUBMIT, Kind.TRANSFER)
+        }
+        self.lost = any(one.lost or one.rolled_back for one in databases) or any(
+            self.evidence.databases[one].lost for name in servers for one in self._of(name)
+        )
+        missing = any(not one.lost and not (one.whole and one.from_start) for one in databases)
+        return missing or any(
+            not self._of(name)
+            or any(not (db.whole and db.from_start) and not db.lost for db in self._facts(name))
+            for name in servers
+        )
+
+    def _of(self, node: str) -> tuple[str, ...]:
+        lost = (one.id for one in self.evidence.databases.values() if one.node == node and not one.segments)
+        return (*self.evidence.nodes.get(node, ()), *lost)
+
+    def _facts(self, node: str) -> Iterator[Database]:
+        return (self.evidence.databases[one] for one in self._of(node))
+
+    def judgement(self) -> Judgement:
+        findings = [
+            *self._origin(),
+            *self._copies(),
+            *self._recipients(),
+            *self._duplicates(),
+            *self._contradictions(),
+            *promotions(self.events, self.evidence),
+            *self._discards(),
+            *self._marks(),
+        ]
+        return Judgement(combined(findings), self.exposed)
+
+    def _origin(self) -> Iterator[Finding]:
+        origins = self._rows(*ORIGINS)
+        held = self._rows(Kind.HARECEIVE)
+        announced = self._rows(Kind.HAREDIRECT, Kind.HAREDIRECTFAIL)
+        for index in announced:
+            event = self.events[index]
+            trace = self.traces[event.database]
+            if not trace.owned and trace.database.whole and trace.database.from_start:
+                detail = "made redundant by a node whose log has neither its reception nor its promotion"
+                yield Finding(Class.UNKNOWN_ORIGIN, detail, rows=(index,))
+        if origins or self.lost or self.unknown:
+            return
+        resubmits = self._rows(Kind.RESUBMIT)
+        ends = self._rows(*FINALS)
+        if ends and resubmits:
+            yield Finding(
+                Class.NEVER_ACKNOWLEDGED, "no node's log received it", rows=(*held[:1], *resubmits[:1])
+            )
+        elif held and not ends:
+            released = [
+                index for index in self._rows(Kind.HADISCARD) if self.events[index].reason in UNACKNOWLEDGED
+            ]
+            told = f"released as {self.events[released[0]].reason}" if released else "not released yet"
+            yield Finding(Class.ORPHAN, f"no node's log received it; {told}", rows=(*held, *released))
+        elif ends or resubmits:
+            yield Finding(Class.UNKNOWN_ORIGIN, "no node's log received it", rows=tuple(ends or resubmits))
+
+    def _copies(self) -> Iterator[Finding]:
+        for index in self._rows(Kind.RECEIVE):
+            yield from self._redundant(index)
+        for index in self._rows(Kind.HAREDIRECT):
+            holder = self.events[index].peer
+            came = any(self.events[at].node == holder for at in self._rows(Kind.HARECEIVE, Kind.LOAD))
+            if (
+                not came
+                and self.evidence.complete(holder)
+                and not any(one.lost for one in self._facts(holder))
+            ):
+                detail = f"{holder} is said to hold a copy, and its log knows of none"
+                yield Finding(Class.FALSE_COPY, detail, rows=(index,))
+
+    def _redundant(self, index: int) -> Iterator[Finding]:
+        received = self.events[index]
+        copies = [at for at in self._rows(Kind.HAREDIRECT) if self.events[at].database == received.database]
+        if any(self.events[at].sequence < received.sequence for at in copies):
+            return
+        after = min(copies, key=lambda at: self.events[at].sequence, default=None)
+        if received.entries.get("Replication") == "Failed":
+            fails = self._rows(Kind.HAREDIRECTFAIL)
+            if after is None:
+                yield Finding(Class.EXPOSED, "never had a second copy", rows=(*fails, index))
+                return
+            self.exposed = max(0, self.events[after].at - received.at)
+            detail = f"had one copy for {self.exposed / 1000:.1f} s"
+            yield Finding(Class.EXPOSED, detail, rows=(*fails, index, after))
+        elif after is not None:
+            yield Finding(Class.LATE_COPY, "HAREDIRECT comes after RECEIVE", rows=(index, after))
+        else:
+            yield Finding(Class.ONE_COPY, "no HAREDIRECT before RECEIVE, and no word of it", rows=(index,))
+
+    def _recipients(self) -> Iterator[Finding]:
+        owed = {number for index in self._rows(*ORIGINS) for number in self.events[index].recipients}
+        if not owed:  # its reception was lost with a disk: what holders took over is what is owed
+            owed = {number for trace in self.traces.values() if trace.owned for number in trace.known}
+        settled = {number for index in self._rows(*FINALS) for number in self.events[index].recipients}
+        told: set[int] = set()
+        word: list[int] = []
+        for index in self._rows(Kind.HADISCARD):
+            if self.events[index].reason in SETTLED_ELSEWHERE:
+                told |= set(self.events[index].recipients)
+                word.append(index)
+        if not self._rows(*ORIGINS) and (self.lost or self.unknown):
+            owed |= told
+        missing = owed - settled
+        by_word = missing & told if self.lost or self.unknown else set()
+        if by_word:
+            yield Finding(
+                Class.HOLDERS_WORD, "a holder was told that it was delivered", _all(by_word), tuple(word)
+            )
+        if (told & missing) - by_word:
+            detail = "a holder was told of a delivery that no log shows"
+            yield Finding(Class.PREMATURE_DISCARD, detail, _all((told & missing) - by_word), tuple(word))
+        missing -= by_word
+        if missing:
+            yield self._fate(missing, owed)
+
+    def _fate(self, missing: set[int], owed: set[int]) -> Finding:
+        ends = [trace for trace in self.traces.values() if trace.left & missing]
+        held = {number for one in ends if one.ending is Ending.HELD for number in one.left}
+        tail = {number for one in ends if one.ending is Ending.TAIL for number in one.left}
+        where = ", ".join(
+            sorted({one.database.node for one in ends if one.ending in (Ending.HELD, Ending.TAIL)})
+        )
+        rows = tuple(self._rows(*ORIGINS))
+        gone = missing - held - tail
+        if gone and self.unknown:
+            return Finding(Class.UNPROVEN_LOSS, "logs that may tell are missing", _all(gone), rows)
+        if gone:
+            what = Class.LOST if gone == owed else Class.PARTIALLY_LOST
+            rows = (*rows, *self._rows(Kind.HARECEIVE, Kind.HADISCARD, Kind.RESUBMIT))
+            return Finding(what, f"{len(gone)} of {len(owed)} recipients", _all(gone), rows)
+        if missing - held:
+            return Finding(Class.OPEN, f"last seen at {where}", _all(missing - held), rows)
+        return Finding(Class.IN_TRANSIT, f"held by {where}", _all(missing), rows)
+
+    def _duplicates(self) -> Iterator[Finding]:
+        taken: dict[int, list[int]] = defaultdict(list)
+        dropped: dict[int, list[int]] = defaultdict(list)
+        for index in self._rows(*DELIVERIES, Kind.DUPLICATEDELIVER):
+            target = dropped if self.events[index].kind is Kind.DUPLICATEDELIVER else taken
+            for number in self.events[index].recipients:
+                target[number].append(index)
+        double = {number: rows for number, rows in taken.items() if len(rows) > 1}
+        if double:
+            rows = sorted({index for found in double.values() for index in found})
+            cause, why = self._allowed(rows)
+            what = Class.ALLOWED_DUPLICATE if cause else Class.DUPLICATE
+            yield Finding(what, cause or "no cause in the logs", _all(double), (*rows, *why))
+        elif dropped:
+            rows = sorted({index for found in dropped.values() for index in found})
+            yield Finding(Class.DUPLICATE_DROPPED, "the mailbox server had it", _all(dropped), tuple(rows))
+
+    def _allowed(self, deliveries: Sequence[int]) -> tuple[str, tuple[int, ...]]:
+        """A cause that the promise allows, and the rows that show it."""
+        doubt = [
+            index
+            for index in self._rows(*DELIVERIES, Kind.DEFER)
+            if self.events[index].entries.get("InDoubt")
+        ]
+        if doubt:
+            return "a reply was lost, or a holder could not be asked", tuple(doubt)
+        databases = {self.events[index].database for index in deliveries}
+        taken_over = self._rows(Kind.RESUBMIT, Kind.TRANSFER)
+        if taken_over and (len(databases) > 1 or any(t.database.rolled_back for t in self.traces.values())):
+            return "it was taken over before its owner's word of the delivery arrived", tuple(taken_over)
+        if resumed := self._rows(Kind.RESUME):
+            return "an operator sent it after all", tuple(resumed)
+        return "", ()
+
+    def _contradictions(self) -> Iterator[Finding]:
+        for trace in self.traces.values():
+            sound = trace.database.whole and not trace.database.rolled_back
+            if trace.ending is Ending.VANISHED and sound:
+                detail = f"{trace.database.node} had it, and its next snapshot does not list it"
+                rows = [i for i, event in enumerate(self.events) if event.database == trace.database.id]
+                yield Finding(Class.VANISHED, detail, _all(trace.left), tuple(rows))
+            if sound and trace.ownerless:
+                detail = f"{trace.database.node} did not own it"
+                yield Finding(Class.UNKNOWN_ORIGIN, detail, rows=tuple(trace.ownerless))
+            if sound:
+                for what, index in trace.contradictions:
+                    yield Finding(Class.INCONSISTENT, f"{trace.database.node}: {what}", rows=(index,))
+
+    def _discards(self) -> Iterator[Finding]:
+        ends = self._rows(*FINALS)
+        last = max((self.events[index].at for index in ends), default=None)
+        if last is None:
+            return
+        late = [i for i in self._rows(Kind.HADISCARD) if self.events[i].at > last + LATE_DISCARD]
+        if late:
+            minutes = (self.events[late[0]].at - last) / 60_000
+            yield Finding(Class.LATE_DISCARD, f"{minutes:.0f} minutes, by two clocks", rows=tuple(late))
+        for trace in self.traces.values():
+            settled = {number for index in ends for number in self.events[index].recipients}
+            if trace.ending is Ending.HELD and trace.left <= settled:
+                detail = f"{trace.database.node} still has a copy of what is settled"
+                yield Finding(Class.ORPHAN, detail, _all(trace.left))
+
+    def _marks(self) -> Iterator[Finding]:
+        if aside := self._rows(Kind.SUSPEND):
+            resumed = "sent later" if self._rows(Kind.RESUME) else "an operator has to decide"
+            yield Finding(Class.SET_ASIDE, resumed, rows=tuple(aside))
+        doubt = [i for i in self._rows(*DELIVERIES) if self.events[i].entries.get("InDoubt")]
+        if doubt:
+            yield Finding(Class.IN_DOUBT, "a holder could not be asked first", rows=tuple(doubt))
+
+
+def _all(numbers: object) -> tuple[int, ...]:
+    return tuple(sorted(numbers))  # type: ignore[call-overload]

@@ -1,0 +1,162 @@
+"""What became of a message in one database: its rows, played in order.
+
+What came in must have gone out, or still be there: a copy enters with RECEIVE, DSN or HARECEIVE, leaves
+recipient by recipient with a delivery, a bounce or HADISCARD, and what is left is in the next snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from shadowaudit.core.events import FINALS, Event, Kind
+from shadowaudit.core.evidence import Database
+
+
+class Role(StrEnum):
+    """What the node has of the message."""
+
+    NONE = "none"
+    PRIMARY = "primary"
+    SHADOW = "shadow"
+
+
+class Ending(StrEnum):
+    """GONE: nothing is left. HELD: the last snapshot lists it. TAIL: no snapshot followed. VANISHED: one
+    followed, and does not list it. LOST: it went with the disk, or with an older state put back.
+    """
+
+    GONE = "gone"
+    HELD = "held"
+    TAIL = "tail"
+    VANISHED = "vanished"
+    LOST = "lost"
+
+
+@dataclass(slots=True)
+class Trace:
+    """One message in one database, after its rows. Events are named by their index in the message's rows."""
+
+    database: Database
+    role: Role = Role.NONE
+    left: set[int] = field(default_factory=set)
+    known: set[int] = field(default_factory=set)  # every recipient that it ever had here
+    ending: Ending = Ending.GONE
+    contradictions: list[tuple[str, int]] = field(default_factory=list)
+    ownerless: list[int] = field(default_factory=list)  # ends or promotions of what the node did not have
+    entered: bool = False
+    owned: bool = False
+    yielded: int = -2  # sequence of the last TRANSFER
+
+    def contradict(self, what: str, index: int) -> None:
+        self.contradictions.append((what, index))
+
+
+def replay(database: Database, events: Sequence[tuple[int, Event]]) -> Trace:
+    """Play the rows of one database, already in the order of its life. ``events``: index and event."""
+    trace = Trace(database)
+    for index, event in events:
+        _play(trace, index, event)
+    _end(trace, events[-1][1], [event for _, event in events])
+    return trace
+
+
+def _play(trace: Trace, index: int, event: Event) -> None:
+    named = set(event.recipients)
+    # What was there before the log at hand begins is taken as it is found.
+    inherited = trace.role is Role.NONE and not trace.entered and not trace.database.from_start
+    match event.kind:
+        case Kind.RECEIVE | Kind.DSN:
+            if trace.role is not Role.NONE:
+                trace.contradict("received twice", index)
+            _enter(trace, Role.PRIMARY, named)
+        case Kind.HARECEIVE if not event.reason:
+            if trace.role is not Role.NONE and trace.left:
+                trace.contradict("a copy came that was there already", index)
+            _enter(trace, Role.SHADOW, named)
+        case Kind.HARECEIVE:
+            if event.reason == "taken" and trace.role is Role.PRIMARY and trace.yielded != event.sequence - 1:
+                trace.contradict("ownership ended without TRANSFER", index)
+            if trace.role is Role.NONE and not inherited:
+                trace.contradict("a copy changed its owner that was not there", index)
+            trace.role = Role.SHADOW
+            _expect(trace, named, index, inherited=inherited)
+        case Kind.TRANSFER:
+            trace.yielded = event.sequence
+            if trace.role is not Role.PRIMARY and not inherited:
+                trace.contradict("TRANSFER of what the node did not own", index)
+        case Kind.RESUBMIT:
+            if trace.role is not Role.SHADOW and not inherited:
+                trace.ownerless.append(index)
+            _expect(trace, named, index, inherited=inherited)
+            trace.role, trace.owned, trace.entered = Role.PRIMARY, True, True
+        case Kind.LOAD:
+            _expect(trace, named, index, inherited=inherited)
+            trace.role = Role.PRIMARY if event.entries.get("Role") == "primary" else Role.SHADOW
+            trace.owned |= trace.role is Role.PRIMARY
+            trace.entered = True
+        case Kind.HADISCARD:
+            if named - trace.known and not inherited:
+                trace.contradict("a copy was let go that was not there", index)
+            _leave(trace, named)
+        case kind if kind in FINALS:
+            if not inherited and not trace.owned:
+                trace.ownerless.append(index)
+            _leave(trace, named)
+        case _:
+            pass
+
+
+def _leave(trace: Trace, named: set[int]) -> None:
+    trace.known |= named
+    trace.left -= named
+    if not trace.left and trace.role is Role.SHADOW:
+        trace.role = Role.NONE
+
+
+def _enter(trace: Trace, role: Role, named: set[int]) -> None:
+    trace.role, trace.entered = role, True
+    trace.owned |= role is Role.PRIMARY
+    trace.left = set(named)
+    trace.known |= named
+
+
+def _expect(trace: Trace, named: set[int], index: int, *, inherited: bool) -> None:
+    """The row lists what is left: if that is not so, a row before it is missing."""
+    if inherited:
+        trace.entered = True
+        trace.known |= named
+    elif trace.left != named:
+        trace.contradict("it lists other recipients than were left", index)
+    trace.left = set(named)
+    trace.known |= named
+
+
+def _end(trace: Trace, last: Event, events: Sequence[Event]) -> None:
+    if not trace.left:
+        trace.ending = Ending.GONE
+    elif trace.database.lost or _overwritten(trace.database, last):
+        trace.ending = Ending.LOST
+    elif trace.database.snapshot is None or trace.database.snapshot[0] > trace.database.snapshot[1]:
+        trace.ending = Ending.TAIL
+    else:
+        begin, end = trace.database.snapshot
+        if last.sequence > end:
+            trace.ending = Ending.TAIL
+        elif any(event.kind is Kind.LOAD and begin <= event.sequence < end for event in events):
+            trace.ending = Ending.HELD
+        else:
+            trace.ending = Ending.VANISHED
+
+
+def _overwritten(database: Database, event: Event) -> bool:
+    """Is the row of a life that an older state of the database was put in place of?"""
+    if not database.rolled_back:
+        return False
+    later = False
+    for segment in database.segments:
+        if later and segment.boot != event.boot and segment.first <= event.sequence:
+            return True
+        later = later or segment.boot == event.boot
+    return False

@@ -1,0 +1,42 @@
+"""One row of text taken apart, whatever it holds: slow and careful, for what the fast parser refuses."""
+
+from __future__ import annotations
+
+import re
+
+_FIELD = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^",\r\n]*+))(?=,|\Z)')
+_LOOSE = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^,]*+))(?=,|\Z)')
+_FORMULA = re.compile("[\\s\"']*[=+\\-@\uff1d\uff0b\uff0d\uff20]")
+
+
+def split_row(line: bytes, count: int, *, strict: bool) -> list[str] | None:
+    """The fields of a row with or without its line end; None when it is not one of ``count`` fields.
+
+    ``strict``: UTF-8, closed with CRLF, quotes as they should be. Otherwise odd octets are replaced, quotes
+    within a field are taken as they are, and fields that are missing at the end are empty.
+    """
+    if strict and not line.endswith(b"\r\n"):
+        return None
+    try:
+        text = line.decode("utf-8", "strict" if strict else "replace").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        return None
+    pattern = _FIELD if strict else _LOOSE
+    fields: list[str] = []
+    at = 0
+    while found := pattern.match(text, at):
+        quoted, plain = found.groups()
+        fields.append(plain if quoted is None else quoted.replace('""', '"'))
+        at = found.end() + 1
+        if found.end() == len(text):
+            break
+    if at != len(text) + 1:
+        return None
+    if not strict and 3 <= len(fields) < count:
+        fields += [""] * (count - len(fields))
+    return fields if len(fields) == count else None
+
+
+def restored(field: str) -> str:
+    """A field without the apostrophe that keeps spreadsheets from taking it for a formula."""
+    return field[1:] if field.startswith("'") and _FORMULA.match(field) else field

@@ -1,0 +1,88 @@
+"""The answer: proven, broken, or not provable from what is at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shadowaudit.core.evidence import Evidence
+from shadowaudit.core.findings import MEANING, Class, Severity
+
+PROVEN, VIOLATED, USAGE, INCOMPLETE = 0, 1, 2, 3
+"""Exit statuses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What was audited, and what follows. ``classes``: messages by what was found about them."""
+
+    totals: Mapping[str, int]
+    classes: Mapping[str, int]
+    evidence: Evidence
+    files: int
+    nodes: int
+    allow_open: bool = False
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+    def count(self, severity: Severity) -> int:
+        """Findings of that severity; what ``--allow-open`` excuses is a note."""
+        return sum(many for name, many in self.classes.items() if self.severity(Class(name)) is severity)
+
+    def severity(self, what: Class) -> Severity:
+        if what is Class.OPEN and self.allow_open:
+            return Severity.NOTE
+        return MEANING[what][0]
+
+    @property
+    def status(self) -> int:
+        if self.count(Severity.VIOLATION):
+            return VIOLATED
+        if self.evidence.gaps or self.count(Severity.UNPROVEN):
+            return INCOMPLETE
+        return PROVEN
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence."""
+        accepted = self.totals.get("messages", 0)
+        match self.status:
+            case 0 if self.evidence.weaker:
+                return (
+                    f"Nothing lost or doubled is seen among {accepted} messages. Exchange's logs number "
+                    "nothing, so rows that are missing would not show: this is a weaker proof."
+                )
+            case 0:
+                return f"Proven: of {accepted} messages none was lost, or doubled without an allowed cause."
+            case 1:
+                broken = self.count(Severity.VIOLATION)
+                return f"The promise was broken: {broken} violations among {accepted} messages."
+            case _:
+                missing = len(self.evidence.gaps) + self.count(Severity.UNPROVEN)
+                return (
+                    f"Not provable: no violation is seen among {accepted} messages, but evidence is missing "
+                    f"({missing} times)."
+                )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For verdict.json and ``--json``."""
+        return {
+            "status": self.status,
+            "verdict": {0: "proven", 1: "violated", 3: "incomplete"}[self.status],
+            "strength": "weaker" if self.evidence.weaker else "full",
+            "sentence": self.sentence,
+            "files": self.files,
+            "nodes": self.nodes,
+            "totals": dict(self.totals),
+            "classes": {
+                name: {
+                    "count": many,
+                    "severity": self.severity(Class(name)).value,
+                    "meaning": MEANING[Class(name)][1],
+                }
+                for name, many in sorted(self.classes.items())
+            },
+            "gaps": [{"what": gap.what, "where": gap.where, "so": gap.so} for gap in self.evidence.gaps],
+            "unprovable": list(self.evidence.notes),
+            "timings": {name: round(seconds, 3) for name, seconds in self.timings.items()},
+        }

@@ -1,0 +1,124 @@
+"""The exact pass: the rows of suspect messages are read again whole, and judged one message at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from shadowaudit.core.events import Event
+from shadowaudit.core.evidence import Evidence
+from shadowaudit.core.exchange import judge_exchange
+from shadowaudit.core.facts import FileFacts, Flavour
+from shadowaudit.core.findings import Class, Finding
+from shadowaudit.core.fingerprint import uuid_of
+from shadowaudit.core.judge import Judgement, judge
+from shadowaudit.logs.extract import Key, Piece, Source, rows_of
+
+SCHEMA = (
+    "high long, low long, id string, class string, severity string, detail string, recipients string, "
+    "addresses string, node string, subject string, exposed long, evidence string"
+)
+"""One row a finding. ``evidence``: the rows that prove it, one a line. A message cleared has none."""
+
+_BATCH = 200
+_SHOWN_ROWS, _SHOWN_ADDRESSES, _SHOWN_TEXT = 20, 20, 4000
+
+
+def judged(pieces: Any, files: Sequence[FileFacts], evidence: Evidence) -> Any:
+    """Findings about the messages of ``pieces`` (as ``merge.pieces`` makes them)."""
+    known = {one.path: (one.node, one.database, one.boot, one.flavour) for one in files}
+    return pieces.mapInArrow(_judging(known, evidence), SCHEMA)
+
+
+def _judging(
+    known: dict[str, tuple[str, str, str, str]], evidence: Evidence
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        sources: dict[str, Source] = {}
+        rows: list[dict[str, Any]] = []
+        for batch in batches:
+            for one in batch.to_pylist():
+                rows += findings_of((one["high"], one["low"]), one["pieces"], known, sources, evidence)
+                if len(rows) >= _BATCH:
+                    yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
+                    rows = []
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
+
+    return run
+
+
+def arrow_schema() -> Any:
+    """``SCHEMA`` in Arrow's terms."""
+    import pyarrow as pa
+
+    types = {"long": pa.int64(), "string": pa.string()}
+    return pa.schema([(name, types[kind]) for name, kind in (part.split() for part in SCHEMA.split(", "))])
+
+
+def findings_of(
+    key: Key,
+    pieces: Sequence[dict[str, Any]],
+    known: dict[str, tuple[str, str, str, str]],
+    sources: dict[str, Source],
+    evidence: Evidence,
+) -> list[dict[str, Any]]:
+    """The findings about one message, as rows of ``SCHEMA``."""
+    try:
+        for one in pieces:
+            path = one["path"]
+            if path not in sources:
+                node, database, boot, flavour = known[path]
+                facts = FileFacts(path=path, node=node, database=database, boot=boot, flavour=flavour)
+                sources[path] = Source.of(facts)
+        events = rows_of(key, [Piece(sources[one["path"]], one["begin"], one["end"]) for one in pieces])
+    except OSError as problem:
+        detail = f"its rows cannot be read again: {problem.filename}: {problem.strerror}"
+        return [_row(key, uuid_of(*key), Finding(Class.UNPROVEN_LOSS, detail), [], None)]
+    found = judge_any(events, evidence)
+    name = message_id(events) or uuid_of(*key)
+    return [_row(key, name, one, events, found.exposed) for one in found.findings]
+
+
+def judge_any(events: Sequence[Event], evidence: Evidence) -> Judgement:
+    """Judge a message by whose log it is in."""
+    if any(event.database.startswith("exchange:") for event in events):
+        servers = frozenset(
+            one.node.lower() for one in evidence.databases.values() if one.flavour == Flavour.EXCHANGE
+        )
+        return judge_exchange(events, servers | {server.partition(".")[0] for server in servers})
+    return judge(events, evidence)
+
+
+def message_id(events: Sequence[Event]) -> str:
+    """The id that its rows give the message."""
+    return next((event.message for event in events if event.message), "")
+
+
+def _row(
+    key: Key, name: str, finding: Finding, events: Sequence[Event], exposed: int | None
+) -> dict[str, Any]:
+    proof = [events[index] for index in finding.rows if index < len(events)]
+    concerned: dict[str, None] = {}
+    for event in proof:
+        for number, address in zip(event.recipients, event.addresses, strict=False):
+            if not finding.recipients or number in finding.recipients:
+                concerned[address] = None
+    numbers = [str(number) for number in finding.recipients[:_SHOWN_ADDRESSES] if number < 1 << 21]
+    return {
+        "high": key[0],
+        "low": key[1],
+        "id": name,
+        "class": finding.what.value,
+        "severity": finding.severity.value,
+        "detail": finding.detail,
+        "recipients": "+".join(numbers),
+        "addresses": json.dumps(list(concerned)[:_SHOWN_ADDRESSES], ensure_ascii=False),
+        "node": proof[0].node if proof else "",
+        "subject": next((event.subject for event in events if event.subject), "")[:200],
+        "exposed": exposed,
+        "evidence": "\n".join(event.line[:_SHOWN_TEXT] for event in proof[:_SHOWN_ROWS]),
+    }

@@ -1,0 +1,62 @@
+"""Read log files on the engine's workers: a task takes whole files, leaves facts and partial states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from shadowaudit.core.facts import FileFacts
+from shadowaudit.logs.manifest import Found
+from shadowaudit.logs.state import State
+
+_SLICES = 4  # a core: large files at the end of a job keep others waiting less
+
+
+def ingest(
+    session: Callable[[], Any], state: State, files: Sequence[Found], *, slices: int
+) -> list[FileFacts]:
+    """Read those files that were not read before; the facts of all of them.
+
+    Needs no session when there is nothing new. Raises OSError when the state cannot be written.
+    """
+    state.create()
+    facts = {str(file.path): known for file in files if (known := state.known(file))}
+    fresh = [file for file in files if str(file.path) not in facts]
+    if fresh:
+        for one in _read(session(), state, fresh, slices):
+            facts[one.path] = one
+    return [facts[str(file.path)] for file in files]
+
+
+def _read(session: Any, state: State, files: Sequence[Found], slices: int) -> Iterator[FileFacts]:
+    balanced = _balanced(files, max(1, min(slices * _SLICES, len(files))))
+    rows = [(number, str(file.path)) for number, part in enumerate(balanced) for file in part]
+    frame = session.createDataFrame(rows, "slice int, path string")
+    spread = frame.repartitionByRange(len(balanced), "slice") if len(balanced) > 1 else frame.coalesce(1)
+    result = spread.mapInArrow(_reader(str(state.directory)), "facts string")
+    for row in result.toLocalIterator() if len(files) > 10_000 else result.collect():
+        yield FileFacts.from_json(row["facts"])
+
+
+def _reader(directory: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def read(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        state = State(Path(directory))
+        for batch in batches:
+            for path in batch.column("path").to_pylist():
+                yield pa.RecordBatch.from_pydict({"facts": [state.read(path).to_json()]})
+
+    return read
+
+
+def _balanced(files: Sequence[Found], parts: int) -> list[list[Found]]:
+    """Parts of about the same size: the largest first, each to the part that has least."""
+    slots: list[list[Found]] = [[] for _ in range(parts)]
+    load = [0] * parts
+    for file in sorted(files, key=lambda one: -one.size):
+        least = load.index(min(load))
+        slots[least].append(file)
+        load[least] += file.size + 100_000
+    return [slot for slot in slots if slot]

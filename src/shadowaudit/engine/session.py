@@ -1,0 +1,118 @@
+"""Open a session of the engine that was asked for, and close it again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from shadowaudit.engine.java import NoJavaError, find_java
+
+SPARK, SAIL = "spark", "sail"
+
+_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "64",  # adaptive execution joins the small ones
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+class EngineError(Exception):
+    """The engine cannot be used, and what to do."""
+
+
+@contextmanager
+def session(
+    engine: str, *, master: str | None = None, memory: str = "2g", conf: Mapping[str, str] | None = None
+) -> Iterator[Any]:
+    """A Spark session. ``engine``: spark, sail (in this process), or the sc:// address of a Connect server.
+
+    Under ``spark-submit`` the master is what that command was told. Raises EngineError.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if engine == SPARK:
+        opened = _spark(master, memory, dict(conf or {}))
+        try:
+            yield opened
+        finally:
+            opened.stop()
+    elif engine == SAIL:
+        yield from _sail()
+    elif engine.startswith("sc://"):
+        opened = _connect(engine)
+        try:
+            yield opened
+        finally:
+            opened.stop()
+    else:
+        raise EngineError(f"no engine {engine!r}: say spark, sail, or sc://HOST:PORT")
+
+
+def _spark(master: str | None, memory: str, conf: dict[str, str]) -> Any:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise EngineError("PySpark is not installed: pip install 'shadowrelay[audit]'") from None
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_ENV_LOADED" in os.environ
+    if not submitted:
+        try:
+            os.environ["JAVA_HOME"] = str(find_java().home)
+        except NoJavaError as problem:
+            raise EngineError(str(problem)) from None
+    builder = SparkSession.builder.appName("shadowaudit")
+    settings = {"spark.sql.execution.pythonUDF.arrow.enabled": "true"}
+    if not submitted:
+        builder = builder.master(master or "local[*]")
+        settings |= _LOCAL | {"spark.driver.memory": memory}
+    for name, value in (settings | conf).items():
+        builder = builder.config(name, value)
+    try:
+        opened = builder.getOrCreate()
+    except Exception as problem:
+        raise EngineError(
+            f"Spark does not start ({_first_line(problem)}): see shadowaudit doctor"
+        ) from problem
+    opened.sparkContext.setLogLevel("ERROR")
+    return opened
+
+
+def _sail() -> Iterator[Any]:
+    try:
+        from pysail.spark import SparkConnectServer
+    except ImportError:
+        raise EngineError("Sail is not installed: pip install pysail; or use --engine spark") from None
+    server = SparkConnectServer("127.0.0.1", 0)
+    server.start(background=True)
+    try:
+        host, port = server.listening_address
+        opened = _connect(f"sc://{host}:{port}")
+        try:
+            yield opened
+        finally:
+            opened.stop()
+    finally:
+        server.stop()
+
+
+def _connect(address: str) -> Any:
+    try:
+        from pyspark.sql import SparkSession
+
+        opened = SparkSession.builder.remote(address).getOrCreate()
+    except Exception as problem:
+        raise EngineError(f"{address} does not answer: {_first_line(problem)}") from problem
+    return opened
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]

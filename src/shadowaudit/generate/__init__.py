@@ -1,0 +1,1 @@
+"""Realistic logs with known faults, and the truth about them: for tests, benchmarks, and to try the audit."""

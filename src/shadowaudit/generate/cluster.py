@@ -1,0 +1,149 @@
+"""A cluster's logs: many messages in time, some with faults, and the truth file."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import random
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shadowaudit.generate.spoiling import spoil
+from shadowaudit.generate.stories import FAULTS, FILE_FAULTS, Message, ordinary
+from shadowaudit.generate.writing import Log, Row
+
+BEGIN = 1_795_000_000_000  # 2026-11-18
+EVERY = 20  # milliseconds between two messages
+_NODES = ("mx1.example.net", "mx2.example.net", "mx3.example.net")
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What the logs hold. ``found``: message id to the classes that an audit has to find."""
+
+    messages: int
+    rows: int
+    faults: Mapping[str, int]
+    found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    spoilt: tuple[str, ...] = ()  # what was done to files
+
+    @property
+    def classes(self) -> dict[str, int]:
+        return dict(Counter(name for names in self.found.values() for name in names))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "messages": self.messages,
+            "rows": self.rows,
+            "faults": dict(self.faults),
+            "classes": self.classes,
+            "spoilt": list(self.spoilt),
+            "found": {name: list(classes) for name, classes in self.found.items()},
+        }
+
+
+def parse_faults(text: str) -> dict[str, int]:
+    """``lost=2,duplicate=1`` as counts. Raises ValueError with what can be said."""
+    wanted: dict[str, int] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, equals, count = part.partition("=")
+        if name not in FAULTS and name not in FILE_FAULTS:
+            raise ValueError(f"no fault {name!r}: choose from {', '.join([*FAULTS, *FILE_FAULTS])}")
+        if equals and not count.isdigit():
+            raise ValueError(f"{part!r}: say {name}=NUMBER")
+        wanted[name] = wanted.get(name, 0) + int(count or 1)
+    return wanted
+
+
+def generate(
+    directory: Path, *, messages: int, faults: Mapping[str, int], seed: int, file_size: int = 10_000_000
+) -> Truth:
+    """Write the logs of three nodes below ``directory``, and truth.json. Same arguments, same files.
+
+    Raises FileExistsError if there are logs already, ValueError if there are more faults than messages.
+    """
+    chance = random.Random(seed)  # noqa: S311 -- has to be the same again
+    kinds = [name for name, count in faults.items() if name in FAULTS for _ in range(count)]
+    if len(kinds) > messages:
+        raise ValueError(f"{len(kinds)} faults do not fit {messages} messages")
+    if directory.exists() and any(directory.iterdir()):
+        raise FileExistsError(f"{directory} is not empty")
+    places = dict(zip(chance.sample(range(messages), len(kinds)), kinds, strict=True))
+    logs = [_log(directory / name.partition(".")[0], name, chance, file_size) for name in _NODES]
+    for log in logs:
+        log.snapshot(BEGIN - 1000, _uuid(chance), [])
+    found: dict[str, tuple[str, ...]] = {}
+    left: list[Message] = []
+    waiting: list[tuple[int, int, int, Row]] = []
+    count = 0
+    at = BEGIN
+    for message in _messages(messages, places, chance, found):
+        at = message.at
+        if message.left:
+            left.append(message)
+        owner, holder = _NODES.index(message.owner), _NODES.index(message.holder)
+        for moment, who, row in message.steps:
+            count += 1
+            heapq.heappush(waiting, (moment, count, holder if who else owner, row))
+        while waiting and waiting[0][0] < message.at - 10:
+            moment, _, node, row = heapq.heappop(waiting)
+            logs[node].write(moment, row)
+    while waiting:
+        at, _, node, row = heapq.heappop(waiting)
+        logs[node].write(at, row)
+    for number, log in enumerate(logs):
+        log.snapshot(at + 1000, _uuid(chance), list(_held(left, number)))
+        log.close(at + 1000)
+    spoilt = spoil([log.files for log in logs], faults, chance)
+    truth = Truth(messages, sum(log.sequence for log in logs), dict(faults), found, tuple(spoilt))
+    (directory / "truth.json").write_text(json.dumps(truth.as_dict(), indent=1) + "\n", "utf-8")
+    return truth
+
+
+def _log(directory: Path, name: str, chance: random.Random, size: int) -> Log:
+    directory.mkdir(parents=True)
+    return Log(directory, name, _uuid(chance), f"{chance.getrandbits(64):016x}", size)
+
+
+def _messages(
+    count: int, places: Mapping[int, str], chance: random.Random, found: dict[str, tuple[str, ...]]
+) -> Iterator[Message]:
+    for number in range(count):
+        owner = chance.randrange(len(_NODES))
+        holder = (owner + chance.randrange(1, len(_NODES))) % len(_NODES)
+        at = BEGIN + number * EVERY
+        size = 1 if chance.random() < 0.75 else chance.randrange(2, 5)
+        kind = places.get(number, "")
+        if kind == "partially-lost":
+            size = max(size, 2)
+        recipients = tuple(f"user{chance.randrange(100_000)}@example.com" for _ in range(size))
+        name = _uuid7(at - chance.randrange(3, 40), chance)
+        message = Message(name, at, _NODES[owner], _NODES[holder], recipients, [])
+        if kind:
+            tell, classes = FAULTS[kind]
+            tell(message)
+            found[name] = classes
+        else:
+            ordinary(message, chance)
+        yield message
+
+
+def _held(left: list[Message], node: int) -> Iterator[Row]:
+    for message in left:
+        for who, role in message.left:
+            if _NODES.index((message.owner, message.holder)[who]) == node:
+                yield message.row("LOAD", source="BOOTLOADER", server=_NODES[node], custom=role)
+
+
+def _uuid(chance: random.Random) -> str:
+    return str(uuid.UUID(int=chance.getrandbits(128), version=4))
+
+
+def _uuid7(at: int, chance: random.Random) -> str:
+    number = (at << 80) | (7 << 76) | (chance.getrandbits(12) << 64) | (2 << 62) | chance.getrandbits(62)
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,267 @@
+"""What happens to one message: rows with their moments and nodes. An ordinary one, and one for each fault."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from shadowaudit.generate.writing import Row
+
+OWNER, HOLDER = 0, 1
+
+
+@dataclass(slots=True)
+class Message:
+    """One message, and who owns and holds it. ``steps``: (milliseconds, owner or holder, row)."""
+
+    id: str
+    at: int
+    owner: str
+    holder: str
+    recipients: tuple[str, ...]
+    steps: list[tuple[int, int, Row]]
+    left: tuple[tuple[int, str], ...] = ()  # (node, role) that still have it when the log ends
+
+    def row(self, event: str, which: tuple[int, ...] = (), **more: Any) -> Row:
+        """A row about these recipients, all of them unless named."""
+        chosen = which or tuple(range(1, len(self.recipients) + 1))
+        some = "+".join(map(str, chosen)) if len(chosen) < len(self.recipients) else ""
+        custom = (f";S:Recipients={some}" if some else "") + str(more.pop("custom", ""))
+        addresses = ";".join(self.recipients[number - 1] for number in chosen)
+        return Row(event, self.id, addresses, len(chosen), custom=custom, **more)
+
+    def add(self, after: int, who: int, row: Row) -> None:
+        self.steps.append((self.at + after, who, row))
+
+    # The rows of ordinary life.
+
+    def hold(self, after: int = -3, **more: Any) -> None:
+        row = self.row("HARECEIVE", client=self.owner, server=self.holder, **more)
+        row.custom += ";S:Rank=1"
+        self.add(after, HOLDER, row)
+
+    def redirect(self, after: int = 0) -> None:
+        context = f"{self.holder}=250 2.6.0 {self.id} Queued mail for redundancy"
+        custom = f";S:Shadow={self.holder}"
+        self.add(
+            after,
+            OWNER,
+            self.row("HAREDIRECT", client=self.owner, server=self.holder, context=context, custom=custom),
+        )
+
+    def receive(self, after: int = 0, custom: str = "") -> None:
+        self.add(
+            after,
+            OWNER,
+            self.row(
+                "RECEIVE", client="client.example.org", server=self.owner, context="08DE", custom=custom
+            ),
+        )
+
+    def deliver(
+        self,
+        after: int,
+        which: tuple[int, ...] = (),
+        who: int = OWNER,
+        event: str = "DELIVER",
+        **more: Any,
+    ) -> None:
+        source = "STOREDRIVER" if event in ("DELIVER", "DUPLICATEDELIVER") else "SMTP"
+        me = (self.owner, self.holder)[who]
+        hop = "mailbox.example.net" if event == "DELIVER" else "mx.example.com"
+        row = self.row(event, which, client=me, server=hop, source=source, context="250 2.0.0 OK", **more)
+        row.custom += f";S:Fork={which[0] if which else 1}"
+        self.add(after, who, row)
+
+    def discard(self, after: int, which: tuple[int, ...] = (), who: int = HOLDER, **more: Any) -> None:
+        reason = str(more.pop("reason", "ExplicitlyDiscarded"))
+        me, other = (self.owner, self.holder) if who == OWNER else (self.holder, self.owner)
+        self.add(
+            after,
+            who,
+            self.row("HADISCARD", which, client=other, server=me, context=f"{reason};{self.id}", **more),
+        )
+
+    def defer(self, after: int, custom: str = "") -> None:
+        self.add(
+            after,
+            OWNER,
+            self.row(
+                "DEFER", client=self.owner, server="mx.example.com", context="451 4.3.0 later", custom=custom
+            ),
+        )
+
+    def accepted(self) -> None:
+        self.hold()
+        self.redirect()
+        self.receive()
+
+
+def ordinary(message: Message, chance: random.Random) -> None:
+    """Accepted with two copies, delivered, discarded."""
+    message.accepted()
+    dice = chance.random()
+    wait = 5 + int(chance.expovariate(1 / 40))
+    count = len(message.recipients)
+    if dice < 0.03:
+        message.defer(wait)
+        wait += 60_000
+    if count > 1 and dice > 0.5:
+        message.deliver(wait, (1,))
+        message.deliver(wait + 30, tuple(range(2, count + 1)), event="SENDEXTERNAL")
+    elif dice > 0.98:
+        message.deliver(wait, event="FAIL")
+    else:
+        message.deliver(wait, event="DELIVER" if dice < 0.4 else "SENDEXTERNAL")
+    message.discard(wait + 200 + chance.randrange(900))
+
+
+def _lost(m: Message) -> None:
+    m.accepted()
+
+
+def _partially(m: Message) -> None:
+    m.accepted()
+    m.deliver(40, (1,))
+    m.discard(800, (1,))
+
+
+def _duplicate(m: Message) -> None:
+    m.accepted()
+    m.deliver(40)
+    m.deliver(90)
+    m.discard(800)
+
+
+def _one_copy(m: Message) -> None:
+    m.receive()
+    m.deliver(40)
+
+
+def _late_copy(m: Message) -> None:
+    m.receive()
+    m.hold(20)
+    m.redirect(25)
+    m.deliver(40)
+    m.discard(800)
+
+
+def _false_copy(m: Message) -> None:
+    m.redirect()
+    m.receive()
+    m.deliver(40)
+
+
+def _premature(m: Message) -> None:
+    m.accepted()
+    m.discard(800)
+
+
+def _unknown(m: Message) -> None:
+    m.deliver(40)
+
+
+def _vanished(m: Message) -> None:
+    m.accepted()
+    m.deliver(40)
+
+
+def _exposed(m: Message) -> None:
+    m.add(0, OWNER, m.row("HAREDIRECTFAIL", client=m.owner, context="No suitable shadow servers"))
+    m.receive(custom=";S:Replication=Failed")
+    m.hold(5_000)
+    m.redirect(5_010)
+    m.deliver(9_000)
+    m.discard(9_800)
+
+
+def _take_over(m: Message, after: int) -> None:
+    custom = f";S:Owner={m.owner};S:OwnerDb=;S:Reason=heartbeat-lost".replace(";S:OwnerDb=", "")
+    row = m.row(
+        "RESUBMIT", client=m.owner, server=m.holder, context="heartbeat-lost", source="REDUNDANCY", epoch=2
+    )
+    row.custom += custom
+    m.add(after, HOLDER, row)
+
+
+def _promoted(m: Message) -> None:
+    m.accepted()
+    _take_over(m, 60_000)
+    m.deliver(60_100, who=HOLDER, epoch=2)
+    m.add(
+        90_000,
+        OWNER,
+        m.row("TRANSFER", client=m.owner, server=m.holder, context="taken", source="REDUNDANCY", epoch=2),
+    )
+    m.add(
+        90_000,
+        OWNER,
+        m.row("HARECEIVE", client=m.holder, server=m.owner, context="taken", custom=";S:Rank=0", epoch=2),
+    )
+    m.discard(90_100, who=OWNER, epoch=2)
+
+
+def _falsely(m: Message) -> None:
+    m.accepted()
+    _take_over(m, 60_000)
+    m.deliver(60_100, who=HOLDER, epoch=2)
+    m.deliver(60_200)
+
+
+def _orphan(m: Message) -> None:
+    m.hold()
+    m.discard(70_000, reason="Orphaned")
+
+
+def _late_discard(m: Message) -> None:
+    m.accepted()
+    m.deliver(40)
+    m.discard(1_300_000)
+
+
+def _dropped(m: Message) -> None:
+    m.accepted()
+    m.deliver(40)
+    m.deliver(90, event="DUPLICATEDELIVER")
+    m.discard(800)
+
+
+def _in_doubt(m: Message) -> None:
+    m.accepted()
+    m.defer(40, custom=";S:InDoubt=true")
+    m.deliver(9_000)
+    m.deliver(9_100)
+    m.discard(9_800)
+
+
+def _in_transit(m: Message) -> None:
+    m.accepted()
+    m.defer(50)
+    m.left = ((OWNER, "primary"), (HOLDER, "shadow"))
+
+
+FAULTS: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
+    "lost": (_lost, ("lost", "vanished-copy")),
+    "partially-lost": (_partially, ("partially-lost", "vanished-copy")),
+    "duplicate": (_duplicate, ("duplicate",)),
+    "one-copy": (_one_copy, ("acknowledged-with-one-copy",)),
+    "late-copy": (_late_copy, ("redundant-after-acknowledgement",)),
+    "false-copy": (_false_copy, ("copy-never-held",)),
+    "premature-discard": (_premature, ("discarded-before-delivery", "lost", "vanished-copy")),
+    "unknown-origin": (_unknown, ("unknown-origin",)),
+    "vanished-copy": (_vanished, ("vanished-copy",)),
+    "exposed": (_exposed, ("exposed",)),
+    "promotion": (_promoted, ("promoted-rightly",)),
+    "false-promotion": (_falsely, ("promoted-falsely", "duplicate-allowed")),
+    "orphan": (_orphan, ("orphan-shadow",)),
+    "late-discard": (_late_discard, ("late-discard",)),
+    "dropped-duplicate": (_dropped, ("duplicate-dropped-at-mailbox",)),
+    "in-doubt": (_in_doubt, ("duplicate-allowed",)),
+    "in-transit": (_in_transit, ("in-transit",)),
+}
+"""Faults of messages: how each is told, and the classes that the audit has to find."""
+
+FILE_FAULTS = ("gap", "footer", "hash", "file", "unreadable", "tail")
+"""Faults of files: a row, the footer, an octet, a whole file, a readable row, the last file."""

@@ -1,0 +1,86 @@
+"""Steps of Exchange's rows: recipients by address, order by place in the file, no sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from shadowaudit.core.events import FINALS, Kind, kind_of
+from shadowaudit.core.fingerprint import digest, weights
+from shadowaudit.logs.rows import Table, members, moments, uniques, words
+from shadowaudit.logs.steps import KINDS, Learnt, Steps, is_any
+
+COLUMNS = (
+    "date-time", "client-hostname", "server-hostname", "source-context", "source", "event-id", "message-id",
+    "network-message-id", "recipient-address", "custom-data",
+)  # fmt: skip
+
+PLAIN = (Kind.RECEIVE, Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER, Kind.OTHER)
+"""What a message that stayed on one server has: all others are for the exact pass."""
+
+
+class ExchangeSteps:
+    """Reads Exchange's rows, of any version. 2010 has no network-message-id: the Message-ID stands for it."""
+
+    def __init__(self, learnt: Learnt) -> None:
+        self.learnt = learnt
+        self._rows = 0
+
+    def of(self, table: Table) -> Steps:
+        learnt = self.learnt
+        events, event = uniques(table["event-id"])
+        kind = np.array([KINDS[kind_of(name.upper())] for name in events], dtype=np.int64)[event]
+        ids = table["network-message-id"]
+        ids = pc.if_else(pc.equal(pc.binary_length(ids), 0), table["message-id"], ids)
+        high, low = words(ids)
+        lists, which = uniques(table["recipient-address"])
+        parsed = [tuple(digest(one) for one in members(text)) for text in lists]
+        count = np.array([len(one) for one in parsed], dtype=np.int64)[which]
+        print_ = np.array([weights(one) for one in parsed], dtype=np.int64)[which]
+        salt = digest(learnt.database)
+        salted = np.array([weights(one, salt) for one in parsed], dtype=np.int64)[which]
+        servers, server = uniques(table["server-hostname"])
+        for name in servers[:100]:
+            learnt.names.setdefault(str(digest(name)), name)
+        hops = np.array([digest(name) for name in servers], dtype=np.int64)[server]
+        first = self._rows + 1
+        self._rows += len(table)
+        final = is_any(kind, *FINALS)
+        return Steps(
+            row=table.index,
+            sequence=np.arange(first, first + len(table), dtype=np.int64),
+            at=moments(table["date-time"]),
+            kind=kind,
+            high=high,
+            low=low,
+            count=count,
+            print=print_,
+            salted=salted,
+            copies=np.zeros(len(table), dtype=np.int64),
+            odd=~is_any(kind, *PLAIN) | _failed(table["custom-data"]),
+            hop=np.where(final, hops, 0),
+            enters=is_any(kind, Kind.RECEIVE),
+            leaves=final,
+        )
+
+
+def first_server(table: Table) -> str:
+    """The server that wrote the log: the receiving side of RECEIVE, the sending side of SEND."""
+    for event, server, client in zip(
+        table["event-id"].to_pylist(),
+        table["server-hostname"].to_pylist(),
+        table["client-hostname"].to_pylist(),
+        strict=True,
+    ):
+        name = {"RECEIVE": server, "HARECEIVE": server, "SEND": client, "SENDEXTERNAL": client}.get(
+            event.upper()
+        )
+        if name:
+            return str(name)
+    return ""
+
+
+def _failed(custom: Any) -> Any:
+    return pc.match_substring(custom, "Replication=Failed").to_numpy(zero_copy_only=False)

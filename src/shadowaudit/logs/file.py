@@ -1,0 +1,158 @@
+"""One file, read once: its facts, and its partial states. Whatever it holds is reported, never raised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shadowaudit.core.events import Kind
+from shadowaudit.core.facts import Fault, FileFacts, Flavour, Snapshot
+from shadowaudit.logs import exchange, steps
+from shadowaudit.logs.fold import fold, joined
+from shadowaudit.logs.layout import NAME
+from shadowaudit.logs.lines import Block, Reading
+from shadowaudit.logs.rows import read
+from shadowaudit.logs.steps import KINDS, Learnt, RelaySteps, Steps
+
+_SHOWN = 120  # characters of an unreadable row that are shown
+
+
+def digest_file(path: Path) -> tuple[FileFacts, Any]:
+    """Facts and partial states (an Arrow table of ``fold.SCHEMA``)."""
+    return _Digest(path).result()
+
+
+class _Digest:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.reading = Reading(path)
+        self.learnt = Learnt()
+        self.tables: list[Any] = []
+        self.reader: RelaySteps | exchange.ExchangeSteps | None = None
+        self.first = self.last = self.rows = self.unreadable = 0
+        self.begins = self.ends = 0
+        self.example = ""
+        self.first_is_snapshot = self.last_closes = False
+        if found := NAME.fullmatch(path.name):
+            self.learnt.node = found["node"]
+
+    def result(self) -> tuple[FileFacts, Any]:
+        size = modified = 0
+        try:
+            status = self.path.stat()
+            size, modified = status.st_size, status.st_mtime_ns
+            for block in self.reading.blocks():
+                self._block(block)
+        except OSError as problem:
+            self.learnt.faults[Fault.UNREADABLE_FILE] = None
+            self.example = problem.strerror or str(problem)
+        self._compare()
+        return self._facts(size, modified), joined(self.tables)
+
+    def _block(self, block: Block) -> None:
+        layout = self.reading.layout
+        if not layout.usable:
+            self.learnt.faults[Fault.NO_FIELDS] = None
+            self._cannot_read(block, range(block.rows))
+            return
+        relay = layout.flavour is Flavour.RELAY
+        wanted = steps.COLUMNS if relay else exchange.COLUMNS
+        table = read(block, layout.fields, wanted, strict=relay)
+        self._cannot_read(block, table.unreadable)
+        if not len(table):
+            return
+        if self.reader is None:
+            if not relay:
+                server = exchange.first_server(table) or self.path.parent.name
+                self.learnt.node = self.learnt.node or server
+                self.learnt.database = f"exchange:{server}"
+            self.reader = RelaySteps(self.learnt) if relay else exchange.ExchangeSteps(self.learnt)
+        found = self.reader.of(table)
+        self._note(found, relay=relay)
+        self.tables.append(
+            fold(found, block, path=str(self.path), database=self.learnt.database, node=self.learnt.node)
+        )
+
+    def _cannot_read(self, block: Block, rows: Any) -> None:
+        if len(rows):
+            self.unreadable += len(rows)
+            self.example = self.example or block.row(rows[0])[:_SHOWN].decode("utf-8", "replace").strip()
+
+    def _note(self, found: Steps, *, relay: bool) -> None:
+        if relay:
+            rises = np.diff(found.sequence, prepend=self.last) if self.rows else np.diff(found.sequence)
+            if (rises <= 0).any():
+                self.learnt.faults[Fault.NOT_RISING] = None
+            if (rises > 1).any():
+                self.learnt.faults[Fault.GAP] = None
+        load = KINDS[Kind.LOAD]
+        if not self.rows:
+            self.first, self.begins = int(found.sequence[0]), int(found.at[0])
+            self.first_is_snapshot = bool(found.kind[0] == load)
+        self.last, self.ends = int(found.sequence[-1]), int(found.at[-1])
+        self.last_closes = bool(found.kind[-1] == load and not (found.high[-1] or found.low[-1]))
+        self.rows += len(found.row)
+
+    def _compare(self) -> None:
+        layout, faults = self.reading.layout, self.learnt.faults
+        if self.unreadable:
+            faults[Fault.UNREADABLE_ROWS] = None
+        if not self.rows and not faults and not layout.usable:
+            faults[Fault.NO_FIELDS] = None
+        if layout.flavour is not Flavour.RELAY:
+            return
+        footer = layout.footer
+        if footer is None:
+            faults[Fault.NO_FOOTER] = None
+            return
+        if layout.trailing:
+            faults[Fault.TRAILING] = None
+        if footer.sha256 != self.reading.covered.hexdigest():
+            faults[Fault.WRONG_HASH] = None
+        if footer.rows != self.rows + self.unreadable:
+            faults[Fault.WRONG_COUNT] = None
+        found = NAME.fullmatch(self.path.name)
+        named = found is None or (int(found["first"]) == self.first and found["boot"] == self.learnt.boot)
+        if (footer.first, footer.last) != (self.first, self.last) or not named:
+            faults[Fault.WRONG_RANGE] = None
+
+    def _facts(self, size: int, modified: int) -> FileFacts:
+        learnt = self.learnt
+        snapshots = tuple(
+            Snapshot(
+                id=name,
+                listed=listed,
+                count=learnt.closings[name][0] if name in learnt.closings else None,
+                end=learnt.closings[name][1] if name in learnt.closings else None,
+            )
+            for name, listed in learnt.listed.items()
+        )
+        return FileFacts(
+            path=str(self.path),
+            size=size,
+            modified=modified,
+            flavour=self.reading.layout.flavour,
+            node=learnt.node,
+            database=learnt.database,
+            boot=learnt.boot,
+            first=self.first,
+            last=self.last,
+            rows=self.rows,
+            messages=sum(len(table) for table in self.tables),
+            unreadable=self.unreadable,
+            example=self.example,
+            begins=self.begins,
+            ends=self.ends,
+            sha256=self.reading.covered.hexdigest(),
+            faults=tuple(learnt.faults),
+            first_is_snapshot=self.first_is_snapshot,
+            last_closes_snapshot=self.last_closes,
+            snapshots=snapshots,
+            shadows=tuple(learnt.shadows),
+            databases=learnt.databases,
+            promoted=dict(learnt.promoted),
+            witnessed=learnt.witnessed,
+            names=learnt.names,
+        )

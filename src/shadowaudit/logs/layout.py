@@ -1,0 +1,52 @@
+"""The lines around the rows: the header that names the columns, and the footer that closes our files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from shadowaudit.core.facts import Flavour
+
+NAME = re.compile(r"MSGTRK-(?P<node>.+)-(?P<boot>[0-9A-Za-z]+)-(?P<first>[0-9]+)\.LOG", re.ASCII)
+"""Our files' names. Exchange's are MSGTRK, MSGTRKMA, MSGTRKMS or MSGTRKMD, then hour and number."""
+
+_FOOTER = re.compile(rb"#Footer: first=(\d+) last=(\d+) rows=(\d+) sha256=([0-9a-f]{64})\r\n")
+_OURS = b"shadowrelay"
+NEEDED = ("date-time", "event-id", "recipient-address")
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a closed file of ours says of its rows."""
+
+    first: int
+    last: int
+    rows: int
+    sha256: str
+
+
+@dataclass(slots=True)
+class Layout:
+    """What the comment lines read so far have said. Comments may stand anywhere."""
+
+    flavour: Flavour = Flavour.EXCHANGE
+    fields: tuple[str, ...] = ()
+    footer: Footer | None = None
+    trailing: bool = False
+    seen: int = field(default=0)
+
+    def comment(self, line: bytes) -> None:
+        """Take note of a comment line, with its line end."""
+        self.seen += 1
+        label, _, rest = line.partition(b" ")
+        if label == b"#Software:" and rest.strip() == _OURS:
+            self.flavour = Flavour.RELAY
+        elif label == b"#Fields:" and not (self.fields and self.flavour is Flavour.RELAY):
+            names = rest.decode("utf-8", "replace").strip().split(",")
+            self.fields = tuple(name.strip().lower() for name in names)
+        elif found := _FOOTER.fullmatch(line):
+            self.footer = Footer(int(found[1]), int(found[2]), int(found[3]), found[4].decode())
+
+    @property
+    def usable(self) -> bool:
+        return all(name in self.fields for name in NEEDED)

@@ -1,0 +1,159 @@
+"""Rows as arrays: one place in each array is one row. Names of columns are the log's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyarrow import csv
+
+from shadowaudit.core.events import listed
+from shadowaudit.core.fingerprint import key_of
+from shadowaudit.core.text import split_row
+from shadowaudit.logs.lines import Block
+
+Text = Any  # a pyarrow StringArray: pyarrow has no types
+
+_HEX = np.full(256, 255, dtype=np.uint8)
+for _digits in (b"0123456789abcdef", b"0123456789ABCDEF"):
+    _HEX[np.frombuffer(_digits, np.uint8)] = np.arange(16, dtype=np.uint8)
+_DASHES = [8, 13, 18, 23]
+_PLACES = [place for place in range(36) if place not in _DASHES]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns of a block that could be read. ``index``: each row's number in the block."""
+
+    columns: dict[str, Text]
+    index: NDArray[np.int64]
+    unreadable: tuple[int, ...]
+
+    def __getitem__(self, name: str) -> Text:
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+def read(block: Block, fields: Sequence[str], wanted: Sequence[str], *, strict: bool) -> Table:
+    """The wanted columns of a block; columns that ``fields`` does not name are empty.
+
+    ``strict``: the row must have exactly these fields. Whatever the rows hold, nothing is raised: those that
+    cannot be read are named in ``unreadable``.
+    """
+    present = [name for name in wanted if name in fields]
+    columns = _fast(block, fields, present) or None
+    index = np.arange(block.rows, dtype=np.int64)
+    bad: tuple[int, ...] = ()
+    if columns is None:
+        columns, index, bad = _slow(block, fields, present, strict=strict)
+    empty = pa.array([""], pa.string()).take(pa.array(np.zeros(len(index), dtype=np.int32)))
+    for name in wanted:
+        columns.setdefault(name, empty)
+    return Table(columns, index, bad)
+
+
+def _fast(block: Block, fields: Sequence[str], present: Sequence[str]) -> dict[str, Text] | None:
+    """By Arrow's parser; None when it does not see the rows that the line ends tell of."""
+    if len(set(fields)) != len(fields):
+        return None
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(block.data),
+            read_options=csv.ReadOptions(
+                use_threads=False, block_size=max(len(block.data) + 1, 64), column_names=list(fields)
+            ),
+            parse_options=csv.ParseOptions(newlines_in_values=True),
+            convert_options=csv.ConvertOptions(
+                include_columns=list(present),
+                column_types={name: pa.string() for name in present},
+                strings_can_be_null=False,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != block.rows:
+        return None
+    return {name: table.column(name).combine_chunks() for name in present}
+
+
+def _slow(
+    block: Block, fields: Sequence[str], present: Sequence[str], *, strict: bool
+) -> tuple[dict[str, Text], NDArray[np.int64], tuple[int, ...]]:
+    """Row by row, as forgiving as ``strict`` allows."""
+    places = {name: fields.index(name) for name in present}
+    found: dict[str, list[str]] = {name: [] for name in present}
+    index: list[int] = []
+    bad: list[int] = []
+    for number in range(block.rows):
+        cells = split_row(block.row(number), len(fields), strict=strict)
+        if cells is None:
+            bad.append(number)
+            continue
+        index.append(number)
+        for name, place in places.items():
+            found[name].append(cells[place])
+    columns = {name: pa.array(cells, pa.string()) for name, cells in found.items()}
+    return columns, np.array(index, dtype=np.int64), tuple(bad)
+
+
+def words(ids: Text) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Message ids as two words each, as ``core.fingerprint.key_of`` makes them."""
+    high = np.zeros(len(ids), dtype=np.int64)
+    low = np.zeros(len(ids), dtype=np.int64)
+    uuids = pc.equal(pc.binary_length(ids), 36).to_numpy(zero_copy_only=False)
+    if uuids.any():
+        some = ids if uuids.all() else ids.filter(pa.array(uuids))
+        nibbles = _HEX[_octets(some, 36)]
+        valid = (nibbles[:, _PLACES] < 16).all(axis=1)
+        packed = (nibbles[:, _PLACES][:, 0::2] << 4) | nibbles[:, _PLACES][:, 1::2]
+        both = np.ascontiguousarray(packed).view(">i8").astype(np.int64)
+        where = np.flatnonzero(uuids)
+        high[where[valid]], low[where[valid]] = both[valid, 0], both[valid, 1]
+        uuids[where[~valid]] = False
+    for place in np.flatnonzero(~uuids):
+        if text := ids[int(place)].as_py():
+            high[place], low[place] = key_of(text)
+    return high, low
+
+
+def _octets(texts: Text, length: int) -> NDArray[np.uint8]:
+    """Texts of one length as a matrix of octets."""
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    data = np.frombuffer(texts.buffers()[2], np.uint8)[offsets[0] : offsets[0] + length * len(texts)]
+    return data.reshape(len(texts), length)
+
+
+def moments(texts: Text) -> NDArray[np.int64]:
+    """Times as milliseconds since 1970; 0 for what is none."""
+    try:
+        found = pc.cast(texts, pa.timestamp("ms", "UTC"))
+    except pa.ArrowInvalid:
+        return np.array([_moment(text) for text in texts.to_pylist()], dtype=np.int64)
+    whole: NDArray[np.int64] = pc.cast(found, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return whole
+
+
+def _moment(text: str) -> int:
+    try:
+        return int(pc.cast(pa.scalar(text), pa.timestamp("ms", "UTC")).cast(pa.int64()).as_py() or 0)
+    except pa.ArrowInvalid:
+        return 0
+
+
+def uniques(texts: Text) -> tuple[list[str], NDArray[np.int64]]:
+    """Each distinct text once, and for each row the number of its own."""
+    encoded = texts.dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def members(text: str) -> tuple[str, ...]:
+    """A list column's members, as they may be compared: addresses differ by case between servers."""
+    return tuple(member.lower() for member in listed(text))

@@ -1,0 +1,140 @@
+"""What an audit leaves behind: verdict.json, messages.parquet, violations.parquet and .csv, stats.parquet."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import dataset, parquet
+
+from shadowaudit.core.findings import Class, Severity
+from shadowaudit.core.verdict import Verdict
+
+_CSV = ("severity", "class", "id", "detail", "addresses", "node", "subject", "exposed", "evidence")
+_SHAPE = pa.schema(
+    [pa.field(name, pa.string()) for name in ("severity", "class", "id", "detail", "recipients", "addresses")]
+    + [pa.field("node", pa.string()), pa.field("subject", pa.string()), pa.field("exposed", pa.int64())]
+    + [pa.field("evidence", pa.string())]
+)
+_STATS = pa.schema(
+    [
+        ("measure", pa.string()),
+        ("node", pa.string()),
+        ("hop", pa.string()),
+        ("step", pa.int64()),
+        ("count", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The directory of results. Made anew by each audit; nothing else in it is touched."""
+
+    out: Path
+
+    @property
+    def work(self) -> Path:
+        return self.out / "messages.parquet"
+
+    @property
+    def judged(self) -> Path:
+        return self.out / ".findings"
+
+    def begin(self) -> None:
+        """Remove what an earlier audit left. Raises OSError."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        for name in ("messages.parquet", ".findings"):
+            shutil.rmtree(self.out / name, ignore_errors=True)
+        for name in (
+            "verdict.json",
+            "violations.parquet",
+            "violations.csv",
+            "stats.parquet",
+            "copies.parquet",
+            "report.html",
+        ):
+            (self.out / name).unlink(missing_ok=True)
+
+    def messages(self, frame: Any) -> None:
+        """One row a message."""
+        from pyspark.sql import functions as f
+
+        text = f.lower(f.concat(f.lpad(f.hex("high"), 16, "0"), f.lpad(f.hex("low"), 16, "0")))
+        parts = [
+            f.substring(text, begin, width) for begin, width in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+        ]
+        frame.withColumn("id", f.concat_ws("-", *parts)).write.mode("overwrite").parquet(str(self.work))
+
+    def findings(self) -> Counter[str]:
+        """Write violations.parquet and .csv, worst first; returns messages by class."""
+        counts: Counter[str] = Counter()
+        seen: Counter[str] = Counter()
+        with (
+            (self.out / "violations.csv").open("w", encoding="utf-8", newline="") as text,
+            parquet.ParquetWriter(self.out / "violations.parquet", _SHAPE) as binary,
+        ):
+            sheet = csv.writer(text)
+            sheet.writerow(_CSV)
+            for severity in Severity:
+                for batch in self._of(severity):
+                    rows = batch.to_pylist()
+                    seen.update(row["class"] for row in rows)
+                    sheet.writerows([_safe(row[name]) for name in _CSV] for row in rows)
+                    binary.write_batch(batch)
+        for name, many in seen.items():
+            counts[name] = many
+        return counts
+
+    def _of(self, severity: Severity) -> Iterator[Any]:
+        if not any(self.judged.glob("*.parquet")):
+            return
+        found = dataset.dataset(self.judged, format="parquet", exclude_invalid_files=False)
+        for batch in found.to_batches(
+            columns=_SHAPE.names, filter=dataset.field("severity") == severity.value, batch_size=5000
+        ):
+            yield pa.RecordBatch.from_arrays(
+                [batch.column(name).cast(_SHAPE.field(name).type) for name in _SHAPE.names], schema=_SHAPE
+            )
+
+    def examples(self, most: int) -> dict[Class, list[dict[str, Any]]]:
+        """Some findings of each class, for the report."""
+        found: dict[Class, list[dict[str, Any]]] = {}
+        if (self.out / "violations.parquet").exists():
+            for batch in parquet.ParquetFile(self.out / "violations.parquet").iter_batches(5000):
+                for row in batch.to_pylist():
+                    chosen = found.setdefault(Class(row["class"]), [])
+                    if len(chosen) < most:
+                        chosen.append(row)
+        return found
+
+    def stats(self, latencies: Sequence[dict[str, Any]], copies: Sequence[dict[str, int]]) -> None:
+        """Distributions, and the curve of what was in transit."""
+        parquet.write_table(pa.Table.from_pylist(list(latencies), schema=_STATS), self.out / "stats.parquet")
+        shape = pa.schema([("at", pa.int64()), ("messages", pa.int64()), ("copies", pa.int64())])
+        parquet.write_table(pa.Table.from_pylist(list(copies), schema=shape), self.out / "copies.parquet")
+
+    def finish(self) -> None:
+        """Let go of what was only in between; tables that nothing was found for are empty, not missing."""
+        if not (self.out / "violations.csv").exists():
+            self.findings()
+        if not (self.out / "stats.parquet").exists():
+            self.stats((), ())
+        shutil.rmtree(self.judged, ignore_errors=True)
+
+    def verdict(self, verdict: Verdict) -> None:
+        text = json.dumps(verdict.as_dict(), indent=2, ensure_ascii=False)
+        (self.out / "verdict.json").write_text(text + "\n", "utf-8")
+
+
+def _safe(value: object) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    text = "" if value is None else str(value)
+    return "'" + text if text.lstrip()[:1] in ("=", "+", "-", "@", "\t", "\r") and text.strip() else text
