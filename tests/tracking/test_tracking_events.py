@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from shadowrelay.core import tracking
-from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Copy, Envelope, Recipient, Role
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, Mark, MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Copy, Envelope, Holder, HolderState, Recipient, Role
 from shadowrelay.core.tracking_row import OutboxRow, TrackingEvent
 from shadowrelay.tracking.format import COLUMNS, custom_entries, parse_row, render
 
@@ -49,9 +49,21 @@ def a_copy() -> Copy:
     )
 
 
+A_HOLDER = Holder(
+    ServerName("mx3.example.net"), DatabaseId("db-3"), Mark(Incarnation("00bb"), 7), 1, HolderState.HOLDING
+)
+
+
 def example(kind: type[Any]) -> Any:
     """An event of that kind, each text field filled with hostile text."""
-    known = {"at": NOW, "copy": a_copy(), "count": 2, "recipients": (), "attempts": (HOSTILE, HOSTILE)}
+    known = {
+        "at": NOW,
+        "copy": a_copy(),
+        "count": 2,
+        "recipients": (),
+        "attempts": (HOSTILE, HOSTILE),
+        "holder": A_HOLDER,
+    }
     names = [field.name for field in dataclasses.fields(kind) if field.init]
     return kind(**{name: known.get(name, HOSTILE) for name in names})
 
@@ -87,3 +99,18 @@ def test_every_event_and_its_custom_data_stand_in_the_reference(kind: type[Any])
 @pytest.mark.parametrize("column", COLUMNS)
 def test_every_column_stands_in_the_reference(column: str) -> None:
     assert f"| `{column}` |" in REFERENCE.read_text(encoding="utf-8")
+
+
+def test_a_copy_without_the_settled_recipients_names_the_numbers_of_the_others() -> None:
+    whole = a_copy()
+    rest = dataclasses.replace(whole, recipients=whole.recipients[1:])
+    held = tracking.HaReceive(at=NOW, copy=rest, primary=ServerName("mx2.example.net"))
+    assert custom_entries(held.columns()["custom-data"])["Recipients"] == "2"
+    of_all = tracking.HaReceive(at=NOW, copy=whole, primary=ServerName("mx2.example.net"))
+    assert "Recipients" not in custom_entries(of_all.columns()["custom-data"])
+
+
+def test_a_redirect_is_a_witness_of_how_far_the_holders_log_reaches() -> None:
+    columns = tracking.HaRedirect(at=NOW, copy=a_copy(), holder=A_HOLDER).columns()
+    assert columns["reference"] == "00bb:7"
+    assert custom_entries(columns["custom-data"])["ShadowDb"] == "db-3"

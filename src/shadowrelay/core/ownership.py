@@ -97,7 +97,7 @@ def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
             at=now,
             copy=owned,
             recipients=owned.unsettled,
-            shadow=fellow.name,
+            holder=fellow,
             attempts=(f"{fellow.name}=holds a copy",),
         )
         for fellow in fellows

@@ -82,7 +82,7 @@ def _answer_as_owner(
         at=now,
         copy=recorded,
         recipients=recorded.unsettled,
-        shadow=asker.name,
+        holder=as_holder(asker, given),
         attempts=(f"{asker.name}=holds a copy",),
     )
     return Decision(held, (SaveCopy(copy, recorded),), (event,))

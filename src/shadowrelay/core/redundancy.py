@@ -111,7 +111,7 @@ def accept(
     told = tuple(attempt.told for attempt in attempts)
     events: list[TrackingEvent] = []
     if redundant:
-        events.append(HaRedirect(at=now, copy=copy, shadow=redundant[-1].name, attempts=told))
+        events.append(HaRedirect(at=now, copy=copy, holder=redundant[-1], attempts=told))
     elif policy.shadow_redundancy_enabled:
         events.append(HaRedirectFail(at=now, copy=copy, attempts=told))
     events.append(
@@ -226,6 +226,6 @@ def _recorded(ledger: Ledger, copy: Copy, holder: Holder, attempt: Attempt, now:
     writes += addressed([holder.database_id], delivered(after, settled), now)
     writes += report_is_safe(ledger, after, now).writes
     event = HaRedirect(
-        at=now, copy=after, recipients=after.unsettled, shadow=attempt.name, attempts=(attempt.told,)
+        at=now, copy=after, recipients=after.unsettled, holder=holder, attempts=(attempt.told,)
     )
     return Decision(True, (SaveCopy(copy, after), *writes, *_heard(ledger, attempt)), (event,))

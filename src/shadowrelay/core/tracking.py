@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.messages import Holder
 from shadowrelay.core.tracking_row import Columns, TrackingEvent, entries, fork, listed, timestamp
 
 
@@ -39,17 +40,30 @@ class Receive(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaRedirect(TrackingEvent):
-    """A shadow server holds a copy. ``attempts``: ``<shadow>=<its reply>``, the last one took it."""
+    """A shadow server holds a copy. ``attempts``: ``<shadow>=<its reply>``, the last one took it.
+
+    ``holder``: who that is; its mark is at or after the commit of the copy, so our log is a witness of how
+    far the holder's log has to reach.
+    """
 
     event_id: ClassVar[str] = "HAREDIRECT"
-    shadow: ServerName
+    holder: Holder
     attempts: tuple[str, ...] = ()
 
+    @property
+    def shadow(self) -> ServerName:
+        return self.holder.name
+
     def more(self) -> Columns:
-        return {"source-context": listed(self.attempts), "server-hostname": self.shadow}
+        mark = self.holder.mark
+        return {
+            "source-context": listed(self.attempts),
+            "server-hostname": self.shadow,
+            "reference": f"{mark.incarnation}:{mark.sequence}" if mark else "",
+        }
 
     def custom(self) -> dict[str, str]:
-        return {"Shadow": self.shadow}
+        return {"Shadow": self.shadow, "ShadowDb": self.holder.database_id}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +89,7 @@ class HaReceive(TrackingEvent):
         return {"client-hostname": self.primary, "source-context": self.reason}
 
     def custom(self) -> dict[str, str]:
-        return {"Rank": str(self.copy.rank)}
+        return {"Rank": str(self.copy.rank), "OwnerDb": self.copy.owner_database}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,9 @@ class TrackingEvent:
             "sender-address": envelope.sender or "<>",
             "return-path": envelope.sender or "<>",
         }
-        some = numbers(about) if len(about) < len(copy.recipients) else ""
+        # A copy made after some recipients were settled has the others only, with the numbers they had.
+        all_of_them = [one.number for one in about] == list(range(1, len(copy.recipients) + 1))
+        some = "" if all_of_them else numbers(about)
         custom = {"Epoch": str(copy.epoch), "Recipients": some} | self.custom()
         row["custom-data"] = entries(custom)
         row.update((key, value) for key, value in self.more().items() if value)
