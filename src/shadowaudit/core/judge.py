@@ -135,6 +135,8 @@ class _Case:
     def _copies(self) -> Iterator[Finding]:
         for index in self._rows(Kind.RECEIVE):
             yield from self._redundant(index)
+        for index in self._rows(Kind.RESUBMIT):
+            yield self._alone(index, "after it was promoted")
         for index in self._rows(Kind.HAREDIRECT):
             holder = self.events[index].peer
             came = any(self.events[at].node == holder for at in self._rows(Kind.HARECEIVE, Kind.LOAD))
@@ -151,19 +153,36 @@ class _Case:
         copies = [at for at in self._rows(Kind.HAREDIRECT) if self.events[at].database == received.database]
         if any(self.events[at].sequence < received.sequence for at in copies):
             return
-        after = min(copies, key=lambda at: self.events[at].sequence, default=None)
+        after = self._copy_after(index)
         if received.entries.get("Replication") == "Failed":
-            fails = self._rows(Kind.HAREDIRECTFAIL)
-            if after is None:
-                yield Finding(Class.EXPOSED, "never had a second copy", rows=(*fails, index))
-                return
-            self.exposed = max(0, self.events[after].at - received.at)
-            detail = f"had one copy for {self.exposed / 1000:.1f} s"
-            yield Finding(Class.EXPOSED, detail, rows=(*fails, index, after))
+            yield self._alone(index, "after it was accepted")
         elif after is not None:
             yield Finding(Class.LATE_COPY, "HAREDIRECT comes after RECEIVE", rows=(index, after))
         else:
             yield Finding(Class.ONE_COPY, "no HAREDIRECT before RECEIVE, and no word of it", rows=(index,))
+
+    def _copy_after(self, index: int) -> int | None:
+        """The first HAREDIRECT of that node after that row."""
+        since = self.events[index]
+        later = [
+            at
+            for at in self._rows(Kind.HAREDIRECT)
+            if self.events[at].database == since.database and self.events[at].sequence > since.sequence
+        ]
+        return min(later, key=lambda at: self.events[at].sequence, default=None)
+
+    def _alone(self, index: int, since: str) -> Finding:
+        """From that row on the node had the only copy, until it made another, or the message ended."""
+        begin = self.events[index]
+        after = self._copy_after(index)
+        mine = begin.database
+        ends = [self.events[at].at for at in self._rows(*FINALS) if self.events[at].database == mine]
+        until = self.events[after].at if after is not None else max(ends, default=begin.at)
+        alone = max(0, until - begin.at)
+        self.exposed = (self.exposed or 0) + alone
+        rows = (*self._rows(Kind.HAREDIRECTFAIL), index) if after is None else (index, after)
+        repaired = "then it was copied again" if after is not None else "it was never copied again"
+        return Finding(Class.EXPOSED, f"one copy for {alone / 1000:.1f} s {since}; {repaired}", rows=rows)
 
     def _recipients(self) -> Iterator[Finding]:
         owed = {number for index in self._rows(*ORIGINS) for number in self.events[index].recipients}

@@ -212,22 +212,26 @@ class RelaySteps:
         copies = np.where(is_any(kind, Kind.HAREDIRECT), said, 0)
         copies = np.where(new, -(digest(learnt.node) >> 22), copies)
         for number in np.unique(which):
-            one = parsed[number]
-            if "Shadow" in one:
-                learnt.shadows[one["Shadow"]] = None
-            for database, server in (("OwnerDb", "Owner"), ("ShadowDb", "Shadow")):
-                if one.get(database):
-                    learnt.databases[one[database]] = one.get(server) or learnt.databases.get(
-                        one[database], ""
-                    )
-            if "OwnerDb" in one and "Reason" in one:
-                learnt.promoted[one["OwnerDb"]] += int((which == number).sum())
-        held = is_any(kind, Kind.HARECEIVE)
-        if held.any():
-            owners, owner = uniques(table["client-hostname"])
-            for number in np.unique(owner[held]):
-                learnt.shadows[owners[number]] = None
+            self._named(table, parsed[number], np.flatnonzero(which == number))
         return copies
+
+    def _named(self, table: Table, one: dict[str, str], rows: Long) -> None:
+        """Other servers and their databases, as these rows name them: all have the same entries."""
+        learnt = self.learnt
+        last = int(rows[-1])
+        if "Shadow" in one:
+            learnt.shadows[one["Shadow"]] = None
+        if database := one.get("ShadowDb"):
+            learnt.databases[database] = one.get("Shadow", "")
+            sequence = table["reference"][last].as_py().rpartition(":")[2]
+            if sequence.isascii() and sequence.isdigit():
+                learnt.witnessed[database] = max(learnt.witnessed.get(database, 0), int(sequence))
+        if database := one.get("OwnerDb"):
+            server = table["client-hostname"][last].as_py()
+            learnt.databases[database] = server
+            learnt.shadows[server] = None
+            if "Reason" in one:
+                learnt.promoted[database] += len(rows)
 
     def _name(self, name: str) -> int:
         number = digest(name) if name else 0

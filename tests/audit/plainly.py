@@ -1,0 +1,40 @@
+"""An audit without an engine: every message is judged by its rows. Slow, small, and easy to see through."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from shadowaudit.core.evidence import weigh
+from shadowaudit.core.findings import Class
+from shadowaudit.core.verdict import Verdict
+from shadowaudit.engine.exact import judge_any
+from shadowaudit.logs.extract import Key, Piece, Source, rows_of
+from shadowaudit.logs.file import digest_file
+
+
+def judged(
+    directory: Path, *, lost: Sequence[str] = (), allow_open: bool = False
+) -> tuple[Verdict, dict[str, set[Class]]]:
+    """The verdict, and the classes found for each message that has any."""
+    digests = [digest_file(path) for path in sorted(directory.rglob("MSGTRK*.LOG"))]
+    facts = [one for one, _ in digests]
+    evidence = weigh(facts, lost=lost, allow_open=allow_open)
+    pieces: dict[Key, list[Piece]] = {}
+    for one, table in digests:
+        source = Source.of(one)
+        for row in table.to_pylist():
+            piece = Piece(source, row["file_from"], row["file_to"])
+            pieces.setdefault((row["high"], row["low"]), []).append(piece)
+    found: dict[str, set[Class]] = {}
+    for key, parts in pieces.items():
+        events = rows_of(key, parts)
+        for finding in judge_any(events, evidence).findings:
+            found.setdefault(events[0].message, set()).add(finding.what)
+    classes = Counter(str(one) for names in found.values() for one in names)
+    totals = {"messages": len(pieces)}
+    verdict = Verdict(
+        totals=totals, classes=classes, evidence=evidence, files=len(facts), nodes=0, allow_open=allow_open
+    )
+    return verdict, found

@@ -1,0 +1,173 @@
+"""Logs with known faults: what is found equals the truth, message by message."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import pytest
+from conftest import Auditor
+from plainly import judged
+
+from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
+from shadowaudit.generate.cluster import Truth, generate
+from shadowaudit.generate.stories import FAULTS, FILE_FAULTS
+
+NOTES = {
+    "exposed", "promotion", "false-promotion", "orphan", "late-discard", "dropped-duplicate", "in-doubt", "in-transit",
+}  # fmt: skip
+"""Faults that the promise allows: counted, and no violation."""
+
+
+def logs(directory: Path, faults: Mapping[str, int], *, seed: int = 1, messages: int = 200) -> Truth:
+    return generate(directory / "logs", messages=messages, faults=faults, seed=seed, file_size=40_000)
+
+
+def found_in(out: Path) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    csv.field_size_limit(1 << 24)
+    with (out / "violations.csv").open(encoding="utf-8", newline="") as text:
+        for row in csv.DictReader(text):
+            found[row["id"]].add(row["class"])
+    return found
+
+
+def agrees(verdict: Verdict, truth: Truth, out: Path) -> None:
+    assert found_in(out) == {name: set(classes) for name, classes in truth.found.items()}
+    assert dict(verdict.classes) == truth.classes
+    assert verdict.evidence.gaps == ()
+    assert (verdict.totals["messages"], verdict.totals["rows"]) == (
+        truth.messages,
+        _about_messages(truth, verdict),
+    )
+
+
+def _about_messages(truth: Truth, verdict: Verdict) -> int:
+    """All rows but the closing rows of snapshots: two a node."""
+    return truth.rows - 2 * verdict.nodes
+
+
+def test_a_clean_log_is_proven_and_nothing_is_found(sail: Auditor, tmp_path: Path) -> None:
+    truth = logs(tmp_path, {})
+    verdict = sail(tmp_path / "logs", out=tmp_path / "out")
+    agrees(verdict, truth, tmp_path / "out")
+    assert verdict.status == PROVEN
+    assert verdict.totals["suspects"] == 0
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_alone_is_found_as_what_it_is(sail: Auditor, tmp_path: Path, fault: str) -> None:
+    truth = logs(tmp_path, {fault: 3})
+    verdict = sail(tmp_path / "logs", out=tmp_path / "out")
+    agrees(verdict, truth, tmp_path / "out")
+    assert verdict.status == (PROVEN if fault in NOTES else VIOLATED)
+
+
+def mix(seed: int) -> dict[str, int]:
+    chance = random.Random(seed)
+    return {
+        name: chance.randrange(1, 9)
+        for name in chance.sample(sorted(FAULTS), chance.randrange(3, len(FAULTS)))
+    }
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_faults_in_any_mix_are_found_exactly(sail: Auditor, tmp_path: Path, seed: int) -> None:
+    truth = logs(tmp_path, mix(seed), seed=seed, messages=600)
+    agrees(sail(tmp_path / "logs", out=tmp_path / "out"), truth, tmp_path / "out")
+
+
+@pytest.mark.parametrize("seed", [100, 101])
+def test_spark_finds_them_exactly_too(spark: Auditor, tmp_path: Path, seed: int) -> None:
+    truth = logs(tmp_path, dict.fromkeys(FAULTS, 1 + seed % 3), seed=seed, messages=600)
+    agrees(spark(tmp_path / "logs", out=tmp_path / "out"), truth, tmp_path / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_spark_finds_a_fault_alone(spark: Auditor, tmp_path: Path, fault: str) -> None:
+    agrees(spark(tmp_path / "logs", out=tmp_path / "out"), logs(tmp_path, {fault: 3}), tmp_path / "out")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_message_that_the_sums_clear_would_be_found_by_its_rows(
+    tmp_path: Path, seed: int, sail: Auditor
+) -> None:
+    """The sums pass over a message without a look at its rows: the exact pass over all finds nothing more."""
+    truth = logs(tmp_path, mix(seed + 50), seed=seed, messages=300)
+    _, found = judged(tmp_path / "logs")
+    assert {name: {str(one) for one in classes} for name, classes in found.items()} == {
+        name: set(classes) for name, classes in truth.found.items()
+    }
+    assert sail(tmp_path / "logs", out=tmp_path / "out").classes == truth.classes
+
+
+@pytest.mark.parametrize("fault", FILE_FAULTS)
+def test_what_is_missing_or_changed_in_files_makes_the_proof_impossible(
+    sail: Auditor, tmp_path: Path, fault: str
+) -> None:
+    logs(tmp_path, {fault: 1}, messages=400)
+    verdict = sail(tmp_path / "logs")
+    assert verdict.status in (INCOMPLETE, VIOLATED)
+    assert verdict.evidence.gaps
+
+
+@pytest.mark.parametrize("fault", ["lost", "duplicate", "vanished-copy"])
+def test_a_violation_is_told_even_when_evidence_is_missing(sail: Auditor, tmp_path: Path, fault: str) -> None:
+    logs(tmp_path, {fault: 2, "hash": 1}, seed=4)
+    verdict = sail(tmp_path / "logs")
+    assert verdict.evidence.gaps
+    assert verdict.status in (VIOLATED, INCOMPLETE)
+
+
+TOTALS = """
+WITH rows AS (
+  SELECT column08 AS event, column11 AS id, CAST(NULLIF(column15, '') AS BIGINT) AS n
+  FROM read_csv(?, header=false, delim=',', quote='"', escape='"', comment='#', all_varchar=true, null_padding=false,
+                names=[{names}], auto_detect=false, columns={{{columns}}})
+)
+SELECT count(DISTINCT NULLIF(id, '')) AS messages,
+       count(*) FILTER (event = 'RECEIVE') AS received,
+       coalesce(sum(n) FILTER (event IN ('RECEIVE', 'DSN')), 0) AS recipients,
+       coalesce(sum(n) FILTER (event IN ('DELIVER', 'SEND', 'SENDEXTERNAL')), 0) AS delivered,
+       coalesce(sum(n) FILTER (event = 'FAIL'), 0) AS bounced,
+       count(DISTINCT id) FILTER (event = 'DEFER') AS deferred,
+       count(*) FILTER (coalesce(id, '') <> '') AS rows
+FROM rows
+"""
+
+
+def by_duckdb(directory: Path) -> dict[str, int]:
+    """The same totals by another program, from the text, with nothing of ours."""
+    columns = ", ".join(f"'column{number:02}': 'VARCHAR'" for number in range(30))
+    query = TOTALS.replace("names=[{names}], ", "").format(columns=columns)
+    connection = duckdb.connect()
+    connection.execute(query, [str(directory / "**" / "*.LOG")])
+    names = [one[0] for one in connection.description or ()]
+    row = connection.fetchone()
+    assert row is not None
+    return dict(zip(names, map(int, row), strict=True))
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_totals_are_those_of_another_program(sail: Auditor, tmp_path: Path, seed: int) -> None:
+    logs(tmp_path, mix(seed), seed=seed, messages=500)
+    totals = sail(tmp_path / "logs").totals
+    expected = by_duckdb(tmp_path / "logs")
+    assert {name: totals[name] for name in expected} == expected
+
+
+def test_same_seed_same_files(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for directory in (one, other):
+        logs(directory, {"lost": 1, "gap": 1}, seed=9)
+    files = sorted(path.relative_to(one) for path in one.rglob("*.LOG"))
+    assert files == sorted(path.relative_to(other) for path in other.rglob("*.LOG"))
+    assert all((one / path).read_bytes() == (other / path).read_bytes() for path in files)
+    truth = json.loads((one / "logs" / "truth.json").read_text("utf-8"))
+    assert truth["classes"] == {"lost": 1, "vanished-copy": 1}
