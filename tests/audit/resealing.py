@@ -50,7 +50,8 @@ def resealed(directory: Path) -> None:
         lines = path.read_bytes().splitlines(keepends=True)
         head = [line for line in lines if line.startswith(b"#") and not line.startswith(b"#Footer")]
         new = []
-        for line in rows(path):
+        for row in rows(path):
+            line = row
             found = re.search(rb"S:Seq=(\d+);S:Boot=([^;]+);S:Db=([^;,]+)", line)
             assert found
             old, boot, database = found.groups()

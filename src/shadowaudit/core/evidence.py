@@ -98,12 +98,14 @@ class _Weighing:
         self.named: dict[str, str] = {}
         self.promoted: dict[str, int] = defaultdict(int)
         self.witnessed: dict[str, int] = defaultdict(int)
+        self.set_back: dict[str, str] = {}
 
     def result(self) -> Evidence:
         by_database: dict[str, list[FileFacts]] = defaultdict(list)
         for file in self.files:
             self._faults(file)
             self.named.update(file.databases)
+            self.set_back.update(file.set_back)
             for database, count in file.promoted.items():
                 self.promoted[database] += count
             for database, sequence in file.witnessed.items():
@@ -143,38 +145,37 @@ class _Weighing:
             self.databases[database] = Database(id=database, node=node, flavour=Flavour.EXCHANGE, closed=True)
             self.databases[database] = _with_segments(self.databases[database], files)
             return
+        lost = database in self.lost
+        say = _silence if lost else self._gap  # the loss that was declared explains what is missing
         lives = _lives(files)
         whole = not any(file.faults for file in files)
         segments: list[Segment] = []
         rolled_back = False
         expected = 1
         for life in lives:
-            if not life[0].first_is_snapshot and not (segments == [] and life[0].first > 1):
+            if not life[0].first_is_snapshot and not (not segments and life[0].first > 1):
                 whole = False
-                self._gap(
+                say(
                     f"the life {life[0].boot} of the database does not begin with a snapshot",
                     life[0].path,
                     "the first rows of that life are missing",
                 )
             for file in life:
-                if file.first > expected and not (file is files[0] and self._may_begin_late(file)):
+                if file.first > expected and not (file is lives[0][0] and self._may_begin_late(file)):
                     missing = f"rows {expected} to {file.first - 1} of database {database} are missing"
                     if expected == 1 and file is lives[0][0]:
                         missing = f"the log of database {database} begins at row {file.first}"
                     whole = False
-                    self._gap(
-                        missing, f"{node}, before {file.path}", "messages of that time cannot be judged"
+                    say(missing, f"{node}, before {file.path}", "messages of that time cannot be judged")
+                elif file.first < expected and segments and segments[-1].boot == file.boot:
+                    whole = False
+                    say(
+                        f"rows from {file.first} of database {database} are there twice",
+                        file.path,
+                        "a file is there under two names, or two nodes write as one",
                     )
                 elif file.first < expected:
-                    if segments and segments[-1].boot == file.boot:
-                        whole = False
-                        self._gap(
-                            f"rows from {file.first} of database {database} are there twice",
-                            file.path,
-                            "a file is there under two names, or two nodes write as one",
-                        )
-                    else:
-                        rolled_back = True
+                    rolled_back = True
                 expected = file.last + 1
                 segments.append(Segment(file.boot, file.first, file.last, file.begins))
         if rolled_back:
@@ -182,7 +183,13 @@ class _Weighing:
         ending = lives[-1][-1]
         last = ending.last
         closed = ending.last_closes_snapshot
-        lost = database in self.lost
+        if database in self.set_back and not rolled_back:
+            whole = False
+            say(
+                f"holders say that database {database} was set back, and its log does not show it",
+                node,
+                f"the log of a life is missing. Say --lost {database} if it went with the disk",
+            )
         seen = self.witnessed.get(database, 0)
         if seen > last and not lost and not rolled_back:
             whole = False
@@ -207,7 +214,7 @@ class _Weighing:
             snapshot=self._last_snapshot(database, files),
             closed=closed or self.allow_open,
             whole=whole,
-            from_start=files[0].first == 1 or self._may_begin_late(files[0]),
+            from_start=lives[0][0].first == 1 or self._may_begin_late(lives[0][0]),
             lost=lost,
             rolled_back=rolled_back,
         )
@@ -274,6 +281,10 @@ class _Weighing:
         excused = {one.node for one in self.databases.values() if not one.segments}
         for server in sorted(named - set(nodes) - excused):
             self._gap("a node without logs", server, "whether it holds what others say it holds is not known")
+
+
+def _silence(what: str, where: str, so: str) -> None:
+    del what, where, so
 
 
 def _with_segments(database: Database, files: Sequence[FileFacts]) -> Database:

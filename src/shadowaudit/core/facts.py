@@ -69,6 +69,7 @@ class FileFacts:
     shadows: tuple[str, ...] = ()  # servers that this node says hold copies, or that it holds copies for
     databases: Mapping[str, str] = field(default_factory=dict)  # named here: database id to server
     promoted: Mapping[str, int] = field(default_factory=dict)  # former owner's database to copies promoted
+    set_back: Mapping[str, str] = field(default_factory=dict)  # databases said to be, and their servers
     witnessed: Mapping[str, int] = field(default_factory=dict)  # other databases: highest sequence seen
     names: Mapping[str, str] = field(default_factory=dict)  # digest of a next hop or server to its name
 

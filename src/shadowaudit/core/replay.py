@@ -48,6 +48,7 @@ class Trace:
     entered: bool = False
     owned: bool = False
     yielded: int = -2  # sequence of the last TRANSFER
+    yielding: bool = False  # it was the row before
 
     def contradict(self, what: str, index: int) -> None:
         self.contradictions.append((what, index))
@@ -66,6 +67,9 @@ def _play(trace: Trace, index: int, event: Event) -> None:
     named = set(event.recipients)
     # What was there before the log at hand begins is taken as it is found.
     inherited = trace.role is Role.NONE and not trace.entered and not trace.database.from_start
+    if trace.yielding and not (event.kind is Kind.HARECEIVE and event.reason == "taken"):
+        trace.contradict("TRANSFER without the copy that is kept", index)
+    trace.yielding = event.kind is Kind.TRANSFER
     match event.kind:
         case Kind.RECEIVE | Kind.DSN:
             if trace.role is not Role.NONE:

@@ -153,6 +153,7 @@ class _Digest:
             shadows=tuple(learnt.shadows),
             databases=learnt.databases,
             promoted=dict(learnt.promoted),
+            set_back=learnt.set_back,
             witnessed=learnt.witnessed,
             names=learnt.names,
         )

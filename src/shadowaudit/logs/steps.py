@@ -63,6 +63,7 @@ class Learnt:
     closings: dict[str, tuple[int, int]] = field(default_factory=dict)  # snapshot: count, sequence
     shadows: dict[str, None] = field(default_factory=dict)
     databases: dict[str, str] = field(default_factory=dict)
+    set_back: dict[str, str] = field(default_factory=dict)
     promoted: Counter[str] = field(default_factory=Counter)
     witnessed: dict[str, int] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
@@ -232,6 +233,8 @@ class RelaySteps:
             learnt.shadows[server] = None
             if "Reason" in one:
                 learnt.promoted[database] += len(rows)
+            if one.get("Reason") == "database-rolled-back":
+                learnt.set_back[database] = server
 
     def _name(self, name: str) -> int:
         number = digest(name) if name else 0

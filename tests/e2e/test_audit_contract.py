@@ -1,0 +1,138 @@
+"""The contract between the tracking log and the audit, on logs of real nodes that were killed and wiped.
+
+This module alone imports both: the relay writes, the audit reads.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import test_old_databases as old
+import test_recovery as recovery
+import test_two_nodes_lost as two
+from running_lab import INSIDE, OUTSIDE, RunningLab
+
+sys.path.append(str(Path(__file__).parents[1] / "audit"))
+from plainly import judged
+from resealing import copied, each_row, removed, resealed
+
+from shadowaudit.core.findings import Class
+from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
+
+pytestmark = pytest.mark.lab
+
+HARMLESS = {
+    "DEFER",  # an attempt that changed nothing
+    "LOAD",  # one of two empty snapshots of a node with nothing between them
+    "HAREDIRECT",  # of a copy made again: without it the message seems to have been exposed for longer
+}
+"""Events whose removal, sealed again, an audit may miss: none of them says that a message is safe."""
+
+
+@contextmanager
+def remembering(lab: RunningLab) -> Iterator[list[str]]:
+    """Which databases are wiped while this lasts."""
+    lost: list[str] = []
+    known: dict[str, str] = {}
+    kill, wipe = lab.cluster.kill, lab.cluster.wipe
+
+    def killing(name: str) -> None:
+        if name != "mailbox":
+            known[name] = lab.status(name).database_id
+        kill(name)
+
+    def wiping(name: str) -> None:
+        lost.append(known[name])
+        wipe(name)
+
+    lab.cluster.kill, lab.cluster.wipe = killing, wiping  # type: ignore[method-assign, assignment]
+    yield lost
+
+
+def audited(lab: RunningLab, story: Callable[[], None]) -> tuple[Verdict, Verdict, list[str]]:
+    """The verdicts on a story's logs: with the lost databases declared, and without a word of them."""
+    with remembering(lab) as lost:
+        story()
+    lab.cluster.down()
+    logs = lab.directory / "tracking"
+    return judged(logs, lost=lost)[0], judged(logs)[0], lost
+
+
+STORIES: tuple[Callable[[RunningLab], None], ...] = (
+    recovery.test_an_owner_that_is_killed_and_restarts_delivers_its_queue_once,
+    recovery.test_when_the_owners_disk_is_lost_the_holders_promote_on_first_contact,
+    recovery.test_an_owner_that_was_away_too_long_becomes_the_shadow_of_who_took_over,
+    recovery.test_an_owner_that_was_frozen_too_long_asks_before_it_delivers_again,
+    recovery.test_an_owner_that_was_away_too_long_asks_before_it_delivers_again,
+    recovery.test_when_the_holder_dies_the_owner_finds_another_one,
+    recovery.test_when_half_was_delivered_before_the_owners_disk_is_lost_only_the_rest_is_sent,
+    recovery.test_a_frozen_holder_costs_nothing_but_time,
+    recovery.test_nothing_is_lost_when_a_node_and_its_disk_die_under_load,
+    recovery.test_after_everything_was_killed_the_lab_resumes_where_it_was,
+    two.test_two_nodes_that_die_and_keep_their_disks_lose_nothing,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__.removeprefix("test_"))
+def test_what_the_recovery_table_promises_is_proven_from_the_logs(
+    lab: RunningLab, story: Callable[[RunningLab], None]
+) -> None:
+    verdict, undeclared, lost = audited(lab, lambda: story(lab))
+    assert verdict.status == PROVEN, verdict.as_dict()
+    assert undeclared.status == (INCOMPLETE if lost else PROVEN), undeclared.as_dict()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["stopped", "running"])
+def test_a_database_that_was_put_back_is_proven_once_its_loss_is_declared(
+    lab: RunningLab, tmp_path: Path, when: str
+) -> None:
+    verdict, undeclared, _ = audited(
+        lab, lambda: old.test_a_database_that_was_put_back_is_known_by_its_lineage(lab, tmp_path, when)
+    )
+    assert verdict.status == PROVEN, verdict.as_dict()
+    assert undeclared.status == INCOMPLETE
+
+
+@pytest.mark.slow
+def test_when_owner_and_holder_are_lost_the_audit_names_what_went_with_them(lab: RunningLab) -> None:
+    story = two.test_when_owner_and_holder_are_lost_the_logs_name_what_went_with_them
+    verdict, _, _ = audited(lab, lambda: story(lab))
+    assert verdict.status == VIOLATED
+    assert verdict.classes[Class.LOST] == 3, verdict.as_dict()
+
+
+def test_each_row_that_is_taken_out_of_real_logs_is_missed(lab: RunningLab, tmp_path: Path) -> None:
+    """Alone, the file tells. With the file sealed again, the other rows do, but for a few that are harmless."""
+    lab.up("shadow_resubmit_time_span=2s")
+    lab.cluster.refuse()
+    lab.send(1, recipients=(INSIDE, OUTSIDE))
+    lab.cluster.kill("mx1")
+    recovery.wait_until(lambda: lab.queued("mx3") == 1, "the holder promotes")
+    lab.cluster.start("mx1")
+    recovery.wait_until(lambda: lab.held("mx1") == 1, "the roles are swapped")
+    lab.cluster.accept()
+    lab.send(2, to="mx2", recipients=(INSIDE, OUTSIDE))
+    lab.verify()
+    lab.cluster.down()
+    logs, target = lab.directory / "tracking", tmp_path / "logs"
+    whole, _ = judged(logs)
+    assert whole.status == PROVEN, whole.as_dict()
+    copied(logs, target)
+    resealed(target)
+    assert judged(target)[0].status == PROVEN, "sealing again changes nothing by itself"
+
+    missed: Counter[str] = Counter()
+    for number in range(each_row(logs)):
+        gone = removed(logs, target, number)
+        assert judged(target)[0].status in (INCOMPLETE, VIOLATED), f"row {number}, {gone}, is gone"
+        resealed(target)
+        if judged(target)[0].status == PROVEN:
+            missed[gone] += 1
+    assert set(missed) <= HARMLESS, missed
