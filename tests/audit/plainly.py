@@ -23,6 +23,8 @@ def judged(
     evidence = weigh(facts, lost=lost, allow_open=allow_open)
     pieces: dict[Key, list[Piece]] = {}
     for one, table in digests:
+        if not one.messages:
+            continue
         source = Source.of(one)
         for row in table.to_pylist():
             piece = Piece(source, row["file_from"], row["file_to"])

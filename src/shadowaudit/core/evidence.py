@@ -70,8 +70,7 @@ class Evidence:
 
     def complete(self, node: str) -> bool:
         """Is every row that this server ever wrote at hand?"""
-        mine = self.nodes.get(node, ())
-        return bool(mine) and all(self.databases[one].ends for one in mine)
+        return node in self.nodes and all(one.ends for one in self.databases.values() if one.node == node)
 
 
 def weigh(

@@ -140,11 +140,7 @@ class _Case:
         for index in self._rows(Kind.HAREDIRECT):
             holder = self.events[index].peer
             came = any(self.events[at].node == holder for at in self._rows(Kind.HARECEIVE, Kind.LOAD))
-            if (
-                not came
-                and self.evidence.complete(holder)
-                and not any(one.lost for one in self._facts(holder))
-            ):
+            if not came and self.evidence.complete(holder):
                 detail = f"{holder} is said to hold a copy, and its log knows of none"
                 yield Finding(Class.FALSE_COPY, detail, rows=(index,))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from shadowaudit.core.events import Event, Kind, entries_of, kind_of, listed
+from shadowaudit.core.events import FINALS, Event, Kind, entries_of, kind_of, listed
 from shadowaudit.core.facts import FileFacts, Flavour
 from shadowaudit.core.fingerprint import digest, key_of
 from shadowaudit.core.text import restored, split_row
@@ -15,6 +15,7 @@ from shadowaudit.logs.layout import Layout
 
 Key = tuple[int, int]
 _HEAD = 1 << 16
+_OUTWARD = FINALS | {Kind.HAREDIRECT, Kind.TRANSFER, Kind.DEFER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,13 @@ def _lines(data: bytes) -> Iterator[bytes]:
 
 def event_of(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None:
     """The row as an event, and the key of its message; None when it cannot be read or is about no message."""
+    try:
+        return _event(line, source, offset)
+    except ValueError:  # a number that is none: the file's facts tell of it
+        return None
+
+
+def _event(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None:
     relay = source.flavour == Flavour.RELAY
     cells = split_row(line, len(source.fields), strict=relay)
     if cells is None:
@@ -111,20 +119,7 @@ def event_of(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | No
         )
     else:
         recipients = tuple(digest(address.lower()) for address in addresses)
-    outward = kind in {
-        Kind.HAREDIRECT,
-        Kind.TRANSFER,
-        Kind.DEFER,
-        Kind.FAIL,
-        Kind.SEND,
-        Kind.SENDEXTERNAL,
-        Kind.DELIVER,
-    }
-    peer = (
-        cell.get("server-hostname", "")
-        if outward or kind is Kind.DUPLICATEDELIVER
-        else cell.get("client-hostname", "")
-    )
+    peer = cell.get("server-hostname" if kind in _OUTWARD else "client-hostname", "")
     event = Event(
         node=source.node,
         database=own.get("Db", source.database) if relay else source.database,

@@ -48,7 +48,7 @@ def read(block: Block, fields: Sequence[str], wanted: Sequence[str], *, strict: 
     cannot be read are named in ``unreadable``.
     """
     present = [name for name in wanted if name in fields]
-    columns = _fast(block, fields, present) or None
+    columns = None if strict and not _is_text(block.data) else _fast(block, fields, present)
     index = np.arange(block.rows, dtype=np.int64)
     bad: tuple[int, ...] = ()
     if columns is None:
@@ -57,6 +57,14 @@ def read(block: Block, fields: Sequence[str], wanted: Sequence[str], *, strict: 
     for name in wanted:
         columns.setdefault(name, empty)
     return Table(columns, index, bad)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _fast(block: Block, fields: Sequence[str], present: Sequence[str]) -> dict[str, Text] | None:

@@ -1,0 +1,180 @@
+"""Files that somebody wants to break the audit with: a clear sentence each, and never a false proof."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plainly import judged
+from resealing import logs as files_of
+
+from shadowaudit.core.facts import Fault, FileFacts
+from shadowaudit.core.verdict import INCOMPLETE, PROVEN
+from shadowaudit.generate.cluster import generate
+from shadowaudit.generate.writing import footer
+from shadowaudit.logs.file import digest_file
+from shadowaudit.logs.manifest import NoLogsError, find
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    generate(tmp_path / "logs", messages=30, faults={}, seed=2)
+    return tmp_path / "logs"
+
+
+def lines_of(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def write(path: Path, lines: list[bytes], *, sealed: bool) -> FileFacts:
+    """Put these lines in place; ``sealed``: with the footer that fits them."""
+    if sealed:
+        old = lines.pop()
+        first, last = (int(part.split(b"=")[1]) for part in old.split()[1:3])
+        covered = b"".join(lines)
+        rows = sum(not line.startswith(b"#") for line in covered.split(b"\r\n")[:-1])
+        lines = [covered, footer(covered, first, last, rows)]
+    path.write_bytes(b"".join(lines))
+    return digest_file(path)[0]
+
+
+def at(lines: list[bytes], event: bytes) -> int:
+    return next(number for number, line in enumerate(lines) if b"," + event + b"," in line)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        b"=1+1",
+        b'"say ""hello"", twice"',
+        b"a\x00b",
+        b"\xff\xfe",
+        b"-" * 1_000_000,
+        b"\xe2\x80\xae",
+        b"x\x1b[31m",
+    ],
+    ids=["formula", "quotes", "nul", "not UTF-8", "1 MB", "direction", "escape"],
+)
+def test_a_subject_may_hold_anything_and_the_row_still_counts(logs: Path, subject: bytes) -> None:
+    path = files_of(logs)[0]
+    lines = lines_of(path)
+    place = at(lines, b"RECEIVE")
+    lines[place] = lines[place].replace(b",Report,", b"," + subject + b",")
+    write(path, lines, sealed=True)
+    assert judged(logs)[0].status == PROVEN
+
+
+def test_a_subject_that_is_no_utf_8_is_an_unreadable_row_only_where_it_has_to_be_read(logs: Path) -> None:
+    path = files_of(logs)[0]
+    lines = lines_of(path)
+    place = at(lines, b"RECEIVE")
+    lines[place] = lines[place].replace(b",client.example.org,", b",\xff\xfe,")
+    assert Fault.UNREADABLE_ROWS in write(path, lines, sealed=True).faults
+
+
+@pytest.mark.parametrize(
+    ("harm", "fault"),
+    [
+        (lambda line: line[:40] + b"\r\n", Fault.UNREADABLE_ROWS),
+        (lambda line: line.replace(b",", b"", 1), Fault.UNREADABLE_ROWS),
+        (lambda line: line.replace(b",", b",,", 1), Fault.UNREADABLE_ROWS),
+        (lambda line: b'"' + line, Fault.UNREADABLE_ROWS),
+        (lambda line: line.replace(b"S:Db=", b"S:Db=x", 1), Fault.MIXED),
+        (lambda line: line.replace(b"S:Boot=", b"S:Boot=x", 1), Fault.MIXED),
+        (lambda line: line.replace(b"S:Seq=", b"S:Seq=9", 1), Fault.GAP),
+        (lambda line: line.replace(b"S:Seq=", b"S:Seq=x", 1), Fault.MIXED),
+        (lambda line: b"", Fault.GAP),
+        (lambda line: line + line, Fault.NOT_RISING),
+    ],
+    ids=["half a line", "a column less", "a column more", "an open quote", "another database", "another life",
+         "a leap", "no number", "a row gone", "a row twice"],
+)  # fmt: skip
+def test_a_row_that_cannot_be_is_reported_and_nothing_is_proven(
+    logs: Path, harm: object, fault: Fault
+) -> None:
+    path = files_of(logs)[0]
+    lines = lines_of(path)
+    place = at(lines, b"DELIVER")
+    lines[place] = harm(lines[place])  # type: ignore[operator]
+    facts = write(path, lines, sealed=True)
+    assert fault in facts.faults, facts.faults
+    verdict, _ = judged(logs)
+    assert verdict.status != PROVEN
+    assert any(gap.where == str(path) for gap in verdict.evidence.gaps)
+
+
+@pytest.mark.parametrize(
+    ("harm", "fault"),
+    [
+        (lambda lines: lines[:-1], Fault.NO_FOOTER),
+        (lambda lines: [*lines, b"more\r\n"], Fault.TRAILING),
+        (
+            lambda lines: [*lines[:8], lines[8].replace(b"example", b"exbmple", 1), *lines[9:]],
+            Fault.WRONG_HASH,
+        ),
+        (lambda lines: [line.replace(b" rows=", b" rows=1") for line in lines], Fault.WRONG_COUNT),
+        (lambda lines: [line.replace(b" last=", b" last=1") for line in lines], Fault.WRONG_RANGE),
+        (lambda lines: [line for line in lines if not line.startswith(b"#Fields")], Fault.NO_FIELDS),
+        (lambda lines: [b"\x00" * 5000], Fault.NO_FIELDS),
+        (lambda lines: [], Fault.NO_FIELDS),
+    ],
+    ids=[
+        "no footer",
+        "more after it",
+        "an octet",
+        "another count",
+        "another range",
+        "no columns",
+        "zeros",
+        "empty",
+    ],
+)
+def test_a_file_that_was_tampered_with_is_named(logs: Path, harm: object, fault: Fault) -> None:
+    path = files_of(logs)[0]
+    facts = write(path, harm(lines_of(path)), sealed=False)  # type: ignore[operator]
+    assert fault in facts.faults, facts.faults
+    verdict, _ = judged(logs)
+    assert verdict.status == INCOMPLETE or verdict.status == 1
+    assert any(gap.where == str(path) and fault in gap.what for gap in verdict.evidence.gaps)
+
+
+def test_a_file_under_two_names_is_seen(logs: Path) -> None:
+    path = files_of(logs)[0]
+    (logs / "copy").mkdir()
+    (logs / "copy" / path.name).write_bytes(path.read_bytes())
+    verdict, _ = judged(logs)
+    assert verdict.status == INCOMPLETE
+    assert any("twice" in gap.what for gap in verdict.evidence.gaps)
+
+
+def test_a_list_of_a_million_recipients_is_read(tmp_path: Path) -> None:
+    generate(tmp_path / "logs", messages=3, faults={}, seed=2)
+    changed = 0
+    for path in files_of(tmp_path / "logs"):
+        lines = lines_of(path)
+        first = next((line for line in lines if b",RECEIVE," in line), None)
+        if first is None or changed:
+            continue
+        changed += 1
+        many = b";".join(b"u%d@example.com" % number for number in range(1_000_000))
+        cells = first.split(b",")
+        cells[12], cells[15] = many, b"1000000"
+        lines[lines.index(first)] = b",".join(cells)
+        facts = write(path, lines, sealed=True)
+        assert facts.faults == ()
+    assert changed
+    assert judged(tmp_path / "logs")[0].status == 1, "a million less one were never delivered"
+
+
+def test_where_there_is_no_log_the_reader_is_told_what_is_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(NoLogsError, match=r"no tracking log in .*MSGTRK….LOG"):
+        find([tmp_path])
+    with pytest.raises(NoLogsError, match="does not exist"):
+        find([tmp_path / "nowhere"])
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, logs: Path) -> None:
+    (logs / "mx1" / "MSGTRK-mx1.example.net-00-1.LOG").symlink_to(tmp_path / "gone")
+    facts = digest_file(logs / "mx1" / "MSGTRK-mx1.example.net-00-1.LOG")[0]
+    assert Fault.UNREADABLE_FILE in facts.faults
+    assert judged(logs)[0].status == INCOMPLETE
