@@ -109,7 +109,7 @@ def test_when_owner_and_holder_are_lost_the_audit_names_what_went_with_them(lab:
 
 
 def test_each_row_that_is_taken_out_of_real_logs_is_missed(lab: RunningLab, tmp_path: Path) -> None:
-    """Alone, the file tells. With the file sealed again, the other rows do, but for a few that are harmless."""
+    """Alone, the file tells. With the file sealed again, the other rows do, but for harmless ones."""
     lab.up("shadow_resubmit_time_span=2s")
     lab.cluster.refuse()
     lab.send(1, recipients=(INSIDE, OUTSIDE))

@@ -1,0 +1,211 @@
+"""``scripts/bench audit``: the audit of millions of rows, by each engine, in one run on the same files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from shadowaudit.generate.cluster import generate
+
+ROWS_A_MESSAGE = 5
+FAULTS = {
+    "lost": 40, "partially-lost": 10, "duplicate": 40, "one-copy": 30, "late-copy": 20, "exposed": 200,
+    "promotion": 300, "vanished-copy": 20, "in-transit": 100, "orphan": 60,
+}  # fmt: skip
+_FEW = dict.fromkeys(FAULTS, 2)
+_SAMPLE = 0.2  # seconds between two looks at memory
+_LONGEST = 1800.0
+
+SPARK, SAIL, CSV, DUCKDB, AGAIN = (
+    "Spark", "Sail", "Spark's CSV reader, the sums alone", "DuckDB, the sums alone", "Spark, three new files",
+)  # fmt: skip
+VERIFY = ("-m", "shadowaudit", "verify", "--json", "--no-report")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """``seconds``: the whole process; ``job``: without its start; ``memory``: MB, all its processes."""
+
+    rows: int
+    what: str
+    seconds: float
+    job: float
+    memory: float
+    found: int  # messages that broke the promise
+    ratio: float = 0.0  # seconds, as a multiple of DuckDB's
+
+
+@click.command("audit")
+@click.option("--millions", default="5,20", show_default=True, help="Rows, in millions; several with commas.")
+@click.option("--short", is_flag=True, help="A hundred thousand rows: only to see that it runs.")
+@click.option(
+    "--logs", type=click.Path(path_type=Path), help="Keep the generated logs here, and use them again."
+)
+@click.option("--only", multiple=True, help="Only candidates whose name contains this. May be repeated.")
+@click.option("--seed", default=5, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def command(
+    millions: str, logs: Path | None, only: tuple[str, ...], seed: int, *, short: bool, as_json: bool
+) -> None:
+    """Measure the audit: whole process, job, and peak memory of all its processes, beside DuckDB.
+
+    DuckDB and Spark's CSV reader only parse and sum; the others check hashes and sequences too, judge every
+    suspect by its rows, and write all tables. Exit status 1: the candidates do not agree on what is lost.
+    """
+    console = Console(stderr=True)
+    sizes = [0.1] if short else [float(part) for part in millions.split(",")]
+    measured: list[Measured] = []
+    with _room(logs) as home:
+        for size in sizes:
+            directory = _logs(home, size, seed, console)
+            measured += _with_ratios(list(_round(directory, home, int(size * 1e6), only, console)))
+    if as_json:
+        print(json.dumps([asdict(one) for one in measured]))
+    else:
+        Console().print(_table(measured))
+    sys.exit(0 if _agree(measured) else 1)
+
+
+@contextmanager
+def _room(logs: Path | None) -> Iterator[Path]:
+    if logs is not None:
+        logs.mkdir(parents=True, exist_ok=True)
+        yield logs
+        return
+    with tempfile.TemporaryDirectory(prefix="shadowrelay-bench-audit-") as made:
+        yield Path(made)
+
+
+def _logs(home: Path, millions: float, seed: int, console: Console) -> Path:
+    directory = home / f"logs-{millions:g}m-{seed}"
+    if not (directory / "truth.json").exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        console.print(f"writing {millions:g} million rows to {directory}", highlight=False)
+        messages = int(millions * 1e6 / ROWS_A_MESSAGE)
+        generate(directory, messages=messages, faults=FAULTS if messages > 100_000 else _FEW, seed=seed)
+    return directory
+
+
+def _round(logs: Path, home: Path, rows: int, only: Sequence[str], console: Console) -> Iterator[Measured]:
+    with tempfile.TemporaryDirectory(prefix="out-", dir=home) as made:
+        out = Path(made)
+        candidates: dict[str, tuple[str, ...]] = {
+            DUCKDB: ("-m", "tests.bench.audit_sums", "duckdb", str(logs)),
+            SAIL: (*VERIFY, "--engine", "sail", "--out", str(out / "sail"), str(logs)),
+            SPARK: (*VERIFY, "--out", str(out / "spark"), str(logs)),
+            CSV: ("-m", "tests.bench.audit_sums", "spark", str(logs)),
+            AGAIN: (*VERIFY, "--out", str(out / "again"), "--state", str(out / "state"), str(logs)),
+        }
+        for name, arguments in candidates.items():
+            if only and not any(part in name for part in only):
+                continue
+            console.print(f"{rows:,} rows: {name}", highlight=False)
+            if name == AGAIN:
+                _prepare(logs, out / "state")
+            yield _run(name, rows, arguments)
+
+
+def _prepare(logs: Path, state: Path) -> None:
+    """Everything was read before, but three files."""
+    subprocess.run(
+        [sys.executable, "-m", "shadowaudit", "ingest", "--engine", "sail", "--state", str(state), str(logs)],
+        check=True, capture_output=True, env=_environ(),
+    )  # fmt: skip
+    for path in sorted(state.glob("*.json"))[:3]:
+        path.unlink()
+
+
+def _environ() -> dict[str, str]:
+    return dict(os.environ) | {"RUST_LOG": "error"}
+
+
+def _run(name: str, rows: int, arguments: Sequence[str]) -> Measured:
+    began = time.monotonic()
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=_environ(),
+    ) as process:
+        peak = [0.0]
+        ended = threading.Event()
+        watcher = threading.Thread(target=_watch, args=(process.pid, peak, ended), daemon=True)
+        watcher.start()
+        try:
+            told, _ = process.communicate(timeout=_LONGEST)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            ended.set()
+            watcher.join()
+    seconds = time.monotonic() - began
+    said: dict[str, Any] = json.loads(told)
+    classes = said.get("classes", {})
+    found = said.get("lost", sum(classes.get(one, {}).get("count", 0) for one in ("lost", "partially-lost")))
+    return Measured(rows, name, seconds, sum(said["timings"].values()), peak[0], found)
+
+
+def _watch(pid: int, peak: list[float], ended: threading.Event) -> None:
+    while not ended.wait(_SAMPLE):
+        peak[0] = max(peak[0], sum(map(_resident, _family(pid))))
+
+
+def _family(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
+    return found
+
+
+def _resident(pid: int) -> float:
+    """MB, shared pages divided among those who share them."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), 0.0)
+
+
+def _with_ratios(measured: list[Measured]) -> list[Measured]:
+    base = next((one.seconds for one in measured if one.what == DUCKDB), 0.0)
+    return [Measured(**(asdict(one) | {"ratio": one.seconds / base if base else 0.0})) for one in measured]
+
+
+def _agree(measured: Sequence[Measured]) -> bool:
+    return all(
+        len({one.found for one in measured if one.rows == rows}) == 1 for rows in {o.rows for o in measured}
+    )
+
+
+def _table(measured: Sequence[Measured]) -> Table:
+    table = Table("rows", "", "whole process", "job", "peak memory", "× DuckDB", "lost", box=None)
+    for one in measured:
+        table.add_row(
+            f"{one.rows / 1e6:g} M", one.what, f"{one.seconds:.1f} s", f"{one.job:.1f} s",
+            f"{one.memory:,.0f} MB", f"{one.ratio:.2f}", str(one.found),
+        )  # fmt: skip
+    return table
