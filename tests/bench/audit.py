@@ -53,9 +53,7 @@ class Measured:
 @click.command("audit")
 @click.option("--millions", default="5,20", show_default=True, help="Rows, in millions; several with commas.")
 @click.option("--short", is_flag=True, help="A hundred thousand rows: only to see that it runs.")
-@click.option(
-    "--logs", type=click.Path(path_type=Path), help="Keep the generated logs here, and use them again."
-)
+@click.option("--logs", type=click.Path(path_type=Path), help="Keep the logs here, and use them again.")
 @click.option("--only", multiple=True, help="Only candidates whose name contains this. May be repeated.")
 @click.option("--seed", default=5, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")

@@ -1,6 +1,6 @@
 """The least that an audit has to do, by others' readers: parse the text, and sum by message.
 
-``python -m tests.bench.audit_sums duckdb|spark DIR`` prints how many messages lost recipients, and how long it took.
+``python -m tests.bench.audit_sums duckdb|spark DIR`` prints how many messages lost recipients.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def show(verdict: Verdict, out: Path, console: Console, *, report: bool) -> None
     totals = verdict.totals
     console.print(
         f"{verdict.files} files of {verdict.nodes} nodes: {totals.get('rows', 0):,} rows about "
-        f"{totals.get('messages', 0):,} messages for {totals.get('recipients', 0):,} recipients; "
+        f"{totals.get('messages', 0):,} messages; {totals.get('delivered', 0):,} deliveries; "
         f"{totals.get('suspects', 0):,} judged row by row",
         highlight=False,
     )

