@@ -68,6 +68,7 @@ class Audit:
         if states:
             with self._step("merge", "Merging what is known of each message"):
                 tables.messages(_within(merged(self.session, states), question))
+        if tables.any:
             with self._step("count", "Counting"):
                 frame = self.session.read.parquet(str(tables.work))
                 counts = totals(frame)

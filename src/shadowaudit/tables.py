@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import secrets
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +40,30 @@ class Tables:
     """The directory of results. Made anew by each audit; nothing else in it is touched."""
 
     out: Path
+    token: str = field(default_factory=lambda: secrets.token_hex(4))  # engines remember what a path held
 
     @property
     def work(self) -> Path:
-        return self.out / "messages.parquet"
+        return self.out / f".messages-{self.token}"
+
+    @property
+    def any(self) -> bool:
+        """Is there any message? An engine may write no file at all for none."""
+        return any(self.work.glob("*.parquet"))
 
     @property
     def judged(self) -> Path:
-        return self.out / ".findings"
+        return self.out / f".findings-{self.token}"
 
     def begin(self) -> None:
         """Remove what an earlier audit left. Raises OSError."""
         self.out.mkdir(parents=True, exist_ok=True)
-        for name in ("messages.parquet", ".findings"):
-            shutil.rmtree(self.out / name, ignore_errors=True)
+        for path in (
+            self.out / "messages.parquet",
+            *self.out.glob(".messages-*"),
+            *self.out.glob(".findings-*"),
+        ):
+            shutil.rmtree(path, ignore_errors=True)
         for name in (
             "verdict.json",
             "violations.parquet",
@@ -128,6 +139,10 @@ class Tables:
         if not (self.out / "stats.parquet").exists():
             self.stats((), ())
         shutil.rmtree(self.judged, ignore_errors=True)
+        if self.work.exists():
+            self.work.rename(self.out / "messages.parquet")
+        else:
+            (self.out / "messages.parquet").mkdir()
 
     def verdict(self, verdict: Verdict) -> None:
         text = json.dumps(verdict.as_dict(), indent=2, ensure_ascii=False)

