@@ -118,6 +118,14 @@ def test_what_was_read_is_not_read_again_and_late_files_merge(sail: Auditor, tmp
     assert second.classes == {"duplicate": 2, "lost": 1, "vanished-copy": 1}
 
 
+def test_a_message_whose_id_is_none_is_not_cleared(sail: Auditor, tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs", {"lost": 1})
+    (message,) = json.loads((logs / "truth.json").read_text("utf-8"))["found"]
+    for path in files_of(logs):
+        path.write_bytes(path.read_bytes().replace(message.encode(), b"no-uuid"))
+    assert sail(logs).classes == {"fate-not-known": 1}
+
+
 def test_only_messages_of_the_time_asked_for_are_judged(sail: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", messages=200)
     whole = sail(logs)

@@ -91,7 +91,7 @@ def test_faults_in_any_mix_are_found_exactly(sail: Auditor, tmp_path: Path, seed
     agrees(sail(tmp_path / "logs", out=tmp_path / "out"), truth, tmp_path / "out")
 
 
-@pytest.mark.parametrize("seed", [100, 101])
+@pytest.mark.parametrize("seed", [100, pytest.param(101, marks=pytest.mark.slow)])
 def test_spark_finds_them_exactly_too(spark: Auditor, tmp_path: Path, seed: int) -> None:
     truth = logs(tmp_path, dict.fromkeys(FAULTS, 1 + seed % 3), seed=seed, messages=600)
     agrees(spark(tmp_path / "logs", out=tmp_path / "out"), truth, tmp_path / "out")

@@ -49,19 +49,19 @@ class Verdict:
         match self.status:
             case 0 if self.evidence.weaker:
                 return (
-                    f"Nothing lost or doubled is seen among {accepted} messages. Exchange's logs number "
+                    f"Nothing lost or doubled is seen among {accepted:,} messages. Exchange's logs number "
                     "nothing, so rows that are missing would not show: this is a weaker proof."
                 )
             case 0:
-                return f"Proven: of {accepted} messages none was lost, or doubled without an allowed cause."
+                return f"Proven: of {accepted:,} messages none was lost, or doubled without an allowed cause."
             case 1:
                 broken = self.count(Severity.VIOLATION)
-                return f"The promise was broken: {broken} violations among {accepted} messages."
+                return f"The promise was broken: {broken:,} violations among {accepted:,} messages."
             case _:
                 missing = len(self.evidence.gaps) + self.count(Severity.UNPROVEN)
                 return (
-                    f"Not provable: no violation is seen among {accepted} messages, but evidence is missing "
-                    f"({missing} times)."
+                    f"Not provable: no violation is seen among {accepted:,} messages, but evidence is "
+                    f"missing ({missing} times)."
                 )
 
     def as_dict(self) -> dict[str, Any]:

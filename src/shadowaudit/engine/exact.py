@@ -78,6 +78,11 @@ def findings_of(
     except OSError as problem:
         detail = f"its rows cannot be read again: {problem.filename}: {problem.strerror}"
         return [_row(key, uuid_of(*key), Finding(Class.UNPROVEN_LOSS, detail), [], None)]
+    if not events:
+        finding = Finding(
+            Class.UNPROVEN_LOSS, "its rows cannot be found again: its id is none that a node gives"
+        )
+        return [_row(key, uuid_of(*key), finding, [], None)]
     found = judge_any(events, evidence)
     name = message_id(events) or uuid_of(*key)
     return [_row(key, name, one, events, found.exposed) for one in found.findings]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shadowaudit.core.events import FINALS, Event, Kind, entries_of, kind_of, listed
 from shadowaudit.core.facts import FileFacts, Flavour
-from shadowaudit.core.fingerprint import digest, key_of
+from shadowaudit.core.fingerprint import digest, key_of, uuid_of
 from shadowaudit.core.text import restored, split_row
 from shadowaudit.logs.layout import Layout
 
@@ -60,13 +60,28 @@ def _read(key: Key, pieces: Iterable[Piece]) -> Iterator[Event]:
         with Path(piece.source.path).open("rb") as file:
             file.seek(piece.begin)
             data = file.read(piece.end - piece.begin)
-        at = piece.begin
+        for at, line in _candidates(data, key, piece.source):
+            event = event_of(line, piece.source, piece.begin + at)
+            if event is not None and event[0] == key:
+                yield event[1]
+
+
+def _candidates(data: bytes, key: Key, source: Source) -> Iterator[tuple[int, bytes]]:
+    """Rows that may be about the message, and where each begins. A message's rows may lie far apart."""
+    if source.flavour != Flavour.RELAY:
+        at = 0
         for line in records(data):
             if not line.startswith(b"#"):
-                event = event_of(line, piece.source, at)
-                if event is not None and event[0] == key:
-                    yield event[1]
+                yield at, line
             at += len(line)
+        return
+    name = uuid_of(*key).encode()
+    at = data.find(name)
+    while at >= 0:
+        begin = data.rfind(b"\n", 0, at) + 1
+        end = data.find(b"\n", at) + 1 or len(data)
+        yield begin, data[begin:end]
+        at = data.find(name, end)
 
 
 def records(data: bytes) -> Iterator[bytes]:

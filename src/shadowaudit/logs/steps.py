@@ -250,7 +250,10 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def is_any(kind: Long, *kinds: Kind) -> NDArray[np.bool_]:
     """Where the row is of one of these kinds."""
-    return np.isin(kind, [KINDS[one] for one in kinds])
+    chosen = np.zeros(len(KINDS), dtype=bool)
+    chosen[[KINDS[one] for one in kinds]] = True
+    found: NDArray[np.bool_] = chosen[kind]
+    return found
 
 
 def _empty(texts: Any) -> NDArray[np.bool_]:

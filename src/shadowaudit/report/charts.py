@@ -73,7 +73,7 @@ def _round_up(value: float) -> float:
 def _duration(milliseconds: float) -> str:
     for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
         if milliseconds >= size:
-            return f"{milliseconds / size:.3g} {unit}"
+            return f"{milliseconds / size:.2g} {unit}"
     return f"{milliseconds:.3g} ms"
 
 
