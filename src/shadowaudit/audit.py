@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from shadowaudit.core.evidence import Evidence, weigh
+from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.fingerprint import digest
 from shadowaudit.core.verdict import Verdict
+from shadowaudit.core.weighing import weigh
 from shadowaudit.engine.exact import judged
 from shadowaudit.engine.ingest import ingest
 from shadowaudit.engine.merge import merged, pieces

@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from auditing import Auditor, auditor
 
-from shadowaudit.audit import Audit, Question
-from shadowaudit.core.verdict import Verdict
 from shadowaudit.engine.session import session
-from shadowaudit.logs.manifest import find
-from shadowaudit.logs.state import State
-
-
-class Silent:
-    @contextmanager
-    def step(self, text: str) -> Iterator[None]:
-        yield
-
-
-Auditor = Callable[..., Verdict]
-
-
-def auditor(opened: Any, base: Path) -> Auditor:
-    def audit(
-        directory: Path, *, out: Path | None = None, state: Path | None = None, **question: Any
-    ) -> Verdict:
-        asked = Question(**question)
-        target = out or base / f"out-{directory.name}-{abs(hash(str(directory)))}"
-        one = Audit(opened, State(state or target / ".state"), target, Silent())
-        return one.verify(one.read(find([directory])), asked)
-
-    return audit
 
 
 @pytest.fixture(scope="session")

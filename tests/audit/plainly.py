@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from shadowaudit.core.evidence import weigh
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import Verdict
+from shadowaudit.core.weighing import weigh
 from shadowaudit.engine.exact import judge_any
 from shadowaudit.logs.extract import Key, Piece, Source, rows_of
 from shadowaudit.logs.file import digest_file

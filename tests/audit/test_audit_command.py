@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from auditing import Auditor
 from click.testing import CliRunner, Result
-from conftest import Auditor
 from resealing import logs as files_of
 
 from shadowaudit.cli import main

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import Auditor
+from auditing import Auditor
 from plainly import judged
 
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict

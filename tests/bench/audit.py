@@ -39,12 +39,16 @@ VERIFY = ("-m", "shadowaudit", "verify", "--json", "--no-report")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """``seconds``: the whole process; ``job``: without its start; ``memory``: MB, all its processes."""
+    """``seconds``: the whole process; ``job``: without its start.
+
+    ``cpu`` (seconds) and peak ``memory`` (MB) are those of all its processes.
+    """
 
     rows: int
     what: str
     seconds: float
     job: float
+    cpu: float
     memory: float
     found: int  # messages that broke the promise
     ratio: float = 0.0  # seconds, as a multiple of DuckDB's
@@ -141,9 +145,9 @@ def _run(name: str, rows: int, arguments: Sequence[str]) -> Measured:
         text=True,
         env=_environ(),
     ) as process:
-        peak = [0.0]
+        used = Used()
         ended = threading.Event()
-        watcher = threading.Thread(target=_watch, args=(process.pid, peak, ended), daemon=True)
+        watcher = threading.Thread(target=used.watch, args=(process.pid, ended), daemon=True)
         watcher.start()
         try:
             told, _ = process.communicate(timeout=_LONGEST)
@@ -156,12 +160,35 @@ def _run(name: str, rows: int, arguments: Sequence[str]) -> Measured:
     said: dict[str, Any] = json.loads(told)
     classes = said.get("classes", {})
     found = said.get("lost", sum(classes.get(one, {}).get("count", 0) for one in ("lost", "partially-lost")))
-    return Measured(rows, name, seconds, sum(said["timings"].values()), peak[0], found)
+    return Measured(rows, name, seconds, sum(said["timings"].values()), used.cpu, used.memory, found)
 
 
-def _watch(pid: int, peak: list[float], ended: threading.Event) -> None:
-    while not ended.wait(_SAMPLE):
-        peak[0] = max(peak[0], sum(map(_resident, _family(pid))))
+class Used:
+    """What a process and its descendants took, by looking again and again."""
+
+    def __init__(self) -> None:
+        self.memory = 0.0
+        self._cpu: dict[int, float] = {}
+
+    @property
+    def cpu(self) -> float:
+        return sum(self._cpu.values())
+
+    def watch(self, pid: int, ended: threading.Event) -> None:
+        while not ended.wait(_SAMPLE):
+            family = _family(pid)
+            self.memory = max(self.memory, sum(map(_resident, family)))
+            for one in family:
+                self._cpu[one] = max(self._cpu.get(one, 0.0), _seconds(one))
+
+
+def _seconds(pid: int) -> float:
+    """Of processor time so far."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _family(pid: int) -> list[int]:
@@ -200,10 +227,12 @@ def _agree(measured: Sequence[Measured]) -> bool:
 
 
 def _table(measured: Sequence[Measured]) -> Table:
-    table = Table("rows", "", "whole process", "job", "peak memory", "× DuckDB", "lost", box=None)
+    table = Table(
+        "rows", "", "whole process", "job", "processor", "peak memory", "× DuckDB", "lost", box=None
+    )
     for one in measured:
         table.add_row(
-            f"{one.rows / 1e6:g} M", one.what, f"{one.seconds:.1f} s", f"{one.job:.1f} s",
+            f"{one.rows / 1e6:g} M", one.what, f"{one.seconds:.1f} s", f"{one.job:.1f} s", f"{one.cpu:.1f} s",
             f"{one.memory:,.0f} MB", f"{one.ratio:.2f}", str(one.found),
         )  # fmt: skip
     return table

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from shadowaudit.cli import options
 from shadowaudit.core.events import Event
-from shadowaudit.core.evidence import weigh
 from shadowaudit.core.findings import MEANING
+from shadowaudit.core.weighing import weigh
 from shadowaudit.engine.exact import judge_any, message_id
 from shadowaudit.logs.manifest import find
 from shadowaudit.logs.seek import journeys

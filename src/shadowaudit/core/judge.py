@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shadowaudit.core.events import (
@@ -291,12 +291,12 @@ class _Case:
 
     def _marks(self) -> Iterator[Finding]:
         if aside := self._rows(Kind.SUSPEND):
-            resumed = "sent later" if self._rows(Kind.RESUME) else "an operator has to decide"
-            yield Finding(Class.SET_ASIDE, resumed, rows=tuple(aside))
+            then = "sent later" if self._rows(Kind.RESUME) else "an operator has to decide"
+            yield Finding(Class.SET_ASIDE, then, rows=tuple(aside))
         doubt = [i for i in self._rows(*DELIVERIES) if self.events[i].entries.get("InDoubt")]
         if doubt:
             yield Finding(Class.IN_DOUBT, "a holder could not be asked first", rows=tuple(doubt))
 
 
-def _all(numbers: object) -> tuple[int, ...]:
-    return tuple(sorted(numbers))  # type: ignore[call-overload]
+def _all(numbers: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(numbers))

@@ -1,0 +1,247 @@
+"""What the files are worth: each database's files as a chain of sequences, and what is missing in it.
+
+A database numbers its rows without gaps, closes each file with a footer, and takes a snapshot first and last
+of each life. So a row, a file or the end of a log that is missing shows, without any message being looked at.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from shadowaudit.core.evidence import Database, Evidence, Gap, Segment
+from shadowaudit.core.facts import Fault, FileFacts, Flavour
+
+
+def weigh(
+    files: Iterable[FileFacts],
+    *,
+    lost: Iterable[str] = (),
+    allow_open: bool = False,
+    since: int | None = None,
+) -> Evidence:
+    """Judge the files. ``lost``: databases whose disk was lost, ``allow_open``: nodes may still be running,
+    ``since``: nothing before that moment (milliseconds) matters, so a log may begin before it.
+    """
+    return _Weighing(list(files), frozenset(lost), allow_open=allow_open, since=since).result()
+
+
+class _Weighing:
+    def __init__(
+        self, files: list[FileFacts], lost: frozenset[str], *, allow_open: bool, since: int | None
+    ) -> None:
+        self.files, self.lost, self.allow_open, self.since = files, lost, allow_open, since
+        self.gaps: list[Gap] = []
+        self.notes: list[str] = []
+        self.databases: dict[str, Database] = {}
+        self.named: dict[str, str] = {}
+        self.promoted: dict[str, int] = defaultdict(int)
+        self.witnessed: dict[str, int] = defaultdict(int)
+        self.set_back: dict[str, str] = {}
+
+    def result(self) -> Evidence:
+        by_database: dict[str, list[FileFacts]] = defaultdict(list)
+        for file in self.files:
+            self._faults(file)
+            self.named.update(file.databases)
+            self.set_back.update(file.set_back)
+            for database, count in file.promoted.items():
+                self.promoted[database] += count
+            for database, sequence in file.witnessed.items():
+                self.witnessed[database] = max(self.witnessed[database], sequence)
+            if file.rows and file.database:
+                by_database[file.database].append(file)
+        for database, files in by_database.items():
+            self._chain(database, files)
+        self._without_logs()
+        for one in [one for one in self.databases.values() if one.lost]:
+            self._excuse(one)
+        nodes: dict[str, tuple[str, ...]] = defaultdict(tuple)
+        for one in self.databases.values():
+            if one.segments:
+                nodes[one.node] = (*nodes[one.node], one.id)
+        self._nodes_without_logs(nodes)
+        weaker = any(file.flavour == Flavour.EXCHANGE for file in self.files)
+        return Evidence(
+            databases=self.databases,
+            nodes=dict(nodes),
+            gaps=tuple(self.gaps),
+            notes=tuple(self.notes),
+            weaker=weaker,
+        )
+
+    def _gap(self, what: str, where: str, so: str) -> None:
+        self.gaps.append(Gap(what, where, so))
+
+    def _faults(self, file: FileFacts) -> None:
+        for fault in file.faults:
+            detail = fault
+            if fault == Fault.UNREADABLE_ROWS:
+                detail = f"{file.unreadable} {fault}, such as {file.example!r}"
+            self._gap(detail, file.path, "what the rows in question told is not known")
+
+    def _chain(self, database: str, files: list[FileFacts]) -> None:
+        node = files[0].node
+        if files[0].flavour == Flavour.EXCHANGE:
+            self.databases[database] = Database(id=database, node=node, flavour=Flavour.EXCHANGE, closed=True)
+            self.databases[database] = _with_segments(self.databases[database], files)
+            return
+        lost = database in self.lost
+        say = _silence if lost else self._gap  # the loss that was declared explains what is missing
+        lives = _lives(files)
+        whole = not any(file.faults for file in files)
+        segments: list[Segment] = []
+        rolled_back = False
+        expected = 1
+        for life in lives:
+            if not life[0].first_is_snapshot and not (not segments and life[0].first > 1):
+                whole = False
+                say(
+                    f"the life {life[0].boot} of the database does not begin with a snapshot",
+                    life[0].path,
+                    "the first rows of that life are missing",
+                )
+            for file in life:
+                if file.first > expected and not (file is lives[0][0] and self._may_begin_late(file)):
+                    missing = f"rows {expected} to {file.first - 1} of database {database} are missing"
+                    if expected == 1 and file is lives[0][0]:
+                        missing = f"the log of database {database} begins at row {file.first}"
+                    whole = False
+                    say(missing, f"{node}, before {file.path}", "messages of that time cannot be judged")
+                elif file.first < expected and segments and segments[-1].boot == file.boot:
+                    whole = False
+                    say(
+                        f"rows from {file.first} of database {database} are there twice",
+                        file.path,
+                        "a file is there under two names, or two nodes write as one",
+                    )
+                elif file.first < expected:
+                    rolled_back = True
+                expected = file.last + 1
+                segments.append(Segment(file.boot, file.first, file.last, file.begins))
+        if rolled_back:
+            self.notes.append(f"Database {database} of {node} was set back to an older state.")
+        ending = lives[-1][-1]
+        last = ending.last
+        closed = ending.last_closes_snapshot
+        if database in self.set_back and not rolled_back:
+            whole = False
+            say(
+                f"holders say that database {database} was set back, and its log does not show it",
+                node,
+                f"the log of a life is missing. Say --lost {database} if it went with the disk",
+            )
+        seen = self.witnessed.get(database, 0)
+        if seen > last and not lost and not rolled_back:
+            whole = False
+            self._gap(
+                f"another node saw row {seen} of database {database}, its log ends with row {last}",
+                f"{node}, after {ending.path}",
+                "the end of the log is missing",
+            )
+        elif not closed and not lost and not self.allow_open:
+            self._gap(
+                f"the log of database {database} ends without a closing snapshot",
+                f"{node}, {ending.path}",
+                "the node runs, was killed, or rows are missing; what it did afterwards is not known. "
+                "Stop it or start it again, say --allow-open if it runs, "
+                f"or --lost {database} if its disk was lost",
+            )
+        self.databases[database] = Database(
+            id=database,
+            node=node,
+            segments=tuple(segments),
+            snapshot=self._last_snapshot(database, files),
+            closed=closed,
+            whole=whole,
+            from_start=lives[0][0].first == 1 or self._may_begin_late(lives[0][0]),
+            lost=lost,
+            rolled_back=rolled_back,
+        )
+
+    def _may_begin_late(self, file: FileFacts) -> bool:
+        return self.since is not None and file.begins <= self.since
+
+    def _excuse(self, database: Database) -> None:
+        """A loss that was declared is believed if other rows agree: holders took over, or a successor began."""
+        name, node = database.id, database.node
+        promoted = self.promoted.get(name, 0)
+        successors = [
+            one for one in self.databases.values() if one.node == node and one.id != name and one.segments
+        ]
+        if not promoted and not successors:
+            self._gap(
+                f"database {name} was declared lost, and no row of another database agrees",
+                node,
+                "nothing in the logs confirms the loss; what it held cannot be judged",
+            )
+            return
+        self.notes.append(
+            f"Database {name} of {node} was lost: {promoted} of its messages were promoted by holders. "
+            f"What it accepted without a holder after its row {database.last} is in nobody's log."
+        )
+
+    def _last_snapshot(self, database: str, files: Sequence[FileFacts]) -> tuple[int, int] | None:
+        listed: dict[str, int] = defaultdict(int)
+        ends: dict[str, tuple[int, int]] = {}
+        for file in files:
+            for one in file.snapshots:
+                listed[one.id] += one.listed
+                if one.end is not None and one.count is not None:
+                    ends[one.id] = (one.end, one.count)
+        best: tuple[int, int] | None = None
+        for name, rows in listed.items():
+            end, count = ends.get(name, (0, -1))
+            if rows == count:
+                best = max(best or (0, 0), (end - count, end), key=lambda found: found[1])
+            else:
+                told = "no closing row" if count < 0 else f"{count} rows by its closing row"
+                self._gap(
+                    f"snapshot {name} has {rows} rows, and {told}",
+                    f"database {database}",
+                    "what the node held at that moment is not known",
+                )
+        return best
+
+    def _without_logs(self) -> None:
+        for database in sorted({*self.named, *self.lost} - set(self.databases)):
+            node = self.named.get(database, "an unknown node")
+            lost = database in self.lost
+            self.databases[database] = Database(
+                id=database, node=node, lost=lost, whole=False, from_start=False
+            )
+            if not lost:
+                self._gap(
+                    f"database {database} has no log",
+                    node,
+                    f"what it did is not known. Add its files, or say --lost {database} if its disk was lost",
+                )
+
+    def _nodes_without_logs(self, nodes: Mapping[str, tuple[str, ...]]) -> None:
+        named = {server for file in self.files if file.flavour == Flavour.RELAY for server in file.shadows}
+        excused = {one.node for one in self.databases.values() if not one.segments}
+        for server in sorted(named - set(nodes) - excused):
+            self._gap("a node without logs", server, "whether it holds what others say it holds is not known")
+
+
+def _silence(what: str, where: str, so: str) -> None:
+    del what, where, so
+
+
+def _with_segments(database: Database, files: Sequence[FileFacts]) -> Database:
+    segments = tuple(Segment(file.boot, file.first, file.last, file.begins) for file in files)
+    return Database(
+        id=database.id, node=database.node, flavour=database.flavour, segments=segments, closed=True
+    )
+
+
+def _lives(files: Sequence[FileFacts]) -> list[list[FileFacts]]:
+    """The files by incarnation, in the order of life: by sequence, and a life set back by its clock."""
+    lives: dict[str, list[FileFacts]] = defaultdict(list)
+    for file in sorted(files, key=lambda one: (one.first, one.begins)):
+        lives[file.boot].append(file)
+    ordered = sorted(lives.values(), key=lambda life: life[0].first)
+    # A database that was set back gives numbers out again: then only the node's own clock tells the order.
+    overlap = any(before[-1].last >= after[0].first for before, after in pairwise(ordered))
+    return sorted(lives.values(), key=lambda life: life[0].begins) if overlap else ordered

@@ -1,0 +1,34 @@
+"""An audit on an engine's session, as tests ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from shadowaudit.audit import Audit, Question
+from shadowaudit.core.verdict import Verdict
+from shadowaudit.logs.manifest import find
+from shadowaudit.logs.state import State
+
+
+class Silent:
+    @contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        yield
+
+
+Auditor = Callable[..., Verdict]
+
+
+def auditor(opened: Any, base: Path) -> Auditor:
+    def audit(
+        directory: Path, *, out: Path | None = None, state: Path | None = None, **question: Any
+    ) -> Verdict:
+        asked = Question(**question)
+        target = out or base / f"out-{directory.name}-{abs(hash(str(directory)))}"
+        one = Audit(opened, State(state or target / ".state"), target, Silent())
+        return one.verify(one.read(find([directory])), asked)
+
+    return audit
