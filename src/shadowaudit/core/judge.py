@@ -279,8 +279,7 @@ class _Case:
         last = max((self.events[index].at for index in ends), default=None)
         if last is None:
             return
-        late = [i for i in self._rows(Kind.HADISCARD) if self.events[i].at > last + LATE_DISCARD]
-        if late:
+        if late := [i for i in self._rows(Kind.HADISCARD) if self.events[i].at > last + LATE_DISCARD]:
             minutes = (self.events[late[0]].at - last) / 60_000
             yield Finding(Class.LATE_DISCARD, f"{minutes:.0f} minutes, by two clocks", rows=tuple(late))
         for trace in self.traces.values():
@@ -293,8 +292,7 @@ class _Case:
         if aside := self._rows(Kind.SUSPEND):
             then = "sent later" if self._rows(Kind.RESUME) else "an operator has to decide"
             yield Finding(Class.SET_ASIDE, then, rows=tuple(aside))
-        doubt = [i for i in self._rows(*DELIVERIES) if self.events[i].entries.get("InDoubt")]
-        if doubt:
+        if doubt := [i for i in self._rows(*DELIVERIES) if self.events[i].entries.get("InDoubt")]:
             yield Finding(Class.IN_DOUBT, "a holder could not be asked first", rows=tuple(doubt))
 
 

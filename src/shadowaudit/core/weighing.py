@@ -164,7 +164,7 @@ class _Weighing:
         return self.since is not None and file.begins <= self.since
 
     def _excuse(self, database: Database) -> None:
-        """A loss that was declared is believed if other rows agree: holders took over, or a successor began."""
+        """A declared loss is believed if other rows agree: holders took over, or a successor began."""
         name, node = database.id, database.node
         promoted = self.promoted.get(name, 0)
         successors = [
