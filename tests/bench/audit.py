@@ -119,7 +119,10 @@ def _round(logs: Path, home: Path, rows: int, only: Sequence[str], console: Cons
             console.print(f"{rows:,} rows: {name}", highlight=False)
             if name == AGAIN:
                 _prepare(logs, out / "state")
-            yield _run(name, rows, arguments)
+            found = _run(name, rows, arguments)
+            told = f"{found.seconds:.1f} s, {found.cpu:.1f} s of processor time, {found.memory:,.0f} MB"
+            console.print(f"  {told}", highlight=False)
+            yield found
 
 
 def _prepare(logs: Path, state: Path) -> None:
