@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 from collections import defaultdict
@@ -13,6 +12,7 @@ import duckdb
 import pytest
 from auditing import Auditor
 from plainly import judged
+from pyarrow import parquet
 
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
 from shadowaudit.generate.cluster import Truth, generate
@@ -39,10 +39,8 @@ def logs(directory: Path, faults: Mapping[str, int], *, seed: int = 1, messages:
 
 def found_in(out: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
-    csv.field_size_limit(1 << 24)
-    with (out / "violations.csv").open(encoding="utf-8", newline="") as text:
-        for row in csv.DictReader(text):
-            found[row["id"]].add(row["class"])
+    for row in parquet.read_table(out / "violations.parquet", columns=["id", "class"]).to_pylist():
+        found[row["id"]].add(row["class"])
     return found
 
 
