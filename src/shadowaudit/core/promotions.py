@@ -50,6 +50,12 @@ def _judge(resubmit: Event, events: Sequence[Event], evidence: Evidence) -> tupl
             received = any(event.kind is Kind.RECEIVE and event.node == resubmit.peer for event in events)
             if former is None or former.lost or former.rolled_back or others or not received:
                 return Class.PROMOTED, "its owner's log does not know it, or was lost"
+        case "handed-over":
+            given = (one for one in events if one.kind is Kind.TRANSFER and one.node == resubmit.peer)
+            if any(one.epoch == resubmit.epoch for one in given):
+                return Class.PROMOTED, "its owner handed it over"
+            if former is not None and former.ends:
+                return Class.FALSE_PROMOTION, "its owner's complete log does not hand it over"
         case "owner-retired":
             return Class.PROMOTED, "an operator retired its owner"
         case _:
