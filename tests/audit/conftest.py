@@ -19,17 +19,31 @@ def sail_session() -> Iterator[Any]:
         yield opened
 
 
+CONNECTED = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")
+"""What PySpark looks at at each call, to know which kind of session it works for. Here both are, in turns."""
+
+
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CONNECTED:
+            patch.delenv(name, raising=False)
+        yield from _spark_session()
+
+
+def _spark_session() -> Iterator[Any]:
     with session("spark", memory="1g", conf={"spark.sql.shuffle.partitions": "2"}) as opened:
         yield opened
 
 
 @pytest.fixture
-def sail(sail_session: Any, tmp_path: Path) -> Auditor:
+def sail(sail_session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Auditor:
+    monkeypatch.setenv(CONNECTED[0], "1")
     return auditor(sail_session, tmp_path)
 
 
 @pytest.fixture
-def spark(spark_session: Any, tmp_path: Path) -> Auditor:
+def spark(spark_session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Auditor:
+    for name in CONNECTED:
+        monkeypatch.delenv(name, raising=False)
     return auditor(spark_session, tmp_path)

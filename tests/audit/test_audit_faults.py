@@ -23,6 +23,7 @@ NOTES = frozenset(
         "exposed",
         "promotion",
         "false-promotion",
+        "handover",
         "orphan",
         "late-discard",
         "dropped-duplicate",
@@ -98,7 +99,8 @@ def test_spark_finds_them_exactly_too(spark: Auditor, tmp_path: Path, seed: int)
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_spark_finds_a_fault_alone(spark: Auditor, tmp_path: Path, fault: str) -> None:
-    agrees(spark(tmp_path / "logs", out=tmp_path / "out"), logs(tmp_path, {fault: 3}), tmp_path / "out")
+    truth = logs(tmp_path, {fault: 3})
+    agrees(spark(tmp_path / "logs", out=tmp_path / "out"), truth, tmp_path / "out")
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -140,12 +140,12 @@ ACCEPTING = (
     Fault(
         name="a session is used before the greeting is written down",
         rule="an acknowledgement counts only on an unbroken lineage",
-        file="members.py",
+        file="core/greeting.py",
         edits=(
             (
-                "        await self.meet(theirs, asked_at=known.lineage if known else None)\n",
-                "        self.later = asyncio.ensure_future("
-                "self.meet(theirs, asked_at=known.lineage if known else None))\n",
+                "    yield Transact(lambda books: met(books, greeting, clock(), "
+                "after_silence=silent, asked_at=asked_at))\n",
+                "    del silent\n",
             ),
         ),
         test="test_persist_then_speak.py::"

@@ -27,8 +27,9 @@ DELIVERING = (
         file="primary/queue.py",
         edits=(
             (
+                "  # frozen, or alone for long: others may own by now what we think is ours\n"
                 "                heartbeat.cut_off(ledger, member, now)\n",
-                "                pass\n",
+                "\n                pass\n",
             ),
         ),
         test=_QUEUE + "test_a_node_that_was_frozen_asks_before_it_sends",

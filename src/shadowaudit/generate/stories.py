@@ -177,30 +177,33 @@ def _exposed(m: Message) -> None:
     m.discard(9_800)
 
 
-def _take_over(m: Message, after: int) -> None:
-    custom = f";S:Owner={m.owner};S:OwnerDb=;S:Reason=heartbeat-lost".replace(";S:OwnerDb=", "")
-    row = m.row(
-        "RESUBMIT", client=m.owner, server=m.holder, context="heartbeat-lost", source="REDUNDANCY", epoch=2
-    )
-    row.custom += custom
+def _take_over(m: Message, after: int, reason: str = "heartbeat-lost") -> None:
+    row = m.row("RESUBMIT", client=m.owner, server=m.holder, context=reason, source="REDUNDANCY", epoch=2)
+    row.custom += f";S:Owner={m.owner};S:Reason={reason}"
     m.add(after, HOLDER, row)
+
+
+def _yielded(m: Message, after: int) -> None:
+    row = m.row("TRANSFER", client=m.owner, server=m.holder, context="taken", source="REDUNDANCY", epoch=2)
+    m.add(after, OWNER, row)
+    held = m.row("HARECEIVE", client=m.holder, server=m.owner, context="taken", custom=";S:Rank=0", epoch=2)
+    m.add(after, OWNER, held)
 
 
 def _promoted(m: Message) -> None:
     m.accepted()
     _take_over(m, 60_000)
     m.deliver(60_100, who=HOLDER, epoch=2)
-    m.add(
-        90_000,
-        OWNER,
-        m.row("TRANSFER", client=m.owner, server=m.holder, context="taken", source="REDUNDANCY", epoch=2),
-    )
-    m.add(
-        90_000,
-        OWNER,
-        m.row("HARECEIVE", client=m.holder, server=m.owner, context="taken", custom=";S:Rank=0", epoch=2),
-    )
+    _yielded(m, 90_000)
     m.discard(90_100, who=OWNER, epoch=2)
+
+
+def _handed_over(m: Message) -> None:
+    m.accepted()
+    _yielded(m, 5_000)
+    _take_over(m, 5_500, "handed-over")
+    m.deliver(5_600, who=HOLDER, epoch=2)
+    m.discard(6_400, who=OWNER, epoch=2)
 
 
 def _falsely(m: Message) -> None:
@@ -254,6 +257,7 @@ FAULTS: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
     "vanished-copy": (_vanished, ("vanished-copy",)),
     "exposed": (_exposed, ("exposed",)),
     "promotion": (_promoted, ("promoted-rightly", "exposed")),
+    "handover": (_handed_over, ("promoted-rightly", "exposed")),
     "false-promotion": (_falsely, ("promoted-falsely", "duplicate-allowed", "exposed")),
     "orphan": (_orphan, ("orphan-shadow",)),
     "late-discard": (_late_discard, ("late-discard",)),
