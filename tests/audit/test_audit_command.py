@@ -149,7 +149,7 @@ def without_java(directory: Path) -> dict[str, str]:
     directory.mkdir()
     for place in ("/bin", "/usr/bin"):
         for tool in Path(place).iterdir():
-            if not tool.name.startswith("java") and not (directory / tool.name).exists():
+            if not tool.name.startswith("java") and not os.path.lexists(directory / tool.name):
                 (directory / tool.name).symlink_to(tool)
     return {name: text for name, text in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(directory)}
 

@@ -177,7 +177,7 @@ def test_the_database_of_a_running_node_lets_nobody_else_in(lab: RunningLab):
 
 
 def test_a_node_does_not_start_on_a_database_that_another_program_has_locked(lab: RunningLab):
-    lab.up("shadow_resubmit_time_span=1h")
+    lab.up("shadow_resubmit_time_span=1h", "drain_timeout=0s")  # stopped, it keeps its queue
     lab.cluster.refuse()
     lab.send(2)
     database = lab.status("mx1").database_id

@@ -37,7 +37,7 @@ def test_a_database_that_was_put_back_is_known_by_its_lineage(lab: RunningLab, t
     """Copied while the node was stopped: an old copy of itself. While it ran, frozen or not: a snapshot of
     the very incarnation that went on afterwards.
     """
-    lab.up("shadow_resubmit_time_span=1h")
+    lab.up("shadow_resubmit_time_span=1h", "drain_timeout=0s")  # stopped, it keeps its queue
     lab.cluster.refuse()
     lab.send(2, recipients=(INSIDE, OUTSIDE))
     before = set(lab.ids("mx1"))

@@ -63,8 +63,13 @@ class Remains:
 
     @property
     def done(self) -> bool:
-        """Nothing is left to deliver, and every new owner knows it is one, or is not there to be told."""
-        return not self.queued and not self.awaited.keys() & self.reachable
+        """Nothing is left to deliver, and every new owner knows that it is one: the disk is not needed."""
+        return not self.queued and not self.awaited
+
+    @property
+    def waits(self) -> bool:
+        """There is more to deliver, or a new owner that can be reached has not heard of it yet."""
+        return bool(self.queued or self.awaited.keys() & self.reachable)
 
 
 def _counts(ledger: Ledger, holder: Holder) -> bool:

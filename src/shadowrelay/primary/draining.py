@@ -43,7 +43,7 @@ class Drain:
         while True:
             remains = await self._pass(deliverable_too=loop.time() >= patient)
             alone = not remains.reachable and loop.time() >= patient
-            if remains.done or alone or loop.time() >= until:
+            if not remains.waits or alone or loop.time() >= until:
                 return remains
             await asyncio.sleep(INTERVAL)
 

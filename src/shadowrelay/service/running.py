@@ -149,7 +149,8 @@ async def _drain(node: Node, members: Connector | None) -> None:
     drain = node.settings.drain_timeout.total_seconds()
     until = asyncio.get_running_loop().time() + drain
     log.info("node_stopping", drain=drain)
-    await node.draining.finish(node.connectors, until)
+    if drain:
+        await node.draining.finish(node.connectors, until)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout_at(until + 1.0):
             await node.queue.stop()

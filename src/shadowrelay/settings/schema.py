@@ -219,7 +219,10 @@ class Settings(PolicySettings):
     )
     relay_networks: list[Cidr] = Field([], description="Clients that may send to any domain.")
     drain_timeout: Duration = Field(
-        timedelta(seconds=30), ge=timedelta(), le=timedelta(hours=1), description="Time to finish at a stop."
+        timedelta(seconds=30),
+        ge=timedelta(),
+        le=timedelta(hours=1),
+        description="Time to finish, and to hand the queue over, at a stop; with 0s the queue stays.",
     )
     minimum_free_disk: Size = Field(
         256 * 2**20, ge=0, le=2**50, description="With less free space in `data_dir` mail is put off (452)."
