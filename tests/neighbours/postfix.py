@@ -73,6 +73,8 @@ class Postfix:
         self._conf, self._queue, data = (directory / name for name in ("conf", "queue", "data"))
         for one in (self._conf, self._queue, data):
             one.mkdir(parents=True)
+        self.log.touch()
+        self.log.chmod(0o666)  # after a kill postsuper, which is not root by then, writes into it as well
         account = pwd.getpwnam("postfix")
         os.chown(data, account.pw_uid, account.pw_gid)
         places = {"queue_directory": self._queue, "data_directory": data}
@@ -163,5 +165,7 @@ def missing() -> str | None:
 
 
 def _holds_a_file(directory: Path) -> bool:
-    """Anywhere below; a directory that vanishes meanwhile holds none."""
-    return any(files for _, _, files in os.walk(directory))
+    """Anywhere below; a directory that vanishes meanwhile holds none. A name with a dot is that of a message
+    whose reception a kill cut off: Postfix leaves it lying, and no client had a 250 for it.
+    """
+    return any("." not in file for _, _, files in os.walk(directory) for file in files)
