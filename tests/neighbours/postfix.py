@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -165,7 +166,13 @@ def missing() -> str | None:
 
 
 def _holds_a_file(directory: Path) -> bool:
-    """Anywhere below; a directory that vanishes meanwhile holds none. A name with a dot is that of a message
-    whose reception a kill cut off: Postfix leaves it lying, and no client had a 250 for it.
+    """Anywhere below; a directory that vanishes meanwhile holds none. What is not executable is not complete:
+    Postfix leaves it lying when it is killed before it answers 250.
     """
-    return any("." not in file for _, _, files in os.walk(directory) for file in files)
+    return any(_is_complete(Path(place, file)) for place, _, files in os.walk(directory) for file in files)
+
+
+def _is_complete(file: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return bool(file.stat().st_mode & stat.S_IXUSR)
+    return False
