@@ -283,6 +283,7 @@ async def test_a_message_under_way_is_not_sent_a_second_time(tmp_path: Path) -> 
         await sent(found, MESSAGE)
         await eventually(lambda: "DATA" in hop.verbs())
         await found.node.queue._dispatch()
+        assert len(found.node.queue._workers) == 1
         may.set()
         await eventually(lambda: settled(found))
         await eventually(lambda: not found.node.queue._workers)
