@@ -124,30 +124,39 @@ class Queue:
         self, name: NextHop, take: Take, most: int
     ) -> tuple[bool, Callable[[SqlLedger], list[Claim]]]:
         """The work that claims what may be sent now, and whether it is brief."""
-        now, cut_off = self._clock(), self._members.boundary.cut_off(seconds())
+        now = self._clock()
+        brief, note_silence = self._silence(now)
 
         def work(ledger: SqlLedger) -> list[Claim]:
-            for member in cut_off:  # frozen, or alone for long: others may own by now what we think is ours
-                heartbeat.cut_off(ledger, member, now)
+            note_silence(ledger)
             return take(ledger, name, now, most)
 
-        return take is claim and not cut_off, work
+        return take is claim and brief, work
+
+    def _silence(self, now: datetime) -> tuple[bool, Callable[[SqlLedger], None]]:
+        """The work that notes with whom there was no contact for too long, and whether it is brief."""
+        cut_off = self._members.boundary.cut_off(seconds())
+
+        def note(ledger: SqlLedger) -> None:
+            for member in cut_off:  # frozen, or alone for long: others may own by now what we think is ours
+                heartbeat.cut_off(ledger, member, now)
+
+        return not cut_off, note
 
     async def _still_ours(self, claimed: Claim) -> bool:
         """May this fork, claimed some time ago, be sent now? Not after silence in which others may have
         promoted their copies, nor when they told us that they did, or that it is delivered.
         """
-        now, cut_off = self._clock(), self._members.boundary.cut_off(seconds())
+        brief, note_silence = self._silence(self._clock())
 
         def look(ledger: SqlLedger) -> bool:
-            for member in cut_off:
-                heartbeat.cut_off(ledger, member, now)
+            note_silence(ledger)
             copy = ledger.copy(claimed.copy.id)
             if copy is None or not copy.owned or copy.confirmation is Confirmation.ASK:
                 return False
             return {one.number for one in claimed.recipients} <= {one.number for one in copy.unsettled}
 
-        return await self._database.transact(look)
+        return await self._transact(brief)(look)
 
     async def _start(self, name: NextHop, outbound: Outbound, take: Take, most: int) -> None:
         brief, taking = self._taking(name, take, most)
