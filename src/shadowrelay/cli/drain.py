@@ -59,8 +59,8 @@ def _told(answer: Json) -> list[str]:
     told.append(f"{left} left in its queue" if answer["queued"] else "Nothing is left in its queue")
     told += [f"{number} of them with a copy at {name}" for name, number in answer["held_by"].items()]
     if answer["not_yet_taken"]:
-        waiting = ", ".join(answer["not_yet_taken"])
-        told.append(f"Do not remove its disk before {waiting} has taken what was handed over")
+        takers = ", ".join(answer["not_yet_taken"])
+        told.append(f"Do not remove its disk before {takers} has taken what was handed over")
     if answer["exposed"]:
         told.append(f"{counted(answer['exposed'], 'message')} here alone: do not remove its disk")
     if answer["set_aside"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import structlog
@@ -19,10 +19,9 @@ log = structlog.get_logger(__name__)
 class Draining:
     """Of one node. ``active``: no mail and no copies are taken; the queue is delivered or handed over."""
 
-    def __init__(self, make: Callable[[], Drain], patience: float) -> None:
+    def __init__(self, drain: Drain, patience: float) -> None:
         self.active = False
-        self._make = make
-        self._drain = make()
+        self._drain = drain
         self._patience = patience  # seconds for sessions to finish
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -33,7 +32,6 @@ class Draining:
         """Begin, and go on in the background until ``end`` or ``finish``. Idempotent."""
         if not self.active:
             self.active = True
-            self._drain = self._make()
             log.warning("drain_begins")
         if not self._tasks:
             self._start(self._drain.run(math.inf))

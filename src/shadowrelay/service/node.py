@@ -69,7 +69,7 @@ class Node:
             place.name: Link(place.name, self.members, self.inquiry, self.queue.wake.set) for place in places
         }
         self.draining = Draining(
-            lambda: Drain(self.members, self._speak_to_all), settings.drain_timeout.total_seconds()
+            Drain(self.members, self._speak_to_all), settings.drain_timeout.total_seconds()
         )
         self.in_flight: set[MessageId] = set()
         self.spool = settings.data_dir / CONTENT
