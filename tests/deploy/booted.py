@@ -20,18 +20,15 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from tests.apart import OWN_MACHINE, lacking
+
 ROOT = Path(__file__).parents[2]
 SYSTEMD = Path("/lib/systemd/systemd")
 TARGETS = ("sysinit", "basic", "sockets", "paths", "slices", "timers", "shutdown", "umount", "final")
 
-BOOT = """\
-set -e
-mount --make-rprivate /
-mount -t proc proc /proc
-ip link set lo up
-mount -t tmpfs tmpfs {scratch}
-mkdir {scratch}/upper {scratch}/work
-mount -t overlay -o lowerdir=/etc,upperdir={scratch}/upper,workdir={scratch}/work overlay /etc
+BOOT = (
+    OWN_MACHINE
+    + """\
 for place in /run /opt /var/lib /var/log; do mount -t tmpfs -o mode=755 tmpfs $place; done
 systemd-sysusers {root}/deploy/systemd/shadowrelay.sysusers.conf
 mkdir -p /opt/shadowrelay/python /opt/shadowrelay/packages /opt/shadowrelay/src /opt/shadowrelay/venv/bin
@@ -46,6 +43,7 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 export container=other SYSTEMD_UNIT_PATH={units}
 exec {systemd} --system --unit=watch.service --log-target=console --log-level=warning --show-status=no
 """
+)
 
 PROGRAM = """\
 #!/opt/shadowrelay/python/bin/python{version}
@@ -83,13 +81,9 @@ def missing() -> str:
         return "a systemd of one's own takes root"
     if not SYSTEMD.exists():
         return "systemd is not installed"
-    lacking = [tool for tool in ("unshare", "ip", "systemd-sysusers") if shutil.which(tool) is None]
-    if lacking:
-        return f"{' and '.join(lacking)} not installed"
     if _control_groups() is None:
         return "no control groups of version 2 are mounted"
-    tried = subprocess.run(["unshare", "-mpfCiun", "true"], check=False, capture_output=True, text=True)
-    return f"no namespaces here: {tried.stderr.strip()}" if tried.returncode else ""
+    return lacking(("systemd-sysusers",), "-mpfCiun")
 
 
 def _control_groups() -> Path | None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from shadowrelay.admin.client import Client
 from shadowrelay.lab import authority
+from tests.apart import OWN_MACHINE, lacking
 from tests.pages.commands import commands
 from tests.pages.shell import Shell
 
@@ -29,14 +30,9 @@ NODES = ("mx1", "mx2", "mx3")
 SITES = {"mx1": ("north", "rack1"), "mx2": ("north", "rack2"), "mx3": ("south", "rack7")}
 LETTERS = 5
 
-BOOT = """\
-set -e
-mount --make-rprivate /
-mount -t proc proc /proc
-ip link set lo up
-mount -t tmpfs tmpfs {scratch}
-mkdir {scratch}/upper {scratch}/work
-mount -t overlay -o lowerdir=/etc,upperdir={scratch}/upper,workdir={scratch}/work overlay /etc
+BOOT = (
+    OWN_MACHINE
+    + """\
 mkdir -p /etc/shadowrelay
 mount -t tmpfs tmpfs /var/lib
 mount -t tmpfs tmpfs /var/log
@@ -46,6 +42,7 @@ for n in 1 2 3 4 5; do echo "127.0.0.1$n mx$n.example.net" >>/etc/hosts; done
 {python} -m tests.pages.operated {page} {directory}
 exit
 """
+)
 
 
 @cache
@@ -53,10 +50,7 @@ def missing() -> str:
     """What this machine lacks for it; empty when nothing is."""
     if os.geteuid() != 0:
         return "namespaces take root"
-    if lacking := [tool for tool in ("unshare", "ip") if shutil.which(tool) is None]:
-        return f"{' and '.join(lacking)} not installed"
-    tried = subprocess.run(["unshare", "-mpfn", "true"], check=False, capture_output=True, text=True)
-    return f"no namespaces here: {tried.stderr.strip()}" if tried.returncode else ""
+    return lacking((), "-mpfn")
 
 
 def followed(page: Path, directory: Path) -> subprocess.CompletedProcess[str]:
