@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import click
 
 from shadowrelay import logs
+from shadowrelay.cli.loops import loop_factory
 from shadowrelay.cli.viewing import duration
 from shadowrelay.database.delivered_to import TableUnusable
 from shadowrelay.mailbox.server import CannotListen, MailboxOptions, run
@@ -23,15 +23,6 @@ def _address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[st
     if found is None or int(found[3]) > 65535:
         raise click.BadParameter(f"{value!r} is not HOST:PORT or [IPV6]:PORT", param=param)
     return found[1] or found[2], int(found[3])
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The faster event loop where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 @click.command(short_help="Run a small mailbox server for labs.")
@@ -83,7 +74,7 @@ def mailbox(
         ready_file=ready_file,
     )
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run(options))
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--track-duplicates") from None

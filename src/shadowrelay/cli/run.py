@@ -7,11 +7,12 @@ import contextlib
 import os
 import resource
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 import structlog
+
+from shadowrelay.cli.loops import loop_factory
 
 _SWITCH = 0.0005
 """Seconds, not five thousandths, that the event loop may keep the interpreter when a commit wants it."""
@@ -49,7 +50,7 @@ def run(file: Path) -> None:
     _allow_descriptors()
     sys.setswitchinterval(_SWITCH)
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run_node(settings))
     except (CannotOpen, CannotListen, NodeFailed, OSError) as error:
         raise click.ClickException(str(error)) from error
@@ -64,16 +65,6 @@ def _allow_descriptors() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed: about a third faster, never required."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

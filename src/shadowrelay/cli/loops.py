@@ -1,0 +1,16 @@
+"""The event loop that commands run in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed: about a third faster, never required. None: asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
