@@ -101,6 +101,44 @@ def test_handshakes_that_never_end_take_nothing_from_members_and_senders(lab: Ru
         wait_until(lambda: all(map(ended, slow)), "every handshake is given up", SLOW)
 
 
+def test_thousands_of_silent_connections_at_the_members_port_cost_little_and_members_get_through(
+    lab: RunningLab,
+):
+    most, flood = 200, 5000
+    lab.up(*QUICK, f"peer.max_inbound_connection={most}", nodes=2)
+    pid = lab.cluster.process("mx1").pid
+    descriptors = len(os.listdir(f"/proc/{pid}/fd"))
+    with may_open(flood + 1000), ExitStack() as stack:
+        slow: list[socket.socket] = []
+
+        def some_more(count: int) -> None:
+            for _ in range(count):
+                slow.append(stack.enter_context(socket.create_connection(lab.cluster.node("mx1").peer, 30)))
+                if len(slow) % 2:
+                    slow[-1].send(b"\x16\x03\x01\x02\x00\x01")  # the others say nothing at all
+
+        with unharmed(lab, growth=40 * MIB):
+            some_more(flood // 2)
+            lab.cluster.kill("mx2")
+            lab.up()  # now mx2 has no sessions with mx1, which alone can take its copies
+            some_more(flood // 2)
+            lab.send(3, to="mx2")
+            wait_until(lambda: sum(map(ended, slow)) >= flood - most, "room was made", SLOW)
+            assert len(os.listdir(f"/proc/{pid}/fd")) < descriptors + most + 100
+        some_more(most)
+        lab.cluster.stop("mx1")  # in time, although handshakes are under way
+
+
+@contextmanager
+def may_open(descriptors: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(descriptors, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_a_node_without_descriptors_puts_mail_off_and_goes_on(lab: RunningLab):
     lab.up(*QUICK)
     process = lab.cluster.process("mx1")

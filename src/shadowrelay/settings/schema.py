@@ -117,7 +117,9 @@ class PeerConnector(Section):
     connection_inactivity_timeout: Duration = Field(
         timedelta(minutes=5), ge=_SECOND, le=_DAY, description="Longest silence in a session between members."
     )
-    max_inbound_connection: Integer = Field(1000, ge=1, le=100_000, description="Sessions at a time.")
+    max_inbound_connection: Integer = Field(
+        1000, ge=1, le=100_000, description="Sessions at a time, and as many TLS handshakes."
+    )
 
     @property
     def tls(self) -> bool:

@@ -40,7 +40,7 @@ class Register:
 
     def enter(self, session: Stoppable, task: asyncio.Task[None], address: str) -> Reply | None:
         """Count a connection; the reply turns it away, but it is counted until ``leave``."""
-        source = self._source(address)
+        source = source_of(address)
         self._sessions[session] = task
         self._sources[source] += 1
         if self._closing:
@@ -52,7 +52,7 @@ class Register:
         return None
 
     def leave(self, session: Stoppable, address: str) -> None:
-        source = self._source(address)
+        source = source_of(address)
         del self._sessions[session]
         self._sources[source] -= 1
         if not self._sources[source]:
@@ -75,13 +75,13 @@ class Register:
         if self._sessions:
             await asyncio.wait(tuple(self._sessions.values()))
 
-    @staticmethod
-    def _source(address: str) -> str:
-        """An IPv4 address; of an IPv6 address its /64, which is what one customer gets."""
-        try:
-            parsed = ipaddress.ip_address(address.partition("%")[0])
-        except ValueError:
-            return address
-        if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
-            return str(ipaddress.IPv6Network((parsed, 64), strict=False))
-        return str(parsed)
+
+def source_of(address: str) -> str:
+    """An IPv4 address; of an IPv6 address its /64, which is what one customer gets."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
+        return str(ipaddress.IPv6Network((parsed, 64), strict=False))
+    return str(parsed)
