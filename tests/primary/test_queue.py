@@ -110,6 +110,98 @@ async def test_only_what_was_put_off_is_sent_again(tmp_path: Path) -> None:
     ]
 
 
+# Sessions that a next hop ends, or does not begin
+
+
+class Crowded(ScriptedHop):
+    """Takes so many connections at a time, and turns away the others; as Postfix's anvil does."""
+
+    def __init__(self, most: int, **script: Any) -> None:
+        super().__init__(**script)
+        self.most = most
+        self.turned_away = 0
+
+    async def _answer(self, verb: str, writer: asyncio.StreamWriter) -> bytes:
+        now = sum(not writer.transport.is_closing() for writer in self._writers)
+        if verb == "GREETING" and now > self.most:
+            self.turned_away += 1
+            writer.write(b"421 4.7.0 hop.example Error: too many connections\r\n")
+            await writer.drain()
+            raise ConnectionAbortedError
+        return await super()._answer(verb, writer)
+
+
+async def left(found: Station, count: int) -> bool:
+    """Whether so many messages are not settled, all of which were tried."""
+    waiting = [copy for copy in await found.copies() if copy.stage is not Stage.SAFETY_NET]
+    return len(waiting) == count and all(copy.recipients[0].attempts for copy in waiting)
+
+
+async def test_a_hop_that_takes_few_messages_in_a_session_gets_the_next_in_a_new_one(tmp_path: Path) -> None:
+    ok, enough = b"250 2.1.5 ok\r\n", b"421 4.5.3 too many messages in this session\r\n"
+    async with (
+        ScriptedHop(RCPT=[ok, ok, enough] * 3 + [ok]) as hop,
+        relay(tmp_path, hop, run=False, max_per_domain_outbound_connections=1) as found,
+    ):
+        for _ in range(7):
+            await sent(found, MESSAGE)
+        found.run_queue()
+        await eventually(lambda: settled(found))
+        assert "DEFER" not in await found.events()
+        assert (len(hop.contents), hop.connections) == (7, 4)
+
+
+async def test_a_message_that_ends_every_session_is_put_off_by_itself(tmp_path: Path) -> None:
+    """It must not let the mail of others rest."""
+    ok, no = b"250 2.1.5 ok\r\n", b"421 4.7.1 not that one\r\n"
+    async with (
+        ScriptedHop(RCPT=[ok, no, no, ok]) as hop,
+        relay(
+            tmp_path,
+            hop,
+            run=False,
+            max_per_domain_outbound_connections=1,
+            queue_glitch_retry_interval="12h",
+        ) as found,
+    ):
+        for _ in range(5):
+            await sent(found, MESSAGE)
+        found.run_queue()
+        await eventually(lambda: left(found, 1))
+        assert (len(hop.contents), hop.connections) == (4, 3)
+        assert (await found.events()).count("DEFER") == 1
+
+
+async def test_a_hop_that_takes_fewer_sessions_than_we_open_is_not_let_rest(tmp_path: Path) -> None:
+    async with Crowded(2) as hop, relay(tmp_path, hop, run=False) as found:
+        for _ in range(60):
+            await sent(found, MESSAGE)
+        found.run_queue()
+        await eventually(lambda: settled(found))
+        assert hop.turned_away
+        assert hop.connections <= 40
+        assert "DEFER" not in await found.events()
+        assert len(hop.contents) == 60
+
+
+async def test_a_hop_that_turns_everybody_away_rests(tmp_path: Path) -> None:
+    async with (
+        Crowded(0) as hop,
+        relay(tmp_path, hop, run=False, queue_glitch_retry_interval="12h") as found,
+    ):
+        for _ in range(60):
+            await sent(found, MESSAGE)
+        found.run_queue()
+        outbound = found.node.queue.hops[NextHop("out")]
+        await eventually(lambda: outbound.retry_at is not None and not outbound.workers)
+        assert outbound.failures == 1
+        assert outbound.last_error == "greeting: 421 4.7.0 hop.example Error: too many connections"
+        assert hop.connections <= 45
+        hop.most = 40
+        later(found, timedelta(hours=13))
+        await eventually(lambda: settled(found))
+
+
 # Reports
 
 

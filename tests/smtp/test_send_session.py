@@ -61,6 +61,25 @@ async def test_a_reused_session_found_dead_before_mail_is_answered_says_so(answe
         assert hop.connections == 2
 
 
+@pytest.mark.parametrize("verb", ["RCPT", "DATA"])
+async def test_421_before_the_content_of_a_reused_session_says_nothing_of_the_message(
+    verb: str,
+) -> None:
+    usual = {"RCPT": b"250 ok\r\n", "DATA": b"354 go ahead\r\n"}[verb]
+    script = {verb: [usual, b"421 4.5.3 too many messages in this session\r\n", usual]}
+    async with ScriptedHop(**script) as hop:
+        session = await connected(hop)
+        await deliver(session)
+        with pytest.raises(ConnectionFailed) as failure:
+            await deliver(session)
+        assert failure.value.reused
+        assert not session.alive
+        await session.connect()
+        assert await deliver(session) is Outcome.ACCEPTED
+        await session.close()
+    assert len(hop.contents) == 2
+
+
 async def test_a_session_that_fails_its_noop_is_dead_until_connected_again() -> None:
     async with ScriptedHop(NOOP=CLOSE) as hop:
         session = await connected(hop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -33,6 +34,17 @@ class Outbound:
     retry_at: datetime | None = None
     last_error: str = ""
     idle: list[tuple[DeliverySession, float]] = field(default_factory=list)
+    fewer: int = 0
+    fewer_until: float = 0.0  # of the loop's time
+
+    def places(self, now: float, policy: Policy) -> int:
+        """How many workers it may have: fewer for a while after it turned one of several away."""
+        return self.fewer if now < self.fewer_until else policy.max_per_domain_outbound_connections
+
+    def turned_away(self, now: float, policy: Policy) -> None:
+        """It took no session of one of several workers."""
+        self.fewer = max(1, min(self.places(now, policy), self.workers) - 1)
+        self.fewer_until = now + policy.queue_glitch_retry_interval.total_seconds()
 
     def resting(self, now: datetime) -> bool:
         """It failed, and is not to be tried yet."""
@@ -64,7 +76,10 @@ class Sender:
     async def send(
         self, claimed: Claim, outbound: Outbound, session: DeliverySession | None
     ) -> tuple[Sent, DeliverySession | None]:
-        """One attempt, and the session to go on with. What goes wrong is a result, not an exception."""
+        """One attempt, and the session to go on with. What goes wrong is a result, not an exception.
+
+        Neither session nor result: there is none for this worker, and the fork stays due for the others.
+        """
         server = outbound.server
         if server is None:
             claimed, server = self._rerouted(claimed)
@@ -90,6 +105,10 @@ class Sender:
             log.info("delivery_overtaken", message=claimed.copy.id, next_hop=claimed.next_hop)
             return Sent((), hop), overtaken.session
         except ConnectionFailed as failed:
+            if failed.turned_away and outbound.workers > 1:
+                outbound.turned_away(asyncio.get_running_loop().time(), self._policy)
+                log.info("next_hop_wants_fewer_sessions", next_hop=claimed.next_hop, most=outbound.fewer)
+                return Sent((), hop), None
             return self._hop_failed(claimed, outbound, hop, failed), None
         except OSError as error:
             log.exception("content_unreadable", message=claimed.copy.id)

@@ -94,7 +94,7 @@ class Queue:
                 if outbound.resting(now) and not outbound.workers:
                     await self._start(name, outbound, self._late, 1)
                 continue
-            free = self._policy.max_per_domain_outbound_connections - outbound.workers
+            free = outbound.places(asyncio.get_running_loop().time(), self._policy) - outbound.workers
             free = min(free, self._policy.max_outbound_connections - len(self._workers))
             if outbound.failures:
                 free = min(free, 1 - outbound.workers)  # one session probes a hop that failed
@@ -193,19 +193,20 @@ class Queue:
         self, claimed: Claim, outbound: Outbound, session: DeliverySession | None
     ) -> tuple[DeliverySession | None, Claim | None]:
         """One attempt. Returns the session to go on with, and the next fork to send."""
-        held, following = session, None
+        held, following, ends = session, None, False
 
         async def perform(step: Step) -> object:
-            nonlocal held, following
+            nonlocal held, following, ends
             match step:
                 case SendOn():
                     sent, held = await self._sender.send(claimed, outbound, held)
+                    ends = held is None and not sent.results
                     failpoints.passed("after-next-hop-reply")
                     return sent
                 case WriteReports():
                     return await self._reporter.write(step, claimed.content)
                 case Transact(work):
-                    result, following = await self._settle(claimed, outbound, work)
+                    result, following = await self._settle(claimed, outbound, work, ends=ends)
                     return result
                 case _:
                     raise TypeError(f"{type(step).__name__} is no step of a delivery")
@@ -220,11 +221,11 @@ class Queue:
         return held, following
 
     async def _settle(
-        self, claimed: Claim, outbound: Outbound, work: Callable[[SqlLedger], T]
+        self, claimed: Claim, outbound: Outbound, work: Callable[[SqlLedger], T], *, ends: bool = False
     ) -> tuple[T, Claim | None]:
-        """The outcome, the end of the claim and the next claim, in one transaction."""
+        """The outcome, the end of the claim and, unless the worker ends, the next one, in one transaction."""
         brief, take = True, None
-        if not self._stopping and not outbound.failures:
+        if not (ends or self._stopping or outbound.failures):
             brief, take = self._taking(claimed.next_hop, claim, 1)
 
         def settle_and_take(ledger: SqlLedger) -> tuple[T, Claim | None]:

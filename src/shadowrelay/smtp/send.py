@@ -74,8 +74,9 @@ class DeliverySession:
         ``eight_bit`` says whether a streamed content holds octets above 127 (None: as BODY declares).
         ``wanted`` is asked before the content leaves if the next hop took its time until then.
 
-        Raises ConnectionFailed, with nothing changed for any recipient, until MAIL is answered; if it says
-        ``reused``, try again at once on a fresh session. After that a lost session is a result: DEFERRED
+        Raises ConnectionFailed, with nothing changed for any recipient, until MAIL is answered, and at a 421
+        in a used session until the content leaves; if it says ``reused``, try again at once on a fresh
+        session. After that a lost session is a result: DEFERRED
         before the final dot, IN_DOUBT after it. What a streamed content raises passes through, the session
         aborted; so does Withdrawn, when the message was not wanted any more.
         """

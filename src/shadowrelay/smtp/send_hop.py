@@ -9,7 +9,7 @@ from typing import Literal
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.wire import addresses
 
-Step = Literal["connect", "tls", "greeting", "ehlo", "mail", "rset", "noop"]
+Step = Literal["connect", "tls", "greeting", "ehlo", "mail", "rcpt", "data", "rset", "noop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +96,9 @@ class DeliveryResult:
 class ConnectionFailed(Exception):
     """There is no usable session; nothing changed for any recipient.
 
-    ``reply`` is the next hop's refusal, if it said anything. ``reused``: the session had been idle since an
-    earlier message and was found dead before MAIL was answered, so a fresh one should be tried at once.
+    ``reply`` is the next hop's refusal, if it said anything. ``reused``: the session had served earlier
+    messages and was found dead before MAIL was answered, or ended by 421 before the content, so a fresh one
+    should be tried at once.
     """
 
     def __init__(self, step: Step, error: str, *, reply: str = "", reused: bool = False) -> None:
@@ -106,3 +107,8 @@ class ConnectionFailed(Exception):
         self.error = error
         self.reply = reply
         self.reused = reused
+
+    @property
+    def turned_away(self) -> bool:
+        """The next hop is there and wants no session now: often because it has enough of ours."""
+        return self.step in {"greeting", "ehlo"} and self.reply.startswith("421")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from shadowrelay.smtp.send_connect import SESSION_ERRORS, Connection, describe
 from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer, Source, blocks
@@ -55,8 +55,8 @@ class Transaction:
         return [number for number, _ in self.rcpts if number not in self.results]
 
     async def run(self, content: Source) -> None:
-        """Raises ConnectionFailed when the session ends before MAIL is answered, Withdrawn, and what
-        ``content`` raises.
+        """Raises ConnectionFailed when the session ends before MAIL is answered, or a used one by 421 before
+        the content; Withdrawn; and what ``content`` raises.
 
         Whatever is raised, cancellation included, the connection is aborted; if that is before the final
         dot, the next hop keeps nothing (RFC 5321 4.1.1.4).
@@ -106,7 +106,7 @@ class Transaction:
             self._settle(lambda number: refused(number, reply))
 
     async def _rcpt(self, number: int) -> None:
-        reply = await self._hear("RCPT", self.server.timeouts.rcpt)
+        reply = await self._hear("rcpt", self.server.timeouts.rcpt)
         if reply.positive or number in self.results:  # after a refused MAIL, RCPT only repeats it
             return
         result = refused(number, reply)
@@ -116,7 +116,7 @@ class Transaction:
         self.results[number] = result
 
     async def _data(self, content: Source) -> None:
-        reply = await self._hear("DATA", self.server.timeouts.data)
+        reply = await self._hear("data", self.server.timeouts.data)
         if reply.code != 354:
             self._settle(lambda number: refused(number, reply))
             self.needs_reset = True
@@ -129,7 +129,7 @@ class Transaction:
         else:
             # Pipelined DATA was taken although no RCPT was: end it with nothing in it (RFC 2920 3.1).
             self._say(b".\r\n", "DATA")
-            await self._hear("DATA", self.server.timeouts.final_dot)
+            await self._hear("data", self.server.timeouts.final_dot)
             self.needs_reset = True
 
     async def _content(self, content: Source) -> None:
@@ -194,11 +194,14 @@ class Transaction:
         except SESSION_ERRORS:
             self._give_up(lambda number: lost(number, step))
 
-    async def _hear(self, step: str, timeout: float) -> Reply:
+    async def _hear(self, step: Literal["rcpt", "data"], timeout: float) -> Reply:
         try:
             reply = await self.connection.protocol.reply(timeout)
         except SESSION_ERRORS:
-            self._give_up(lambda number: lost(number, step))
+            self._give_up(lambda number: lost(number, step.upper()))
+        if reply.code == 421 and self.reused and self._open:
+            # It has had enough of this session, after so many messages or recipients. A fresh one may do.
+            raise ConnectionFailed(step, "session closed", reply=one_line(reply), reused=True)
         self._leave_at_421(reply)
         return reply
 
