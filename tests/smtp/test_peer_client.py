@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -84,6 +86,35 @@ async def the_offer(reader: asyncio.StreamReader) -> bytes:
 
 
 OK = f"250 2.0.0 OK {MARK}\r\n".encode()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_session_that_was_reset_while_it_was_idle_fails_like_any_other(loop: str) -> None:
+    """On the event loops that a node may run with: what else is raised would end the node."""
+    reset = asyncio.Event()
+
+    async def resets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        del reader
+        lingering = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingering)
+        writer.transport.abort()
+        reset.set()
+
+    async def talk() -> None:
+        async with member(resets) as session:
+            await reset.wait()
+            await eventually(lambda: session.lost)
+            for _ in range(2):
+                with pytest.raises(PeerFailed, match="xqdiscard"):
+                    await session.ask(Query(0))
+            with pytest.raises(PeerFailed, match="xshadow"):
+                await session.greet(US)
+            step = offer(full("mx2"))
+            assert (await session.begin(step, OURS).send(pieces(b"x" * 100_000))).leg is Leg.REFUSED
+
+    factory = None if loop == "asyncio" else pytest.importorskip(loop).new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(talk())
 
 
 # Dialling

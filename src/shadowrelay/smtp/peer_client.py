@@ -139,7 +139,10 @@ class PeerConnection:
             self._writer.transport.abort()
 
     def _write(self, data: bytes) -> None:
-        self._writer.write(data)
+        # After a reset asyncio's own loop drops the octets, and uvloop raises RuntimeError where there is no
+        # TLS. What became of the session is told when its reply is read.
+        if not self._writer.is_closing():
+            self._writer.write(data)
 
     async def drain(self, step: str) -> None:
         """Wait until the transport wants more; not at all while it holds little."""
