@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterable, Callable, Mapping
 from datetime import datetime
 
@@ -26,6 +27,7 @@ from shadowrelay.smtp.peer_client import Address, Offering, PeerConnection, Peer
 log = structlog.get_logger(__name__)
 
 IDLE_SESSIONS = 128  # kept per member; more are opened when they are needed, and closed afterwards
+EARLY_SESSIONS = 128  # per member, for messages whose content has not come: anybody can begin one, and wait
 
 
 def seconds() -> float:
@@ -49,6 +51,7 @@ class Members:
         self.policy = policy
         self.clock = clock
         self.addresses = addresses
+        self.early: Counter[ServerName] = Counter()  # sessions for messages whose content has not come
         self._idle: dict[ServerName, list[PeerConnection]] = {name: [] for name in addresses}
         self._timeout = policy.shadow_attempt_timeout.total_seconds()
 

@@ -182,6 +182,16 @@ def test_connections_past_the_limit_are_turned_away_and_members_keep_their_place
         wait_until(lambda: lab.offer(to="mx1", recipients=(INSIDE,)), "mail is taken again")
 
 
+def test_transactions_that_are_begun_and_never_ended_leave_room_at_the_other_members(lab: RunningLab):
+    lab.up(*QUICK, "peer.max_inbound_connection=180", nodes=2)
+    with unharmed(lab, growth=60 * MIB) as check, ExitStack() as stack:
+        for _ in range(400):
+            client = stack.enter_context(connected(lab.cluster.node("mx1").smtp))
+            assert client.begin().startswith("250 ")  # MAIL, for which a session with mx2 may be opened
+        check()
+        lab.send(20)
+
+
 def test_a_flood_of_recipients_keeps_the_first_ones(lab: RunningLab):
     lab.up(*QUICK)
     most = 200

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-from sending import sender
+import pytest
+from sending import MESSAGE, sender
 from stations import boundary, eventually
+
+from shadowrelay.primary import shadowing
+
+LARGE = b"Subject: large\r\n\r\n" + (b"x" * 70 + b"\r\n") * 5000
 
 
 async def test_the_shadow_session_is_opened_at_mail(tmp_path: Path) -> None:
@@ -17,3 +23,30 @@ async def test_the_shadow_session_is_opened_at_mail(tmp_path: Path) -> None:
             assert (await client.say("MAIL FROM:<a@example.org>")).startswith("250 ")
             await eventually(lambda: members.sessions == 1)
             await eventually(lambda: owner.name in holder.node.boundary.reachable())
+
+
+@pytest.mark.parametrize("content", [MESSAGE, LARGE])
+async def test_who_begins_messages_and_never_ends_them_takes_few_sessions_with_the_shadow_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr(shadowing, "EARLY_SESSIONS", 2)
+    peer = {"peer": {"max_inbound_connection": 4}}
+    async with boundary(tmp_path, "mx1", "mx2", own={"mx2": peer}) as (owner, holder):
+        members = holder.connectors[0]
+        async with AsyncExitStack() as stack:
+            for _ in range(8):
+                waiting = await stack.enter_async_context(sender(owner))
+                await waiting.say("EHLO client.example")
+                assert (await waiting.say("MAIL FROM:<a@example.org>")).startswith("250 ")
+            await eventually(lambda: members.sessions == 2)
+            async with sender(owner) as client:
+                assert (await client.begin()).startswith("250 ")
+                assert (await client.content(content)).startswith("250 ")
+            assert len(await holder.copies()) == 1
+        await eventually(lambda: not +owner.node.members.early)
+        async with sender(owner) as client:
+            assert (await client.begin()).startswith("250 ")
+            assert +owner.node.members.early
+            assert (await client.content(content)).startswith("250 ")
+            assert not +owner.node.members.early
+        assert len(await holder.copies()) == 2

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterable
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.redundancy import Attempt
 from shadowrelay.core.steps import OfferCopy
-from shadowrelay.members import Members, seconds
+from shadowrelay.members import EARLY_SESSIONS, Members, seconds
 from shadowrelay.smtp.peer_client import Offering, PeerConnection, PeerFailed
 
 
 class ShadowSession:
-    """From MAIL to the end of the transaction. The first candidate is connected to at once.
+    """From MAIL to the end of the transaction. The first candidate is connected to at once, unless many other
+    messages wait for their content already: then a session is taken when the content is there.
 
     A large body streams to it while it arrives; whatever goes wrong on the way, the next candidate gets the
     content from where it was kept.
@@ -27,7 +28,10 @@ class ShadowSession:
         self._offering: Offering | None = None
         self._session: PeerConnection | None = None
         self._broken: PeerFailed | None = None
-        if self.first is not None:
+        self._early = False
+        if self.first is not None and members.early[self.first] < EARLY_SESSIONS:
+            self._early = True
+            members.early[self.first] += 1
             self._session = members.pooled(self.first)
             if self._session is None:
                 self._opening = asyncio.create_task(members.acquire(self.first))
@@ -51,6 +55,7 @@ class ShadowSession:
 
     async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> Attempt:
         """The whole offer, or the end of the one that streams."""
+        self._content_came()
         if step.to != self.first or not (self._opening or self._session):
             return await self._members.offer(step, content)
         try:
@@ -71,6 +76,7 @@ class ShadowSession:
 
     async def drop(self) -> None:
         """The transaction is over: an unused session goes back, one in the middle of a body is cut off."""
+        self._content_came()
         opening, self._opening = self._opening, None
         session, self._session = self._session, None
         if session is None and opening is not None:
@@ -84,6 +90,12 @@ class ShadowSession:
             session.abort()
         else:
             self._members.release(self.first, session)
+
+    def _content_came(self) -> None:
+        """Or never will: from here on nobody is waited for."""
+        if self._early and self.first is not None:
+            self._early = False
+            self._members.early[self.first] -= 1
 
     async def _opened(self) -> PeerConnection:
         if self._session is None:
