@@ -7,7 +7,7 @@ import resource
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -514,6 +514,21 @@ async def test_a_caller_that_gives_up_while_it_introduces_itself_leaves_no_sessi
         await waiting.wait()
         calling.cancel()
         await eventually(lambda: holder.connectors[0].sessions == 0)
+
+
+async def test_sessions_with_a_member_that_is_frozen_do_not_hold_up_a_stop(tmp_path: Path) -> None:
+    async def frozen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        del writer
+        await reader.read(-1)
+
+    patient = {"shadow_attempt_timeout": "1m"}
+    async with boundary(tmp_path, "mx1", "mx2", **patient) as (owner, holder), AsyncExitStack() as stack:
+        for _ in range(5):
+            session = await stack.enter_async_context(member(frozen))
+            owner.node.members.release(holder.name, session)
+        async with asyncio.timeout(4):
+            await owner.node.members.close()
+        assert session.lost
 
 
 async def test_a_member_that_cannot_be_reached_is_skipped_for_a_while(tmp_path: Path) -> None:
