@@ -514,6 +514,25 @@ async def test_all_hops_together_have_their_number_of_sessions(tmp_path: Path) -
             assert len(one.contents) == len(two.contents) == 4
 
 
+async def test_a_hop_that_does_not_answer_quit_delays_no_other(tmp_path: Path) -> None:
+    async with ScriptedHop(QUIT=HANG) as one, ScriptedHop() as two:
+        routes = {"one": route(one.port, "one.test"), "two": route(two.port, "two.test")}
+        async with relay(tmp_path, one, run=False, routes=routes) as found:
+            for _ in range(10):
+                await sent(found, MESSAGE, "a@one.test")
+            found.run_queue()
+            await eventually(lambda: settled(found))
+            queue = found.node.queue
+            idle = queue.hops[NextHop("one")].idle
+            await eventually(lambda: len(idle) == one.connections)
+            assert len(idle) > 3
+            queue.hops[NextHop("one")].idle = [(session, since - 3600) for session, since in idle]
+            queue.wake.set()
+            await eventually(lambda: one.verbs().count("QUIT") > 3)
+            await sent(found, MESSAGE, "b@two.test")
+            await eventually(lambda: settled(found))
+
+
 async def free_port() -> int:
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = int(server.sockets[0].getsockname()[1])

@@ -59,6 +59,7 @@ class Queue:
         self._policy = policy
         self._clock = clock
         self._workers: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()  # sessions that say goodbye
         self._stopping = False
         self._ahead: timedelta | None = None  # of the wall clock before the one that is never set
 
@@ -79,7 +80,8 @@ class Queue:
             await asyncio.gather(*self._workers, return_exceptions=True)
         for outbound in self.hops.values():
             while outbound.idle:
-                await outbound.idle.pop()[0].close()
+                self._close(outbound.idle.pop()[0])
+        await asyncio.gather(*self._closing)
 
     async def _dispatch(self) -> float:
         """Start workers where mail is due. Returns seconds until there may be more to do."""
@@ -100,7 +102,7 @@ class Queue:
                 free = min(free, 1 - outbound.workers)  # one session probes a hop that failed
             if free > 0:
                 await self._start(name, outbound, claim, free)
-        await self._close_idle()
+        self._close_idle()
         return max(pause, 0.01)
 
     async def _watch_the_clock(self, now: datetime) -> None:
@@ -252,10 +254,16 @@ class Queue:
         )
         return following
 
-    async def _close_idle(self) -> None:
+    def _close_idle(self) -> None:
         limit = asyncio.get_running_loop().time() - self._policy.queue_max_idle_time.total_seconds()
         for outbound in self.hops.values():
             old = [session for session, since in outbound.idle if since < limit or not session.alive]
             outbound.idle = [item for item in outbound.idle if item[0] not in old]
             for session in old:
-                await session.close()
+                self._close(session)
+
+    def _close(self, session: DeliverySession) -> None:
+        """Aside: a next hop that does not answer QUIT lets nobody wait."""
+        closing = asyncio.create_task(session.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
