@@ -12,6 +12,7 @@ import pytest
 from receiving import QUEUED, Client, MemoryReceiver, connected, conversation, eventually, listening
 
 from shadowrelay.lab.authority import authority_pair, init, issue
+from shadowrelay.smtp import receive_lifecycle
 from shadowrelay.smtp.receive import ConnectorOptions
 from shadowrelay.smtp.receive_connector import Connector
 from shadowrelay.smtp.receive_limits import Register
@@ -46,6 +47,28 @@ async def test_a_connector_has_its_number_of_connections() -> None:
     ):
         await greeted(stack, connector)
         assert (await greeted(stack, connector))[1] == "421 4.3.2 Too many connections, try again later"
+
+
+async def test_who_is_turned_away_takes_nobodys_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receive_lifecycle, "LINGER", 60.0)  # the place would be taken for so long
+    async with (
+        listening(
+            MemoryReceiver(), max_inbound_connections=3, max_inbound_connections_per_source=1
+        ) as connector,
+        AsyncExitStack() as stack,
+    ):
+        client, _ = await greeted(stack, connector)
+        for _ in range(5):
+            _, greeting = await greeted(stack, connector)
+            assert greeting == "421 4.7.0 Too many connections from your address"
+        assert connector.sessions == 6
+        address = connector.address  # type: ignore[attr-defined]
+        other = Client(*await asyncio.open_connection(*address, local_addr=("127.0.0.2", 0)))
+        assert (await other.line()).startswith("220 ")
+        await client.say("QUIT")
+        await eventually(lambda: connector.sessions == 6)
+        assert (await greeted(stack, connector))[1].startswith("220 ")
+        await other.close()
 
 
 class Nobody:

@@ -32,28 +32,33 @@ class Register:
     def __init__(self, most: int | None, most_per_source: int | None) -> None:
         self._most, self._most_per_source = most, most_per_source
         self._sources: Counter[str] = Counter()
-        self._sessions: dict[Stoppable, asyncio.Task[None]] = {}
+        self._admitted: set[Stoppable] = set()
+        self._sessions: dict[Stoppable, asyncio.Task[None]] = {}  # and those that are being turned away
         self._closing = False
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def enter(self, session: Stoppable, task: asyncio.Task[None], address: str) -> Reply | None:
-        """Count a connection; the reply turns it away, but it is counted until ``leave``."""
+        """Admit a session; or the reply that turns it away: it takes no place then, however long it stays."""
         source = source_of(address)
         self._sessions[session] = task
-        self._sources[source] += 1
         if self._closing:
             return STOPPING
-        if self._most is not None and len(self._sessions) > self._most:
+        if self._most is not None and len(self._admitted) >= self._most:
             return TOO_MANY
-        if self._most_per_source is not None and self._sources[source] > self._most_per_source:
+        if self._most_per_source is not None and self._sources[source] >= self._most_per_source:
             return TOO_MANY_FROM_SOURCE
+        self._admitted.add(session)
+        self._sources[source] += 1
         return None
 
     def leave(self, session: Stoppable, address: str) -> None:
-        source = source_of(address)
         del self._sessions[session]
+        if session not in self._admitted:
+            return
+        self._admitted.remove(session)
+        source = source_of(address)
         self._sources[source] -= 1
         if not self._sources[source]:
             del self._sources[source]
