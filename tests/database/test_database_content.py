@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,19 @@ async def test_up_to_64_kib_stay_in_memory(tmp_path: Path) -> None:
     content = await spool.seal()
     assert (content.path, len(content.data or b"")) == (None, INLINE)
     assert listing(tmp_path) == []
+
+
+async def test_content_that_drips_in_needs_no_more_memory_than_its_octets(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "m")
+    content = bytes(range(256)) * (INLINE // 256)
+    tracemalloc.start()
+    try:
+        for at in range(0, INLINE, 2):
+            spool.write(content[at : at + 2])
+        assert tracemalloc.get_traced_memory()[1] < 4 * INLINE
+    finally:
+        tracemalloc.stop()
+    assert (await spool.seal()).data == content
 
 
 async def test_more_goes_to_a_file_that_is_flushed_before_it_is_used(

@@ -18,6 +18,7 @@ from shadowrelay.database.opening import sync_directory
 
 INLINE = 64 * 1024  # octets up to which content is kept in the database
 BLOCK = 256 * 1024
+_MOST_PARTS = 64
 
 
 class Spool:
@@ -36,6 +37,8 @@ class Spool:
         self.size += len(data)
         if self._file is None:
             self._parts.append(data)
+            if len(self._parts) > _MOST_PARTS:  # of a client that drips: each would cost more than its octets
+                self._parts = [b"".join(self._parts)]
             if self.size <= INLINE:
                 return
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
