@@ -131,7 +131,7 @@ class Station:
         self.tasks.append(asyncio.ensure_future(work))
 
     def run_queue(self) -> None:
-        self.database.subscribe(self.node.queue.wake)
+        self.database.when_planned(self.node.queue.wake)
         self.run(self.node.queue.run())
 
     def run_links(self) -> None:

@@ -179,7 +179,7 @@ async def test_close_finishes_what_waits_and_refuses_what_comes_after(tmp_path: 
 
 async def test_listeners_hear_of_commits_that_tracked_something(tmp_path: Path) -> None:
     async with database(tmp_path) as found:
-        listener = found.subscribe(asyncio.Event())
+        listener = found.when_tracked(asyncio.Event())
         await found.transact(lambda ledger: None)
         assert not listener.is_set()
         await found.transact(save(message()))

@@ -60,6 +60,7 @@ class SqlLedger:
         self.freed: list[str] = []
         self.tracked: Counter[str] = Counter()
         self.scratch = 0  # rows changed in temporary tables, which no disk has to know of
+        self.planned = 0  # recipients stored so far that this node may send, now or later
         self._recent: dict[MessageId, Copy] = {}
         self._members: dict[ServerName, Member] = {}  # as stored: read again and again for every message
         self._run = connection.execute
@@ -205,6 +206,7 @@ class SqlLedger:
             row = records.recipient_row(after, recipient)
             if row not in old:
                 self._run(SQL["put_recipient"], row)
+                self.planned += row[-1] is not None
         old = {records.holder_row(before, item) for item in before.holders} if before else set()
         new = {records.holder_row(after, item) for item in after.holders}
         kept = {holder.database_id for holder in after.holders}

@@ -61,7 +61,8 @@ class TransportDatabase:
     opened: Opening
     _connection: _Connection
     _lock: int
-    _listeners: list[asyncio.Event] = field(default_factory=list)
+    _tracked: list[asyncio.Event] = field(default_factory=list)
+    _planned: list[asyncio.Event] = field(default_factory=list)
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     failure: str = ""
     lineage: Lineage = field(init=False)
@@ -102,9 +103,14 @@ class TransportDatabase:
             os.close(handle)
             raise
 
-    def subscribe(self, listener: asyncio.Event) -> asyncio.Event:
+    def when_tracked(self, listener: asyncio.Event) -> asyncio.Event:
         """Set that event after every commit that tracked something; whoever waits for it clears it."""
-        self._listeners.append(listener)
+        self._tracked.append(listener)
+        return listener
+
+    def when_planned(self, listener: asyncio.Event) -> asyncio.Event:
+        """Set that event after every commit by which a delivery became due, or is to be at another time."""
+        self._planned.append(listener)
         return listener
 
     async def transact(self, work: Callable[[SqlLedger], T]) -> T:
@@ -145,7 +151,7 @@ class TransportDatabase:
 
     async def _commit(self, group: list[_Job]) -> bool:
         """Commit a group and answer its callers; False after a failure, which is final."""
-        before = self.lineage.sequence
+        tracked, planned = self.lineage.sequence, self.ledger.planned
         try:
             group.sort(key=lambda job: not job.brief)
             async with self._turn:
@@ -168,9 +174,10 @@ class TransportDatabase:
                 job.done.set_exception(problem)
             else:
                 job.done.set_result(result)
-        if self.lineage.sequence != before:
-            for listener in self._listeners:
-                listener.set()
+        for listener in self._tracked if self.lineage.sequence != tracked else ():
+            listener.set()
+        for listener in self._planned if self.ledger.planned != planned else ():
+            listener.set()
         return True
 
     def fail(self, error: OSError) -> None:

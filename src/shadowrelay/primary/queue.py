@@ -61,6 +61,7 @@ class Queue:
         self._workers: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()  # sessions that say goodbye
         self._stopping = False
+        self._short = False  # at the last look more was due than there were sessions for
         self._ahead: timedelta | None = None  # of the wall clock before the one that is never set
 
     async def run(self) -> None:
@@ -87,7 +88,7 @@ class Queue:
         """Start workers where mail is due. Returns seconds until there may be more to do."""
         now = self._clock()
         await self._watch_the_clock(now)
-        pause = IDLE
+        pause, self._short = IDLE, False
         for name, due in await self._database.transact_briefly(due_hops):
             outbound = self.hops.setdefault(name, Outbound(None))
             at = max(due, outbound.retry_at or due)
@@ -100,8 +101,8 @@ class Queue:
             free = min(free, self._policy.max_outbound_connections - len(self._workers))
             if outbound.failures:
                 free = min(free, 1 - outbound.workers)  # one session probes a hop that failed
-            if free > 0:
-                await self._start(name, outbound, claim, free)
+            if free <= 0 or await self._start(name, outbound, claim, free) == free:
+                self._short = True
         self._close_idle()
         return max(pause, 0.01)
 
@@ -160,18 +161,22 @@ class Queue:
 
         return await self._transact(brief)(look)
 
-    async def _start(self, name: NextHop, outbound: Outbound, take: Take, most: int) -> None:
+    async def _start(self, name: NextHop, outbound: Outbound, take: Take, most: int) -> int:
+        """Begin up to ``most`` workers; returns how many there was mail for."""
         brief, taking = self._taking(name, take, most)
-        for claimed in await self._transact(brief)(taking):
+        claims = await self._transact(brief)(taking)
+        for claimed in claims:
             worker = asyncio.create_task(self._work(outbound, claimed))
             outbound.workers += 1
             self._workers.add(worker)
             worker.add_done_callback(lambda task: self._ended(task, outbound))
+        return len(claims)
 
     def _ended(self, worker: asyncio.Task[None], outbound: Outbound) -> None:
         outbound.workers -= 1
         self._workers.discard(worker)
-        self.wake.set()
+        if self._short:
+            self.wake.set()
         error = None if worker.cancelled() else worker.exception()
         if error is not None and not isinstance(error, DatabaseFailed):  # which ends the node, and says so
             log.error("delivery_failed", exc_info=error)
@@ -235,7 +240,10 @@ class Queue:
             result = work(ledger)
             return result, next(iter(take(ledger)), None) if take else None
 
-        return await self._transact(brief)(settle_and_take)
+        settled = await self._transact(brief)(settle_and_take)
+        if self._short or take is None:  # mail may wait for this session, or for its hop to answer again
+            self.wake.set()
+        return settled
 
     def _transact(self, brief: bool) -> Callable[[Callable[[SqlLedger], T]], Awaitable[T]]:  # noqa: FBT001
         return self._database.transact_briefly if brief else self._database.transact

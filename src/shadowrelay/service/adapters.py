@@ -78,6 +78,6 @@ def tracking_writer(
             max_directory_size=tracking.max_directory_size,
             max_age=tracking.max_age,
         ),
-        committed=database.subscribe(asyncio.Event()),
+        committed=database.when_tracked(asyncio.Event()),
         clock=clock,
     )

@@ -130,7 +130,7 @@ async def _prepare(node: Node) -> None:
 def _start_stages(node: Node, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
     database, opened, wake = node.database, node.database.opened, node.queue.wake
     away = None if opened.away_since is None else node.started_at - opened.away_since
-    database.subscribe(wake)
+    database.when_planned(wake)
     return [
         group.create_task(node.queue.run(), name="queue"),
         *node.start_links(group),
