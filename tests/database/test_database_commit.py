@@ -11,13 +11,14 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opened import NOW, database, message, opened, save
+from opened import NOW, database, message, opened, save, shadow
 
 from shadowrelay.core.decisions import Content, Decision, DropCopy
-from shadowrelay.core.messages import Copy
+from shadowrelay.core.messages import Copy, Role
 from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.outbox import Outbox
@@ -183,6 +184,16 @@ async def test_listeners_hear_of_commits_that_tracked_something(tmp_path: Path) 
         await found.transact(lambda ledger: None)
         assert not listener.is_set()
         await found.transact(save(message()))
+        assert listener.is_set()
+
+
+async def test_listeners_hear_of_commits_that_planned_a_delivery(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        listener = found.when_planned(asyncio.Event())
+        held = shadow()
+        await found.transact(save(held))
+        assert not listener.is_set()
+        await found.transact(save(replace(held, role=Role.PRIMARY), before=held))
         assert listener.is_set()
 
 
@@ -354,7 +365,7 @@ CHILD = textwrap.dedent("""
     import asyncio, os, sys
     sys.path.insert(0, {tests!r})
     from pathlib import Path
-    from opened import message, opened, save
+    from opened import message, opened, save, shadow
     from dataclasses import replace
 
     async def main():

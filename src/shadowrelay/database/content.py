@@ -121,7 +121,7 @@ def _cached(handle: int, at: int) -> bytes:
     """What memory holds of the next block; nothing when the disk would have to be waited for."""
     block = bytearray(BLOCK)
     try:
-        return bytes(block[: os.preadv(handle, [block], at, os.RWF_NOWAIT)])
+        return bytes(memoryview(block)[: os.preadv(handle, [block], at, os.RWF_NOWAIT)])
     except OSError:  # whatever is wrong, the one who waits for the disk will be told
         return b""
 
