@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from plainly import judged
@@ -135,6 +136,51 @@ def test_a_file_that_was_tampered_with_is_named(logs: Path, harm: object, fault:
     verdict, _ = judged(logs)
     assert verdict.status == INCOMPLETE or verdict.status == 1
     assert any(gap.where == str(path) and fault in gap.what for gap in verdict.evidence.gaps)
+
+
+EXCHANGES = b"#Software: Microsoft Exchange Server\r\n"
+
+
+def disguised(path: Path, *, footer: bool = False, name: str = "", header: bytes = EXCHANGES) -> Path:
+    """A log of ours with another header, so that it would be judged as one that numbers nothing."""
+    lines = [header, *lines_of(path)[1:]]
+    path.write_bytes(b"".join(lines if footer else lines[:-1]))
+    return path.rename(path.with_name(name)) if name else path
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"header": b""},
+        {"footer": True},
+        {"name": "MSGTRK2026112110-1.LOG"},
+        {"name": "MSGTRK2026112110-1.LOG", "footer": True},
+    ],
+    ids=["Exchange's header", "no header", "with its footer", "Exchange's name too", "name and footer"],
+)
+def test_a_log_of_ours_that_pretends_to_be_exchanges_is_no_weaker_proof(
+    logs: Path, how: dict[str, Any]
+) -> None:
+    paths = [disguised(path, **how) for path in files_of(logs)]
+    verdict, found = judged(logs)
+    assert (verdict.status, found) == (INCOMPLETE, {})
+    for path in paths:
+        assert any(gap.where == str(path) and Fault.WRONG_HEADER in gap.what for gap in verdict.evidence.gaps)
+
+
+def test_an_empty_log_of_ours_that_pretends_to_be_exchanges_is_named(logs: Path) -> None:
+    path = files_of(logs)[0]
+    path.write_bytes(EXCHANGES + b"".join(line for line in lines_of(path)[1:] if line.startswith(b"#F")))
+    assert digest_file(path)[0].faults == (Fault.WRONG_HEADER,)
+
+
+def test_a_row_of_ours_far_down_in_exchanges_log_is_named(logs: Path) -> None:
+    rows = b"2026-11-21T10:00:00Z,,,,EX01,,,SMTP,RECEIVE,,<m>,,a@x" + b"," * 17 + b"\r\n"
+    ours = lines_of(files_of(logs)[0])
+    path = logs / "MSGTRK2026112110-1.LOG"
+    path.write_bytes(EXCHANGES + ours[4] + rows * 200_000 + ours[5])
+    assert Fault.WRONG_HEADER in digest_file(path)[0].faults
 
 
 def test_a_file_under_two_names_is_seen(logs: Path) -> None:

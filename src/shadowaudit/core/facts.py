@@ -21,6 +21,7 @@ class Fault(StrEnum):
 
     UNREADABLE_FILE = "the file cannot be read"
     NO_FIELDS = "no #Fields line: not a message tracking log"
+    WRONG_HEADER = "a log of ours under a header that is not ours: the file was changed"
     NO_FOOTER = "no footer: the file was cut short, or is not closed"
     TRAILING = "bytes after the footer"
     WRONG_HASH = "the SHA-256 is not that of the footer: the file was changed"

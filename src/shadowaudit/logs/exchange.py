@@ -82,5 +82,10 @@ def first_server(table: Table) -> str:
     return ""
 
 
+def is_ours(table: Table) -> bool:
+    """Has a row the sequence of our logs? In custom-data no stranger writes, and Exchange writes none."""
+    return bool(pc.any(pc.starts_with(table["custom-data"], "S:Seq=")).as_py())
+
+
 def _failed(custom: Any) -> Any:
     return pc.match_substring(custom, "Replication=Failed").to_numpy(zero_copy_only=False)

@@ -60,6 +60,12 @@ class _Digest:
         relay = layout.flavour is Flavour.RELAY
         wanted = steps.COLUMNS if relay else exchange.COLUMNS
         table = read(block, layout.fields, wanted, strict=relay)
+        if not relay and exchange.is_ours(table):
+            self.learnt.faults[Fault.WRONG_HEADER] = None
+            if self.reader is None:  # then it is read as what it is
+                layout.flavour = Flavour.RELAY
+                self._block(block)
+                return
         self._cannot_read(block, table.unreadable)
         if not len(table):
             return
@@ -101,9 +107,11 @@ class _Digest:
             faults[Fault.UNREADABLE_ROWS] = None
         if not self.rows and not faults and not layout.usable:
             faults[Fault.NO_FIELDS] = None
-        if layout.flavour is not Flavour.RELAY:
-            return
         footer = layout.footer
+        if layout.flavour is not Flavour.RELAY:
+            if footer is not None or NAME.fullmatch(self.path.name):
+                faults[Fault.WRONG_HEADER] = None
+            return
         if footer is None:
             faults[Fault.NO_FOOTER] = None
             return
