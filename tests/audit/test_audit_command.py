@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from shadowaudit.core.verdict import PROVEN
 from shadowaudit.engine.java import NoJavaError, find_java, java_version, shim
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
+from shadowaudit.logs.manifest import open_logs
 from shadowaudit.logs.state import State
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
@@ -142,6 +145,47 @@ def test_a_log_that_ends_in_the_middle_is_fine_while_nodes_run(sail: Auditor, tm
     assert sail(logs).status == 3
     open_now = sail(logs, allow_open=True)
     assert not any("closing snapshot" in gap.what for gap in open_now.evidence.gaps)
+
+
+def opened(path: Path, *, date: bytes = b"2026-11-21T09:00:00.000Z") -> Path:
+    """A log as a node leaves it that still writes it."""
+    head = b"".join(line for line in path.read_bytes().splitlines(keepends=True)[:9])
+    dot = path.with_name(f".{path.name}.open")
+    dot.write_bytes(re.sub(rb"#Date: \S+", b"#Date: " + date, head))
+    path.unlink()
+    return dot
+
+
+def test_where_all_logs_are_still_open_it_says_whose_how_old_and_what_to_do(tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs")
+    for path in files_of(logs):
+        opened(path)
+    result = run("verify", logs)
+    assert result.exit_code == 2
+    assert "no closed tracking log" in result.output
+    assert "mx2.example.net (since 09:00:00Z, " in result.output
+    assert "tracking.max_file_age" in result.output
+
+
+@pytest.mark.parametrize("command", ["verify", "ingest"])
+def test_logs_that_are_still_open_are_named_beside_the_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    pytest.importorskip("pysail")
+    monkeypatch.chdir(tmp_path)
+    logs = written(tmp_path / "logs")
+    opened(max(logs.glob("mx1*/*"), key=lambda path: int(path.stem.rpartition("-")[2])))
+    result = run(command, logs, "--engine", "sail", "--state", tmp_path / "state")
+    assert "note: still open, and not read: mx1.example.net (since 09:00:00Z" in result.stderr
+    assert "mx2.example.net" not in result.stderr
+
+
+def test_an_open_log_without_a_header_yet_is_as_old_as_its_last_octet(tmp_path: Path) -> None:
+    path = tmp_path / ".MSGTRK-mx1.example.net-00-1.LOG.open"
+    path.touch()
+    os.utime(path, (1_800_000_000, 1_800_000_000))
+    (found,) = open_logs([tmp_path])
+    assert (found.node, found.since) == ("mx1.example.net", datetime.fromtimestamp(1_800_000_000, UTC))
 
 
 def without_java(directory: Path) -> dict[str, str]:

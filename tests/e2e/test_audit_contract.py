@@ -20,9 +20,11 @@ from running_lab import INSIDE, OUTSIDE, RunningLab
 sys.path.append(str(Path(__file__).parents[1] / "audit"))
 from plainly import judged
 from resealing import copied, each_row, removed, resealed
+from resealing import logs as files_of
 
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
+from shadowaudit.logs.manifest import open_logs
 
 pytestmark = pytest.mark.lab
 
@@ -106,6 +108,21 @@ def test_when_owner_and_holder_are_lost_the_audit_names_what_went_with_them(lab:
     verdict, _, _ = audited(lab, lambda: story(lab))
     assert verdict.status == VIOLATED
     assert verdict.classes[Class.LOST] == 3, verdict.as_dict()
+
+
+def test_a_lab_that_runs_is_audited_by_what_it_has_closed_and_the_rest_is_named(lab: RunningLab) -> None:
+    lab.up("tracking.max_file_age=2s")
+    tracking = lab.directory / "tracking"
+    nodes = {node.name for node in lab.cluster.layout.nodes}
+    begun = {one.node for one in open_logs([tracking])}
+    lab.send(3, recipients=(INSIDE, OUTSIDE))
+    lab.verify()
+    recovery.wait_until(lambda: not open_logs([tracking]), "everything is closed, though all nodes run")
+    assert begun == nodes
+    assert {path.parent.name for path in files_of(tracking)} == {"mx1", "mx2", "mx3"}
+    verdict, _ = judged(tracking, allow_open=True)
+    assert verdict.status == PROVEN, verdict.as_dict()
+    assert verdict.totals["messages"] == 3
 
 
 def test_each_row_that_is_taken_out_of_real_logs_is_missed(lab: RunningLab, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_the_nodes_know_one_another_by_certificates(lab: Layout):
 
 def test_a_lab_shows_in_seconds_what_takes_hours_elsewhere(lab: Layout):
     node_settings.write(lab, [])
+    assert loaded(lab).tracking.max_file_age == timedelta(seconds=15)
     policy = loaded(lab).policy()
     assert policy.reject_message_on_shadow_failure
     assert policy.shadow_heartbeat_frequency == timedelta(seconds=1)

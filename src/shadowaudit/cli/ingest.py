@@ -49,6 +49,7 @@ def command(
             ):
                 shown.session = opened
                 ingest(lambda: opened, state, files, slices=options.cores())
+        options.tell_of_open_logs(shown, places)
     if as_json:
         print(json.dumps({"files": len(files), "new": len(fresh)}))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import click
 
+from shadowaudit.cli.progress import Shown
 from shadowaudit.engine.session import EngineError
-from shadowaudit.logs.manifest import NoLogsError
+from shadowaudit.logs.manifest import NoLogsError, open_logs, still_open
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -52,6 +53,12 @@ class Moment(click.ParamType[int]):
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         return int(moment.timestamp() * 1000)
+
+
+def tell_of_open_logs(shown: Shown, places: Sequence[Path]) -> None:
+    """Say which logs nodes still write: whoever asks about the last minutes has to know."""
+    if unread := open_logs(places):
+        shown.tell(f"note: {still_open(unread, datetime.now(UTC))}")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 _EVERY = 10.0  # seconds between two lines where there is no terminal
@@ -22,6 +23,10 @@ class Shown:
         self.console = console or Console(stderr=True)
         self.quiet = quiet
         self.session: Any = None
+
+    def tell(self, sentence: str) -> None:
+        """Something to know besides the verdict."""
+        self.console.print(escape(sentence), highlight=False, soft_wrap=True)
 
     @contextmanager
     def step(self, text: str) -> Iterator[None]:

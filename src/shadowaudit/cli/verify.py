@@ -112,6 +112,7 @@ def command(
         try:
             status = 0
             for verdict in _verdicts(audit, places, question, watch=watch, interval=interval):
+                options.tell_of_open_logs(shown, places)
                 if not no_report:
                     write_report(out, verdict)
                 if as_json:

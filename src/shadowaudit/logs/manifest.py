@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from shadowaudit.logs.layout import NAME
+
+_OPEN = re.compile(r"\.(?P<closed>MSGTRK-.+\.LOG)\.open")
+_DATE = re.compile(rb"^#Date: (\S+)\r$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +22,20 @@ class Found:
     path: Path
     size: int
     modified: int  # nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLog:
+    """A log that a node still writes, and when it began it."""
+
+    path: Path
+    node: str
+    since: datetime
+
+    def told(self, now: datetime) -> str:
+        """Which node, and how old."""
+        age = timedelta(seconds=max(0, int((now - self.since).total_seconds())))
+        return f"{self.node} (since {self.since.astimezone(UTC):%H:%M:%S}Z, {age})"
 
 
 class NoLogsError(Exception):
@@ -30,11 +51,48 @@ def find(places: Iterable[Path]) -> list[Found]:
     found = {one.path.resolve(): one for place in asked for one in _below(place)}
     if not found:
         where = ", ".join(map(str, asked))
+        if unread := open_logs(asked):
+            raise NoLogsError(f"no closed tracking log in {where}: {still_open(unread, datetime.now(UTC))}")
         raise NoLogsError(
             f"no tracking log in {where}: closed logs are named MSGTRK….LOG; one that a node still writes "
             "begins with a dot and is read after it was closed (at least hourly, and at shutdown)"
         )
     return [found[path] for path in sorted(found)]
+
+
+def open_logs(places: Iterable[Path]) -> list[OpenLog]:
+    """The logs below these directories that nodes still write, in the order of their paths."""
+    found: dict[Path, OpenLog] = {}
+    for place in places:
+        for directory, _, names in os.walk(place):
+            for name in names:
+                closed = _OPEN.fullmatch(name)
+                told = NAME.fullmatch(closed["closed"]) if closed else None
+                if told:
+                    path = Path(directory, name).absolute()
+                    found[path] = OpenLog(path, told["node"], _since(path))
+    return [found[path] for path in sorted(found)]
+
+
+def _since(path: Path) -> datetime:
+    """When it was begun, as its header says; when it was last written, if that is not on disk yet."""
+    try:
+        with path.open("rb") as file:
+            date = _DATE.search(file.read(1000))
+        if date:
+            return datetime.fromisoformat(date[1].decode())
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (OSError, ValueError):  # closed at this very moment, or not ours to read
+        return datetime.now(UTC)
+
+
+def still_open(logs: Iterable[OpenLog], now: datetime) -> str:
+    """A sentence about logs that are not read yet, and what to do."""
+    told = ", ".join(one.told(now) for one in logs)
+    return (
+        f"still open, and not read: {told}. A node closes its log when it is tracking.max_file_age old (1h "
+        "unless set; 15s in a lab) when it is stopped, and when it is started after a crash: ask again then"
+    )
 
 
 def _below(place: Path) -> Iterator[Found]:

@@ -22,6 +22,9 @@ DEFAULTS: dict[str, Any] = {
 }
 """A lab shows in seconds what takes hours elsewhere."""
 
+TRACKING_AGE = "15s"
+"""Only closed tracking files are audited: in a lab one does not wait an hour for that."""
+
 _CONNECTIONS = 1000  # all clients of a lab have one address
 
 _OWN = (
@@ -130,7 +133,7 @@ def _tree(layout: Layout, node: Node) -> dict[str, Any]:
             "outside": _route(OUTSIDE_DOMAIN, mailbox.outside, protocol="smtp", inside=False),
         },
         "admin": {"listen": node.admin.removeprefix("http://")},
-        "tracking": {"directory": str(node.tracking_dir)},
+        "tracking": {"directory": str(node.tracking_dir), "max_file_age": TRACKING_AGE},
     }
 
 
