@@ -63,6 +63,15 @@ class Audit:
         evidence = weigh(facts, lost=question.lost, allow_open=question.allow_open, since=question.since)
         tables = Tables(self.out)
         tables.begin()
+        try:
+            return self._verify(facts, question, evidence, tables)
+        except BaseException:
+            tables.discard()
+            raise
+
+    def _verify(
+        self, facts: Sequence[FileFacts], question: Question, evidence: Evidence, tables: Tables
+    ) -> Verdict:
         states = self.state.tables(facts)
         counts: dict[str, int] = {}
         classes: Counter[str] = Counter()

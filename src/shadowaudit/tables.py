@@ -58,6 +58,10 @@ class Tables:
     def begin(self) -> None:
         """Remove what an earlier audit left. Raises OSError."""
         self.out.mkdir(parents=True, exist_ok=True)
+        self.discard()
+
+    def discard(self) -> None:
+        """Leave no result behind: half of one would be taken for a whole one."""
         for path in (
             self.out / "messages.parquet",
             *self.out.glob(".messages-*"),

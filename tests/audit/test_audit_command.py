@@ -91,6 +91,21 @@ def test_wrong_usage_is_status_2_and_a_sentence(
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("failing", ["shadowaudit.audit.weigh", "shadowaudit.cli.verify.write_report"])
+def test_an_audit_that_fails_gives_no_verdict_and_shows_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("the disk is on fire")
+
+    pytest.importorskip("pysail")
+    monkeypatch.setattr(failing, fail)
+    result = run("verify", written(tmp_path / "logs"), "--engine", "sail", "--out", tmp_path / "out")
+    assert result.exit_code == 2, "1 would say that the promise was broken"
+    assert "the disk is on fire" in result.stderr
+    assert "no verdict" in result.stderr
+
+
 def test_a_message_is_explained_by_its_id_and_by_an_address(tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"late-copy": 1})
     found = json.loads((logs / "truth.json").read_text("utf-8"))["found"]

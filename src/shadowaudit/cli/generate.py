@@ -28,12 +28,12 @@ _KINDS = f"of messages {', '.join(FAULTS)}; of files {', '.join(FILE_FAULTS)}"
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def command(directory: Path, messages: int, faults: str, seed: int, file_size: int, *, as_json: bool) -> None:
     """Write logs of three nodes to DIRECTORY, with known faults; truth.json says what is to be found."""
-    try:
-        wanted = parse_faults(faults)
-        with options.told(), Shown().step(f"Writing {messages} messages"):
+    with options.told(), Shown().step(f"Writing {messages} messages"):
+        try:
+            wanted = parse_faults(faults)
             truth = generate(directory, messages=messages, faults=wanted, seed=seed, file_size=file_size)
-    except ValueError as problem:
-        raise click.UsageError(str(problem)) from None
+        except ValueError as problem:
+            raise click.UsageError(str(problem)) from None
     if as_json:
         told = truth.as_dict()
         del told["found"]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from shadowaudit.cli import options
+from shadowaudit.cli.ending import between_turns
 from shadowaudit.cli.progress import Shown
 from shadowaudit.engine.ingest import ingest
 from shadowaudit.engine.session import session
-from shadowaudit.logs.manifest import find
+from shadowaudit.logs.manifest import Found
 from shadowaudit.logs.state import State
 
 
@@ -26,9 +29,18 @@ from shadowaudit.logs.state import State
     help="Where it is kept. On a cluster: a directory that all machines see under this path.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+@options.watching
 @options.engine
 def command(
-    places: tuple[Path, ...], state_dir: Path, engine: str, master: str | None, memory: str, *, as_json: bool
+    places: tuple[Path, ...],
+    state_dir: Path,
+    engine: str,
+    master: str | None,
+    memory: str,
+    *,
+    as_json: bool,
+    watch: bool,
+    interval: float,
 ) -> None:
     """Read the closed logs below DIR that are new, and keep what they say. Run it as often as you like.
 
@@ -36,21 +48,37 @@ def command(
     """
     if not places:
         raise click.UsageError("say where the logs are: shadowaudit ingest DIR… --state DIR")
-    with options.told():
+    with options.told(), ExitStack() as stack:
         shown = Shown()
-        files = find(places)
         state = State(state_dir)
         state.create()
-        fresh = [file for file in files if state.known(file) is None]
-        if fresh:
-            with (
-                shown.step(f"Reading {len(fresh)} new files"),
-                session(engine, master=master, memory=memory) as opened,
-            ):
-                shown.session = opened
-                ingest(lambda: opened, state, files, slices=options.cores())
-        options.tell_of_open_logs(shown, places)
-    if as_json:
-        print(json.dumps({"files": len(files), "new": len(fresh)}))
-    else:
-        print(f"{len(fresh)} new files read, {len(files) - len(fresh)} were known")
+        files = options.found(places, watch=watch)
+        ending = None
+        if watch or _fresh(state, files):
+            with shown.step(f"Starting {engine}"):
+                shown.session = stack.enter_context(session(engine, master=master, memory=memory))
+            ending = stack.enter_context(between_turns()) if watch else None
+        while True:
+            fresh = _fresh(state, files)
+            if fresh:
+                with shown.step(f"Reading {len(fresh)} new files"):
+                    ingest(lambda: shown.session, state, files, slices=options.cores())
+            if fresh or not watch:
+                options.tell_of_open_logs(shown, places)
+                _tell(len(files), len(fresh), as_json=as_json)
+            if ending is None or ending.wait(interval):
+                return
+            files = options.found(places, watch=watch)
+
+
+def _fresh(state: State, files: Sequence[Found]) -> list[Found]:
+    return [file for file in files if state.known(file) is None]
+
+
+def _tell(files: int, new: int, *, as_json: bool) -> None:
+    text = (
+        json.dumps({"files": files, "new": new})
+        if as_json
+        else f"{new} new files read, {files - new} were known"
+    )
+    print(text, flush=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,9 +13,10 @@ from typing import Any, TypeVar
 
 import click
 
+from shadowaudit.cli.ending import INTERRUPTED
 from shadowaudit.cli.progress import Shown
 from shadowaudit.engine.session import EngineError
-from shadowaudit.logs.manifest import NoLogsError, open_logs, still_open
+from shadowaudit.logs.manifest import Found, NoLogsError, NoneClosedError, find, open_logs, still_open
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -23,6 +26,18 @@ USAGE = 2
 def places(function: Function) -> Function:
     """DIR…: directories of logs, or files."""
     return click.argument("places", metavar="DIR...", nargs=-1, type=click.Path(path_type=Path))(function)
+
+
+def watching(function: Function) -> Function:
+    """Whether it goes on."""
+    options = (
+        click.option("--watch", is_flag=True, help="Go on whenever a log is closed, until Ctrl-C."),
+        click.option("--interval", default=10.0, show_default=True,
+                     help="Seconds between two looks, with --watch."),
+    )  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
 
 
 def engine(function: Function) -> Function:
@@ -55,6 +70,16 @@ class Moment(click.ParamType[int]):
         return int(moment.timestamp() * 1000)
 
 
+def found(places: Sequence[Path], *, watch: bool) -> list[Found]:
+    """The closed logs; none while one waits for the first. Raises NoLogsError."""
+    try:
+        return find(places)
+    except NoneClosedError:
+        if not watch:
+            raise
+        return []
+
+
 def tell_of_open_logs(shown: Shown, places: Sequence[Path]) -> None:
     """Say which logs nodes still write: whoever asks about the last minutes has to know."""
     if unread := open_logs(places):
@@ -63,15 +88,27 @@ def tell_of_open_logs(shown: Shown, places: Sequence[Path]) -> None:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Problems that the user can mend end with a sentence and status 2, not with a traceback."""
+    """Problems that the user can mend end with a sentence and status 2, not with a traceback.
+
+    What nobody foresaw has its traceback, and status 2 as well: 1 would say that the promise was broken.
+    """
     try:
         yield
+    except KeyboardInterrupt:
+        print("interrupted: no verdict", file=sys.stderr, flush=True)
+        os._exit(INTERRUPTED)  # everything is put away; Sail's threads would not let the interpreter end
     except (NoLogsError, EngineError) as problem:
         raise _Refused(str(problem)) from None
     except PermissionError as problem:
         raise _Refused(f"{problem.filename}: {problem.strerror}") from None
     except FileExistsError as problem:
         raise _Refused(f"{problem.filename or problem}: exists already") from None
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except Exception as problem:
+        traceback.print_exc()
+        name = type(problem).__name__
+        raise _Refused(f"the audit failed ({name}, see above): this is no verdict") from problem
 
 
 class _Refused(click.ClickException):

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 
 from shadowaudit.audit import Audit, Question
 from shadowaudit.cli import options
+from shadowaudit.cli.ending import Ending, between_turns
 from shadowaudit.cli.progress import Shown
 from shadowaudit.cli.shown import show
 from shadowaudit.core.facts import FileFacts
+from shadowaudit.core.verdict import Verdict
 from shadowaudit.engine.session import session
-from shadowaudit.logs.manifest import NoLogsError, find
+from shadowaudit.logs.manifest import NoLogsError
 from shadowaudit.logs.state import State
 from shadowaudit.report.page import write_report
 
@@ -55,8 +56,7 @@ from shadowaudit.report.page import write_report
     metavar="DATABASE-ID",
     help="This database's disk was lost, and the end of its log with it. Repeat for each.",
 )
-@click.option("--watch", is_flag=True, help="Go on: judge again whenever a log is closed. Needs --state.")
-@click.option("--interval", default=10.0, show_default=True, help="Seconds between two looks, with --watch.")
+@options.watching
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @click.option("--no-report", is_flag=True, help="Write the tables, but no report.html.")
 @options.engine
@@ -85,8 +85,11 @@ def command(
     Exit status:
       0  proven
       1  the promise was broken: see violations.csv
-      2  usage: nothing to read, no engine
+      2  usage: nothing to read, no engine; or the audit itself failed
       3  not provable: rows, files, nodes or the end of a log are missing (the report says which)
+
+    With --watch, Ctrl-C ends it after the verdict under way, with that one's status. Without, Ctrl-C gives
+    none, and status 130.
 
     A disk that was lost takes the end of its log with it, which looks like a file that somebody removed. Say
     --lost with its database id (HARECEIVE and RESUBMIT rows of other nodes name it): it is excused as far as
@@ -97,65 +100,51 @@ def command(
     if watch and state_dir is None:
         raise click.UsageError("--watch needs --state DIR, to read each file once")
     question = Question(lost=lost, allow_open=allow_open, since=since, until=until)
-    with options.told():
+    status = options.USAGE
+    with options.told(), ExitStack() as stack:
         shown = Shown()
         state = State(state_dir or out / ".state")
         if state_dir is None:
             shutil.rmtree(state.directory, ignore_errors=True)
-        if places:
-            find(places)  # before an engine is started for nothing
+            stack.callback(shutil.rmtree, state.directory, ignore_errors=True)
+        if places and not options.found(places, watch=watch):  # before an engine is started for nothing
+            shown.tell("no closed log yet: waiting for one")
         with shown.step(f"Starting {engine}"):
-            opening = session(engine, master=master, memory=memory)
-            opened = opening.__enter__()
-        shown.session = opened
-        audit = Audit(opened, state, out, shown, cores=options.cores())
-        try:
-            status = 0
-            for verdict in _verdicts(audit, places, question, watch=watch, interval=interval):
-                options.tell_of_open_logs(shown, places)
-                if not no_report:
-                    write_report(out, verdict)
-                if as_json:
-                    print(json.dumps(verdict.as_dict(), ensure_ascii=False), flush=True)
-                else:
-                    show(verdict, out, Console(), report=not no_report)
-                status = verdict.status
-        finally:
-            opening.__exit__(None, None, None)
-            if state_dir is None:
-                shutil.rmtree(state.directory, ignore_errors=True)
+            shown.session = stack.enter_context(session(engine, master=master, memory=memory))
+        ending = stack.enter_context(between_turns()) if watch else None
+        audit = Audit(shown.session, state, out, shown, cores=options.cores())
+        for verdict in _verdicts(audit, places, question, ending, interval=interval):
+            options.tell_of_open_logs(shown, places)
+            if not no_report:
+                write_report(out, verdict)
+            if as_json:
+                print(json.dumps(verdict.as_dict(), ensure_ascii=False), flush=True)
+            else:
+                show(verdict, out, Console(), report=not no_report)
+            status = verdict.status
     sys.exit(status)
 
 
 def _verdicts(
-    audit: Audit, places: Sequence[Path], question: Question, *, watch: bool, interval: float
-) -> Any:
-    """One verdict, or one after another until Ctrl-C."""
-    before: list[FileFacts] | None = None
+    audit: Audit, places: Sequence[Path], question: Question, ending: Ending | None, *, interval: float
+) -> Iterator[Verdict]:
+    """One verdict; with ``ending`` one whenever there is something new, until an end is asked for."""
+    before: list[FileFacts] = []
     while True:
-        facts = _facts(audit, places, empty_is_fine=watch)
+        facts = _facts(audit, places, watch=ending is not None)
         if facts != before:
             before = facts
             yield audit.verify(facts, question)
-        if not watch:
-            return
-        try:
-            time.sleep(interval)
-        except KeyboardInterrupt:
+        if ending is None or ending.wait(interval):
             return
 
 
-def _facts(audit: Audit, places: Sequence[Path], *, empty_is_fine: bool) -> list[FileFacts]:
+def _facts(audit: Audit, places: Sequence[Path], *, watch: bool) -> list[FileFacts]:
     """Of all that is there, and all that the state remembers: nodes delete old files."""
     audit.state.create()
-    read: list[FileFacts] = []
-    if places:
-        try:
-            read = audit.read(find(places))
-        except NoLogsError:
-            if not empty_is_fine:
-                raise
+    files = options.found(places, watch=watch) if places else []
+    read = audit.read(files) if files else []
     known = {one.path: one for one in audit.state.all()} | {one.path: one for one in read}
-    if not known and not empty_is_fine:
+    if not known and not watch:
         raise NoLogsError(f"{audit.state.directory} remembers no log: say which directories to read")
     return [known[path] for path in sorted(known)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -93,15 +93,18 @@ def _sail() -> Iterator[Any]:
         raise EngineError("Sail is not installed: pip install pysail; or use --engine spark") from None
     server = SparkConnectServer("127.0.0.1", 0)
     server.start(background=True)
+    stopping: list[Callable[[], None]] = [server.stop]
     try:
         host, port = server.listening_address
         opened = _connect(f"sc://{host}:{port}")
-        try:
-            yield opened
-        finally:
-            opened.stop()
+        stopping.insert(0, opened.stop)
+        yield opened
+    except KeyboardInterrupt:
+        stopping.clear()  # it would wait for tasks that wait for Python; both end with this process
+        raise
     finally:
-        server.stop()
+        for stop in stopping:
+            stop()
 
 
 def _connect(address: str) -> Any:

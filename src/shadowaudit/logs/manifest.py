@@ -42,6 +42,10 @@ class NoLogsError(Exception):
     """Nothing to audit, and where logs are looked for."""
 
 
+class NoneClosedError(NoLogsError):
+    """The directories are there, and no closed log is in them: one may come."""
+
+
 def find(places: Iterable[Path]) -> list[Found]:
     """Every closed log below these directories (or the files named), each once, in the order of their paths.
 
@@ -52,8 +56,10 @@ def find(places: Iterable[Path]) -> list[Found]:
     if not found:
         where = ", ".join(map(str, asked))
         if unread := open_logs(asked):
-            raise NoLogsError(f"no closed tracking log in {where}: {still_open(unread, datetime.now(UTC))}")
-        raise NoLogsError(
+            raise NoneClosedError(
+                f"no closed tracking log in {where}: {still_open(unread, datetime.now(UTC))}"
+            )
+        raise NoneClosedError(
             f"no tracking log in {where}: closed logs are named MSGTRK….LOG; one that a node still writes "
             "begins with a dot and is read after it was closed (at least hourly, and at shutdown)"
         )
