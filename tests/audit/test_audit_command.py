@@ -119,6 +119,33 @@ def test_a_message_is_explained_by_its_id_and_by_an_address(tmp_path: Path) -> N
     assert run("explain", "nobody@example.net", logs).exit_code == 1
 
 
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_journey_is_readable_in_any_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    logs = written(tmp_path / "logs", {"late-copy": 1})
+    (message,) = json.loads((logs / "truth.json").read_text("utf-8"))["found"]
+    shown = run("explain", message, logs).output
+    rows = [json.loads(run("explain", message, logs, "--json").output)["rows"]]
+    assert all(len(line) <= width for line in shown.splitlines())
+    assert "…" not in shown
+    for row in rows[0]:
+        cells = row.split(",")
+        day, time = cells[0].rstrip("Z").split("T")
+        assert day in shown
+        (line,) = (one for one in shown.splitlines() if time in one and f" {cells[8]} " in one)
+        assert line.split()[1] in ("mx1", "mx2", "mx3")
+        assert cells[12].partition(";")[0] in shown
+
+
+def test_rows_of_a_journey_are_in_the_order_of_time(tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs", {"late-copy": 1})
+    (message,) = json.loads((logs / "truth.json").read_text("utf-8"))["found"]
+    times = [row.split(",")[0] for row in json.loads(run("explain", message, logs, "--json").output)["rows"]]
+    assert times == sorted(times)
+
+
 def test_what_was_read_is_not_read_again_and_late_files_merge(sail: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"duplicate": 2, "lost": 1}, messages=400)
     late = files_of(logs)[1]

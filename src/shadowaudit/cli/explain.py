@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from shadowaudit.cli import options
@@ -34,7 +36,7 @@ def command(
     """Tell the journey of a message over all nodes: who had it, when, and what is wrong with that.
 
     MESSAGE-ID is the id of the log (network-message-id) or the Message-ID header; an ADDRESS of a sender or
-    recipient tells of all its messages. No engine is needed: the files are searched as they are.
+    recipient tells of all its messages. The files are searched as they are: no engine is needed.
     Exit status 0: found, 1: no row mentions it.
     """
     if not places:
@@ -43,7 +45,8 @@ def command(
         found, facts = journeys(what, find(places), most=most)
         evidence = weigh(facts, lost=lost, allow_open=allow_open)
     console = Console()
-    for events in found:
+    for rows in found:
+        events = sorted(rows, key=lambda event: (event.at, event.sequence))
         findings = judge_any(events, evidence).findings
         if as_json:
             told = [{"class": one.what, "severity": one.severity, "detail": one.detail} for one in findings]
@@ -57,7 +60,10 @@ def command(
         _tell(console, events)
         for one in findings:
             console.print(
-                f"  [bold]{one.what}[/]: {escape(one.detail)} [dim]({MEANING[one.what][1]})[/]",
+                Padding(
+                    f"[bold]{one.what}[/]: {escape(one.detail)} [dim]({MEANING[one.what][1]})[/]",
+                    (0, 0, 0, 2),
+                ),
                 highlight=False,
             )
         if not findings:
@@ -68,18 +74,34 @@ def command(
 
 
 def _tell(console: Console, events: list[Event]) -> None:
+    """A row a line where there is room; in 80 columns the last column goes on below itself, none is cut."""
     subject = next((one.subject for one in events if one.subject), "")
     console.print(f"\n[bold]{escape(message_id(events))}[/]  {escape(subject)}", highlight=False)
-    table = Table(
-        "time of the node", "node", "row", "event", "recipients", "with", "", box=None, pad_edge=False
-    )
-    for one in sorted(events, key=lambda event: (event.at, event.sequence)):
-        moment = (
-            datetime.fromtimestamp(one.at / 1000, UTC)
-            .isoformat(timespec="milliseconds")
-            .removesuffix("+00:00")
-        )
-        named = ", ".join(one.addresses[:3]) + (" …" if len(one.addresses) > 3 else "")
-        row = (moment, one.node, str(one.sequence), one.kind, named, one.peer, one.reason[:60])
+    short = _short({one.node for one in events})
+    table = Table(box=None, pad_edge=False)
+    for title in ("time (UTC)", "node", "row", "event"):
+        table.add_column(title, no_wrap=True, justify="right" if title == "row" else "left")
+    table.add_column("with, recipients, answer", overflow="fold")
+    day = ""
+    for one in events:
+        moment = datetime.fromtimestamp(one.at / 1000, UTC)
+        if f"{moment:%Y-%m-%d}" != day:
+            day = f"{moment:%Y-%m-%d}"
+            table.add_row(f"[dim]{day}[/]")
+        time = moment.time().isoformat(timespec="milliseconds")
+        row = (time, short.get(one.node, one.node), str(one.sequence), one.kind, _rest(one, short))
         table.add_row(*map(escape, row))
     console.print(table)
+
+
+def _short(nodes: set[str]) -> dict[str, str]:
+    """First labels of the nodes' names, where they tell them apart."""
+    labels = {name: name.partition(".")[0] for name in nodes}
+    return labels if len(set(labels.values())) == len(labels) else {}
+
+
+def _rest(one: Event, short: Mapping[str, str]) -> str:
+    """The other side, the first recipients, and what was said, without the ids that stand above."""
+    named = ", ".join(one.addresses[:3]) + (" …" if len(one.addresses) > 3 else "")
+    said = one.reason.removeprefix(f"{one.peer}=").replace(one.message, "").strip()
+    return "; ".join(part for part in (short.get(one.peer, one.peer), named, said[:60]) if part)
