@@ -81,6 +81,7 @@ def lose_disk(node: str) -> None:
         book.write(f"{lost}\n")
     say(f"{node} is killed, and its volume {volume} removed.")
     say(f"Database {lost} is gone, with {before.number('queued')} messages in its queue.")
+    say(f"Audit: --lost {lost}, which scripts/lab audit says by itself.")
     compose("up", "--detach", node)
     nodes.wait_until_healthy((node,))
     after = nodes.settled()

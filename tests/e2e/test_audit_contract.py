@@ -40,19 +40,12 @@ HARMLESS = {
 def remembering(lab: RunningLab) -> Iterator[list[str]]:
     """Which databases are wiped while this lasts."""
     lost: list[str] = []
-    known: dict[str, str] = {}
-    kill, wipe = lab.cluster.kill, lab.cluster.wipe
-
-    def killing(name: str) -> None:
-        if name != "mailbox":
-            known[name] = lab.status(name).database_id
-        kill(name)
+    wipe = lab.cluster.wipe
 
     def wiping(name: str) -> None:
-        lost.append(known[name])
-        wipe(name)
+        lost.extend(filter(None, [wipe(name)]))
 
-    lab.cluster.kill, lab.cluster.wipe = killing, wiping  # type: ignore[method-assign, assignment]
+    lab.cluster.wipe = wiping  # type: ignore[method-assign, assignment]
     yield lost
 
 

@@ -49,6 +49,7 @@ def test_a_lab_is_broken_and_healed_by_commands(lab: RunningLab):
     assert "lab down" in command(lab, "up", "--set", "log.level=info", status=1)
     assert "has 3 nodes" in command(lab, "up", "--nodes", "4", status=1)
 
+    database = lab.status("mx1").database_id
     assert "runs: kill or stop it" in command(lab, "wipe", "mx1", status=1)
     command(lab, "kill", "mx1.lab.test")
     command(lab, "freeze", "3")
@@ -61,9 +62,12 @@ def test_a_lab_is_broken_and_healed_by_commands(lab: RunningLab):
     data, tracking = Path(tree["nodes"][0]["data_dir"]), Path(tree["nodes"][0]["tracking_dir"])
     assert any(data.iterdir())
     (tracking / "MSGTRK-mx1.lab.test-0-1.LOG").touch()
-    command(lab, "wipe", "mx1")
+    told = command(lab, "wipe", "mx1")
+    assert f"database {database} is gone" in told
+    assert f"--lost {database}" in told
     assert not data.exists()
     assert [path.name for path in tracking.iterdir()] == ["MSGTRK-mx1.lab.test-0-1.LOG"]
+    assert "database" not in command(lab, "wipe", "mx1"), "there is none any more"
     assert "answers" in command(lab, "start", "mx1")
     assert "runs already" in command(lab, "start", "mx1")
 

@@ -104,9 +104,15 @@ def stop(node: str, directory: Path) -> None:
 def wipe(node: str, directory: Path) -> None:
     """Remove the data of a node that is down, as if its disk were lost.
 
-    The tracking files that it had closed stay: they count as shipped elsewhere.
+    The tracking files that it had closed stay: they count as shipped elsewhere. The audit has to be told
+    which database is gone: --lost, as this command prints it.
     """
-    done(directory, lambda cluster: cluster.wipe(node), f"{node} has lost its data")
+    with problems():
+        lost = Cluster(directory).wipe(node)
+    click.echo(f"{node} has lost its data" + (f": database {lost} is gone" if lost else ""))
+    if lost:
+        tracking = shlex.quote(str(directory / "tracking"))
+        click.echo(f"Audit: shadowaudit verify {tracking} --allow-open --lost {lost}")
 
 
 @lab.command("start")

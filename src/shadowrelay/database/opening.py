@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -36,6 +37,19 @@ class Opening:
     created: bool
     away_since: datetime | None
     set_aside: Path | None = None
+
+
+def database_in(directory: Path) -> DatabaseId | None:
+    """Which database lies in a directory that no node uses; None when none can be read there."""
+    file = directory / FILE
+    if not file.is_file():
+        return None
+    try:
+        with closing(sqlite3.connect(file)) as connection:
+            row = connection.execute(SQL["meta"], ("database_id",)).fetchone()
+    except sqlite3.Error:
+        return None
+    return DatabaseId(row[0]) if row else None
 
 
 def lock(directory: Path) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from types import MappingProxyType
 
+from shadowrelay.core.identifiers import DatabaseId
 from shadowrelay.lab import authority, layout, network, node_settings, starting
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import locked, undisturbed
@@ -69,16 +70,24 @@ class Cluster:
         if not process.wait(self._patience(name)):
             raise LabError(f"{name} (pid {process.pid}) has not stopped in time, and still runs")
 
-    def wipe(self, name: str) -> None:
-        """Lose its disk: its data, and the tracking file that was open. Sealed ones count as shipped."""
+    def wipe(self, name: str) -> DatabaseId | None:
+        """Lose its disk: its data, and the tracking file that was open. Sealed ones count as shipped.
+
+        Returns which database that was, if there was one that could be read.
+        """
+        # Imported here, because most commands can do without.
+        from shadowrelay.database.opening import database_in
+
         node = self.node(name)
         if self.process(name).alive:
             raise LabError(f"{node.short} runs: kill or stop it before its data is removed")
         with undisturbed():
+            lost = database_in(node.data_dir)
             with suppress(FileNotFoundError):
                 shutil.rmtree(node.data_dir)
             for unsealed in node.tracking_dir.glob(".*"):
                 unsealed.unlink()
+        return lost
 
     def start(self, name: str, environ: Mapping[str, str] = MappingProxyType({})) -> bool:
         """Start a node that is down, with the data it finds; it answers on return. False: it ran already.

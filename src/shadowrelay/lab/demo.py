@@ -97,12 +97,11 @@ class _Demonstration:
         self._tell_of_the_example()
 
     def _lose_the_owner(self) -> None:
-        before = self._database()
         self.story.step(f"{OWNER} is killed (SIGKILL), and its disk is wiped")
         self.cluster.kill(OWNER)
-        self.cluster.wipe(OWNER)
-        (self.cluster.directory / LOST).write_text(before + "\n", "utf-8")
-        self.story.tell(f"database {before} is gone")
+        lost = self.cluster.wipe(OWNER)
+        (self.cluster.directory / LOST).write_text(f"{lost}\n", "utf-8")
+        self.story.tell(f"database {lost} is gone; audit: --lost {lost}")
         self.story.step(f"{OWNER} comes back, empty")
         self.cluster.start(OWNER)
         self.story.tell(f"{OWNER} has a new database, {self._database()}")
