@@ -1,4 +1,4 @@
-"""What an audit leaves behind: verdict.json, messages.parquet, violations.parquet and .csv, stats.parquet."""
+"""What an audit leaves behind: verdict.json, messages, findings, violations, stats and copies as tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,8 +71,7 @@ class Tables:
             shutil.rmtree(path, ignore_errors=True)
         for name in (
             "verdict.json",
-            "violations.parquet",
-            "violations.csv",
+            *(f"{name}.{kind}" for name in ("findings", "violations") for kind in ("parquet", "csv")),
             "stats.parquet",
             "copies.parquet",
             "report.html",
@@ -89,24 +89,35 @@ class Tables:
         frame.withColumn("id", f.concat_ws("-", *parts)).write.mode("overwrite").parquet(str(self.work))
 
     def findings(self) -> Counter[str]:
-        """Write violations.parquet and .csv, worst first; returns messages by class."""
+        """Write all findings, worst first, and the violations among them; returns messages by class."""
         counts: Counter[str] = Counter()
-        seen: Counter[str] = Counter()
+        with ExitStack() as stack:
+            everything, violations = (
+                stack.enter_context(self._table(name)) for name in ("findings", "violations")
+            )
+            for severity in Severity:
+                for batch in self._of(severity):
+                    counts.update(batch.column("class").to_pylist())
+                    everything(batch)
+                    if severity is Severity.VIOLATION:
+                        violations(batch)
+        return counts
+
+    @contextmanager
+    def _table(self, name: str) -> Iterator[Callable[[Any], None]]:
+        """A table as text and as Parquet, and what adds a batch to both."""
         with (
-            (self.out / "violations.csv").open("w", encoding="utf-8", newline="") as text,
-            parquet.ParquetWriter(self.out / "violations.parquet", _SHAPE) as binary,
+            (self.out / f"{name}.csv").open("w", encoding="utf-8", newline="") as text,
+            parquet.ParquetWriter(self.out / f"{name}.parquet", _SHAPE) as binary,
         ):
             sheet = csv.writer(text)
             sheet.writerow(_CSV)
-            for severity in Severity:
-                for batch in self._of(severity):
-                    rows = batch.to_pylist()
-                    seen.update(row["class"] for row in rows)
-                    sheet.writerows([_safe(row[name]) for name in _CSV] for row in rows)
-                    binary.write_batch(batch)
-        for name, many in seen.items():
-            counts[name] = many
-        return counts
+
+            def add(batch: Any) -> None:
+                sheet.writerows([_safe(row[one]) for one in _CSV] for row in batch.to_pylist())
+                binary.write_batch(batch)
+
+            yield add
 
     def _of(self, severity: Severity) -> Iterator[Any]:
         if not any(self.judged.glob("*.parquet")):
@@ -122,8 +133,8 @@ class Tables:
     def examples(self, most: int) -> dict[Class, list[dict[str, Any]]]:
         """Some findings of each class, for the report."""
         found: dict[Class, list[dict[str, Any]]] = {}
-        if (self.out / "violations.parquet").exists():
-            for batch in parquet.ParquetFile(self.out / "violations.parquet").iter_batches(5000):
+        if (self.out / "findings.parquet").exists():
+            for batch in parquet.ParquetFile(self.out / "findings.parquet").iter_batches(5000):
                 for row in batch.to_pylist():
                     chosen = found.setdefault(Class(row["class"]), [])
                     if len(chosen) < most:
@@ -138,7 +149,7 @@ class Tables:
 
     def finish(self) -> None:
         """Let go of what was only in between; tables that nothing was found for are empty, not missing."""
-        if not (self.out / "violations.csv").exists():
+        if not (self.out / "findings.csv").exists():
             self.findings()
         if not (self.out / "stats.parquet").exists():
             self.stats((), ())

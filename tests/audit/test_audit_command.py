@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from auditing import Auditor
 from click.testing import CliRunner, Result
+from pyarrow import parquet
 from resealing import logs as files_of
 
 from shadowaudit.cli import main
@@ -49,9 +51,39 @@ def test_the_exit_status_is_the_verdict(tmp_path: Path, faults: dict[str, int], 
     assert told["status"] == status
     made = {path.name for path in out.iterdir()}
     assert made == {
-        "verdict.json", "messages.parquet", "violations.parquet", "violations.csv", "stats.parquet",
-        "copies.parquet", "report.html",
+        "verdict.json", "messages.parquet", "violations.parquet", "violations.csv", "findings.parquet",
+        "findings.csv", "stats.parquet", "copies.parquet", "report.html",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("faults", "violations", "findings"),
+    [
+        ({}, [], []),
+        ({"exposed": 2, "in-transit": 1}, [], ["exposed", "exposed", "in-transit"]),
+        ({"exposed": 1, "duplicate": 2}, ["duplicate"] * 2, ["duplicate", "duplicate", "exposed"]),
+    ],
+    ids=str,
+)
+def test_a_table_of_violations_holds_violations_alone(
+    sail: Auditor, tmp_path: Path, faults: dict[str, int], violations: list[str], findings: list[str]
+) -> None:
+    sail(written(tmp_path / "logs", faults), out=tmp_path / "out")
+    for name, expected in (("violations", violations), ("findings", findings)):
+        with (tmp_path / "out" / f"{name}.csv").open(encoding="utf-8", newline="") as text:
+            assert sorted(row["class"] for row in csv.DictReader(text)) == expected
+        table = parquet.read_table(tmp_path / "out" / f"{name}.parquet")
+        assert sorted(table["class"].to_pylist()) == expected
+
+
+def test_a_spreadsheet_takes_no_cell_of_a_table_for_a_formula(sail: Auditor, tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs", {"exposed": 1})
+    for path in files_of(logs):
+        path.write_bytes(path.read_bytes().replace(b",Report,", b',"=1+1",'))
+    sail(logs, out=tmp_path / "out")
+    with (tmp_path / "out" / "findings.csv").open(encoding="utf-8", newline="") as text:
+        (row,) = csv.DictReader(text)
+    assert row["subject"] == "'=1+1"
 
 
 def test_the_report_needs_nothing_else_and_escapes_what_strangers_wrote(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def logs(directory: Path, faults: Mapping[str, int], *, seed: int = 1, messages:
 
 def found_in(out: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
-    for row in parquet.read_table(out / "violations.parquet", columns=["id", "class"]).to_pylist():
+    for row in parquet.read_table(out / "findings.parquet", columns=["id", "class"]).to_pylist():
         found[row["id"]].add(row["class"])
     return found
 
