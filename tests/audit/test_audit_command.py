@@ -314,6 +314,39 @@ def test_the_whole_audit_runs_where_there_is_no_java(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["classes"]["lost"]["count"] == 1
 
 
+OURS = re.compile(r"(✓ )?(Starting|Reading|Merging|Counting|Judging|Distributions)\b.*|note: .*")
+
+
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
+def test_the_engines_say_nothing_on_standard_error_as_long_as_they_work(tmp_path: Path, engine: str) -> None:
+    if engine == "sail":
+        pytest.importorskip("pysail")
+    logs = written(tmp_path / "logs", {"lost": 1})
+    done = subprocess.run(
+        [sys.executable, "-m", "shadowaudit", "verify", logs, "--out", tmp_path / "out", "--engine", engine],
+        capture_output=True, text=True, check=False,
+        env={name: text for name, text in os.environ.items() if name != "RUST_LOG"},
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert [line for line in done.stderr.splitlines() if not OURS.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
+def test_what_goes_wrong_in_an_engine_is_shown(tmp_path: Path, engine: str) -> None:
+    if engine == "sail":
+        pytest.importorskip("pysail")
+    logs, state = written(tmp_path / "logs"), tmp_path / "state"
+    arguments = ("--state", state, "--out", tmp_path / "out", "--engine", engine)
+    typed = [sys.executable, "-m", "shadowaudit"]
+    subprocess.run([*typed, "ingest", logs, *arguments[:2], *arguments[4:]], check=True, capture_output=True)
+    for table in state.glob("*.parquet"):
+        table.write_bytes(b"no Parquet")
+    done = subprocess.run([*typed, "verify", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "parquet" in done.stderr.lower()
+    assert "this is no verdict" in done.stderr
+
+
 def test_doctor_says_what_is_here() -> None:
     result = run("doctor", "--json")
     told = json.loads(result.output)

