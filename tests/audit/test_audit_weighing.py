@@ -1,0 +1,133 @@
+"""What files are worth, from their facts alone: each thing that may be missing, and the sentence about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shadowaudit.core.evidence import Evidence
+from shadowaudit.core.facts import FileFacts, Snapshot
+from shadowaudit.core.weighing import weigh
+
+MX1, MX2 = "db-of-mx1", "db-of-mx2"
+
+
+def file(first: int, last: int, *, node: str = "mx1", database: str = MX1, **more: Any) -> FileFacts:
+    """A file of a whole log: its life begins with a snapshot at row 1."""
+    facts: dict[str, Any] = {
+        "path": f"{node}-{more.get('boot', 'a')}-{first}",
+        "node": node,
+        "database": database,
+        "boot": "a",
+        "first": first,
+        "last": last,
+        "rows": last - first + 1,
+        "begins": first,
+        "first_is_snapshot": first == 1,
+    }
+    return FileFacts(**facts | more)
+
+
+def closing(first: int, last: int, **more: Any) -> FileFacts:
+    return file(first, last, last_closes_snapshot=True, **more)
+
+
+WHOLE = (file(1, 10), closing(11, 20))
+OTHER = closing(1, 5, node="mx2", database=MX2)
+
+
+def told(evidence: Evidence) -> list[str]:
+    return [gap.what for gap in evidence.gaps]
+
+
+def test_nothing_is_missing_in_a_whole_log() -> None:
+    evidence = weigh([*WHOLE, OTHER])
+    assert (told(evidence), evidence.notes) == ([], ())
+    assert evidence.complete("mx1")
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        ((file(1, 10), closing(12, 20)), "rows 11 to 11 of database db-of-mx1 are missing"),
+        ((closing(2, 20, first_is_snapshot=True),), "the log of database db-of-mx1 begins at row 2"),
+        ((*WHOLE, closing(11, 20, path="again")), "rows from 11 of database db-of-mx1 are there twice"),
+        ((file(1, 10), file(11, 20)), "ends without a closing snapshot"),
+        (
+            (file(1, 10), closing(11, 20, boot="b")),
+            "the life b of the database does not begin with a snapshot",
+        ),
+        ((*WHOLE, closing(1, 5, node="mx2", database=MX2, witnessed={MX1: 21})), "saw row 21 of database"),
+        ((*WHOLE, closing(1, 5, node="mx2", database=MX2, databases={"db-3": "mx3"})), "db-3 has no log"),
+        ((closing(1, 5, shadows=("mx9",)),), "a node without logs"),
+        (
+            (*WHOLE, closing(1, 5, node="mx2", database=MX2, set_back={MX1: "mx1"})),
+            "was set back, and its log",
+        ),
+        ((closing(1, 5, snapshots=(Snapshot(id="s", listed=2, count=3, end=4),)),), "snapshot s has 2 rows"),
+        (
+            (closing(1, 5, snapshots=(Snapshot(id="s", listed=2),)),),
+            "snapshot s has 2 rows, and no closing row",
+        ),
+        ((closing(1, 5, faults=("rows that cannot be read",), unreadable=1),), "1 rows that cannot be read"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_missing_is_told(files: tuple[FileFacts, ...], sentence: str) -> None:
+    evidence = weigh(files)
+    assert len([one for one in told(evidence) if sentence in one]) == 1, told(evidence)
+
+
+def test_what_another_node_saw_and_is_there_is_not_missed() -> None:
+    assert told(weigh([*WHOLE, closing(1, 5, node="mx2", database=MX2, witnessed={MX1: 20})])) == []
+
+
+def test_a_log_of_a_node_that_runs_may_end_anywhere() -> None:
+    assert told(weigh([file(1, 10)], allow_open=True)) == []
+
+
+def test_a_log_may_begin_before_the_time_that_is_asked_about() -> None:
+    late = closing(100, 120, begins=5000, first_is_snapshot=True)
+    assert told(weigh([late], since=6000)) == []
+    assert told(weigh([late], since=4000)) == ["the log of database db-of-mx1 begins at row 100"]
+
+
+def test_a_loss_that_no_row_of_others_agrees_with_is_not_believed() -> None:
+    evidence = weigh([file(1, 10), OTHER], lost=[MX1])
+    assert told(evidence) == ["database db-of-mx1 was declared lost, and no row of another database agrees"]
+
+
+@pytest.mark.parametrize(
+    "agrees",
+    [
+        closing(1, 5, node="mx2", database=MX2, promoted={MX1: 3}),
+        closing(1, 5, boot="b", database="db-of-mx1-after"),
+    ],
+    ids=["a holder promoted", "another database followed"],
+)
+def test_a_loss_that_others_agree_with_is_believed_and_what_stays_unprovable_is_said(
+    agrees: FileFacts,
+) -> None:
+    evidence = weigh([file(1, 10), agrees], lost=[MX1])
+    assert told(evidence) == []
+    assert any("after its row 10 is in nobody's log" in note for note in evidence.notes)
+    assert not evidence.complete("mx1")
+
+
+def test_a_database_that_was_set_back_is_noted_and_no_gap() -> None:
+    files = [file(1, 20), closing(11, 30, boot="b", first_is_snapshot=True, begins=100)]
+    evidence = weigh(files)
+    assert told(evidence) == []
+    assert evidence.databases[MX1].rolled_back
+
+
+def test_the_last_complete_snapshot_is_the_one_that_counts() -> None:
+    snapshots = (Snapshot(id="s", listed=1, count=1, end=3), Snapshot(id="t", listed=2, count=2, end=9))
+    assert weigh([closing(1, 9, snapshots=snapshots)]).databases[MX1].snapshot == (7, 9)
+
+
+def test_a_database_whose_log_has_a_gap_accuses_nobody() -> None:
+    evidence = weigh([file(1, 10), closing(12, 20)])
+    assert not evidence.databases[MX1].whole
+    assert not evidence.complete("mx1")
