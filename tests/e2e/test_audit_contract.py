@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 import test_old_databases as old
+import test_partitions as partitions
 import test_recovery as recovery
 import test_two_nodes_lost as two
+from namespaces import NetworkLab
 from running_lab import INSIDE, OUTSIDE, RunningLab
 
 sys.path.append(str(Path(__file__).parents[1] / "audit"))
@@ -62,7 +64,6 @@ STORIES: tuple[Callable[[RunningLab], None], ...] = (
     recovery.test_an_owner_that_is_killed_and_restarts_delivers_its_queue_once,
     recovery.test_when_the_owners_disk_is_lost_the_holders_promote_on_first_contact,
     recovery.test_an_owner_that_was_away_too_long_becomes_the_shadow_of_who_took_over,
-    recovery.test_an_owner_that_was_frozen_too_long_asks_before_it_delivers_again,
     recovery.test_an_owner_that_was_away_too_long_asks_before_it_delivers_again,
     recovery.test_when_the_holder_dies_the_owner_finds_another_one,
     recovery.test_when_half_was_delivered_before_the_owners_disk_is_lost_only_the_rest_is_sent,
@@ -81,6 +82,55 @@ def test_what_the_recovery_table_promises_is_proven_from_the_logs(
     verdict, undeclared, lost = audited(lab, lambda: story(lab))
     assert verdict.status == PROVEN, verdict.as_dict()
     assert undeclared.status == (INCOMPLETE if lost else PROVEN), undeclared.as_dict()
+
+
+PARTITIONS: tuple[tuple[Callable[[NetworkLab], None], int, set[Class]], ...] = (
+    (
+        partitions.test_the_others_promote_what_a_cut_off_owner_has_and_it_promotes_nothing,
+        PROVEN,
+        {Class.EXPOSED, Class.PROMOTED_UNVERIFIED},
+    ),
+    (
+        partitions.test_a_cut_off_owner_that_returns_before_the_delivery_becomes_the_shadow,
+        PROVEN,
+        {Class.EXPOSED, Class.PROMOTED},
+    ),
+    (  # its owner is killed in the end, and not started again: its log stays open
+        partitions.test_when_the_third_member_loses_the_owner_too_its_messages_are_promoted,
+        INCOMPLETE,
+        {Class.EXPOSED, Class.PROMOTED_UNVERIFIED},
+    ),
+    (
+        partitions.test_in_a_boundary_of_two_the_log_explains_each_duplicate,
+        PROVEN,
+        {Class.EXPOSED, Class.FALSE_PROMOTION, Class.IN_DOUBT, Class.DUPLICATE_DROPPED},
+    ),
+)
+"""Partitions, the verdict, and all that is found in their logs."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("story", "status", "found"),
+    PARTITIONS,
+    ids=[one[0].__name__.removeprefix("test_") for one in PARTITIONS],
+)
+def test_what_nodes_did_that_did_not_hear_one_another_is_judged_by_their_logs(
+    network_lab: NetworkLab, story: Callable[[NetworkLab], None], status: int, found: set[Class]
+) -> None:
+    verdict, _, lost = audited(network_lab, lambda: story(network_lab))
+    assert lost == []
+    assert (verdict.status, {Class(name) for name in verdict.classes}) == (status, found), verdict.as_dict()
+
+
+@pytest.mark.slow
+def test_a_frozen_owner_that_was_overtaken_and_came_back_is_seen_to_have_sent_nothing(
+    lab: RunningLab,
+) -> None:
+    story = recovery.test_an_owner_that_was_frozen_too_long_asks_before_it_delivers_again
+    verdict, _, _ = audited(lab, lambda: story(lab))
+    assert verdict.status == PROVEN, verdict.as_dict()
+    assert dict(verdict.classes) == {Class.EXPOSED: 3, Class.PROMOTED_UNVERIFIED: 3}
 
 
 @pytest.mark.slow
