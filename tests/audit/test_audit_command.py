@@ -24,7 +24,7 @@ from shadowaudit.core.verdict import PROVEN
 from shadowaudit.engine.java import NoJavaError, find_java, java_version, shim
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
-from shadowaudit.logs.manifest import open_logs
+from shadowaudit.logs.manifest import find, open_logs
 from shadowaudit.logs.state import State
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
@@ -195,6 +195,19 @@ def test_what_was_read_is_not_read_again_and_late_files_merge(sail: Auditor, tmp
     assert second.classes == {"duplicate": 2, "lost": 1, "vanished-copy": 1}
 
 
+def test_a_file_that_is_not_the_one_that_was_read_is_read_again(tmp_path: Path) -> None:
+    logs, state = written(tmp_path / "logs"), State(tmp_path / "state")
+    state.create()
+    (first, *_) = find([logs])
+    state.read(str(first.path))
+    assert state.known(first) is not None
+    os.utime(first.path, ns=(0, first.modified + 1))
+    assert state.known(find([first.path])[0]) is None, "it was written since"
+    first.path.write_bytes(first.path.read_bytes()[:-1])
+    os.utime(first.path, ns=(0, first.modified))
+    assert state.known(find([first.path])[0]) is None, "it is shorter"
+
+
 def test_a_message_whose_id_is_none_is_not_cleared(sail: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"lost": 1})
     (message,) = json.loads((logs / "truth.json").read_text("utf-8"))["found"]
@@ -205,8 +218,9 @@ def test_a_message_whose_id_is_none_is_not_cleared(sail: Auditor, tmp_path: Path
 
 def test_only_messages_of_the_time_asked_for_are_judged(sail: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", messages=200)
-    whole = sail(logs)
-    middle = whole.totals["first_at"] + 2000
+    whole = sail(logs, out=tmp_path / "whole")
+    moments = sorted(parquet.read_table(tmp_path / "whole" / "messages.parquet")["accepted_at"].to_pylist())
+    middle = moments[100]  # one message's own: it belongs to one side only
     before, after = sail(logs, until=middle), sail(logs, since=middle)
     assert before.totals["messages"] + after.totals["messages"] == 200
     assert 0 < before.totals["messages"] < 200
