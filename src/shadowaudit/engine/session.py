@@ -115,7 +115,7 @@ def _connect(address: str) -> Any:
     try:
         from pyspark.sql import SparkSession
 
-        opened = SparkSession.builder.remote(address).getOrCreate()
+        opened = SparkSession.builder.remote(address).create()  # stopped by us: not one that others use
     except Exception as problem:
         raise EngineError(f"{address} does not answer: {_first_line(problem)}") from problem
     return opened
