@@ -10,6 +10,7 @@ from plainly import judged
 from resealing import logs as files_of
 
 from shadowaudit.core.facts import Fault, FileFacts
+from shadowaudit.core.text import restored
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.writing import footer
@@ -62,6 +63,13 @@ def test_a_subject_may_hold_anything_and_the_row_still_counts(logs: Path, subjec
     lines[place] = lines[place].replace(b",Report,", b"," + subject + b",")
     write(path, lines, sealed=True)
     assert judged(logs)[0].status == PROVEN
+
+
+@pytest.mark.parametrize(
+    ("field", "text"), [("'=1+1", "=1+1"), ("' @x", " @x"), ("'o'brien", "'o'brien"), ("=1", "=1")]
+)
+def test_the_apostrophe_before_a_formula_is_taken_off_and_no_other(field: str, text: str) -> None:
+    assert restored(field) == text
 
 
 def test_a_row_that_is_no_utf_8_is_unreadable(logs: Path) -> None:

@@ -7,12 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from plainly import judged
 from pyarrow import parquet
-from resealing import event, rows
+from resealing import event, resealed, rows
 from resealing import logs as files_of
 
+from shadowaudit.core.findings import Class
 from shadowaudit.core.fingerprint import digest, key_of, weights
 from shadowaudit.core.judge import LATE_DISCARD
+from shadowaudit.core.verdict import VIOLATED
 from shadowaudit.engine.merge import merged
 from shadowaudit.generate.cluster import generate
 from shadowaudit.logs.file import digest_file
@@ -61,6 +64,10 @@ def test_a_holder_that_lets_go_of_other_recipients_than_it_held_is_seen_in_the_b
     found = summed(logs, message)
     assert (found["owed"], found["residue"]) == (0, 0)
     assert found["balance"] != 0
+    resealed(logs)
+    verdict, classes = judged(logs)
+    assert Class.INCONSISTENT in classes[message]
+    assert verdict.status == VIOLATED
 
 
 def more(name: str) -> Any:
