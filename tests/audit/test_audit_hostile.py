@@ -10,7 +10,7 @@ from plainly import judged
 from resealing import logs as files_of
 
 from shadowaudit.core.facts import Fault, FileFacts
-from shadowaudit.core.text import restored
+from shadowaudit.core.text import restored, split_row
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.writing import footer
@@ -70,6 +70,10 @@ def test_a_subject_may_hold_anything_and_the_row_still_counts(logs: Path, subjec
 )
 def test_the_apostrophe_before_a_formula_is_taken_off_and_no_other(field: str, text: str) -> None:
     assert restored(field) == text
+
+
+def test_doubled_quotes_in_a_field_are_one_and_a_comma_in_quotes_is_none() -> None:
+    assert split_row(b'a,"say ""b"", c",d\r\n', 3, strict=True) == ["a", 'say "b", c', "d"]
 
 
 def test_a_row_that_is_no_utf_8_is_unreadable(logs: Path) -> None:
