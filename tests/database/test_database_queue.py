@@ -9,8 +9,9 @@ import pytest
 from opened import NOW, OTHER, OTHER_DATABASE, SECOND, database, message, save, shadow
 
 from shadowrelay.core.decisions import Decision, DiscardEvent, Kind, Outcome, Tombstone, Verdict
-from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage, Status
+from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (
     claim,
     due_hops,
@@ -27,6 +28,10 @@ INSIDE, OUTSIDE = NextHop("inside"), NextHop("outside")
 
 async def claimed(found: TransportDatabase, hop: NextHop = INSIDE, most: int = 10) -> list[str]:
     return [one.copy.id for one in await found.transact(lambda ledger: claim(ledger, hop, NOW, most))]
+
+
+def without_copy(ledger: SqlLedger) -> list[MessageId]:
+    return exposed(ledger, MessageId(""), 99)
 
 
 def due_at(copy: Copy, seconds: int) -> Copy:
@@ -131,11 +136,12 @@ async def test_messages_without_a_second_copy_are_found(tmp_path: Path) -> None:
         safe = held(HolderState.HOLDING)
         for copy in (bare, lost, uncertain, safe, shadow(), message(stage=Stage.SAFETY_NET)):
             await found.transact(save(copy))
-        assert await found.transact(lambda ledger: exposed(ledger, 99)) == [bare.id, lost.id, uncertain.id]
+        assert await found.transact(without_copy) == [bare.id, lost.id, uncertain.id]
+        assert await found.transact(lambda ledger: exposed(ledger, bare.id, 1)) == [lost.id]
         # The loss of a holder, and its return, show in the same transaction.
         gone = held(HolderState.LOST)
         await found.transact(save(replace(safe, holders=gone.holders), before=safe))
-        assert safe.id in await found.transact(lambda ledger: exposed(ledger, 99))
+        assert safe.id in await found.transact(without_copy)
 
 
 async def test_what_was_kept_long_enough_is_found(tmp_path: Path) -> None:

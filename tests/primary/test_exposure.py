@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from sending import MESSAGE, sent
 from stations import boundary, eventually
 
 from shadowrelay.core.decisions import Decision, SaveCopy
 from shadowrelay.core.messages import Confirmation, HolderState
 from shadowrelay.members import seconds
+from shadowrelay.primary import exposure
 
 LARGE = b"Subject: large\r\n\r\n" + (b"y" * 78 + b"\r\n") * 1000
 
@@ -53,6 +55,26 @@ async def test_a_content_that_cannot_be_read_does_not_end_the_repair(tmp_path: P
         await eventually(one_is_safe)
         assert len(await holder.copies()) == 1
         assert not owner.tasks[0].done()
+
+
+async def test_messages_that_cannot_be_copied_do_not_keep_the_others_exposed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exposure, "PAGE", 1)
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        addresses = owner.node.members.addresses
+        addresses[holder.name] = replace(addresses[holder.name], port=1)  # type: ignore[index]
+        for content in (LARGE, MESSAGE):
+            await sent(owner, content)
+        (file,) = owner.files()
+        (owner.node.spool / file).unlink()
+        owner.knows(holder)
+        owner.run_repair()
+
+        async def one_is_safe() -> bool:
+            return [copy.exposed for copy in await owner.copies()] == [True, False]
+
+        await eventually(one_is_safe)
 
 
 async def test_a_message_is_let_go_once_every_member_answered(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ UPDATE recipient SET due_at = due_at - :by, next_attempt = next_attempt - :by WH
 UPDATE message SET check_at = check_at - :by WHERE check_at > :now;
 
 -- name: exposed
-SELECT id FROM message WHERE exposed = 1 ORDER BY id LIMIT ?;
+SELECT id FROM message WHERE exposed = 1 AND id > ? ORDER BY id LIMIT ?;
 
 -- name: due_hops
 -- Jumps from hop to hop along the index: the length of a queue does not matter.

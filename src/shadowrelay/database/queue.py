@@ -74,9 +74,10 @@ def unclaim(ledger: SqlLedger, message_id: MessageId, next_hop: NextHop) -> None
     ledger.scratch += ledger.connection.execute(SQL["deactivate"], (message_id, next_hop)).rowcount
 
 
-def exposed(ledger: SqlLedger, most: int) -> list[MessageId]:
-    """Messages in transit of which no other member is known to hold a copy, oldest first."""
-    return [MessageId(row[0]) for row in ledger.connection.execute(SQL["exposed"], (most,)).fetchall()]
+def exposed(ledger: SqlLedger, after: MessageId, most: int) -> list[MessageId]:
+    """Messages in transit of which no other member is known to hold a copy, behind that one, oldest first."""
+    rows = ledger.connection.execute(SQL["exposed"], (after, most)).fetchall()
+    return [MessageId(row[0]) for row in rows]
 
 
 def to_hand_over(ledger: SqlLedger, due_after: datetime | None, most: int) -> list[MessageId]:

@@ -22,6 +22,7 @@ from shadowrelay.running import run
 log = structlog.get_logger(__name__)
 
 MOST_AT_ONCE = 16
+PAGE = 500  # messages that one look finds: the next one goes on behind them, so none keeps the others waiting
 INTERVAL = 0.5  # seconds between looks
 
 
@@ -30,14 +31,18 @@ class Repair:
 
     def __init__(self, members: Members) -> None:
         self._members = members
+        self._looked_at = MessageId("")
 
     async def run(self) -> None:
         """Until cancelled; not at all where shadow redundancy is disabled."""
         while self._members.policy.shadow_redundancy_enabled:
             if self._members.boundary.skipped(seconds()) < set(self._members.boundary.watches):
-                found = await self._members.database.transact(lambda ledger: exposed(ledger, 500))
+                found = await self._members.database.transact(
+                    lambda ledger: exposed(ledger, self._looked_at, PAGE)
+                )
                 if found:
                     await self._repair(found)
+                self._looked_at = found[-1] if len(found) == PAGE else MessageId("")
             await asyncio.sleep(INTERVAL)
 
     async def _repair(self, found: list[MessageId]) -> None:
