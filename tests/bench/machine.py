@@ -7,6 +7,7 @@ import platform
 import resource
 import sqlite3
 import statistics
+import sys
 import time
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -43,8 +44,8 @@ def described(directory: Path, *, descriptors: str, with_postfix: bool) -> dict[
         "memory": f"{memory:.1f} GiB",
         "kernel": f"{platform.system()} {platform.release()}",
         "disk": f"{file_system(directory)}; a synced write of 4 KiB takes {synced:.2f} ms",
-        "Python": f"{platform.python_implementation()} {platform.python_version()}, "
-        f"uvloop {_package('uvloop')}, SQLite {sqlite3.sqlite_version}",
+        "Python": f"{platform.python_implementation()} {platform.python_version()} "
+        f"({Path(sys.executable).resolve()}), uvloop {_package('uvloop')}, SQLite {sqlite3.sqlite_version}",
         "shadowrelay": _package("shadowrelay"),
         "Postfix": postfix.version() if with_postfix else "not measured",
         "descriptors": descriptors,
