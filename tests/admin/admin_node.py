@@ -89,7 +89,7 @@ class FakeNode:
             queued=seen.counts.queued,
             exposed=seen.counts.exposed,
             set_aside=seen.counts.set_aside,
-            shadow_held=seen.counts.shadow_held,
+            held_for=seen.held_for,
             held_by=seen.held_by,
             handed_over={MX2: 2},
             awaited={MX2: 1},

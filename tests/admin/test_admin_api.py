@@ -324,7 +324,7 @@ async def test_a_drain_begins_ends_and_tells_what_is_left(node):
         "queued": 1,
         "exposed": 0,
         "set_aside": 0,
-        "shadow_held": 1,
+        "held_for": {MX2: 1},
         "held_by": {MX2: 1},
         "handed_over": {MX2: 2},
         "not_yet_taken": {MX2: 1},

@@ -14,17 +14,23 @@ from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
 pytestmark = pytest.mark.lab
 
 
-def drain(lab: RunningLab, name: str, *options: str) -> tuple[int, dict[str, Any]]:
+def said(lab: RunningLab, name: str, *options: str) -> tuple[int, str]:
     """``shadowrelay drain`` for a node of the lab."""
     admin = lab.cluster.node(name).admin
     done = subprocess.run(
-        [sys.executable, "-m", "shadowrelay", "drain", "--admin", admin, "--json", *options],
+        [sys.executable, "-m", "shadowrelay", "drain", "--admin", admin, *options],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
+    return done.returncode, done.stdout
+
+
+def drain(lab: RunningLab, name: str, *options: str) -> tuple[int, dict[str, Any]]:
+    """The same, in full."""
+    status, text = said(lab, name, "--json", *options)
+    return status, json.loads(text)
 
 
 def test_a_node_that_stops_hands_its_queue_over_and_the_others_deliver_it_once(lab: RunningLab):
@@ -91,6 +97,31 @@ def test_a_drain_is_not_done_before_the_new_owner_has_taken_the_mail(lab: Runnin
     lab.cluster.wipe("mx1")
     lab.cluster.start("mx1")
     lab.cluster.accept()
+    lab.verify()
+
+
+def test_what_a_drained_node_holds_is_told_and_once_replaced_its_disk_is_not_needed(lab: RunningLab):
+    lab.up("shadow_resubmit_time_span=1h")
+    lab.cluster.refuse()
+    lab.send(3)
+    wait_until(lambda: lab.held("mx3") == 3, "the other site has the copies")
+    status, told = drain(lab, "mx3")
+    assert (status, told["held_for"]) == (0, {lab.cluster.node("mx1").name: 3})
+    _, text = said(lab, "mx3")
+    assert f"Holds the second copy of 3 messages of {lab.cluster.node('mx1').name}\n" in text
+    assert "Keep its disk until they show Exposed: 0." in text
+    lab.cluster.stop("mx3")
+    (last,) = lab.said("mx3", "node_drained")
+    assert last["held_for"] == told["held_for"]
+    wait_until(lambda: lab.held("mx2") == 3, "the owner has other copies")
+    assert lab.status("mx1").exposed == 0
+    lab.cluster.wipe("mx3")
+    lab.cluster.kill("mx1")
+    lab.cluster.wipe("mx1")
+    lab.cluster.start("mx1")
+    lab.cluster.accept()
+    wait_until(lambda: lab.count().lost == 0, "all delivered without both disks")
+    lab.cluster.start("mx3")
     lab.verify()
 
 

@@ -60,7 +60,7 @@ def drain(node: Node, left: Remains) -> Json:
         "queued": left.queued,
         "exposed": left.exposed,
         "set_aside": left.set_aside,
-        "shadow_held": left.shadow_held,
+        "held_for": dict(left.held_for),
         "held_by": dict(left.held_by),
         "handed_over": dict(left.handed_over),
         "not_yet_taken": dict(left.awaited),

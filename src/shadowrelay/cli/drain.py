@@ -28,8 +28,8 @@ _POLL = 0.5  # seconds
 def drain(node: Client, within: timedelta, *, end: bool, as_json: bool) -> None:
     """Take no mail any more (421), deliver what can be delivered, and hand the rest over to other members.
 
-    Waits until nothing is left, and says what became of the queue. Copies held for others stay; their owners
-    replace them when this node is gone. Exit status 0 if nothing is left, 1 if something is.
+    Waits until nothing is left, and says what became of the queue, and for whom copies are held. These stay;
+    their owners replace them when this node is gone. Exit status 0 if nothing is left, 1 if something is.
     """
     with reporting():
         answer = node.post("drain", "end" if end else "begin")
@@ -67,8 +67,11 @@ def _told(answer: Json) -> list[str]:
         told.append(
             f"{counted(answer['set_aside'], 'message')} set aside for you: resume or bounce them first"
         )
-    if answer["shadow_held"]:
+    for name, number in answer["held_for"].items():
+        told.append(f"Holds the second copy of {counted(number, 'message')} of {name}")
+    if answer["held_for"]:
         told.append(
-            f"{answer['shadow_held']} held for other members, which make new copies when this node is gone"
+            "Keep its disk until they show Exposed: 0. They make other copies when this node was gone for"
+            " holder_loss_heartbeats, or at once when it is retired"
         )
     return told

@@ -48,6 +48,7 @@ class Remains:
     """What a node that is being drained still has, and what it gave away.
 
     ``queued`` messages are here, ``exposed`` of them here alone; ``held_by`` says who has copies of others.
+    ``held_for``: copies held here, by the owner of the message; those that were handed over are among them.
     ``handed_over``: messages since the drain began, by their new owner; ``awaited``: those of them that it
     has not yet taken, which it does at the next contact. ``reachable``: members that can be spoken to.
     """
@@ -55,7 +56,7 @@ class Remains:
     queued: int
     exposed: int
     set_aside: int
-    shadow_held: int
+    held_for: Mapping[ServerName, int]
     held_by: Mapping[ServerName, int]
     handed_over: Mapping[ServerName, int]
     awaited: Mapping[ServerName, int]
@@ -63,7 +64,10 @@ class Remains:
 
     @property
     def done(self) -> bool:
-        """Nothing is left to deliver, and every new owner knows that it is one: the disk is not needed."""
+        """Nothing is left to deliver, and every new owner knows that it is one: no mail waits for this node.
+
+        What is ``held_for`` others is their second copy still, until they have made another one.
+        """
         return not self.queued and not self.awaited
 
     @property

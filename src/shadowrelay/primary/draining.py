@@ -83,7 +83,7 @@ class Drain:
             queued=seen.counts.queued,
             exposed=seen.counts.exposed,
             set_aside=seen.counts.set_aside,
-            shadow_held=seen.counts.shadow_held,
+            held_for=seen.held_for,
             held_by=seen.held_by,
             handed_over=dict(self._given),
             awaited=awaited(ledger),

@@ -162,6 +162,7 @@ async def _drain(node: Node, members: Connector | None) -> None:
         queued=left.queued,
         exposed=left.exposed,
         held_by=dict(left.held_by),
+        held_for=dict(left.held_for),
         handed_over=dict(left.handed_over),
         not_yet_taken=dict(left.awaited),
     )
