@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+import engine
 import tour
 from engine import NODES, EngineError
 
@@ -25,6 +26,13 @@ down               remove the lab's containers, network and volumes
 """
 
 
+def _number(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="scripts/lab", formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__,
@@ -36,17 +44,21 @@ def main() -> int:
     for name in ("kill", "lose-disk", "drain", "partition"):
         commands.add_parser(name).add_argument("node", choices=NODES)
     send = commands.add_parser("send")
-    send.add_argument("number", type=int)
+    send.add_argument("number", type=_number)
     send.add_argument("--first", choices=NODES, default=NODES[0])
     send.add_argument("--to", default="alice@inside.test")
     commands.add_parser("count").add_argument("--patience", type=float, default=90.0)
     given = vars(parser.parse_args())
     try:
+        engine.check()
         getattr(tour, given.pop("command").replace("-", "_"))(**given)
     except EngineError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        print(
+            "\nlab: interrupted; the same again goes on, scripts/lab down takes it all away", file=sys.stderr
+        )
         return 130
     except BrokenPipeError:  # whoever read along has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

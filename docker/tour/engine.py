@@ -19,10 +19,29 @@ class EngineError(Exception):
     """The engine refused; the text is for the reader of the tour."""
 
 
-@cache
-def _compose() -> tuple[str, ...]:
+_OTHER_PORTS = "each has a variable in compose.yaml: NODE_A_SMTP=2621 scripts/lab up"
+_ADVICE = {  # what it says, and what its reader can do about it
+    "permission denied while trying to connect": (
+        "This user may not use Docker: sudo usermod -aG docker $USER and log in again, or use sudo."
+    ),
+    "connect to the docker": "Docker's engine does not run: start it (sudo systemctl start docker).",
+    "address already in use": f"A port is taken on this machine; {_OTHER_PORTS}",
+    "port is already allocated": f"A port is taken by another container; {_OTHER_PORTS}",
+    "exited with code": "What it said: docker compose logs certs",
+    "didn't complete successfully": "What it said: docker compose logs certs",
+    "docker.io": "Where images cannot be pulled: scripts/docker-base --help",
+}
+
+
+def check() -> None:
+    """Raises EngineError where there is no engine that this user may use."""
     if shutil.which("docker") is None:
         raise EngineError("docker is not installed; the lab needs it, and compose (plugin or docker-compose)")
+    docker("version")
+
+
+@cache
+def _compose() -> tuple[str, ...]:
     plugin = subprocess.run(("docker", "compose", "version"), capture_output=True, check=False)
     if plugin.returncode == 0:
         return ("docker", "compose")
@@ -49,7 +68,9 @@ def _run(command: tuple[str, ...], *, quiet: bool, allowed: tuple[int, ...] = (0
     )  # fmt: skip
     if done.returncode not in allowed:
         said = "\n".join(filter(None, [(done.stdout or "").strip(), (done.stderr or "").strip()]))
-        raise EngineError(f"{' '.join(command)}: exit status {done.returncode}\n{said}")
+        advice = next((text for word, text in _ADVICE.items() if word in said.lower()), "")
+        told = f"{' '.join(command)}: exit status {done.returncode}\n{said}\n{advice}"
+        raise EngineError(told.rstrip())
     return done.stdout or ""
 
 

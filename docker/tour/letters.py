@@ -46,25 +46,29 @@ class Count:
         return f"{arrived}, not there {self.missing}"
 
 
-def send(number: int, nodes: list[str], recipient: str) -> tuple[int, Counter[str]]:
-    """Send messages, each to the first of the nodes that takes it. How many were taken, and by whom.
+def send(number: int, nodes: list[str], recipient: str) -> tuple[Counter[str], dict[str, str]]:
+    """Send messages, each to the first of the nodes that takes it. How many each took, or what it said last.
 
     Every third one has a second recipient, outside the boundary.
     """
     by: Counter[str] = Counter()
+    refusals: dict[str, str] = {}
     for each in range(number):
         token = str(uuid.uuid4())
         to = [recipient] if each % 3 else [recipient, "bob@outside.test"]
         for node in nodes:
-            if _sent(node, token, to):
+            if refusal := _refusal(node, token, to):
+                refusals[node] = refusal
+            else:
                 by[node] += 1
                 with _book().open("a") as book:
                     book.write(json.dumps({"token": token, "to": to}) + "\n")
                 break
-    return sum(by.values()), by
+    return by, refusals
 
 
-def _sent(node: str, token: str, to: list[str]) -> bool:
+def _refusal(node: str, token: str, to: list[str]) -> str:
+    """Empty if the message was taken for every recipient."""
     message = EmailMessage()
     message["Message-ID"] = f"<{token}@client.outside.test>"
     message["Date"] = formatdate()
@@ -74,12 +78,18 @@ def _sent(node: str, token: str, to: list[str]) -> bool:
     message.set_content("Whatever dies, this one arrives.\n")
     address = engine.published(node, 2525)
     if address is None:
-        return False
+        return "it is down, or cut off"
     try:
         with smtplib.SMTP(*address, timeout=60) as session:
-            return not session.send_message(message, "sender@outside.test", to)
-    except (OSError, smtplib.SMTPException):
-        return False
+            refused = session.send_message(message, "sender@outside.test", to)
+    except smtplib.SMTPRecipientsRefused as error:
+        refused = error.recipients
+    except smtplib.SMTPResponseException as error:
+        refused = {"": (error.smtp_code, error.smtp_error)}
+    except (OSError, smtplib.SMTPException) as error:
+        return str(error) or type(error).__name__
+    replies = {f"{code} {text.decode(errors='replace')}" for code, text in refused.values()}
+    return "; ".join(sorted(replies))
 
 
 def count() -> Count:

@@ -66,7 +66,11 @@ def settled() -> list[Node]:
         nodes = look_at_all()
         return nodes if all(map(_calm, nodes)) else None
 
-    return wait_for(calm, "the nodes to see each other, with two copies of everything")
+    try:
+        return wait_for(calm, "the nodes to see each other, with two copies of everything")
+    except EngineError as error:
+        seen = ", ".join(f"{node.name} is {node.condition}" for node in look_at_all())
+        raise EngineError(f"{error}: {seen}") from None
 
 
 def _calm(node: Node) -> bool:
@@ -76,7 +80,11 @@ def _calm(node: Node) -> bool:
 
 
 def _healthy(service: str) -> bool | None:
-    return engine.state(service)["healthy"] or None
+    """None while it starts. Raises EngineError for one that has ended: waiting would not help."""
+    seen = engine.state(service)
+    if not seen["running"]:
+        raise EngineError(f"{service} has ended")
+    return seen["healthy"] or None
 
 
 def wait_until_healthy(services: tuple[str, ...]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from stat import S_IROTH
+from typing import Any
+
 import engine
 import letters
 import nodes
@@ -15,8 +18,19 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
+def _running(node: str) -> dict[str, Any]:
+    """Its state. Raises EngineError for one that is down."""
+    seen = engine.state(node)
+    if not seen["running"]:
+        raise EngineError(f"{node} is down; scripts/lab heal starts it")
+    return seen
+
+
 def up() -> None:
     """Build the images, start the lab, and wait until all of it answers."""
+    mounted = engine.ROOT / "docker" / "lab"
+    if not all(path.stat().st_mode & S_IROTH for path in (mounted, *mounted.iterdir())):
+        raise EngineError("the containers' user cannot read docker/lab: chmod -R go+rX docker deploy")
     say("Building the image and starting three nodes, a mailbox server and the rest of the world;")
     say("the first time this takes a minute or two.")
     compose("build", *NODES[:1])
@@ -33,12 +47,15 @@ def up() -> None:
 def send(number: int, first: str, to: str) -> None:
     """Send mail to a node, or to another one if it does not take it, as a client with three MX hosts does."""
     order = [first, *(node for node in NODES if node != first)]
-    taken, by = letters.send(number, order, to)
+    by, refusals = letters.send(number, order, to)
+    taken = sum(by.values())
     told = ", ".join(f"{times} by {node}" for node, times in sorted(by.items())) or "by nobody"
     say(f"{taken} of {number} messages were answered 250: {told}.")
-    say("Each is on the disks of two nodes now, or already delivered. Watch: scripts/lab status")
+    if taken:
+        say("Each is on the disks of two nodes now, or already delivered. Watch: scripts/lab status")
     if taken < number:
-        raise EngineError(f"{number - taken} messages were taken by no node: nothing is promised about them")
+        said = "".join(f"\n{node}: {text}" for node, text in sorted(refusals.items()))
+        raise EngineError(f"no node took {number - taken} of them: nothing is promised about these{said}")
 
 
 def hold() -> None:
@@ -55,6 +72,7 @@ def release() -> None:
 
 
 def kill(node: str) -> None:
+    _running(node)
     docker("kill", engine.container(node))
     say(f"{node} is killed (SIGKILL); its disk is intact.")
     say("Its copies are safe elsewhere: in 10 s (production: 3 h) their holders promote and deliver them.")
@@ -84,6 +102,10 @@ def lose_disk(node: str) -> None:
     say(f"Audit: --lost {lost}, which scripts/lab audit says by itself.")
     compose("up", "--detach", node)
     nodes.wait_until_healthy((node,))
+    if away := [other for other in nodes.look_at_all() if other.condition != "up"]:
+        say(f"{node} is back with an empty disk, and not all others are there to notice:")
+        say(", ".join(f"{other.name} is {other.condition}" for other in away) + ". Next: scripts/lab heal")
+        return
     after = nodes.settled()
     queues = ", ".join(f"{other.name} has {other.number('queued')}" for other in after)
     say(f"{node} is back with an empty disk. The others met a database that they did not know, and promoted")
@@ -92,6 +114,7 @@ def lose_disk(node: str) -> None:
 
 def drain(node: str) -> None:
     """Empty a node as before an upgrade, and stop it."""
+    _running(node)
     say(f"What {node} says to a drain:")
     say(engine.execute(node, "shadowrelay", "drain", allowed=(0, 1)).strip())
     docker("stop", "--time", "30", engine.container(node))
@@ -99,6 +122,8 @@ def drain(node: str) -> None:
 
 
 def partition(node: str) -> None:
+    if not _running(node)["connected"]:
+        raise EngineError(f"{node} is cut off already; scripts/lab heal connects it")
     docker("network", "disconnect", engine.network(), engine.container(node))
     say(f"{node} is cut off from everything: it runs, and reaches nobody.")
     say("It takes no mail, as no second copy can be made, and promotes nothing: it may be alone.")
@@ -147,6 +172,7 @@ def count(patience: float) -> None:
 
 def audit() -> None:
     """Read the tracking logs of all nodes, as they are, and judge."""
+    engine.container(NODES[0])  # without a lab there is nothing to read
     arguments = ["verify", "/tracking", "--allow-open", "--out", "/out/audit"]
     book = letters.out() / "lost-databases"
     for database in book.read_text().split() if book.exists() else ():
