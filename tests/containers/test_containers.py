@@ -10,57 +10,30 @@ from pathlib import Path
 
 import pytest
 
+from tests.containers import observed
+from tests.containers.labs import ROOT, compose_1_29, compose_v2, docker, lab_of_its_own, left_of, missing
 from tests.pages.commands import commands
 from tests.pages.shell import Shell
 
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 AUDIT = ROOT / "src" / "shadowaudit"
-LOCAL_BASE = "shadowrelay-base:bookworm"
+OBSERVE = "docker compose --profile observe up --detach"
 LARGEST = 130 * 2**20  # octets that the relay may add to its base
-
-
-def docker(*arguments: str, check: bool = True) -> str:
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
-    assert not check or done.returncode == 0, f"docker {arguments}\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Variables for a lab beside any other one: names and ports of its own. What it made is removed."""
-    try:
-        running = subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        running = False
-    if not running:
-        pytest.skip("no engine runs here: scripts/docker-base starts one")
-    project = f"tutorial-{os.getpid()}"
-    ports = [f"NODE_{node}_{kind}" for node in "ABC" for kind in ("SMTP", "ADMIN")]
-    given = {
-        "COMPOSE_PROJECT_NAME": project,
-        "LAB_OUT": str(tmp_path_factory.mktemp("out")),
-        "LAB_IMAGE": "shadowrelay:test",
-        "LAB_SWAKS_IMAGE": "shadowrelay-swaks:test",
-        "LAB_AUDIT_IMAGE": "shadowrelay-audit:test",
-        "PATH": f"{Path(__file__).parent / 'stand-ins'}{os.pathsep}{os.environ['PATH']}",
-        **dict.fromkeys(ports, "0"),
-    }
-    if docker("images", "--quiet", LOCAL_BASE).strip():
-        given |= {"BASE_IMAGE": LOCAL_BASE, "SWAKS_BASE_IMAGE": LOCAL_BASE}
-    try:
-        yield given | {
-            name: os.environ[name] for name in ("BASE_IMAGE", "SWAKS_BASE_IMAGE") if name in os.environ
-        }
-    finally:
-        label = f"label=com.docker.compose.project={project}"
-        for container in docker("ps", "--all", "--quiet", "--filter", label).split():
-            docker("rm", "--force", "--volumes", container, check=False)
-        for kind in ("volume", "network"):
-            for each in docker(kind, "ls", "--quiet", "--filter", label).split():
-                docker(kind, "rm", each, check=False)
+    """A reader's: with compose v2 if it is to be had, else with 1.29 under its name."""
+    if why := missing():
+        pytest.skip(why)
+    plugin = compose_v2()
+    if plugin is None:
+        assert compose_1_29() is not None
+        plugin = {"PATH": f"{Path(__file__).parent / 'stand-ins'}{os.pathsep}{os.environ['PATH']}"}
+    with lab_of_its_own("tutorial", tmp_path_factory.mktemp("out")) as given:
+        yield given | plugin | {"PROMETHEUS_IMAGE": observed.IMAGE}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -157,11 +130,19 @@ def test_a_node_without_a_volume_of_its_own_warns_loudly(image: str) -> None:
 
 
 def test_a_reader_of_the_tutorial_sees_what_it_shows(
-    environment: dict[str, str], image: str, audit_image: subprocess.Popen[bytes] | None
+    environment: dict[str, str],
+    image: str,
+    audit_image: subprocess.Popen[bytes] | None,
+    tmp_path: Path,
 ) -> None:
     followed = 0
     with Shell(ROOT, environment) as shell:
         for command in commands(TUTORIAL):
+            if command.text == OBSERVE and observed.PROGRAM:
+                observed.build_image(image, tmp_path)
+                status, printed = shell.run(f"{OBSERVE} prometheus")
+                assert status == 0, printed
+                prometheus_sees_the_nodes(environment["COMPOSE_PROJECT_NAME"])
             if command.not_run:
                 continue
             if command.text == "scripts/lab audit":
@@ -171,6 +152,15 @@ def test_a_reader_of_the_tutorial_sees_what_it_shows(
             shell.follow(command, within=900)
             followed += 1
     assert followed >= 40
-    label = f"label=com.docker.compose.project={environment['COMPOSE_PROJECT_NAME']}"
-    for kind in (("ps", "--all"), ("volume", "ls"), ("network", "ls")):
-        assert docker(*kind, "--quiet", "--filter", label) == ""
+    assert left_of(environment) == ""
+
+
+def prometheus_sees_the_nodes(project: str) -> None:
+    """The service as compose.yaml has it, its settings and rules from where they are mounted."""
+    prometheus = observed.Observed(project)
+    assert prometheus.await_nodes(3) == {"node-a:8025", "node-b:8025", "node-c:8025"}
+    rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
+    assert len(rules) >= 10
+    assert {rule["health"] for rule in rules} <= {"ok", "unknown"}  # unknown: not yet evaluated
+    (kept,) = prometheus.get("query", query="sum(shadowrelay_safety_net_messages)")["result"]
+    assert float(kept["value"][1]) > 0
