@@ -19,7 +19,8 @@ class EngineError(Exception):
     """The engine refused; the text is for the reader of the tour."""
 
 
-_OTHER_PORTS = "each has a variable in compose.yaml: NODE_A_SMTP=2621 scripts/lab up"
+_OTHER_PORTS = "each has a variable in compose.yaml, to be exported: export NODE_A_SMTP=2621"
+_LAST_LINES = 15  # of what a command said: the reason is at the end, after much progress
 _ADVICE = {  # what it says, and what its reader can do about it
     "permission denied while trying to connect": (
         "This user may not use Docker: sudo usermod -aG docker $USER and log in again, or use sudo."
@@ -37,7 +38,7 @@ def check() -> None:
     """Raises EngineError where there is no engine that this user may use."""
     if shutil.which("docker") is None:
         raise EngineError("docker is not installed; the lab needs it, and compose (plugin or docker-compose)")
-    docker("version")
+    docker("version", "--format", "{{.Server.Version}}")
 
 
 @cache
@@ -68,8 +69,9 @@ def _run(command: tuple[str, ...], *, quiet: bool, allowed: tuple[int, ...] = (0
     )  # fmt: skip
     if done.returncode not in allowed:
         said = "\n".join(filter(None, [(done.stdout or "").strip(), (done.stderr or "").strip()]))
+        last = "\n".join(said.splitlines()[-_LAST_LINES:])
         advice = next((text for word, text in _ADVICE.items() if word in said.lower()), "")
-        told = f"{' '.join(command)}: exit status {done.returncode}\n{said}\n{advice}"
+        told = f"{' '.join(command)}: exit status {done.returncode}\n{last}\n{advice}"
         raise EngineError(told.rstrip())
     return done.stdout or ""
 

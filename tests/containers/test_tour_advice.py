@@ -64,8 +64,8 @@ def test_without_compose_it_says_so(tmp_path: Path):
 @pytest.mark.parametrize(
     ("said", "advice"),
     [
-        ("listen tcp4 127.0.0.1:2522: bind: address already in use", "NODE_A_SMTP=2621 scripts/lab up"),
-        ("Bind for 127.0.0.1:2522 failed: port is already allocated", "NODE_A_SMTP=2621 scripts/lab up"),
+        ("listen tcp4 127.0.0.1:2522: bind: address already in use", "export NODE_A_SMTP=2621"),
+        ("Bind for 127.0.0.1:2522 failed: port is already allocated", "export NODE_A_SMTP=2621"),
         ('service "certs" didn\'t complete successfully: exit 2', "docker compose logs certs"),
         ("failed to resolve source metadata for docker.io/library/python", "scripts/docker-base --help"),
     ],
