@@ -70,7 +70,7 @@ def _run(command: tuple[str, ...], *, quiet: bool, allowed: tuple[int, ...] = (0
     if done.returncode not in allowed:
         said = "\n".join(filter(None, [(done.stdout or "").strip(), (done.stderr or "").strip()]))
         last = "\n".join(said.splitlines()[-_LAST_LINES:])
-        advice = next((text for word, text in _ADVICE.items() if word in said.lower()), "")
+        advice = next((text for word, text in _ADVICE.items() if word in last.lower()), "")
         told = f"{' '.join(command)}: exit status {done.returncode}\n{last}\n{advice}"
         raise EngineError(told.rstrip())
     return done.stdout or ""
