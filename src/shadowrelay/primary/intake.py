@@ -120,7 +120,7 @@ class Intake:
 
     async def reset(self, session: Peer) -> None:
         if shadow := self._shadows.pop(session.id, None):
-            await shadow.drop()
+            shadow.drop()
 
     def _in_relay_networks(self, address: str) -> bool:
         client = ip_address(address.partition("%")[0])
@@ -193,7 +193,7 @@ class IntakeSink:
         finally:
             self._intake.in_flight.discard(self._arrival.id)
             if self._shadow is not None:
-                await self._shadow.drop()
+                self._shadow.drop()
         if answer is Answer.ACCEPTED:
             failpoints.passed("before-250")
             return [Reply(250, "2.6.0", f"{self._arrival.id} Queued mail for delivery")]
@@ -207,7 +207,7 @@ class IntakeSink:
         self._intake.in_flight.discard(self._arrival.id)
         self._spool.discard()
         if self._shadow is not None:
-            await self._shadow.drop()
+            self._shadow.drop()
 
     async def _sealed(self) -> Content:
         """The content as it will be referred to. A disk that fails here has promised nothing yet."""

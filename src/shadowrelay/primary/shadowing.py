@@ -74,22 +74,27 @@ class ShadowSession:
         self._opening = self._session = self._offering = None
         return self._members.offered(session, offering, attempt)
 
-    async def drop(self) -> None:
-        """The transaction is over: an unused session goes back, one in the middle of a body is cut off."""
-        self._content_came()
+    def drop(self) -> None:
+        """The transaction is over: an unused session goes back, one in the middle of a body is cut off.
+
+        One that is still being opened is for the next message: whoever begins messages and takes them back
+        has no more of them opened than there are early ones.
+        """
         opening, self._opening = self._opening, None
         session, self._session = self._session, None
-        if session is None and opening is not None:
-            if not opening.done():
-                opening.cancel()
-            (found,) = await asyncio.gather(opening, return_exceptions=True)
-            session = found if isinstance(found, PeerConnection) else None
-        if session is None or self.first is None:
-            return
-        if self._offering is not None:
+        if session is not None and self._offering is not None:
             session.abort()
-        else:
+        elif session is not None and self.first is not None:
             self._members.release(self.first, session)
+        elif opening is not None:
+            opening.add_done_callback(self._opened_in_vain)
+            return
+        self._content_came()
+
+    def _opened_in_vain(self, opening: asyncio.Task[PeerConnection]) -> None:
+        self._content_came()
+        if not opening.cancelled() and opening.exception() is None and self.first is not None:
+            self._members.release(self.first, opening.result())
 
     def _content_came(self) -> None:
         """Or never will: from here on nobody is waited for."""
