@@ -37,7 +37,11 @@ async def test_an_exposed_message_gets_a_second_copy_when_a_member_is_there(tmp_
         assert (await owner.events())[-2:] == ["HAREDIRECT"] * 2
 
 
-async def test_a_content_that_cannot_be_read_does_not_end_the_repair(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [1, 500])
+async def test_a_message_that_cannot_be_copied_neither_ends_the_repair_nor_keeps_others_exposed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr(exposure, "PAGE", page)
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
         owner.node.members.addresses[holder.name] = replace(  # type: ignore[index]
             owner.node.members.addresses[holder.name], port=1
@@ -55,26 +59,6 @@ async def test_a_content_that_cannot_be_read_does_not_end_the_repair(tmp_path: P
         await eventually(one_is_safe)
         assert len(await holder.copies()) == 1
         assert not owner.tasks[0].done()
-
-
-async def test_messages_that_cannot_be_copied_do_not_keep_the_others_exposed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exposure, "PAGE", 1)
-    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
-        addresses = owner.node.members.addresses
-        addresses[holder.name] = replace(addresses[holder.name], port=1)  # type: ignore[index]
-        for content in (LARGE, MESSAGE):
-            await sent(owner, content)
-        (file,) = owner.files()
-        (owner.node.spool / file).unlink()
-        owner.knows(holder)
-        owner.run_repair()
-
-        async def one_is_safe() -> bool:
-            return [copy.exposed for copy in await owner.copies()] == [True, False]
-
-        await eventually(one_is_safe)
 
 
 async def test_a_message_is_let_go_once_every_member_answered(tmp_path: Path) -> None:
