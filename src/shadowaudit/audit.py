@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,10 +16,9 @@ from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.fingerprint import digest
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.core.weighing import weigh
-from shadowaudit.engine.exact import judged
 from shadowaudit.engine.ingest import ingest
-from shadowaudit.engine.merge import merged, pieces
-from shadowaudit.engine.totals import curve, latencies, totals
+from shadowaudit.engine.merge import Job, buckets_of, judged
+from shadowaudit.engine.totals import added, curve, latencies
 from shadowaudit.logs.manifest import Found
 from shadowaudit.logs.state import State
 from shadowaudit.tables import Tables
@@ -76,18 +76,17 @@ class Audit:
         counts: dict[str, int] = {}
         classes: Counter[str] = Counter()
         if states:
-            with self._step("merge", "Merging what is known of each message"):
-                tables.messages(_within(merged(self.session, states), question))
-        if tables.any:
+            job = _job(facts, evidence, question, tables)
+            with self._step("judge", f"Judging what {len(states)} files say of each message"):
+                findings = judged(self.session, states, job, slices=self.cores)
+                findings.write.mode("overwrite").parquet(str(tables.judged))
+                classes = tables.findings()
             with self._step("count", "Counting"):
-                frame = self.session.read.parquet(str(tables.work))
-                counts = totals(frame)
-            if counts["suspects"]:
-                with self._step("judge", f"Judging {counts['suspects']} messages by their rows"):
-                    classes = self._judge(frame, states, facts, evidence, tables)
-            with self._step("stats", "Distributions"):
+                found = added(tables.tally())
+                counts = found["totals"] if found["totals"].get("messages") else {}
                 tables.stats(
-                    latencies(frame, _names(facts)), curve(frame, counts["first_at"], counts["last_at"])
+                    latencies(found["latencies"], _names(facts)),
+                    curve(found["changes"], job.first, job.last),
                 )
         tables.finish()
         verdict = Verdict(
@@ -102,19 +101,6 @@ class Audit:
         tables.verdict(verdict)
         return verdict
 
-    def _judge(
-        self,
-        frame: Any,
-        states: Sequence[str],
-        facts: Sequence[FileFacts],
-        evidence: Evidence,
-        tables: Tables,
-    ) -> Counter[str]:
-        suspects = frame.where("suspect")
-        findings = judged(pieces(self.session, states, suspects), facts, evidence)
-        findings.write.mode("overwrite").parquet(str(tables.judged))
-        return tables.findings()
-
     @contextmanager
     def _step(self, name: str, text: str) -> Iterator[None]:
         began = time.monotonic()
@@ -123,15 +109,28 @@ class Audit:
         self.timings[name] = self.timings.get(name, 0.0) + time.monotonic() - began
 
 
-def _within(frame: Any, question: Question) -> Any:
-    from pyspark.sql import functions as f
-
-    moment = f.coalesce("accepted_at", "held_at", "final_at", "discard_at")
-    if question.since is not None:
-        frame = frame.where(moment >= question.since)
-    if question.until is not None:
-        frame = frame.where(moment < question.until)
-    return frame
+def _job(facts: Sequence[FileFacts], evidence: Evidence, question: Question, tables: Tables) -> Job:
+    return Job(
+        files=tuple(
+            FileFacts(
+                path=one.path,
+                node=one.node,
+                database=one.database,
+                boot=one.boot,
+                flavour=one.flavour,
+                messages=one.messages,
+            )
+            for one in facts
+        ),
+        evidence=evidence,
+        messages=str(tables.work.absolute()),
+        tallies=str(tables.tallies.absolute()),
+        buckets=buckets_of(facts),
+        first=max(min((one.begins for one in facts if one.begins > 0), default=0), question.since or 0),
+        last=min(max((one.ends for one in facts), default=0), question.until or sys.maxsize),
+        since=question.since,
+        until=question.until,
+    )
 
 
 def _names(facts: Sequence[FileFacts]) -> dict[int, str]:

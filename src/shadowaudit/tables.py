@@ -48,9 +48,8 @@ class Tables:
         return self.out / f".messages-{self.token}"
 
     @property
-    def any(self) -> bool:
-        """Is there any message? An engine may write no file at all for none."""
-        return any(self.work.glob("*.parquet"))
+    def tallies(self) -> Path:
+        return self.out / f".tallies-{self.token}"
 
     @property
     def judged(self) -> Path:
@@ -67,6 +66,7 @@ class Tables:
             self.out / "messages.parquet",
             *self.out.glob(".messages-*"),
             *self.out.glob(".findings-*"),
+            *self.out.glob(".tallies-*"),
         ):
             shutil.rmtree(path, ignore_errors=True)
         for name in (
@@ -77,16 +77,8 @@ class Tables:
             "report.html",
         ):
             (self.out / name).unlink(missing_ok=True)
-
-    def messages(self, frame: Any) -> None:
-        """One row a message."""
-        from pyspark.sql import functions as f
-
-        text = f.lower(f.concat(f.lpad(f.hex("high"), 16, "0"), f.lpad(f.hex("low"), 16, "0")))
-        parts = [
-            f.substring(text, begin, width) for begin, width in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
-        ]
-        frame.withColumn("id", f.concat_ws("-", *parts)).write.mode("overwrite").parquet(str(self.work))
+        self.work.mkdir()
+        self.tallies.mkdir()
 
     def findings(self) -> Counter[str]:
         """Write all findings, worst first, and the violations among them; returns messages by class."""
@@ -130,6 +122,11 @@ class Tables:
                 [batch.column(name).cast(_SHAPE.field(name).type) for name in _SHAPE.names], schema=_SHAPE
             )
 
+    def tally(self) -> Iterator[dict[str, Any]]:
+        """What each bucket of messages adds to the counts."""
+        for path in sorted(self.tallies.glob("*.json")):
+            yield json.loads(path.read_text("utf-8"))
+
     def examples(self, most: int) -> dict[Class, list[dict[str, Any]]]:
         """Some findings of each class, for the report."""
         found: dict[Class, list[dict[str, Any]]] = {}
@@ -154,10 +151,8 @@ class Tables:
         if not (self.out / "stats.parquet").exists():
             self.stats((), ())
         shutil.rmtree(self.judged, ignore_errors=True)
-        if self.work.exists():
-            self.work.rename(self.out / "messages.parquet")
-        else:
-            (self.out / "messages.parquet").mkdir()
+        shutil.rmtree(self.tallies, ignore_errors=True)
+        self.work.rename(self.out / "messages.parquet")
 
     def verdict(self, verdict: Verdict) -> None:
         text = json.dumps(verdict.as_dict(), indent=2, ensure_ascii=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from shadowaudit.core.events import Event
@@ -21,34 +21,7 @@ SCHEMA = (
 )
 """One row a finding. ``evidence``: the rows that prove it, one a line. A message cleared has none."""
 
-_BATCH = 200
 _SHOWN_ROWS, _SHOWN_ADDRESSES, _SHOWN_TEXT = 20, 20, 4000
-
-
-def judged(pieces: Any, files: Sequence[FileFacts], evidence: Evidence) -> Any:
-    """Findings about the messages of ``pieces`` (as ``merge.pieces`` makes them)."""
-    known = {one.path: (one.node, one.database, one.boot, one.flavour) for one in files}
-    return pieces.mapInArrow(_judging(known, evidence), SCHEMA)
-
-
-def _judging(
-    known: dict[str, tuple[str, str, str, str]], evidence: Evidence
-) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        sources: dict[str, Source] = {}
-        rows: list[dict[str, Any]] = []
-        for batch in batches:
-            for one in batch.to_pylist():
-                rows += findings_of((one["high"], one["low"]), one["pieces"], known, sources, evidence)
-                if len(rows) >= _BATCH:
-                    yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
-                    rows = []
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
-
-    return run
 
 
 def arrow_schema() -> Any:
@@ -61,20 +34,17 @@ def arrow_schema() -> Any:
 
 def findings_of(
     key: Key,
-    pieces: Sequence[dict[str, Any]],
-    known: dict[str, tuple[str, str, str, str]],
-    sources: dict[str, Source],
+    parts: Sequence[tuple[int, int, int]],
+    files: Sequence[FileFacts],
+    sources: dict[int, Source],
     evidence: Evidence,
 ) -> list[dict[str, Any]]:
-    """The findings about one message, as rows of ``SCHEMA``."""
+    """The findings about one message, as rows of ``SCHEMA``. ``parts``: number of a file, from, to."""
     try:
-        for one in pieces:
-            path = one["path"]
-            if path not in sources:
-                node, database, boot, flavour = known[path]
-                facts = FileFacts(path=path, node=node, database=database, boot=boot, flavour=flavour)
-                sources[path] = Source.of(facts)
-        events = rows_of(key, [Piece(sources[one["path"]], one["begin"], one["end"]) for one in pieces])
+        for number, _, _ in parts:
+            if number not in sources:
+                sources[number] = Source.of(files[number])
+        events = rows_of(key, [Piece(sources[number], begin, end) for number, begin, end in parts])
     except OSError as problem:
         detail = f"its rows cannot be read again: {problem.filename}: {problem.strerror}"
         return [_row(key, uuid_of(*key), Finding(Class.UNPROVEN_LOSS, detail), [], None)]

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from shadowaudit.core.facts import FileFacts
+from shadowaudit.engine.spreading import spread
 from shadowaudit.logs.manifest import Found
 from shadowaudit.logs.state import State
-
-_SLICES = 4  # a core: large files at the end of a job keep others waiting less
 
 
 def ingest(
@@ -30,11 +29,8 @@ def ingest(
 
 
 def _read(session: Any, state: State, files: Sequence[Found], slices: int) -> Iterator[FileFacts]:
-    balanced = _balanced(files, max(1, min(slices * _SLICES, len(files))))
-    rows = [(number, str(file.path)) for number, part in enumerate(balanced) for file in part]
-    frame = session.createDataFrame(rows, "slice int, path string")
-    spread = frame.repartitionByRange(len(balanced), "slice") if len(balanced) > 1 else frame.coalesce(1)
-    result = spread.mapInArrow(_reader(str(state.directory)), "facts string")
+    work = spread(session, [((str(file.path),), file.size) for file in files], "path string", slices)
+    result = work.mapInArrow(_reader(str(state.directory)), "facts string")
     for row in result.toLocalIterator() if len(files) > 10_000 else result.collect():
         yield FileFacts.from_json(row["facts"])
 
@@ -49,14 +45,3 @@ def _reader(directory: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
                 yield pa.RecordBatch.from_pydict({"facts": [state.read(path).to_json()]})
 
     return read
-
-
-def _balanced(files: Sequence[Found], parts: int) -> list[list[Found]]:
-    """Parts of about the same size: the largest first, each to the part that has least."""
-    slots: list[list[Found]] = [[] for _ in range(parts)]
-    load = [0] * parts
-    for file in sorted(files, key=lambda one: -one.size):
-        least = load.index(min(load))
-        slots[least].append(file)
-        load[least] += file.size + 100_000
-    return [slot for slot in slots if slot]

@@ -1,54 +1,153 @@
-"""One group-by: the partial states of all files to one row a message, and which of them are suspect."""
+"""One job: the partial states of all files by message, one row each, and the suspects judged by their rows.
+
+The engine spreads the work and moves blocks of states, each of one bucket of messages, to where that
+bucket is merged; what is done with the numbers in a block is Arrow's and numpy's. So what a task needs of
+memory is a bucket, however many messages there are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from shadowaudit.core.judge import LATE_DISCARD
-from shadowaudit.logs.fold import GREATEST, LEAST, SUMS
+from shadowaudit.core.evidence import Evidence
+from shadowaudit.core.facts import FileFacts
+from shadowaudit.engine.exact import SCHEMA, arrow_schema, findings_of
+from shadowaudit.engine.spreading import spread
+
+_BUCKET = 150_000  # states: 40 MB
+_BATCH = 200  # findings
+_MOST = 1 << 16
 
 
-def merged(session: Any, tables: Sequence[str]) -> Any:
-    """One row a message: its partial states merged, and ``suspect``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a task has to know. ``first`` to ``last``: the time that the curves show."""
 
-    A message is not suspect when its state alone proves it: accepted once, after a copy was made in the same
-    database; as many copies taken as were said to be; every recipient ended once, and in each database
-    whatever came in went out again. Everything else is judged from its rows.
+    files: tuple[FileFacts, ...]  # with no more than their rows' readers need
+    evidence: Evidence
+    messages: str  # directory: one table a bucket
+    tallies: str  # directory: one JSON a bucket
+    buckets: int
+    first: int
+    last: int
+    since: int | None = None
+    until: int | None = None
+
+
+def buckets_of(files: Sequence[FileFacts]) -> int:
+    """How many buckets the messages of these files are spread over."""
+    return min(_MOST, sum(one.messages for one in files) // _BUCKET + 1)
+
+
+def judged(session: Any, tables: Sequence[tuple[int, str]], job: Job, *, slices: int) -> Any:
+    """Findings (``exact.SCHEMA``). ``tables``: number in ``job.files`` and path of the states of each file.
+
+    Each task leaves its messages and their tally in the job's directories: again the same if it is repeated.
     """
-    from pyspark.sql import functions as f
-
-    frame = session.read.parquet(*tables)
-    sums = [f.sum(name).alias(name) for name in SUMS]
-    least = [f.min(name).alias(name) for name in LEAST if name != "file_from"]
-    greatest = [f.max(name).alias(name) for name in GREATEST if name != "file_to"]
-    grouped = frame.groupBy("high", "low").agg(*sums, *least, *greatest)
-    return grouped.withColumn("suspect", ~f.coalesce(_proven(f), f.lit(False)))
+    weights = [job.files[number].messages for number, _ in tables]
+    blocks = spread(session, list(zip(tables, weights, strict=True)), "number int, path string", slices)
+    split = blocks.mapInArrow(_splitting(job.buckets), "bucket int, data binary")
+    return split.repartition(job.buckets, "bucket").mapInArrow(_judging(job), SCHEMA)
 
 
-def _proven(f: Any) -> Any:
-    accepted = (
-        (f.col("received") == 1)
-        & (f.col("redirects") >= 1)
-        & (f.col("redirect_at") < f.col("origin_at"))
-        & (f.col("redirect_db") == f.col("origin_db"))
-        & (f.col("redirect_db_last") == f.col("origin_db"))
+def _splitting(buckets: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import numpy as np
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        waiting: list[Any] = []
+        for batch in batches:
+            for number, path in zip(*(batch.column(n).to_pylist() for n in ("number", "path")), strict=True):
+                table = parquet.read_table(path, use_threads=False, memory_map=True)
+                file = pa.array(np.full(len(table), number, dtype=np.int64))
+                waiting.append(table.append_column("file", file))
+                if sum(map(len, waiting)) > _BUCKET * 2:
+                    yield from _blocks(waiting, buckets)
+                    waiting = []
+        yield from _blocks(waiting, buckets)
+
+    return run
+
+
+def _blocks(tables: Sequence[Any], buckets: int) -> Iterator[Any]:
+    import numpy as np
+    import pyarrow as pa
+
+    from shadowaudit.engine.messages import bucket_of
+
+    if not tables:
+        return
+    table = pa.concat_tables(tables).combine_chunks()
+    bucket = bucket_of(table["high"].to_numpy(), table["low"].to_numpy(), buckets)
+    ordered = table.take(pa.array(np.argsort(bucket, kind="stable"))) if buckets > 1 else table
+    ends = np.cumsum(np.bincount(bucket, minlength=buckets))
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+    begin = 0
+    for number, end in enumerate(ends.tolist()):
+        if end > begin:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+                writer.write_table(ordered.slice(begin, end - begin))
+            row = {"bucket": pa.array([number], pa.int32()), "data": pa.array([sink.getvalue().to_pybytes()])}
+            yield pa.RecordBatch.from_pydict(row)
+        begin = end
+
+
+def _judging(job: Job) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        blocks: dict[int, list[bytes]] = defaultdict(list)
+        for batch in batches:
+            for bucket, data in zip(*(batch.column(n).to_pylist() for n in ("bucket", "data")), strict=True):
+                blocks[bucket].append(data)
+        sources: dict[int, Any] = {}
+        rows: list[dict[str, Any]] = []
+        for bucket in sorted(blocks):
+            for key, parts in _merged(job, bucket, blocks.pop(bucket)):
+                rows += findings_of(key, parts, job.files, sources, job.evidence)
+                if len(rows) >= _BATCH:
+                    yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
+                    rows = []
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
+
+    return run
+
+
+def _merged(job: Job, bucket: int, blocks: Sequence[bytes]) -> Iterator[Any]:
+    """Write a bucket's messages and their tally; returns the suspects."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from shadowaudit.engine.messages import Messages
+    from shadowaudit.engine.totals import tally
+
+    messages = Messages([pa.ipc.open_stream(block).read_all() for block in blocks])
+    if job.since is not None or job.until is not None:
+        messages.within(job.since, job.until)
+    if not len(messages.suspect):
+        return iter(())
+    _publish(
+        Path(job.messages, f"part-{bucket:05}.parquet"),
+        lambda target: parquet.write_table(
+            messages.table(), target, compression="snappy", use_dictionary=False
+        ),
     )
-    made_here = f.col("received") == 0
-    weaker = (f.col("received") == 1) & (f.col("redirects") == 0) & (f.col("exchange") == 1)
-    settled = (f.col("ended") == f.col("recipients")) & (f.col("owed") == 0)
-    closed = (f.col("balance") == 0) & (f.col("residue") == 0)
-    held = (f.col("redirects") == f.col("holds")) & (f.col("holders") == 0)
-    once = (f.col("origins") == 1) & (f.col("odd") == 0)
-    late = f.coalesce(f.col("discard_at") > f.col("final_at") + LATE_DISCARD, f.lit(False))
-    return once & (accepted | made_here | weaker) & settled & closed & held & ~late
+    told = json.dumps(tally(messages, job.first, job.last))
+    _publish(Path(job.tallies, f"{bucket:05}.json"), lambda target: target.write_text(told, "utf-8"))
+    return messages.suspects()
 
 
-def pieces(session: Any, tables: Sequence[str], suspects: Any) -> Any:
-    """For each suspect, the parts of files in which its rows are: (high, low, pieces)."""
-    from pyspark.sql import functions as f
+def _publish(target: Path, write: Callable[[Path], object]) -> None:
+    import secrets
 
-    frame = session.read.parquet(*tables).select("high", "low", "path", "file_from", "file_to")
-    found = frame.join(suspects.select("high", "low"), ["high", "low"])
-    part = f.struct("path", f.col("file_from").alias("begin"), f.col("file_to").alias("end"))
-    return found.groupBy("high", "low").agg(f.collect_list(part).alias("pieces"))
+    hidden = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    write(hidden)
+    hidden.replace(target)

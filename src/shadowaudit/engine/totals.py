@@ -1,113 +1,148 @@
-"""Counts and distributions over all messages: one row a message in, little tables out."""
+"""Counts and distributions over messages: of some of them, to be added to those of all others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shadowaudit.engine.messages import MOMENTS, Messages
+
+Long = NDArray[np.int64]
 
 STEPS_PER_DECADE = 20
 """Latencies are counted in steps of a twentieth of a power of ten: 12 % wide."""
 
 CURVE_POINTS = 240
+_STEPS = 512  # more than there are steps in 64 bits
 
-COUNTS = (
-    "messages",
-    "received",
-    "made_here",
-    "recipients",
-    "ended",
-    "delivered",
-    "bounced",
-    "rows",
-    "suspects",
-    "deferred",
-)
+_CHANGES = {
+    "accepted_at": ("messages", 1),
+    "final_at": ("messages", -1),
+    "held_at": ("copies", 1),
+    "discard_at": ("copies", -1),
+}
 
 
-def totals(frame: Any) -> dict[str, int]:
-    """Sums over ``merge.merged``."""
-    from pyspark.sql import functions as f
-
-    row = frame.agg(
-        f.count("*").alias("messages"),
-        f.sum("received").alias("received"),
-        f.sum(f.col("origins") - f.col("received")).alias("made_here"),
-        f.sum("recipients").alias("recipients"),
-        f.sum("ended").alias("ended"),
-        f.sum("settled").alias("delivered"),
-        f.sum("bounced").alias("bounced"),
-        f.sum("rows").alias("rows"),
-        f.sum(f.col("suspect").cast("long")).alias("suspects"),
-        f.sum((f.col("defers") > 0).cast("long")).alias("deferred"),
-        f.min(f.least("accepted_at", "held_at", "final_at", "discard_at")).alias("first_at"),
-        f.max(f.greatest("accepted_at", "held_at", "final_at", "discard_at")).alias("last_at"),
-    ).collect()[0]
-    return {name: int(value or 0) for name, value in row.asDict().items()}
+def width_of(first: int, last: int) -> int:
+    """Milliseconds from one point of the curve to the next."""
+    return max(1000, (last - first) // CURVE_POINTS + 1)
 
 
-def latencies(frame: Any, names: Mapping[int, str]) -> list[dict[str, Any]]:
-    """Counts by measure, node, next hop and step, of times on one node's clock (``discard``: on two)."""
-    from pyspark.sql import functions as f
-
-    accepted = f.shiftrightunsigned("high", 16)  # a UUIDv7 begins with the moment at which it was given
-    measures = {
-        "accept": (f.col("accepted_at") - accepted, f.col("received") == 1),
-        "deliver": (f.col("final_at") - f.col("accepted_at"), f.col("settled") > 0),
-        "discard": (f.col("discard_at") - f.col("final_at"), f.col("holds") > 0),
+def tally(messages: Messages, first: int, last: int) -> dict[str, Any]:
+    """What these messages add to the counts, plainly, for a curve from ``first`` to ``last``."""
+    moments = [messages[name][messages.has(name)] for name in MOMENTS]
+    known = [one for one in moments if len(one)]
+    totals = {
+        "messages": len(messages.suspect),
+        "received": int(messages["received"].sum()),
+        "made_here": int((messages["origins"] - messages["received"]).sum()),
+        "recipients": int(messages["recipients"].sum()),
+        "ended": int(messages["ended"].sum()),
+        "delivered": int(messages["settled"].sum()),
+        "bounced": int(messages["bounced"].sum()),
+        "rows": int(messages["rows"].sum()),
+        "suspects": int(messages.suspect.sum()),
+        "deferred": int((messages["defers"] > 0).sum()),
     }
-    parts = []
+    return {
+        "totals": totals,
+        "first_at": min((int(one.min()) for one in known), default=None),
+        "last_at": max((int(one.max()) for one in known), default=None),
+        "latencies": _latencies(messages),
+        "changes": _changes(messages, first, last),
+    }
+
+
+def _latencies(messages: Messages) -> list[list[Any]]:
+    """Rows of measure, node, hop, step, count."""
+    accepted, final, discarded = messages["accepted_at"], messages["final_at"], messages["discard_at"]
+    begun, ended = messages.has("accepted_at"), messages.has("final_at")
+    # A UUIDv7 begins with the moment at which it was given.
+    given = (messages["high"].view(np.uint64) >> np.uint64(16)).view(np.int64)
+    waited = accepted - given
+    plausible = (waited >= -60_000) & (waited <= 3_600_000) & (messages["exchange"] == 0)
+    measures = {
+        "accept": (waited, begun & (messages["received"] == 1) & plausible),
+        "deliver": (final - accepted, begun & ended & (messages["settled"] > 0)),
+        "discard": (discarded - final, ended & messages.has("discard_at") & (messages["holds"] > 0)),
+    }
+    nodes, node = _places(messages, "origin_node")
+    hops, hop = _places(messages, "hop")
+    found = []
     for name, (value, where) in measures.items():
-        milliseconds = f.greatest(value, f.lit(0)) + f.lit(1)
-        step = f.floor(f.log10(milliseconds.cast("double")) * STEPS_PER_DECADE).cast("int")
-        chosen = frame.where(where & value.isNotNull())
-        if name == "accept":
-            chosen = chosen.where((f.col("exchange") == 0) & value.between(-60_000, 3_600_000))
-        parts.append(
-            chosen.select(
-                f.lit(name).alias("measure"), f.col("origin_node").alias("node"), "hop", step.alias("step")
-            )
-        )
-    union = parts[0].unionByName(parts[1]).unionByName(parts[2])
-    rows = union.groupBy("measure", "node", "hop", "step").count().collect()
+        step = np.log10(np.maximum(value[where], 0) + 1.0) * STEPS_PER_DECADE
+        key = (node[where] * len(hops) + hop[where]) * _STEPS + np.floor(step).astype(np.int64)
+        for one, count in zip(*np.unique(key, return_counts=True), strict=True):
+            pair, at = divmod(int(one), _STEPS)
+            found.append([name, int(nodes[pair // len(hops)]), int(hops[pair % len(hops)]), at, int(count)])
+    return found
+
+
+def _places(messages: Messages, name: str) -> tuple[Long, Long]:
+    found = np.where(messages.has(name), messages[name], 0)
+    values, place = np.unique(found, return_inverse=True)
+    return values, place
+
+
+def _changes(messages: Messages, first: int, last: int) -> list[list[Any]]:
+    """Rows of point, what, change. What is out of the range counts at its edge."""
+    found = []
+    for name, (what, sign) in _CHANGES.items():
+        moments = np.clip(messages[name][messages.has(name)], first, max(first, last))
+        points = (moments - first) // width_of(first, last)
+        for point, count in zip(*np.unique(points, return_counts=True), strict=True):
+            found.append([int(point), what, sign * int(count)])
+    return found
+
+
+def added(tallies: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Tallies of all messages' parts as one."""
+    totals: Counter[str] = Counter()
+    latencies: Counter[tuple[str, int, int, int]] = Counter()
+    changes: Counter[tuple[int, str]] = Counter()
+    first: list[int] = []
+    last: list[int] = []
+    for one in tallies:
+        totals.update(one["totals"])
+        for measure, node, hop, step, count in one["latencies"]:
+            latencies[measure, node, hop, step] += count
+        for point, what, change in one["changes"]:
+            changes[point, what] += change
+        first += [one["first_at"]] if one["first_at"] is not None else []
+        last += [one["last_at"]] if one["last_at"] is not None else []
+    moments = {"first_at": min(first, default=0), "last_at": max(last, default=0)}
+    return {"totals": dict(totals) | moments, "latencies": latencies, "changes": changes}
+
+
+def latencies(
+    found: Mapping[tuple[str, int, int, int], int], names: Mapping[int, str]
+) -> list[dict[str, Any]]:
+    """Counts by measure, node, next hop and step, of times on one node's clock (``discard``: on two)."""
     return [
         {
-            "measure": row["measure"],
-            "node": names.get(row["node"] or 0, ""),
-            "hop": names.get(row["hop"] or 0, ""),
-            "step": row["step"],
-            "count": row["count"],
+            "measure": measure,
+            "node": names.get(node, ""),
+            "hop": names.get(hop, ""),
+            "step": step,
+            "count": count,
         }
-        for row in rows
+        for (measure, node, hop, step), count in sorted(found.items())
     ]
 
 
-def curve(frame: Any, first: int, last: int) -> list[dict[str, int]]:
-    """Messages in transit and copies held at even points of time, from first and last moments."""
-    from pyspark.sql import functions as f
+def curve(changes: Mapping[tuple[int, str], int], first: int, last: int) -> list[dict[str, int]]:
+    """Messages in transit and copies held at even points of time.
 
-    width = max(1000, (last - first) // CURVE_POINTS + 1)
-    # Accepted messages that never ended stay in transit; copies that were never discarded stay held.
-    deltas = {
-        "accepted_at": ("messages", 1),
-        "final_at": ("messages", -1),
-        "held_at": ("copies", 1),
-        "discard_at": ("copies", -1),
-    }
-    union = None
-    for column, (what, sign) in deltas.items():
-        part = frame.where(f.col(column).isNotNull()).select(
-            f.floor((f.col(column) - f.lit(first)) / f.lit(width)).cast("long").alias("point"),
-            f.lit(what).alias("what"),
-            f.lit(sign).cast("long").alias("change"),
-        )
-        union = part if union is None else union.unionByName(part)
-    assert union is not None
-    rows = union.groupBy("point", "what").agg(f.sum("change").alias("change")).collect()
-    changes: dict[tuple[int, str], int] = {(row["point"], row["what"]): row["change"] for row in rows}
+    Accepted messages that never ended stay in transit; copies that were never discarded stay held.
+    """
     points: list[dict[str, int]] = []
     now = {"messages": 0, "copies": 0}
     for point in range(min((p for p, _ in changes), default=0), max((p for p, _ in changes), default=-1) + 1):
         for what in now:
             now[what] += changes.get((point, what), 0)
-        points.append({"at": first + point * width, **now})
+        points.append({"at": first + point * width_of(first, last), **now})
     return points

@@ -77,9 +77,7 @@ class _Digest:
             self.reader = RelaySteps(self.learnt) if relay else exchange.ExchangeSteps(self.learnt)
         found = self.reader.of(table)
         self._note(found, relay=relay)
-        self.tables.append(
-            fold(found, block, path=str(self.path), database=self.learnt.database, node=self.learnt.node)
-        )
+        self.tables.append(fold(found, block, database=self.learnt.database, node=self.learnt.node))
 
     def _cannot_read(self, block: Block, rows: Any) -> None:
         if len(rows):
@@ -98,7 +96,8 @@ class _Digest:
             self.first, self.begins = int(found.sequence[0]), int(found.at[0])
             self.first_is_snapshot = bool(found.kind[0] == load)
         self.last, self.ends = int(found.sequence[-1]), int(found.at[-1])
-        self.last_closes = bool(found.kind[-1] == load and not (found.high[-1] or found.low[-1]))
+        last = found.message[-1]
+        self.last_closes = bool(found.kind[-1] == load and not (found.high[last] or found.low[last]))
         self.rows += len(found.row)
 
     def _compare(self) -> None:

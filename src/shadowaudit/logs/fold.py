@@ -15,104 +15,94 @@ from numpy.typing import NDArray
 
 from shadowaudit.core.events import DELIVERIES, FINALS, Kind
 from shadowaudit.core.fingerprint import digest
+from shadowaudit.logs.groups import NONE_GREATEST, NONE_LEAST, Groups
 from shadowaudit.logs.lines import Block
 from shadowaudit.logs.steps import Steps, is_any
 
 Long = NDArray[np.int64]
-_MAX = np.iinfo(np.int64).max
 
 SUMS = (
     "rows", "origins", "received", "recipients", "owed", "ended", "settled", "balance", "residue",
-    "redirects", "holds", "holders", "odd", "defers", "bounced", "resubmits",
+    "redirects", "holds", "holders", "odd", "defers", "bounced",
 )  # fmt: skip
 LEAST = ("redirect_db", "redirect_at", "accepted_at", "file_from", "origin_db", "held_at")
-GREATEST = (
-    "redirect_db_last",
-    "origin_at",
-    "final_at",
-    "discard_at",
-    "hop",
-    "file_to",
-    "origin_node",
-    "exchange",
-)
+GREATEST = ("origin_at", "final_at", "discard_at", "hop", "file_to", "origin_node", "exchange")
 
-SCHEMA: Any = pa.schema(
-    [pa.field(name, pa.int64()) for name in ("high", "low", *SUMS, *LEAST, *GREATEST)]
-    + [pa.field("path", pa.string())]
-)
+SCHEMA: Any = pa.schema([pa.field(name, pa.int64()) for name in ("high", "low", *SUMS, *LEAST, *GREATEST)])
 """One row: a message in a block of a file. What a group has none of is null (least, greatest) or 0 (sums)."""
 
 
-def fold(steps: Steps, block: Block, *, path: str, database: str, node: str) -> Any:
+def fold(steps: Steps, block: Block, *, database: str, node: str) -> Any:
     """The partial states of a block, as an Arrow table of ``SCHEMA``."""
-    keep = np.flatnonzero((steps.high != 0) | (steps.low != 0))
-    order = keep[np.lexsort((steps.low[keep], steps.high[keep]))]
-    high, low = steps.high[order], steps.low[order]
-    if not len(order):
-        return SCHEMA.empty_table()
-    begins = np.flatnonzero(np.append(True, (high[1:] != high[:-1]) | (low[1:] != low[:-1])))
-    kind = steps.kind[order]
-    count, print_, salted = steps.count[order], steps.print[order], steps.salted[order]
-    origin, final = is_any(kind, Kind.RECEIVE, Kind.DSN), is_any(kind, *FINALS)
-    redirect, enters, leaves = is_any(kind, Kind.HAREDIRECT), steps.enters[order], steps.leaves[order]
-    signs = enters.astype(np.int64) - leaves
-    sequence, at, row = steps.sequence[order], steps.at[order], steps.row[order]
-    columns: dict[str, Any] = {"high": high[begins], "low": low[begins]}
-    sums = {
-        "rows": np.ones(len(order), dtype=np.int64),
-        "origins": origin,
-        "received": is_any(kind, Kind.RECEIVE),
-        "recipients": origin * count,
-        "owed": origin * print_ - final * print_,
-        "ended": final * count,
-        "settled": is_any(kind, *DELIVERIES) * count,
-        "balance": signs * salted,
-        "residue": signs * count,
-        "redirects": redirect,
-        "holds": steps.copies[order] < 0,
-        "holders": steps.copies[order],
-        "odd": steps.odd[order],
-        "defers": is_any(kind, Kind.DEFER),
-        "bounced": is_any(kind, Kind.FAIL) * count,
-        "resubmits": is_any(kind, Kind.RESUBMIT),
+    kind, count = steps.kind, steps.count
+    groups = Groups(steps.message, len(steps.high))
+    origin = np.flatnonzero(is_any(kind, Kind.RECEIVE, Kind.DSN))
+    final = np.flatnonzero(is_any(kind, *FINALS))
+    redirect = np.flatnonzero(is_any(kind, Kind.HAREDIRECT))
+    received = np.flatnonzero(is_any(kind, Kind.RECEIVE))
+    enters, leaves = np.flatnonzero(steps.enters), np.flatnonzero(steps.leaves)
+    offsets = block.offsets
+    columns = {
+        "high": steps.high,
+        "low": steps.low,
+        "rows": np.bincount(groups.of, minlength=groups.size).astype(np.int64, copy=False),
+        "origins": groups.count(origin),
+        "received": groups.count(received),
+        "recipients": groups.total(count, origin),
+        "owed": groups.total(steps.print, origin) - groups.total(steps.print, final),
+        "ended": groups.total(count, final),
+        "settled": groups.total(count, np.flatnonzero(is_any(kind, *DELIVERIES))),
+        "balance": groups.total(steps.salted, enters) - groups.total(steps.salted, leaves),
+        "residue": groups.total(count, enters) - groups.total(count, leaves),
+        "redirects": groups.count(redirect),
+        "holds": groups.count(np.flatnonzero(steps.copies < 0)),
+        "holders": groups.total(steps.copies, np.flatnonzero(steps.copies)),
+        "odd": groups.count(np.flatnonzero(steps.odd)),
+        "defers": groups.count(np.flatnonzero(is_any(kind, Kind.DEFER))),
+        "bounced": groups.total(count, np.flatnonzero(is_any(kind, Kind.FAIL))),
+        "redirect_at": groups.least(steps.sequence, redirect),
+        "accepted_at": groups.least(steps.at, origin),
+        "file_from": groups.least(offsets[steps.row]),
+        "held_at": groups.least(
+            steps.at, np.flatnonzero(steps.enters & ~is_any(kind, Kind.RECEIVE, Kind.DSN))
+        ),
+        "origin_at": groups.greatest(steps.sequence, origin),
+        "final_at": groups.greatest(steps.at, final),
+        "discard_at": groups.greatest(steps.at, np.flatnonzero(is_any(kind, Kind.HADISCARD))),
+        "hop": groups.greatest(steps.hop, np.flatnonzero(steps.hop > 0)),
+        "file_to": groups.greatest(offsets[steps.row + 1]),
+        "exchange": np.full(groups.size, int(database.startswith("exchange:"))),
     }
-    for name, values in sums.items():
-        columns[name] = np.add.reduceat(values.astype(np.int64), begins)
-    here, server = digest(database), digest(node)
-    least: dict[str, tuple[Any, Any]] = {
-        "redirect_db": (redirect, here),
-        "redirect_at": (redirect, sequence),
-        "accepted_at": (origin, at),
-        "file_from": (None, block.offsets[row]),
-        "origin_db": (origin, here),
-        "held_at": (enters & ~origin, at),
-    }
-    greatest: dict[str, tuple[Any, Any]] = {
-        "redirect_db_last": (redirect, here),
-        "origin_at": (origin, sequence),
-        "final_at": (final, at),
-        "discard_at": (is_any(kind, Kind.HADISCARD), at),
-        "hop": (steps.hop[order] > 0, steps.hop[order]),
-        "file_to": (None, block.offsets[row + 1]),
-        "origin_node": (origin, server),
-        "exchange": (None, int(database.startswith("exchange:"))),
-    }
-    for name, (where, values) in least.items():
-        columns[name] = _reduced(np.minimum, where, values, begins, _MAX, len(order))
-    for name, (where, values) in greatest.items():
-        columns[name] = _reduced(np.maximum, where, values, begins, -_MAX, len(order))
-    columns["path"] = pa.array([path]).take(pa.array(np.zeros(len(begins), dtype=np.int32)))
-    return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+    begun, taken = columns["origins"] > 0, columns["redirects"] > 0
+    columns["origin_db"] = np.where(begun, digest(database), NONE_LEAST)
+    columns["origin_node"] = np.where(begun, digest(node), NONE_GREATEST)
+    columns["redirect_db"] = np.where(taken, digest(database), NONE_LEAST)
+    about = (steps.high != 0) | (steps.low != 0)
+    if not about.all():
+        columns = {name: values[about] for name, values in columns.items()}
+    return as_table(columns)
 
 
-def _reduced(
-    function: np.ufunc, where: NDArray[np.bool_] | None, values: Any, begins: Long, none: int, size: int
-) -> Any:
-    """Least or greatest of a group's values; null where the group has none."""
-    full = np.broadcast_to(np.asarray(values, dtype=np.int64), (size,))
-    found = function.reduceat(full if where is None else np.where(where, full, none), begins)
-    return pa.array(found, pa.int64(), mask=found == none)
+def as_table(columns: dict[str, Long]) -> Any:
+    """Columns of ``SCHEMA``, with what stands for none as null."""
+    arrays = []
+    for name in SCHEMA.names:
+        values = columns[name]
+        none = NONE_LEAST if name in LEAST else NONE_GREATEST if name in GREATEST else None
+        mask = None if none is None else values == none
+        arrays.append(pa.array(values, pa.int64(), mask=mask if mask is not None and mask.any() else None))
+    return pa.table(arrays, schema=SCHEMA)
+
+
+def as_columns(table: Any) -> dict[str, Long]:
+    """The inverse of ``as_table``; columns that are none of ``SCHEMA`` stay as they are."""
+    columns: dict[str, Long] = {}
+    for name in table.schema.names:
+        values = table.column(name)
+        if values.null_count:
+            values = values.fill_null(NONE_LEAST if name in LEAST else NONE_GREATEST)
+        columns[name] = values.to_numpy()
+    return columns
 
 
 def joined(tables: Sequence[Any]) -> Any:

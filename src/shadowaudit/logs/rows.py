@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +20,6 @@ from shadowaudit.logs.lines import Block
 
 Text = Any  # a pyarrow StringArray: pyarrow has no types
 
-_HEX = np.full(256, 255, dtype=np.uint8)
-for _digits in (b"0123456789abcdef", b"0123456789ABCDEF"):
-    _HEX[np.frombuffer(_digits, np.uint8)] = np.arange(16, dtype=np.uint8)
 _DASHES = [8, 13, 18, 23]
 _PLACES = [place for place in range(36) if place not in _DASHES]
 
@@ -48,7 +46,7 @@ def read(block: Block, fields: Sequence[str], wanted: Sequence[str], *, strict: 
     cannot be read are named in ``unreadable``.
     """
     present = [name for name in wanted if name in fields]
-    columns = None if strict and not _is_text(block.data) else _fast(block, fields, present)
+    columns = None if strict and not _is_text(block.data) else _fast(block, fields, present, strict=strict)
     index = np.arange(block.rows, dtype=np.int64)
     bad: tuple[int, ...] = ()
     if columns is None:
@@ -67,7 +65,9 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _fast(block: Block, fields: Sequence[str], present: Sequence[str]) -> dict[str, Text] | None:
+def _fast(
+    block: Block, fields: Sequence[str], present: Sequence[str], *, strict: bool
+) -> dict[str, Text] | None:
     """By Arrow's parser; None when it does not see the rows that the line ends tell of."""
     if len(set(fields)) != len(fields):
         return None
@@ -81,6 +81,7 @@ def _fast(block: Block, fields: Sequence[str], present: Sequence[str]) -> dict[s
             convert_options=csv.ConvertOptions(
                 include_columns=list(present),
                 column_types={name: pa.string() for name in present},
+                check_utf8=not strict,  # it was looked at as a whole
                 strings_can_be_null=False,
                 quoted_strings_can_be_null=False,
             ),
@@ -112,24 +113,28 @@ def _slow(
     return columns, np.array(index, dtype=np.int64), tuple(bad)
 
 
-def words(ids: Text) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Message ids as two words each, as ``core.fingerprint.key_of`` makes them."""
-    high = np.zeros(len(ids), dtype=np.int64)
-    low = np.zeros(len(ids), dtype=np.int64)
+def keys(ids: Text) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Each row's message by number, and each message's id as two words (``core.fingerprint.key_of``)."""
+    encoded = ids.dictionary_encode()
+    message = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return message, *_words(encoded.dictionary)
+
+
+def _words(ids: Text) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    both = np.zeros((len(ids), 2), dtype=np.int64)
     uuids = pc.equal(pc.binary_length(ids), 36).to_numpy(zero_copy_only=False)
-    if uuids.any():
-        some = ids if uuids.all() else ids.filter(pa.array(uuids))
-        nibbles = _HEX[_octets(some, 36)]
-        valid = (nibbles[:, _PLACES] < 16).all(axis=1)
-        packed = (nibbles[:, _PLACES][:, 0::2] << 4) | nibbles[:, _PLACES][:, 1::2]
-        both = np.ascontiguousarray(packed).view(">i8").astype(np.int64)
-        where = np.flatnonzero(uuids)
-        high[where[valid]], low[where[valid]] = both[valid, 0], both[valid, 1]
-        uuids[where[~valid]] = False
+    octets = _octets(ids if uuids.all() else ids.filter(pa.array(uuids)), 36)
+    try:
+        if (octets[:, _DASHES] != ord("-")).any():
+            raise ValueError
+        digits = np.ascontiguousarray(octets[:, _PLACES])
+        both[uuids] = np.frombuffer(binascii.unhexlify(digits.tobytes()), ">i8").reshape(-1, 2)
+    except ValueError:  # one of them is none: slowly
+        uuids[:] = False
     for place in np.flatnonzero(~uuids):
         if text := ids[int(place)].as_py():
-            high[place], low[place] = key_of(text)
-    return high, low
+            both[place] = key_of(text)
+    return both[:, 0].copy(), both[:, 1].copy()
 
 
 def _octets(texts: Text, length: int) -> NDArray[np.uint8]:

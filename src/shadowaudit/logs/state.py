@@ -15,7 +15,7 @@ from shadowaudit.core.facts import FileFacts
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.manifest import Found
 
-_VERSION = "v1"
+_VERSION = "v2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +62,17 @@ class State:
         _publish(self.facts_of(path), lambda target: target.write_text(facts.to_json(), "utf-8"))
         return facts
 
-    def tables(self, facts: Iterable[FileFacts]) -> list[str]:
-        """The Parquet files of those that have rows about messages."""
-        return [str(self.table_of(one.path)) for one in facts if one.messages]
+    def tables(self, facts: Iterable[FileFacts]) -> list[tuple[int, str]]:
+        """The Parquet files of those that have rows about messages, by their numbers in ``facts``."""
+        return [(number, str(self.table_of(one.path))) for number, one in enumerate(facts) if one.messages]
 
 
 def _write_table(target: Path, table: Any) -> None:
     parquet.write_table(
         table,
         target,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=["path"],
+        compression="lz4",
+        use_dictionary=False,
         write_statistics=False,
     )
 

@@ -1,0 +1,142 @@
+"""Partial states of messages merged to one row each, in one process, and which of them are suspect."""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from shadowaudit.core.judge import LATE_DISCARD
+from shadowaudit.logs.fold import GREATEST, LEAST, SUMS, as_columns
+from shadowaudit.logs.groups import NONE_GREATEST, NONE_LEAST, Groups
+
+Long = NDArray[np.int64]
+_MIXING = np.uint64(0x9E3779B97F4A7C15)
+_PLACES = [place for place in range(36) if place not in (8, 13, 18, 23)]
+_OF_FILES = ("file_from", "file_to")
+MOMENTS = ("accepted_at", "held_at", "final_at", "discard_at")
+
+Part = tuple[int, int, int]
+"""File number, and the octets in which a message's rows of that file are: from, to."""
+
+
+def bucket_of(high: Long, low: Long, buckets: int) -> NDArray[np.uint16]:
+    """Which bucket a message belongs to: all its states to the same, whichever file they are of."""
+    mixed = (high ^ low).view(np.uint64) * _MIXING
+    return ((mixed >> np.uint64(40)) % np.uint64(buckets)).astype(np.uint16)
+
+
+class Messages:
+    """One row a message. ``states``: tables of ``fold.SCHEMA`` and ``file``, the number of the state's file.
+
+    All states of a message have to be in it.
+    """
+
+    def __init__(self, states: Sequence[Any]) -> None:
+        given = as_columns(pa.concat_tables(states).combine_chunks())
+        high, low = given["high"], given["low"]
+        order = np.argsort(low, kind="stable")
+        same_low = low[order][1:] == low[order][:-1]
+        if (same_low & (high[order][1:] != high[order][:-1])).any():
+            order = np.lexsort((low, high))
+        high, low = high[order], low[order]
+        self._begins = np.flatnonzero(np.append(True, (high[1:] != high[:-1]) | (low[1:] != low[:-1])))
+        self._states = {name: given[name] for name in ("file", *_OF_FILES)}
+        self._order = order
+        of = np.zeros(len(order), dtype=np.int64)
+        of[self._begins[1:]] = 1
+        numbers = np.empty(len(order), dtype=np.int64)
+        numbers[order] = np.cumsum(of)
+        groups = Groups(numbers, len(self._begins))
+        self.columns: dict[str, Long] = {"high": high[self._begins], "low": low[self._begins]}
+        for name in SUMS:
+            self.columns[name] = groups.total(given[name])
+        for name in LEAST:
+            if name not in _OF_FILES:
+                self.columns[name] = groups.least(given[name])
+        for name in GREATEST:
+            if name not in _OF_FILES:
+                self.columns[name] = groups.greatest(given[name])
+        taken = np.flatnonzero(given["redirects"] > 0)
+        self.columns["redirect_db_last"] = groups.greatest(given["redirect_db"], taken)
+        self.suspect = ~self._proven()
+        self.chosen = np.ones(groups.size, dtype=bool)
+
+    def __getitem__(self, name: str) -> Long:
+        return self.columns[name]
+
+    def has(self, name: str) -> NDArray[np.bool_]:
+        """Where there is a least or greatest value of that name."""
+        found: NDArray[np.bool_] = self[name] != (NONE_LEAST if name in LEAST else NONE_GREATEST)
+        return found
+
+    def within(self, since: int | None, until: int | None) -> None:
+        """Keep only messages of that time."""
+        moment = np.zeros(len(self.suspect), dtype=np.int64)
+        known = np.zeros(len(self.suspect), dtype=bool)
+        for name in MOMENTS:
+            new = self.has(name) & ~known
+            moment[new] = self[name][new]
+            known |= new
+        chosen = known
+        if since is not None:
+            chosen = chosen & (moment >= since)
+        if until is not None:
+            chosen = chosen & (moment < until)
+        self.columns = {name: values[chosen] for name, values in self.columns.items()}
+        self.suspect, self.chosen = self.suspect[chosen], chosen
+
+    def _proven(self) -> NDArray[np.bool_]:
+        """A message is not suspect when its state alone proves it.
+
+        Accepted once, after a copy was made in the same database; as many copies taken as were said to be;
+        every recipient ended once, and in each database whatever came in went out again. Everything else is
+        judged from its rows.
+        """
+        received, redirects = self["received"], self["redirects"]
+        here = (self["redirect_db"] == self["origin_db"]) & (self["redirect_db_last"] == self["origin_db"])
+        copied = (redirects >= 1) & (self["redirect_at"] < self["origin_at"]) & here
+        weaker = (redirects == 0) & (self["exchange"] == 1)
+        begun = ((received == 1) & (copied | weaker)) | (received == 0)
+        settled = (self["ended"] == self["recipients"]) & (self["owed"] == 0)
+        closed = (self["balance"] == 0) & (self["residue"] == 0)
+        held = (redirects == self["holds"]) & (self["holders"] == 0)
+        once = (self["origins"] == 1) & (self["odd"] == 0)
+        both = self.has("discard_at") & self.has("final_at")
+        late = both & (self["discard_at"] - LATE_DISCARD > self["final_at"])
+        found: NDArray[np.bool_] = once & begun & settled & closed & held & ~late
+        return found
+
+    def suspects(self) -> Iterator[tuple[tuple[int, int], list[Part]]]:
+        """Each suspect's id, and where its rows are."""
+        ends = np.append(self._begins[1:], len(self._order))
+        groups = np.flatnonzero(self.chosen)
+        for place in np.flatnonzero(self.suspect):
+            group = groups[place]
+            rows = self._order[self._begins[group] : ends[group]]
+            parts = zip(*(self._states[name][rows].tolist() for name in ("file", *_OF_FILES)), strict=True)
+            yield (int(self["high"][place]), int(self["low"][place])), list(parts)
+
+    def table(self) -> Any:
+        """For messages.parquet."""
+        found: dict[str, Any] = {}
+        for name, values in self.columns.items():
+            mask = ~self.has(name) if name in (*LEAST, *GREATEST) else None
+            found[name] = pa.array(values, pa.int64(), mask=mask if mask is not None and mask.any() else None)
+        found["suspect"] = pa.array(self.suspect)
+        found["id"] = _names(self["high"], self["low"])
+        return pa.table(found)
+
+
+def _names(high: Long, low: Long) -> Any:
+    """The ids as UUIDs (``core.fingerprint.uuid_of``)."""
+    size = len(high)
+    digits = binascii.hexlify(np.stack([high, low], axis=1).astype(">i8").tobytes())
+    text = np.full((size, 36), ord("-"), dtype=np.uint8)
+    text[:, _PLACES] = np.frombuffer(digits, np.uint8).reshape(size, 32)
+    offsets = np.arange(size + 1, dtype=np.int32) * 36
+    return pa.StringArray.from_buffers(size, pa.py_buffer(offsets), pa.py_buffer(text.tobytes()))
