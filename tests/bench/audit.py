@@ -18,10 +18,14 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from shadowaudit.generate.cluster import generate
 
+from . import audit_page
+from .audit_page import AGAIN, CSV, DUCKDB, SAIL, SPARK
+from .machine import busy, ticks
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 ROWS_A_MESSAGE = 5
 FAULTS = {
     "lost": 40, "partially-lost": 10, "duplicate": 40, "one-copy": 30, "late-copy": 20, "exposed": 200,
@@ -31,9 +35,6 @@ _FEW = dict.fromkeys(FAULTS, 2)
 _SAMPLE = 0.2  # seconds between two looks at memory
 _LONGEST = 1800.0
 
-SPARK, SAIL, CSV, DUCKDB, AGAIN = (
-    "Spark", "Sail", "Spark's CSV reader, the sums alone", "DuckDB, the sums alone", "Spark, three new files",
-)  # fmt: skip
 VERIFY = ("-m", "shadowaudit", "verify", "--json", "--no-report")
 
 
@@ -51,7 +52,7 @@ class Measured:
     cpu: float
     memory: float
     found: int  # messages that broke the promise
-    ratio: float = 0.0  # seconds, as a multiple of DuckDB's
+    others: float = 0.0  # percent of all cores that the rest of the machine used meanwhile
 
 
 @click.command("audit")
@@ -60,27 +61,46 @@ class Measured:
 @click.option("--logs", type=click.Path(path_type=Path), help="Keep the logs here, and use them again.")
 @click.option("--only", multiple=True, help="Only candidates whose name contains this. May be repeated.")
 @click.option("--seed", default=5, show_default=True)
+@click.option("--rounds", default=3, show_default=True, help="Of all candidates in turns, for each size.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def command(
-    millions: str, logs: Path | None, only: tuple[str, ...], seed: int, *, short: bool, as_json: bool
+    millions: str,
+    logs: Path | None,
+    only: tuple[str, ...],
+    seed: int,
+    rounds: int,
+    *,
+    short: bool,
+    as_json: bool,
 ) -> None:
     """Measure the audit: whole process, job, and peak memory of all its processes, beside DuckDB.
 
     DuckDB and Spark's CSV reader only parse and sum; the others check hashes and sequences too, judge every
-    suspect by its rows, and write all tables. Exit status 1: the candidates do not agree on what is lost.
+    suspect by its rows, and write all tables. A run of all candidates rewrites docs/benchmarks-audit.md for
+    its sizes. Exit status 1: the candidates do not agree on what is lost, or a target was missed.
     """
     console = Console(stderr=True)
     sizes = [0.1] if short else [float(part) for part in millions.split(",")]
     measured: list[Measured] = []
     with _room(logs) as home:
+        machine = audit_page.machine(home)
+        before = busy()
         for size in sizes:
             directory = _logs(home, size, seed, console)
-            measured += _with_ratios(list(_round(directory, home, int(size * 1e6), only, console)))
+            for number in range(1 if short else rounds):
+                console.print(f"round {number + 1}", highlight=False)
+                measured += _round(directory, home, only, console)
+        machine["others"] = f"use {before} of the cores before, {busy()} after"
+    figures = [asdict(one) for one in measured]
     if as_json:
-        print(json.dumps([asdict(one) for one in measured]))
-    else:
-        Console().print(_table(measured))
-    sys.exit(0 if _agree(measured) else 1)
+        print(json.dumps(figures))
+    lines = audit_page.lines(figures)
+    if not as_json:
+        audit_page.show(Console(), lines)
+    if not short and not only:
+        audit_page.publish(DOCS, machine, figures)
+    missed = any(line[-1] == audit_page.MISS for line in lines)
+    sys.exit(0 if _agree(measured) and not (missed and not short) else 1)
 
 
 @contextmanager
@@ -103,7 +123,8 @@ def _logs(home: Path, millions: float, seed: int, console: Console) -> Path:
     return directory
 
 
-def _round(logs: Path, home: Path, rows: int, only: Sequence[str], console: Console) -> Iterator[Measured]:
+def _round(logs: Path, home: Path, only: Sequence[str], console: Console) -> Iterator[Measured]:
+    rows = int(json.loads((logs / "truth.json").read_text("utf-8"))["rows"])
     with tempfile.TemporaryDirectory(prefix="out-", dir=home) as made:
         out = Path(made)
         candidates: dict[str, tuple[str, ...]] = {
@@ -120,7 +141,8 @@ def _round(logs: Path, home: Path, rows: int, only: Sequence[str], console: Cons
             if name == AGAIN:
                 _prepare(logs, out / "state")
             found = _run(name, rows, arguments)
-            told = f"{found.seconds:.1f} s, {found.cpu:.1f} s of processor time, {found.memory:,.0f} MB"
+            told = f"{found.seconds:.1f} s, {found.cpu:.1f} s of processor time, {found.memory:,.0f} MB, "
+            told += f"others {found.others:.0f} %"
             console.print(f"  {told}", highlight=False)
             yield found
 
@@ -140,7 +162,7 @@ def _environ() -> dict[str, str]:
 
 
 def _run(name: str, rows: int, arguments: Sequence[str]) -> Measured:
-    began = time.monotonic()
+    began, used_before = time.monotonic(), ticks()
     with subprocess.Popen(
         [sys.executable, *arguments],
         stdout=subprocess.PIPE,
@@ -160,10 +182,12 @@ def _run(name: str, rows: int, arguments: Sequence[str]) -> Measured:
             ended.set()
             watcher.join()
     seconds = time.monotonic() - began
+    all_used, all_there = (after - before for before, after in zip(used_before, ticks(), strict=True))
+    others = max(0.0, all_used - used.cpu * os.sysconf("SC_CLK_TCK")) / max(1, all_there) * 100
     said: dict[str, Any] = json.loads(told)
     classes = said.get("classes", {})
     found = said.get("lost", sum(classes.get(one, {}).get("count", 0) for one in ("lost", "partially-lost")))
-    return Measured(rows, name, seconds, sum(said["timings"].values()), used.cpu, used.memory, found)
+    return Measured(rows, name, seconds, sum(said["timings"].values()), used.cpu, used.memory, found, others)
 
 
 class Used:
@@ -218,24 +242,7 @@ def _resident(pid: int) -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), 0.0)
 
 
-def _with_ratios(measured: list[Measured]) -> list[Measured]:
-    base = next((one.seconds for one in measured if one.what == DUCKDB), 0.0)
-    return [Measured(**(asdict(one) | {"ratio": one.seconds / base if base else 0.0})) for one in measured]
-
-
 def _agree(measured: Sequence[Measured]) -> bool:
     return all(
         len({one.found for one in measured if one.rows == rows}) == 1 for rows in {o.rows for o in measured}
     )
-
-
-def _table(measured: Sequence[Measured]) -> Table:
-    table = Table(
-        "rows", "", "whole process", "job", "processor", "peak memory", "× DuckDB", "lost", box=None
-    )
-    for one in measured:
-        table.add_row(
-            f"{one.rows / 1e6:g} M", one.what, f"{one.seconds:.1f} s", f"{one.job:.1f} s", f"{one.cpu:.1f} s",
-            f"{one.memory:,.0f} MB", f"{one.ratio:.2f}", str(one.found),
-        )  # fmt: skip
-    return table

@@ -57,9 +57,9 @@ def described(directory: Path, *, descriptors: str, with_postfix: bool) -> dict[
 
 def busy() -> str:
     """How much of all cores is used now: by others, while nothing of ours runs. Takes two seconds."""
-    used, total = _ticks()
+    used, total = ticks()
     time.sleep(_LOOKING)
-    used_then, total_then = _ticks()
+    used_then, total_then = ticks()
     return f"{100 * (used_then - used) / max(1, total_then - total):.0f} %"
 
 
@@ -75,7 +75,7 @@ def file_system(directory: Path) -> str:
     return "unknown"
 
 
-def _ticks() -> tuple[int, int]:
+def ticks() -> tuple[int, int]:
     """Of all cores since boot: used, and all."""
     user, nice, system, idle, waiting, *rest = map(int, _first_line("/proc/stat").split()[1:9])
     return user + nice + system + sum(rest), user + nice + system + idle + waiting + sum(rest)
