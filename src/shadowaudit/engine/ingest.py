@@ -29,19 +29,19 @@ def ingest(
 
 
 def _read(session: Any, state: State, files: Sequence[Found], slices: int) -> Iterator[FileFacts]:
-    work = spread(session, [((str(file.path),), file.size) for file in files], "path string", slices)
-    result = work.mapInArrow(_reader(str(state.directory)), "facts string")
+    frame, parts = spread(session, [((str(file.path),), file.size) for file in files], slices)
+    result = frame.mapInArrow(_reader(str(state.directory), parts), "facts string")
     for row in result.toLocalIterator() if len(files) > 10_000 else result.collect():
         yield FileFacts.from_json(row["facts"])
 
 
-def _reader(directory: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _reader(directory: str, parts: list[list[tuple[Any, ...]]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def read(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
         state = State(Path(directory))
         for batch in batches:
-            for path in batch.column("path").to_pylist():
+            for path in [path for number in batch.column("id").to_pylist() for (path,) in parts[number]]:
                 yield pa.RecordBatch.from_pydict({"facts": [state.read(path).to_json()]})
 
     return read

@@ -50,12 +50,12 @@ def judged(session: Any, tables: Sequence[tuple[int, str]], job: Job, *, slices:
     Each task leaves its messages and their tally in the job's directories: again the same if it is repeated.
     """
     weights = [job.files[number].messages for number, _ in tables]
-    blocks = spread(session, list(zip(tables, weights, strict=True)), "number int, path string", slices)
-    split = blocks.mapInArrow(_splitting(job.buckets), "bucket int, data binary")
+    frame, parts = spread(session, list(zip(tables, weights, strict=True)), slices)
+    split = frame.mapInArrow(_splitting(job.buckets, parts), "bucket int, data binary")
     return split.repartition(job.buckets, "bucket").mapInArrow(_judging(job), SCHEMA)
 
 
-def _splitting(buckets: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _splitting(buckets: int, parts: list[list[tuple[Any, ...]]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import numpy as np
         import pyarrow as pa
@@ -63,7 +63,7 @@ def _splitting(buckets: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
         waiting: list[Any] = []
         for batch in batches:
-            for number, path in zip(*(batch.column(n).to_pylist() for n in ("number", "path")), strict=True):
+            for number, path in [row for part in batch.column("id").to_pylist() for row in parts[part]]:
                 table = parquet.read_table(path, use_threads=False, memory_map=True)
                 file = pa.array(np.full(len(table), number, dtype=np.int64))
                 waiting.append(table.append_column("file", file))

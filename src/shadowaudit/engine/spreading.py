@@ -9,12 +9,15 @@ _SLICES = 4  # a core: heavy work at the end of a job keeps others waiting less
 _ROW = 0.02  # of the mean: what a row costs besides its weight
 
 
-def spread(session: Any, work: Sequence[tuple[tuple[Any, ...], int]], shape: str, slices: int) -> Any:
-    """A frame of ``shape`` whose partitions have about the same weight. ``work``: rows and their weights."""
-    balanced = _balanced(work, max(1, min(slices * _SLICES, len(work))))
-    rows = [(number, *row) for number, part in enumerate(balanced) for row in part]
-    frame = session.createDataFrame(rows, f"slice int, {shape}")
-    return frame.repartitionByRange(len(balanced), "slice") if len(balanced) > 1 else frame.coalesce(1)
+def spread(
+    session: Any, work: Sequence[tuple[tuple[Any, ...], int]], slices: int
+) -> tuple[Any, list[list[tuple[Any, ...]]]]:
+    """A frame of one row ``id`` a partition, and what is to be done for each: about the same weight.
+
+    ``work``: rows and their weights. No data has to be moved before the tasks begin.
+    """
+    parts = _balanced(work, max(1, min(slices * _SLICES, len(work))))
+    return session.range(0, len(parts), 1, len(parts)), parts
 
 
 def _balanced(work: Sequence[tuple[tuple[Any, ...], int]], parts: int) -> list[list[tuple[Any, ...]]]:
