@@ -65,7 +65,7 @@ def _splitting(buckets: int, parts: list[list[tuple[Any, ...]]]) -> Callable[[It
         for batch in batches:
             for number, path in [row for part in batch.column("id").to_pylist() for row in parts[part]]:
                 table = parquet.read_table(path, use_threads=False, memory_map=True)
-                file = pa.array(np.full(len(table), number, dtype=np.int64))
+                file = pa.array(np.full(len(table), number, dtype=np.int32))
                 waiting.append(table.append_column("file", file))
                 if sum(map(len, waiting)) > _BUCKET * 2:
                     yield from _blocks(waiting, buckets)
@@ -126,10 +126,10 @@ def _merged(job: Job, bucket: int, blocks: Sequence[bytes]) -> Iterator[Any]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from shadowaudit.engine.messages import Messages
+    from shadowaudit.engine.messages import Messages, Origins
     from shadowaudit.engine.totals import tally
 
-    messages = Messages([pa.ipc.open_stream(block).read_all() for block in blocks])
+    messages = Messages([pa.ipc.open_stream(block).read_all() for block in blocks], Origins.of(job.files))
     if job.since is not None or job.until is not None:
         messages.within(job.since, job.until)
     if not len(messages.suspect):

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from shadowaudit.core.facts import FileFacts, Flavour
+from shadowaudit.core.fingerprint import digest
 from shadowaudit.core.judge import LATE_DISCARD
-from shadowaudit.logs.fold import GREATEST, LEAST, SUMS, as_columns
+from shadowaudit.logs.fold import GREATEST, LEAST, SUMS
 from shadowaudit.logs.groups import NONE_GREATEST, NONE_LEAST, Groups
 
 Long = NDArray[np.int64]
 _MIXING = np.uint64(0x9E3779B97F4A7C15)
 _PLACES = [place for place in range(36) if place not in (8, 13, 18, 23)]
 _OF_FILES = ("file_from", "file_to")
+_LEAST = (*(name for name in LEAST if name not in _OF_FILES), "redirect_db", "origin_db")
+_GREATEST = (
+    *(name for name in GREATEST if name not in _OF_FILES), "redirect_db_last", "origin_node", "exchange"
+)  # fmt: skip
 MOMENTS = ("accepted_at", "held_at", "final_at", "discard_at")
 
 Part = tuple[int, int, int]
@@ -30,39 +37,52 @@ def bucket_of(high: Long, low: Long, buckets: int) -> NDArray[np.uint16]:
     return ((mixed >> np.uint64(40)) % np.uint64(buckets)).astype(np.uint16)
 
 
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """What a file says of all its rows, by the file's number: digests of its database and its node."""
+
+    database: Long
+    node: Long
+    exchange: Long
+
+    @classmethod
+    def of(cls, files: Sequence[FileFacts]) -> Self:
+        return cls(
+            np.array([digest(one.database) for one in files], dtype=np.int64),
+            np.array([digest(one.node) for one in files], dtype=np.int64),
+            np.array([one.flavour == Flavour.EXCHANGE for one in files], dtype=np.int64),
+        )
+
+
 class Messages:
     """One row a message. ``states``: tables of ``fold.SCHEMA`` and ``file``, the number of the state's file.
 
     All states of a message have to be in it.
     """
 
-    def __init__(self, states: Sequence[Any]) -> None:
-        given = as_columns(pa.concat_tables(states).combine_chunks())
+    def __init__(self, states: Sequence[Any], origins: Origins) -> None:
+        given = _columns(pa.concat_tables(states).combine_chunks(), origins)
         high, low = given["high"], given["low"]
         order = np.argsort(low, kind="stable")
         same_low = low[order][1:] == low[order][:-1]
         if (same_low & (high[order][1:] != high[order][:-1])).any():
             order = np.lexsort((low, high))
         high, low = high[order], low[order]
-        self._begins = np.flatnonzero(np.append(True, (high[1:] != high[:-1]) | (low[1:] != low[:-1])))
-        self._states = {name: given[name] for name in ("file", *_OF_FILES)}
-        self._order = order
-        of = np.zeros(len(order), dtype=np.int64)
-        of[self._begins[1:]] = 1
+        new = np.append(True, (high[1:] != high[:-1]) | (low[1:] != low[:-1]))
         numbers = np.empty(len(order), dtype=np.int64)
-        numbers[order] = np.cumsum(of)
+        numbers[order] = np.cumsum(new) - 1
+        self._begins = np.flatnonzero(new)
+        self._order = order
+        self._states = {name: given[name] for name in ("file", *_OF_FILES)}
         groups = Groups(numbers, len(self._begins))
         self.columns: dict[str, Long] = {"high": high[self._begins], "low": low[self._begins]}
-        for name in SUMS:
-            self.columns[name] = groups.total(given[name])
-        for name in LEAST:
-            if name not in _OF_FILES:
-                self.columns[name] = groups.least(given[name])
-        for name in GREATEST:
-            if name not in _OF_FILES:
-                self.columns[name] = groups.greatest(given[name])
-        taken = np.flatnonzero(given["redirects"] > 0)
-        self.columns["redirect_db_last"] = groups.greatest(given["redirect_db"], taken)
+        self.columns |= {name: groups.total(given[name]) for name in SUMS}
+        self.columns |= {name: groups.least(given[name]) for name in _LEAST}
+        taken = np.flatnonzero(given["redirects"])
+        given["redirect_db_last"] = given["redirect_db"]
+        for name in _GREATEST:
+            where = taken if name == "redirect_db_last" else None
+            self.columns[name] = groups.greatest(given[name], where)
         self.suspect = ~self._proven()
         self.chosen = np.ones(groups.size, dtype=bool)
 
@@ -71,7 +91,7 @@ class Messages:
 
     def has(self, name: str) -> NDArray[np.bool_]:
         """Where there is a least or greatest value of that name."""
-        found: NDArray[np.bool_] = self[name] != (NONE_LEAST if name in LEAST else NONE_GREATEST)
+        found: NDArray[np.bool_] = self[name] != (NONE_LEAST if name in _LEAST else NONE_GREATEST)
         return found
 
     def within(self, since: int | None, until: int | None) -> None:
@@ -125,11 +145,24 @@ class Messages:
         """For messages.parquet."""
         found: dict[str, Any] = {}
         for name, values in self.columns.items():
-            mask = ~self.has(name) if name in (*LEAST, *GREATEST) else None
+            mask = ~self.has(name) if name in (*_LEAST, *_GREATEST) else None
             found[name] = pa.array(values, pa.int64(), mask=mask if mask is not None and mask.any() else None)
         found["suspect"] = pa.array(self.suspect)
         found["id"] = _names(self["high"], self["low"])
         return pa.table(found)
+
+
+def _columns(table: Any, origins: Origins) -> dict[str, Long]:
+    """The states' columns, with those that follow from the file a state is of."""
+    given: dict[str, Long] = {
+        name: table.column(name).to_numpy().astype(np.int64, copy=False) for name in table.schema.names
+    }
+    file, begun, taken = given["file"], given["origins"] > 0, given["redirects"] > 0
+    given["origin_db"] = np.where(begun, origins.database[file], NONE_LEAST)
+    given["origin_node"] = np.where(begun, origins.node[file], NONE_GREATEST)
+    given["redirect_db"] = np.where(taken, origins.database[file], NONE_LEAST)
+    given["exchange"] = origins.exchange[file]
+    return given
 
 
 def _names(high: Long, low: Long) -> Any:

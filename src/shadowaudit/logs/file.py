@@ -77,7 +77,7 @@ class _Digest:
             self.reader = RelaySteps(self.learnt) if relay else exchange.ExchangeSteps(self.learnt)
         found = self.reader.of(table)
         self._note(found, relay=relay)
-        self.tables.append(fold(found, block, database=self.learnt.database, node=self.learnt.node))
+        self.tables.append(fold(found, block))
 
     def _cannot_read(self, block: Block, rows: Any) -> None:
         if len(rows):

@@ -14,8 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from shadowaudit.core.events import DELIVERIES, FINALS, Kind
-from shadowaudit.core.fingerprint import digest
-from shadowaudit.logs.groups import NONE_GREATEST, NONE_LEAST, Groups
+from shadowaudit.logs.groups import Groups
 from shadowaudit.logs.lines import Block
 from shadowaudit.logs.steps import Steps, is_any
 
@@ -25,14 +24,29 @@ SUMS = (
     "rows", "origins", "received", "recipients", "owed", "ended", "settled", "balance", "residue",
     "redirects", "holds", "holders", "odd", "defers", "bounced",
 )  # fmt: skip
-LEAST = ("redirect_db", "redirect_at", "accepted_at", "file_from", "origin_db", "held_at")
-GREATEST = ("origin_at", "final_at", "discard_at", "hop", "file_to", "origin_node", "exchange")
+LEAST = ("redirect_at", "accepted_at", "file_from", "held_at")
+GREATEST = ("origin_at", "final_at", "discard_at", "hop", "file_to")
 
-SCHEMA: Any = pa.schema([pa.field(name, pa.int64()) for name in ("high", "low", *SUMS, *LEAST, *GREATEST)])
-"""One row: a message in a block of a file. What a group has none of is null (least, greatest) or 0 (sums)."""
+_COUNTS = (
+    "rows",
+    "origins",
+    "received",
+    "redirects",
+    "holds",
+    "odd",
+    "defers",
+)  # no more than a block's rows
+
+SCHEMA: Any = pa.schema(
+    [
+        pa.field(name, pa.int32() if name in _COUNTS else pa.int64(), nullable=False)
+        for name in ("high", "low", *SUMS, *LEAST, *GREATEST)
+    ]
+)
+"""One row: a message in a block of a file. Least and greatest of none are those of ``groups``, not null."""
 
 
-def fold(steps: Steps, block: Block, *, database: str, node: str) -> Any:
+def fold(steps: Steps, block: Block) -> Any:
     """The partial states of a block, as an Arrow table of ``SCHEMA``."""
     kind, count = steps.kind, steps.count
     groups = Groups(steps.message, len(steps.high))
@@ -71,38 +85,13 @@ def fold(steps: Steps, block: Block, *, database: str, node: str) -> Any:
         "discard_at": groups.greatest(steps.at, np.flatnonzero(is_any(kind, Kind.HADISCARD))),
         "hop": groups.greatest(steps.hop, np.flatnonzero(steps.hop > 0)),
         "file_to": groups.greatest(offsets[steps.row + 1]),
-        "exchange": np.full(groups.size, int(database.startswith("exchange:"))),
     }
-    begun, taken = columns["origins"] > 0, columns["redirects"] > 0
-    columns["origin_db"] = np.where(begun, digest(database), NONE_LEAST)
-    columns["origin_node"] = np.where(begun, digest(node), NONE_GREATEST)
-    columns["redirect_db"] = np.where(taken, digest(database), NONE_LEAST)
     about = (steps.high != 0) | (steps.low != 0)
     if not about.all():
         columns = {name: values[about] for name, values in columns.items()}
-    return as_table(columns)
-
-
-def as_table(columns: dict[str, Long]) -> Any:
-    """Columns of ``SCHEMA``, with what stands for none as null."""
-    arrays = []
-    for name in SCHEMA.names:
-        values = columns[name]
-        none = NONE_LEAST if name in LEAST else NONE_GREATEST if name in GREATEST else None
-        mask = None if none is None else values == none
-        arrays.append(pa.array(values, pa.int64(), mask=mask if mask is not None and mask.any() else None))
-    return pa.table(arrays, schema=SCHEMA)
-
-
-def as_columns(table: Any) -> dict[str, Long]:
-    """The inverse of ``as_table``; columns that are none of ``SCHEMA`` stay as they are."""
-    columns: dict[str, Long] = {}
-    for name in table.schema.names:
-        values = table.column(name)
-        if values.null_count:
-            values = values.fill_null(NONE_LEAST if name in LEAST else NONE_GREATEST)
-        columns[name] = values.to_numpy()
-    return columns
+    return pa.table(
+        [pa.array(columns[name], SCHEMA.field(name).type) for name in SCHEMA.names], schema=SCHEMA
+    )
 
 
 def joined(tables: Sequence[Any]) -> Any:
