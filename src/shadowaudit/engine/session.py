@@ -23,6 +23,7 @@ _LOCAL = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "64",  # adaptive execution joins the small ones
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64",
+    "spark.shuffle.compress": "false",  # the blocks are compressed already
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",

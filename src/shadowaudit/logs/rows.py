@@ -57,10 +57,13 @@ def read(block: Block, fields: Sequence[str], wanted: Sequence[str], *, strict: 
     return Table(columns, index, bad)
 
 
-def _is_text(data: bytes) -> bool:
+def _is_text(data: bytes | memoryview) -> bool:
+    """Is it UTF-8? Without a copy of it."""
+    ends = pa.py_buffer(np.array([0, len(data)], dtype=np.int64))
+    text = pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(data)])
     try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
         return False
     return True
 
