@@ -59,6 +59,8 @@ class Tables:
         """Remove what an earlier audit left. Raises OSError."""
         self.out.mkdir(parents=True, exist_ok=True)
         self.discard()
+        self.work.mkdir()
+        self.tallies.mkdir()
 
     def discard(self) -> None:
         """Leave no result behind: half of one would be taken for a whole one."""
@@ -77,8 +79,6 @@ class Tables:
             "report.html",
         ):
             (self.out / name).unlink(missing_ok=True)
-        self.work.mkdir()
-        self.tallies.mkdir()
 
     def findings(self) -> Counter[str]:
         """Write all findings, worst first, and the violations among them; returns messages by class."""

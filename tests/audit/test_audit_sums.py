@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from plainly import judged
-from pyarrow import parquet
 from resealing import event, resealed, rows
 from resealing import logs as files_of
 
+from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.findings import Class
 from shadowaudit.core.fingerprint import digest, key_of, weights
 from shadowaudit.core.judge import LATE_DISCARD
 from shadowaudit.core.verdict import VIOLATED
-from shadowaudit.engine.merge import merged
+from shadowaudit.engine.messages import Messages, Origins
 from shadowaudit.generate.cluster import generate
 from shadowaudit.logs.file import digest_file
+from shadowaudit.logs.fold import GREATEST, LEAST, SCHEMA, SUMS
+from shadowaudit.logs.groups import NONE_GREATEST, NONE_LEAST
 
 
 @pytest.fixture
@@ -87,26 +90,43 @@ CHANGES: dict[str, Any] = {
     "one is left somewhere": more("residue"),
     "a row that sums do not understand": more("odd"),
     "the copy was made after the reception": lambda state: {"redirect_at": state["origin_at"] + 1},
-    "the copy was made by another database": lambda state: {"redirect_db": state["origin_db"] - 1},
-    "a copy was made by another database too": lambda state: {"redirect_db_last": state["origin_db"] + 1},
-    "no copy was made": lambda _: {"redirects": 0, "holds": 0, "holders": 0, "redirect_at": None},
+    "no copy was made": lambda _: {"redirects": 0, "holds": 0, "holders": 0, "redirect_at": NONE_LEAST},
     "the copy was let go late": lambda state: {"discard_at": state["final_at"] + LATE_DISCARD + 1},
 }
 
 
+def merged(states: Sequence[dict[str, int]]) -> Messages:
+    """Of databases 0, 1, …: a state's ``file`` is its database's number."""
+    shape = SCHEMA.append(pa.field("file", pa.int32()))
+    files = [FileFacts(path="", database=str(number)) for number in range(len(states))]
+    return Messages([pa.Table.from_pylist(states, schema=shape)], Origins.of(files))
+
+
+def whole(logs: Path) -> dict[str, int]:
+    """All that is known of one message, as the state of one file."""
+    rows = states(logs).to_pylist()
+    parts = [row for row in rows if (row["high"], row["low"]) == (rows[0]["high"], rows[0]["low"])]
+    found = {name: sum(row[name] for row in parts) for name in SUMS}
+    found |= {name: min(row[name] for row in parts) for name in LEAST}
+    found |= {name: max(row[name] for row in parts) for name in GREATEST}
+    return found | {"high": rows[0]["high"], "low": rows[0]["low"], "file": 0}
+
+
 @pytest.mark.parametrize("change", CHANGES)
-def test_one_sum_that_does_not_agree_makes_a_suspect(
-    sail_session: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, logs: Path, change: str
-) -> None:
-    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-    table = states(logs)
-    parquet.write_table(table, tmp_path / "all.parquet")
-    frame = merged(sail_session, [str(tmp_path / "all.parquet")])
-    clean = [row.asDict() for row in frame.limit(1).collect()]
-    assert [row["suspect"] for row in clean] == [False]
-    (state,) = clean
-    unlike = {name: state.get(name, 0) for name in table.schema.names} | CHANGES[change](state) | {"path": ""}
-    parquet.write_table(pa.Table.from_pylist([unlike], schema=table.schema), tmp_path / "one.parquet")
-    assert [row["suspect"] for row in merged(sail_session, [str(tmp_path / "one.parquet")]).collect()] == [
-        True
-    ]
+def test_one_sum_that_does_not_agree_makes_a_suspect(logs: Path, change: str) -> None:
+    state = whole(logs)
+    assert merged([state]).suspect.tolist() == [False]
+    assert merged([state | CHANGES[change](state)]).suspect.tolist() == [True]
+
+
+@pytest.mark.parametrize("copies", [0, 1])
+def test_a_copy_that_was_made_by_another_database_makes_a_suspect(logs: Path, copies: int) -> None:
+    """By that database alone, or by that one too: the copies are as many as were taken."""
+    state = whole(logs) | {"redirects": copies, "holds": copies + 1}
+    other = dict.fromkeys(state, 0) | {
+        "high": state["high"], "low": state["low"], "file": 1, "redirects": 1, "redirect_at": 1,
+        **dict.fromkeys(("accepted_at", "held_at"), NONE_LEAST), "file_from": 0,
+        **dict.fromkeys(("origin_at", "final_at", "discard_at", "hop"), NONE_GREATEST),
+    }  # fmt: skip
+    assert merged([state, other | {"file": 0}]).suspect.tolist() == [False]
+    assert merged([state, other]).suspect.tolist() == [True]

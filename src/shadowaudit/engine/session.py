@@ -19,8 +19,6 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
-    # Java only moves blocks here: quickly compiled code serves better than fast code that comes too late.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "64",  # adaptive execution joins the small ones
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64",
     "spark.shuffle.compress": "false",  # the blocks are compressed already
@@ -28,7 +26,8 @@ _LOCAL = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",
+    # Java only moves blocks here: quickly compiled code serves better than fast code that comes too late.
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING} -XX:TieredStopAtLevel=1",
 }
 
 
