@@ -23,6 +23,13 @@ CONNECTED = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")
 """What PySpark looks at at each call, to know which kind of session it works for. Here both are, in turns."""
 
 
+@pytest.fixture(autouse=True)
+def _of_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an open session says of itself is not for the processes that a test starts."""
+    for name in CONNECTED:
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
@@ -43,7 +50,5 @@ def sail(sail_session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def spark(spark_session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Auditor:
-    for name in CONNECTED:
-        monkeypatch.delenv(name, raising=False)
+def spark(spark_session: Any, tmp_path: Path) -> Auditor:
     return auditor(spark_session, tmp_path)
