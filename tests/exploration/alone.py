@@ -123,7 +123,24 @@ class Alone(World):
         self, caller: str, generation: int, number: int, session: int, lines: tuple[Any, ...]
     ) -> None:
         reply = Reply(self, ServerName(caller), generation, number)
+        if self.node.frozen:
+            self._said_before(session, lines, reply)
         self.node.attend(self.node.peers.serve, session, lines, reply)
+
+    def _said_before(self, session: int, lines: tuple[Any, ...], reply: Reply) -> None:
+        """A frozen process has the same request waiting, on which its caller has given up, and nothing but
+        requests came since: answering both would come to the same as answering the last.
+        """
+        deferred = self.node.deferred
+        for position in range(len(deferred) - 1, -1, -1):
+            run, given = deferred[position]
+            if run != self.node.peers.serve:
+                return
+            before = given[2]
+            if given[:2] == (session, lines) and (before.to, before.generation) == (reply.to, reply.generation):
+                del deferred[position]
+                self.put("unanswered", before.to, before.generation, before.number)
+                return
 
     def _answer(self, number: int, answer: tuple[str, ...]) -> None:
         self.vain.discard(number)

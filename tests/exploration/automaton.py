@@ -8,6 +8,7 @@ from few states of its members.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -90,6 +91,23 @@ class Automaton:
             return str(error)
         return self._number(world, state, event), tuple(world.sent)
 
+    def known(self) -> Iterator[tuple[tuple[int, Event], tuple[Packet, ...]]]:
+        """Reactions found so far: to what, and what was sent."""
+        for key, found in self._reactions.items():
+            if not isinstance(found, str):
+                yield key, found[1]
+
+    def again(self, state: int) -> Alone:
+        """A node of its own in that state, whatever else runs."""
+        events = []
+        while state >= 0:
+            state, event = self._ways[state]
+            events.append(event)
+        world = self._make()
+        for event in reversed(events):
+            world.reach(event)
+        return world
+
     def _world(self, state: int) -> Alone:
         """A node in that state. It goes the way there again from wherever a node still runs, or was kept."""
         events = []
@@ -131,6 +149,10 @@ class Memory:
                 Automaton(policy, places, index, commits_apart=commits_apart) for index in range(len(places))
             ]
         return self._automata[key]
+
+    def every(self) -> Iterator[Automaton]:
+        for team in self._automata.values():
+            yield from team
 
 
 def view(world: Alone) -> View:
