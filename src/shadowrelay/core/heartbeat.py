@@ -38,7 +38,8 @@ def meet(
     A greeting may be overtaken by what the same member says on another session, so it is judged by what
     was known before it was written. For an answer that is ``asked_at``, what we knew when we asked. A
     greeting that came unasked and whose incarnation we have heard further, or know to have ended, is late
-    and proves nothing: a database that was put back always speaks in an incarnation of its own.
+    and proves nothing: a database that was put back always speaks in an incarnation of its own. Members tell
+    only as much of their lineage as we know not, so what is known of the time before that is kept.
     """
     member = books.member(name) or Member(name)
     former = member.lineage
@@ -46,6 +47,8 @@ def meet(
     continuity = found.continuity(judge.database_id, judge.mark) if judge else None
     if former and found.overtaken_by(former) and (asked_at is None or continuity is not Continuity.BROKEN):
         continuity, found = Continuity.UNBROKEN, former
+    if former and continuity is not Continuity.BROKEN:
+        found = found.reaching_back(former)
     met = replace(member, lineage=found, knows_ours=known or member.knows_ours)
     if former is None or continuity is not Continuity.BROKEN:
         if met != member:

@@ -105,6 +105,13 @@ class Lineage:
         reaches_back = first == 0 or mark.sequence > first
         return Continuity.BROKEN if reaches_back else Continuity.UNKNOWN
 
+    def reaching_back(self, earlier: Lineage, most: int = 64) -> Lineage:
+        """The same lineage, with what an earlier list says of the time before this one begins."""
+        names = [beginning.incarnation for beginning in earlier.beginnings]
+        first = self.beginnings[0].incarnation
+        before = earlier.beginnings[: names.index(first)] if first in names else ()
+        return replace(self, beginnings=(*before, *self.beginnings)[-most:]) if before else self
+
     def since(self, known: Incarnation | None, most: int = 64) -> Lineage:
         """The lineage back to the incarnation that the listener said it knows, at most ``most`` entries."""
         names = [beginning.incarnation for beginning in self.beginnings]
