@@ -137,7 +137,10 @@ class Alone(World):
             if run != self.node.peers.serve:
                 return
             before = given[2]
-            if given[:2] == (session, lines) and (before.to, before.generation) == (reply.to, reply.generation):
+            if given[:2] == (session, lines) and (before.to, before.generation) == (
+                reply.to,
+                reply.generation,
+            ):
                 del deferred[position]
                 self.put("unanswered", before.to, before.generation, before.number)
                 return

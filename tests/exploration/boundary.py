@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
+from .ages import tidy
 from .automaton import View
 from .faults import AT_ONCE, DISK, KILLS, LASTING
 from .members import Members, in_order, is_offer
@@ -40,7 +40,7 @@ class Boundary(Members):
         self.told = []
         self.causes = []
         kind, *given = move
-        after: Situation = self._history(getattr(self, f"_{kind}")(at, *given).tidy())
+        after: Situation = self._history(tidy(getattr(self, f"_{kind}")(at, *given)))
         self._check(after)
         return after
 
@@ -92,30 +92,30 @@ class Boundary(Members):
                 yield ("mishap", kind, (late, packet))
 
     def _mishap(self, at: Situation, kind: str, item: tuple[bool, Any]) -> Situation:
-        at = replace(at, begun=at.begun + 1)
+        at = at._replace(begun=at.begun + 1)
         packet = item[1]
         if kind == "hop":
             return self._hop_takes(at, item, reply_lost=True)
         one, other = packet[1], packet[4] if packet[0] == "request" else packet[3]
-        at = replace(at, lost=(*at.lost, (0, one, other)))
+        at = at._replace(lost=(*at.lost, (0, one, other)))
         if kind == "lost":
             return self._gone(at, item)
         packets = [(True, packet) if entry == item else entry for entry in at.packets]
-        return replace(at, packets=tuple(sorted(packets, key=in_order)))
+        return at._replace(packets=tuple(sorted(packets, key=in_order)))
 
     def _begin(self, at: Situation, fault: str, how: str = "") -> Situation:
         kind, *words = fault.split()
         if kind == "rollback" and not at.fault:
-            at = replace(at, begun=at.begun + 1, fault=fault)
+            at = at._replace(begun=at.begun + 1, fault=fault)
             return self._react(at, self.index[words[0]], ("snapshot",))
         if not at.fault:
-            at = replace(at, begun=at.begun + 1, fault=fault)
+            at = at._replace(begun=at.begun + 1, fault=fault)
         if kind == "cut":
             one, other = words[0], words[-1]
             blocked = ((one, other),) if ">" in words else ((one, other), (other, one))
             wrong = Wrong(LASTING[kind], one, other)
-            return self._links(replace(at, blocked=blocked, wrong=(*at.wrong, wrong)))
-        at = replace(at, wrong=(*at.wrong, Wrong(LASTING[kind], words[0], None)))
+            return self._links(at._replace(blocked=blocked, wrong=(*at.wrong, wrong)))
+        at = at._replace(wrong=(*at.wrong, Wrong(LASTING[kind], words[0], None)))
         index = self.index[words[0]]
         if kind == "freeze":
             return self._react(at, index, ("freeze",))
@@ -127,9 +127,9 @@ class Boundary(Members):
         ]
         if self.setup.grain == "talks":  # the kernel closes its connections, or the power fails
             for item in () if how == "unnoticed" else resets:
-                at = self._packet(replace(at, packets=(*at.packets, item)), item)
+                at = self._packet(at._replace(packets=(*at.packets, item)), item)
             return at
-        return replace(at, packets=tuple(sorted((*at.packets, *resets), key=in_order)))
+        return at._replace(packets=tuple(sorted((*at.packets, *resets), key=in_order)))
 
     def _links(self, at: Situation) -> Situation:
         for index in range(len(self.names)):
@@ -139,15 +139,14 @@ class Boundary(Members):
     def _end(self, at: Situation) -> Situation:
         kind, *words = at.fault.split()
         span = self.policy.shadow_resubmit_time_span.total_seconds()
-        at = replace(
-            at,
+        at = at._replace(
             fault="",
             wrong=tuple(
-                w if w.end is not None else replace(w, end=0, long=w.start >= span) for w in at.wrong
+                w if w.end is not None else w._replace(end=0, long=w.start >= span) for w in at.wrong
             ),
         )
         if kind == "cut":
-            return self._links(replace(at, blocked=()))
+            return self._links(at._replace(blocked=()))
         index = self.index[words[0]]
         if kind == "freeze":
             return self._react(at, index, ("thaw",))
@@ -160,6 +159,6 @@ class Boundary(Members):
     def _excuse(self, at: Situation, view: View) -> Situation:
         """Messages that policy let in exposed, and that were so when this disk was lost."""
         mail = tuple(
-            replace(m, excused=True) if m.id in view.exposed and not m.redundant else m for m in at.mail
+            m._replace(excused=True) if m.id in view.exposed and not m.redundant else m for m in at.mail
         )
-        return replace(at, mail=mail)
+        return at._replace(mail=mail)

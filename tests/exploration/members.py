@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from tests.simulation.checks import Broken
@@ -63,13 +64,14 @@ class Members(Rules):
         goes_on = self.setup.grain == "talks" and event[0] == "answer" and not self._may_be_lost(at)
         before = self.automata[index].views[at.nodes[index]]
         now = self.automata[index].views[number]
-        at = replace(at, nodes=(*at.nodes[:index], number, *at.nodes[index + 1 :]))
+        at = at._replace(nodes=(*at.nodes[:index], number, *at.nodes[index + 1 :]))
         if before.knows != now.knows:
-            at = replace(at, known=self._learnt(at, self.names[index], before, now))
+            at = at._replace(known=self._learnt(at, self.names[index], before, now))
         packets = []
         for packet in sent:
             if packet[0] == "told":
                 self.told.append(f"{packet[1]}: {packet[2]}")
+                self._should_have_believed(packet[2])
             elif packet[0] == "decided":
                 self.told.append(f"{self.names[index]} decides: {packet[2]}")
                 at = self._decided(at, *packet[1:])
@@ -84,7 +86,7 @@ class Members(Rules):
                     self._should_have_agreed(at, self.names[index], now, packet[4])
         if not packets:
             return at
-        at = replace(at, packets=tuple(sorted((*at.packets, *packets), key=in_order)))
+        at = at._replace(packets=tuple(sorted((*at.packets, *packets), key=in_order)))
         if self.setup.grain == "packets":
             return at
         for item in packets:
@@ -104,26 +106,26 @@ class Members(Rules):
     def _learnt(self, at: Situation, name: str, before: View, now: View) -> tuple[Known, ...]:
         gone, new = before.knows - now.knows, now.knows - before.knows
         kept = [
-            replace(k, until=0) if k.node == name and k.until is None and (k.id, k.recipient) in gone else k
+            k._replace(until=0) if k.node == name and k.until is None and (k.id, k.recipient) in gone else k
             for k in at.known
         ]
-        return (*kept, *(Known(id_, number, name, 0) for id_, number in sorted(new)))
+        return tuple(sorted((*kept, *(Known(id_, number, name, 0) for id_, number in new)), key=repr))
 
     def _decided(self, at: Situation, message_id: str, answer: str, redundant: bool) -> Situation:
         changed = []
         for mail in at.mail:
             if mail.id == message_id:
-                mail = replace(mail, redundant=redundant, refused=answer == "not redundant")  # noqa: PLW2901
+                mail = mail._replace(redundant=redundant, refused=answer == "not redundant")  # noqa: PLW2901
             changed.append(mail)
-        return replace(at, mail=tuple(changed))
+        return at._replace(mail=tuple(changed))
 
     def _replied(self, at: Situation, message_id: str, answer: str) -> Situation:
         """The sender hears it at once: an answer that is lost on its way only takes a duty away."""
         self.told.append(f"the sender is told {answer}")
         if answer != "250":
             return at
-        return replace(
-            at, mail=tuple(replace(m, acknowledged=True) if m.id == message_id else m for m in at.mail)
+        return at._replace(
+            mail=tuple(m._replace(acknowledged=True) if m.id == message_id else m for m in at.mail)
         )
 
     def _in_vain(self, at: Situation, caller: str, generation: int, number: int) -> Situation:
@@ -137,7 +139,7 @@ class Members(Rules):
     def _without(self, at: Situation, item: tuple[bool, Any]) -> Situation:
         packets = list(at.packets)
         packets.remove(item)
-        return replace(at, packets=tuple(packets))
+        return at._replace(packets=tuple(packets))
 
     def _step(self, at: Situation, index: int, position: int) -> Situation:
         return self._react(at, index, ("step", position))
@@ -163,10 +165,10 @@ class Members(Rules):
 
     def _message(self, at: Situation, number: int, home: str) -> Situation:
         mail = list(at.mail)
-        mail[number] = replace(mail[number], home=home)
+        mail[number] = mail[number]._replace(home=home)
         hops = HOPS[: self.setup.recipients]
         return self._react(
-            replace(at, mail=tuple(mail)), self.index[home], ("message", mail[number].id, hops)
+            at._replace(mail=tuple(mail)), self.index[home], ("message", mail[number].id, hops)
         )
 
     def _gone(self, at: Situation, item: tuple[bool, Any]) -> Situation:
@@ -201,7 +203,7 @@ class Members(Rules):
             _, caller, generation, number, _, session, lines = packet
             if not views[target].up:  # the kernel answers
                 refusal = (False, ("answer", target_name, -1, caller, generation, number, ()))
-                at = replace(at, packets=tuple(sorted((*at.packets, refusal), key=in_order)))
+                at = at._replace(packets=tuple(sorted((*at.packets, refusal), key=in_order)))
                 return at if self.setup.grain == "packets" else self._packet(at, refusal)
             return self._react(at, target, ("request", caller, generation, number, session, lines))
         _, _, _, _, generation, number, answer = packet
@@ -211,7 +213,7 @@ class Members(Rules):
 
     def _defer(self, at: Situation, item: tuple[bool, Any]) -> Situation:
         _, source, _, number, _, _, recipients, _ = item[1]
-        at = replace(self._without(at, item), deferred=at.deferred + 1)
+        at = self._without(at, item)._replace(deferred=at.deferred + 1)
         return self._react(at, self.index[source], ("deferred", number, recipients))
 
     def _hop_takes(self, at: Situation, item: tuple[bool, Any], *, reply_lost: bool) -> Situation:
@@ -221,7 +223,7 @@ class Members(Rules):
         for recipient in () if refused else recipients:
             made = Taken(message_id, recipient, source, reply_lost)
             before = [t for t in at.taken if (t.id, t.recipient) == (message_id, recipient)]
-            at = replace(at, taken=tuple(sorted({*at.taken, made}, key=astuple)))
+            at = at._replace(taken=tuple(sorted({*at.taken, made})))
             if before:
                 self._again(at, before, made, begun)
         if any(mail.id == message_id and mail.refused for mail in at.mail):
@@ -244,6 +246,7 @@ def is_offer(packet: tuple[Any, ...]) -> bool:
     return packet[0] == "request" and isinstance(packet[6][0], bytes)
 
 
+@cache
 def in_order(item: tuple[bool, tuple[Any, ...]]) -> tuple[Any, ...]:
     packet = item[1]
     return (packet[0], packet[1], packet[2], packet[3], str(packet[4:]), item[0])

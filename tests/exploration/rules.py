@@ -9,6 +9,7 @@ from shadowrelay.core.policy import Policy
 from tests.simulation.checks import Broken, repaired, unrest
 
 from .automaton import Automaton, View
+from .faults import DISK
 from .setup import Setup
 from .situation import Situation, Taken, cause
 
@@ -98,6 +99,14 @@ class Rules:
             theirs = other.node.books.state.copies.get(message_id)
             if theirs is not None and theirs.owned and theirs.queued and theirs.epoch == mine.epoch:
                 raise Broken(f"avoidable duplicate: {sender} and {name} both took the message over")
+
+    def _should_have_believed(self, told: str) -> None:
+        """A member whose disk never changed is not taken for one whose database is another."""
+        if "RESUBMIT" not in told or "reason=database" not in told:
+            return
+        disks = {fault.split()[-1] for one in self.setup.faults for fault in one if fault.split()[0] in DISK}
+        if not any(f"former-owner={name}" in told for name in disks):
+            raise Broken("a sound database was taken for another one")
 
     def rest(self, at: Situation) -> str:
         return self._rest(at)[0]

@@ -6,9 +6,9 @@ since when, what was wrong. Ages are whole seconds, and whatever is older than `
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from shadowrelay.core.policy import Policy
 from tests.simulation.checks import Knowledge, cause_of
@@ -16,6 +16,12 @@ from tests.simulation.seeds import SCALED
 from tests.simulation.world import Delivery, Impairment, Noise, seconds
 
 from .keys import FAR
+
+OLD = FAR + 1
+"""The age of what is simply old."""
+
+FORGOTTEN = OLD + 1
+"""The age of faults that were over before anything else that is remembered: see ``ages``."""
 
 TIMINGS = replace(
     SCALED,
@@ -36,8 +42,7 @@ Age = int | None
 """Seconds, at most FAR; None: it has not happened yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mail:
+class Mail(NamedTuple):
     """One message, and what its sender was told."""
 
     id: str
@@ -48,8 +53,7 @@ class Mail:
     excused: bool = False  # exposed, and that disk is gone
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """A next hop took the message for that recipient. How long ago makes no difference: a fault that ended
     within ``AFTERMATH`` before it counts, and no age is further back than that.
     """
@@ -60,8 +64,7 @@ class Taken:
     reply_lost: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A disk says, or said, that the recipient is settled."""
 
     id: str
@@ -71,8 +74,7 @@ class Known:
     until: Age = None
 
 
-@dataclass(frozen=True, slots=True)
-class Wrong:
+class Wrong(NamedTuple):
     """Something was wrong with a node, or a link; ``long``: for the time span or more."""
 
     kind: str
@@ -83,8 +85,7 @@ class Wrong:
     long: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(NamedTuple):
     """Equal situations have the same future."""
 
     nodes: tuple[int, ...]
@@ -101,12 +102,11 @@ class Situation:
 
     def older(self) -> Situation:
         """The same a second later."""
-        return replace(
-            self,
+        return self._replace(
             known=tuple(
-                replace(item, since=_older(item.since), until=_later(item.until)) for item in self.known
+                item._replace(since=_older(item.since), until=_later(item.until)) for item in self.known
             ),
-            wrong=tuple(replace(item, start=_older(item.start), end=_later(item.end)) for item in self.wrong),
+            wrong=tuple(item._replace(start=_older(item.start), end=_later(item.end)) for item in self.wrong),
             lost=tuple((_older(age), one, other) for age, one, other in self.lost),
             packets=tuple((late, _waiting(packet)) for late, packet in self.packets),
         )
@@ -114,27 +114,17 @@ class Situation:
     def settled(self) -> Situation:
         """The same without history: only that each recipient has it, and what is wrong now."""
         taken = {(item.id, item.recipient): item for item in self.taken}
-        return replace(
-            self,
+        return self._replace(
             taken=tuple(Taken(*key, "", reply_lost=False) for key in sorted(taken)),
             known=(),
-            wrong=tuple(replace(item, start=FAR + 1) for item in self.wrong if item.end is None),
+            wrong=tuple(item._replace(start=OLD) for item in self.wrong if item.end is None),
             lost=(),
             deferred=0,
         )
 
-    def tidy(self) -> Situation:
-        """Before the first delivery it says nothing how long ago a fault ended."""
-        if self.taken or all(item.end in (None, FAR + 1) for item in self.wrong):
-            return self
-        wrong = tuple(
-            item if item.end is None else replace(item, start=FAR + 1, end=FAR + 1) for item in self.wrong
-        )
-        return replace(self, wrong=wrong)
-
 
 def _older(age: int) -> int:
-    return min(FAR + 1, age + 1)
+    return age if age >= OLD else age + 1
 
 
 def _waiting(packet: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -178,11 +168,12 @@ def cause(situation: Situation, policy: Policy, nodes: int, first: Taken, again:
         return Delivery(item.id, item.recipient, item.node, 0, started, taken, item.reply_lost)  # type: ignore[arg-type]
 
     checks: Any = SimpleNamespace(world=world, knows=knows)
-    oldest = moment(FAR + 1)
+    oldest = moment(OLD)
     earlier = delivery(first, oldest, oldest)
     found = cause_of(checks, earlier, delivery(again, moment(begun), now))
-    if found.startswith("!") and begun > FAR:  # so old that it may have begun before whatever was wrong
-        return min(found, cause_of(checks, earlier, delivery(again, 0.0, now)), key=_is_wrong)
+    if found.startswith("!") and begun == OLD:  # so old that it may have begun before whatever was wrong
+        before = (moment(OLD) + moment(FORGOTTEN)) / 2
+        return min(found, cause_of(checks, earlier, delivery(again, before, now)), key=_is_wrong)
     return found
 
 

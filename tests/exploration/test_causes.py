@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from .situation import FAR, TIMINGS, Known, Situation, Taken, Wrong, cause
-
-OLD = FAR + 1
+from .situation import OLD, TIMINGS, Known, Situation, Taken, Wrong, cause
 
 
 def test_octets_sent_before_a_freeze_explain_a_second_delivery_however_late_they_arrive() -> None:
