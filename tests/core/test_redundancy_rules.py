@@ -123,8 +123,8 @@ def test_a_late_greeting_of_the_running_incarnation_breaks_nothing(on_b: Books) 
 def test_a_late_greeting_of_a_process_that_was_killed_breaks_nothing(on_b: Books) -> None:
     """Though the member told of its new incarnation only, since it knew that we know that one."""
     whole = Lineage(DB[A], (Beginning(RUN[A], 0), Beginning(RUN[C], 10)), 10)
-    for told in (whole, whole.since(RUN[C])):
-        heartbeat.meet(on_b, A, told, None, NOW, after_silence=False)
+    for said in (whole, whole.since(RUN[C])):
+        heartbeat.meet(on_b, A, said, None, NOW, after_silence=False)
     found = heartbeat.meet(on_b, A, lineage(A, 10), None, NOW, after_silence=False)
     assert found is Continuity.UNBROKEN
     assert on_b.known[A].lineage == whole

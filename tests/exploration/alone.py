@@ -184,6 +184,9 @@ class Alone(World):
             lambda answer: self.put("reply", message_id, answer),
         )
 
+    def _hand_over(self) -> None:
+        self.node.attend(self.node.hand_over)
+
     def _links(self, blocked: tuple[tuple[str, str], ...]) -> None:
         self.blocked = set(blocked)
 

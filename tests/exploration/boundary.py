@@ -7,7 +7,7 @@ from typing import Any
 
 from .ages import tidy
 from .automaton import View
-from .faults import AT_ONCE, DISK, KILLS, LASTING
+from .faults import AT_ONCE, BESIDE, DISK, KILLS, LASTING
 from .members import Members, in_order, is_offer
 from .setup import Move
 from .situation import Situation, Wrong
@@ -65,7 +65,8 @@ class Boundary(Members):
             return [] if octets else [("end",)]
         if at.begun == len(self.setup.faults):
             return []
-        if at.begun and self.setup.faults[at.begun - 1] != ("late",) and self._rest(at)[1]:
+        before = self.setup.faults[at.begun - 1] if at.begun else ()
+        if before and not all(fault.split()[0] in BESIDE for fault in before) and self._rest(at)[1]:
             return []  # a second fault comes when the first is repaired
         found: list[Move] = []
         for fault in self.setup.faults[at.begun]:
@@ -83,6 +84,11 @@ class Boundary(Members):
                 yield ("begin", fault)
                 if kind in KILLS and self.setup.grain == "talks" and (kind != "rollback" or at.fault):
                     yield ("begin", fault, "unnoticed")
+            return
+        if kind == "drain":
+            node = views[self.index[words[0]]]
+            if node.up and any(copy.owned for copy in node.node.books.state.copies.values()):
+                yield ("drain", words[0])
             return
         for late, packet in dict.fromkeys(at.packets):
             between = packet[0] in ("request", "answer")
@@ -102,6 +108,9 @@ class Boundary(Members):
             return self._gone(at, item)
         packets = [(True, packet) if entry == item else entry for entry in at.packets]
         return at._replace(packets=tuple(sorted(packets, key=in_order)))
+
+    def _drain(self, at: Situation, name: str) -> Situation:
+        return self._react(at._replace(begun=at.begun + 1), self.index[name], ("hand_over",))
 
     def _begin(self, at: Situation, fault: str, how: str = "") -> Situation:
         kind, *words = fault.split()

@@ -14,17 +14,18 @@ KINDS = {
     "lost": "a packet between members is lost: an offer, a greeting, a question, or the answer to it",
     "late": "a packet between members comes later, whenever it likes",
     "hop": "the next hop takes the message, its reply is lost",
+    "drain": "no fault: told to hand its queue over, as a node is before it is stopped",
 }
 """Every kind of fault, and what it means."""
 
-AT_ONCE = ("lost", "hop")
+AT_ONCE = ("lost", "hop", "drain")
 """Over as soon as they happened."""
 
 
 def every(names: tuple[str, ...], kinds: tuple[str, ...] = tuple(KINDS)) -> Iterator[str]:
     """All faults of those kinds: ``crash mx1``, ``cut mx1 > mx2``, ``lost`` …"""
     for kind in kinds:
-        if kind in ("crash", "disk", "rollback", "freeze"):
+        if kind in ("crash", "disk", "rollback", "freeze", "drain"):
             yield from (f"{kind} {name}" for name in names)
         elif kind == "cut":
             for one, other in combinations(names, 2):
@@ -32,6 +33,9 @@ def every(names: tuple[str, ...], kinds: tuple[str, ...] = tuple(KINDS)) -> Iter
         else:
             yield kind
 
+
+BESIDE = ("late", "drain")
+"""Another fault may come at any time after it: nothing has to be repaired."""
 
 KILLS = ("crash", "disk", "rollback")
 """The process ends."""

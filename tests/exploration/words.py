@@ -20,6 +20,8 @@ def describe(boundary: Boundary, at: Situation, move: Move) -> str:
         return f"a sender sends a message to {given[1]}"
     if kind == "second":
         return "a second passes"
+    if kind == "drain":
+        return f"{given[0]} is to hand its queue over"
     if kind == "begin":
         what, *words = given[0].split()
         if what == "rollback" and not at.fault:
