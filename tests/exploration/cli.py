@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import asdict
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from shadowrelay.lab.progress import bar
 
 from .holes import HOLES, find
 from .plan import run, setups
+from .record import Record
 from .search import Found
 from .setup import Grain, Setup
 
@@ -46,6 +48,11 @@ WIDTH = 118
     type=click.Choice([*map(str, HOLES), "all"]),
     help="Take out the fix of that counterexample, or of one after the other.",
 )
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what is complete to this file, and do not go through what stands there already.",
+)
 @click.option("--json", "as_json", is_flag=True)
 def command(
     nodes: int,
@@ -59,6 +66,7 @@ def command(
     only: str,
     without: str | None,
     grain: Grain,
+    record: Path | None,
     *,
     message_first: bool,
     commits_apart: bool,
@@ -90,15 +98,18 @@ def command(
         )
         if only in setup.title
     ]
-    results: list[Found] = []
+    kept = Record(record)
+    results = [found for setup in jobs if (found := kept.of(setup))]
     with bar("explore", len(jobs)) as shown:
 
         def told(running: list[Found]) -> None:
             states = sum(found.states for found in (*results, *running))
             shown.tell(f"{states:,} states", len(results))
 
-        for found in run(jobs, minutes=minutes, most=most or inf, workers=workers, told=told):
+        left = [setup for setup in jobs if not kept.of(setup)]
+        for found in run(left, minutes=minutes, most=most or inf, workers=workers, told=told):
             results.append(found)
+            kept.add(found)
             if found.problem:
                 shown.say(f"{found.setup.title}: {found.problem}")
     results.sort(key=lambda found: (found.setup.reject, jobs.index(found.setup)))
@@ -155,7 +166,7 @@ def _say(as_json: bool, results: list[Found], console: Console) -> None:
     table.add_column("duplicates, and why")
     for found in results:
         table.add_row(
-            "reject" if found.setup.reject else "accept",
+            ("reject" if found.setup.reject else "accept") + (" (the same)" if found.twin else ""),
             found.setup.title,
             *(f"{n:,}" for n in (found.states, found.transitions, found.depth, found.left, found.resting)),
             f"{found.seconds:.0f}",

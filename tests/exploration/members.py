@@ -28,6 +28,7 @@ class Members(Rules):
         self.index = {name: index for index, name in enumerate(self.names)}
         self.automata = memory.automata(self.policy, places, commits_apart=setup.commits_apart)
         self._quiet = {}
+        self.asked_policy = False  # may a message be accepted exposed? Then it matters what policy says
         self.told: list[str] = []
         self.causes: list[str] = []
 
@@ -72,6 +73,7 @@ class Members(Rules):
             if packet[0] == "told":
                 self.told.append(f"{packet[1]}: {packet[2]}")
                 self._should_have_believed(packet[2])
+                self.asked_policy |= "redundant=Failed" in packet[2]
             elif packet[0] == "decided":
                 self.told.append(f"{self.names[index]} decides: {packet[2]}")
                 at = self._decided(at, *packet[1:])

@@ -74,6 +74,14 @@ def _next(left: list[Setup], before: Found | None) -> Setup:
     return setup
 
 
+def _twin(found: Found, left: list[Setup]) -> Iterator[Found]:
+    """Where no message was ever accepted exposed, it changes nothing that policy would have forbidden it."""
+    twin = replace(found.setup, reject=True)
+    if twin in left and found.complete and not found.asked_policy and not found.setup.commits_apart:
+        left.remove(twin)
+        yield replace(found, setup=twin, seconds=0.0, twin=True)
+
+
 def run(
     jobs: list[Setup],
     *,
@@ -108,6 +116,7 @@ def run(
             for worker in team:
                 if worker.busy and (found := worker.hear(0.2 / workers)) is not None:
                     yield found
+                    yield from _twin(found, left)
             told([worker.found for worker in team if worker.busy and worker.found])
     finally:
         for worker in team:

@@ -28,6 +28,8 @@ class Found:
     left: int = 0
     resting: int = 0
     local: int = 0  # states of single nodes
+    asked_policy: bool = False  # was a message ever accepted, or refused, as exposed?
+    twin: bool = False  # not gone through itself: it is the same as under the other policy
     seconds: float = 0.0  # of processor time
     problem: str = ""
     trace: list[str] = field(default_factory=list)
@@ -103,6 +105,7 @@ def explore(
         found.left = len(queue) - position
         found.resting = len(graph.resting)
         found.local = sum(len(automaton.views) for automaton in boundary.automata)
+        found.asked_policy = boundary.asked_policy
         found.seconds = time.process_time() - began
 
     def failed(error: Broken, number: int, move: Move) -> Found:

@@ -1,0 +1,57 @@
+"""What was explored, on disk: hours of it may be interrupted, and gone on with."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, replace
+from hashlib import blake2b
+from pathlib import Path
+
+import shadowrelay
+
+from .search import Found
+from .setup import Setup
+
+EXPLORED = ("core", "wire", "primary", "shadow")
+"""Packages whose code decides what an exploration finds. Others of the relay do not run in it."""
+
+
+class Record:
+    """A file with a line for each exploration that ended. A line written for other code does not count."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._code = _code() if path else ""
+        self._known: dict[str, Found] = {}
+        if path and path.exists():
+            for line in path.read_text().splitlines():
+                entry = json.loads(line)
+                if entry.pop("code") == self._code:
+                    setup, duplicates = entry.pop("setup"), Counter[str](entry.pop("duplicates"))
+                    faults = tuple(tuple(one) for one in setup.pop("faults"))
+                    setup = Setup(**{**setup, "faults": faults, "line": tuple(setup["line"])})
+                    self._known[_key(setup)] = Found(setup, duplicates=duplicates, **entry)
+
+    def of(self, setup: Setup) -> Found | None:
+        return self._known.get(_key(setup))
+
+    def add(self, found: Found) -> None:
+        """Only what is complete: the rest is to be gone through again, and further."""
+        if self._path and (found.complete or found.problem):
+            entry = asdict(replace(found, duplicates=Counter())) | {"duplicates": dict(found.duplicates)}
+            with self._path.open("a") as file:
+                file.write(json.dumps({"code": self._code, **entry}) + "\n")
+
+
+def _key(setup: Setup) -> str:
+    return json.dumps(asdict(setup), sort_keys=True)
+
+
+def _code() -> str:
+    digest = blake2b(digest_size=8)
+    for path in sorted(
+        p for name in EXPLORED for p in (Path(shadowrelay.__file__).parent / name).rglob("*.py")
+    ):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
