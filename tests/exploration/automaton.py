@@ -27,8 +27,11 @@ from .keys import Walk
 from .stand_ins import Due, cells
 
 DONE = (Status.DELIVERED, Status.RELAYED)
-LIVE = 400
-"""Nodes that are kept running, so that the way to them need not be gone again."""
+LIVE = 1000
+"""States of which nodes are kept running, so that the way to them need not be gone again."""
+
+ALIKE = 4
+"""Nodes of one state that are."""
 
 Packet = tuple[Any, ...]
 
@@ -61,7 +64,7 @@ class Automaton:
         self._numbers: dict[bytes, int] = {}
         self._reactions: dict[tuple[int, Event], tuple[int, tuple[Packet, ...]] | str] = {}
         self._ways: list[tuple[int, Event]] = []
-        self._live: dict[int, Alone] = {}
+        self._live: dict[int, list[Alone]] = {}
         self._kept: dict[int, Checkpoint | None] = {}
         self.views: list[View] = []
 
@@ -115,11 +118,28 @@ class Automaton:
             state, event = self._ways[state]
             events.append(event)
         kept = self._kept.get(state)
-        live = self._live.pop(state, None)
-        world = live or (kept.restore() if kept else self._make())
+        world = self._alive(state) or (kept.restore() if kept else self._make())
         for event in reversed(events):
             world.reach(event)
         return world
+
+    def _alive(self, state: int) -> Alone | None:
+        """One that runs is used up: it goes on from there."""
+        worlds = self._live.get(state)
+        if not worlds:
+            return None
+        world = worlds.pop()
+        if not worlds:
+            del self._live[state]
+        return world
+
+    def _keep_alive(self, state: int, world: Alone) -> None:
+        """Whichever way it came there, it will do the same as any other in that state."""
+        worlds = self._live.setdefault(state, [])
+        if len(worlds) < ALIKE:
+            worlds.append(world)
+        if len(self._live) > LIVE:
+            del self._live[next(iter(self._live))]
 
     def _number(self, world: Alone, before: int, event: Event) -> int:
         key = Walk(world).digest()
@@ -128,9 +148,7 @@ class Automaton:
             number = self._numbers[key] = len(self.views)
             self._ways.append((before, event))
             self.views.append(view(world))
-            if len(self._live) >= LIVE:
-                del self._live[next(iter(self._live))]
-            self._live[number] = world
+        self._keep_alive(number, world)
         return number
 
 

@@ -37,6 +37,9 @@ AGES = {"received_at", "created_at", "keep_until", "settled_at", "alive_at"}
 WORDS = {"error", "last_reply", "reply"}
 """Texts for people."""
 
+SESSIONS = {"session", "member"}
+"""Variables of scripts that name a member with which there is a session."""
+
 APART = {"world", "checks", "place", "policy", "others", "name", "sql", "offset", "commits", "books", "peers"}
 APART |= {"snapshots", "generation"}
 """Of a node: what never changes, or says nothing about what it will do."""
@@ -140,8 +143,8 @@ class Walk:
         self.out.append(value.__qualname__)
         if is_over(value):
             return
-        for _, content in cells(value):
-            self.see(content)
+        for name, content in cells(value):
+            self._variable(name, content)
         for default in value.__defaults__ or ():
             self.see(default)
 
@@ -155,9 +158,15 @@ class Walk:
         known = frame.f_locals
         for name in sorted(known):
             self.out.append(name)
-            self.see(known[name])
+            self._variable(name, known[name])
         if value.gi_yieldfrom is not None:
             self.see(value.gi_yieldfrom)
+
+    def _variable(self, name: str, value: Any) -> None:
+        if name in SESSIONS and type(value) is Greeting:
+            self._session(value.name, 0, value)
+        else:
+            self.see(value)
 
     def boundary(self, value: Boundary) -> None:
         self.see(value.watches)
@@ -182,9 +191,11 @@ class Walk:
             self.out.append(name)
             self.see(value)
         peers = node.peers
-        for sessions in (peers.open, peers.shadow):
+        for kind, sessions in (("open", peers.open), ("shadow", peers.shadow)):
+            self.out.append(kind)
             for name, session in sorted(sessions.items()):
                 self._session(name, session.number, session.theirs)
+        self.out.append("speakers")
         for number, theirs in sorted(peers.speakers.items()):
             self._session(theirs.name, number, theirs)
         self.see(peers.wishes)
