@@ -94,11 +94,11 @@ class Automaton:
             return str(error)
         return self._number(world, state, event), tuple(world.sent)
 
-    def known(self) -> Iterator[tuple[tuple[int, Event], tuple[Packet, ...]]]:
-        """Reactions found so far: to what, and what was sent."""
-        for key, found in self._reactions.items():
+    def known(self) -> Iterator[tuple[int, Event, int, tuple[Packet, ...]]]:
+        """Reactions found so far: in which state, to what, the state after it, and what was sent."""
+        for (state, event), found in self._reactions.items():
             if not isinstance(found, str):
-                yield key, found[1]
+                yield state, event, *found
 
     def again(self, state: int) -> Alone:
         """A node of its own in that state, whatever else runs."""

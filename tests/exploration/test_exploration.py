@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
+from pathlib import Path
 
 import pytest
 
 from .holes import HOLES, find
-from .plan import setups
+from .plan import run, setups
+from .record import Record
 from .search import explore
 from .setup import Setup
 
@@ -56,3 +59,33 @@ def test_a_message_that_nobody_settles_is_told_as_stuck() -> None:
 def test_the_same_exploration_finds_the_same() -> None:
     one, other = (explore(replace(SHORT, faults=(("hop",),)), most=150) for _ in range(2))
     assert (one.states, one.transitions, one.depth) == (other.states, other.transitions, other.depth)
+
+
+def test_what_was_explored_to_its_end_is_on_record_and_what_was_not_is_explored_again(tmp_path: Path) -> None:
+    path, done, begun = (
+        tmp_path / "record",
+        replace(SHORT, faults=(("hop",),)),
+        replace(SHORT, faults=(("lost",),)),
+    )
+    for found in (explore(done), explore(begun, most=50)):
+        Record(path).add(found)
+    kept = Record(path).of(done)
+    assert kept is not None
+    assert kept.complete
+    assert kept.duplicates.keys() == {"next hop's reply lost"}
+    assert Record(path).of(begun) is None
+
+
+def test_where_nothing_was_exposed_one_policy_stands_for_both() -> None:
+    jobs = [replace(SHORT, faults=(("hop",),), reject=reject) for reject in (False, True)]
+    first, second = run(jobs, minutes=None, most=inf, workers=1, told=lambda _: None)
+    assert (first.twin, second.twin) == (False, True)
+    assert second.setup.reject
+    itself = explore(jobs[1])
+    assert (second.states, second.transitions) == (itself.states, itself.transitions)
+
+
+def test_a_handover_at_any_moment_delivers_once_and_leaves_nothing_behind() -> None:
+    found = explore(replace(SHORT, faults=(("drain mx1",),)))
+    assert found.complete
+    assert not found.duplicates

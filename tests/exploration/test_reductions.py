@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from .alone import Alone
+import pytest
+
+from .alone import Alone, Event
 from .automaton import Automaton, Memory
+from .boundary import Boundary
 from .keys import Walk
 from .search import explore
 from .setup import Setup
+from .situation import Situation
 
 
 def test_a_frozen_process_answers_the_last_of_equal_requests_and_it_is_as_if_it_answered_each() -> None:
@@ -16,7 +21,7 @@ def test_a_frozen_process_answers_the_last_of_equal_requests_and_it_is_as_if_it_
     explore(Setup(faults=(("freeze mx2",),), grain="talks", at_once=True), most=6_000, memory=memory)
     merged = 0
     for automaton in memory.every():
-        for (state, event), given_up in requests_said_before(automaton):
+        for state, event, given_up in requests_said_before(automaton):
             each, last = automaton.again(state), automaton.again(state)
             each._said_before = lambda *_: None  # type: ignore[method-assign]
             assert thawed(each, event, given_up) == thawed(last, event, given_up)
@@ -24,15 +29,64 @@ def test_a_frozen_process_answers_the_last_of_equal_requests_and_it_is_as_if_it_
     assert merged > 10
 
 
-def requests_said_before(automaton: Automaton) -> Any:
-    """Reactions of that member in which one of two equal requests went away, and the numbers of that one."""
-    for key, found in automaton.known():
-        gone = {packet[1:] for packet in found if packet[0] == "unanswered"}
-        if key[1][0] == "request" and gone:
-            yield key, gone
+def test_whichever_way_a_node_came_to_a_state_it_does_the_same_from_there() -> None:
+    memory = Memory()
+    explore(Setup(faults=(("cut mx1 mx2",),), grain="talks", at_once=True), most=4_000, memory=memory)
+    compared = 0
+    for automaton in memory.every():
+        follows = {state: event for state, event, _, _ in automaton.known()}
+        for state, event, after, _ in list(automaton.known())[::7]:
+            if after not in follows:
+                continue
+            first, other = automaton.again(after), automaton.again(state)
+            other.reach(event)
+            other.sent.clear()
+            first.sent.clear()
+            for world in (first, other):
+                world.reach(follows[after])
+            assert (Walk(first).digest(), first.sent) == (Walk(other).digest(), other.sent)
+            compared += 1
+    assert compared > 100
 
 
-def thawed(world: Alone, event: tuple[Any, ...], given_up: Any) -> tuple[bytes, list[tuple[Any, ...]]]:
+def test_forgotten_ages_change_nothing_that_members_and_packets_come_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setup, memory = Setup(faults=(("disk mx1",),), grain="talks", at_once=True), Memory()
+    fewer = everything(Boundary(setup, memory))
+    monkeypatch.setattr("tests.exploration.boundary.tidy", lambda at: at)
+    more = everything(Boundary(setup, memory))
+    assert len(fewer) < len(more)
+    assert {without_ages(at) for at in fewer} == {without_ages(at) for at in more}
+
+
+def everything(boundary: Boundary) -> set[Situation]:
+    seen = {boundary.start()}
+    queue = [*seen]
+    for at in queue:
+        for move in boundary.moves(at):
+            after = boundary.make(at, move)
+            if after not in seen:
+                seen.add(after)
+                if not (boundary.at_rest(after) and boundary.spent(after)):
+                    queue.append(after)
+    return seen
+
+
+def without_ages(at: Situation) -> tuple[object, ...]:
+    packets = tuple((late, packet[:-1] if packet[0] == "send" else packet) for late, packet in at.packets)
+    return at.nodes, packets, at.mail, at.begun, at.fault, not at.taken
+
+
+def requests_said_before(automaton: Automaton) -> Iterator[tuple[int, Event, set[tuple[Any, ...]]]]:
+    """Reactions of that member in which one of two equal requests went away, and which call that was."""
+    for state, event, _, sent in automaton.known():
+        gone = {packet[1:] for packet in sent if packet[0] == "unanswered"}
+        if event[0] == "request" and gone:
+            yield state, event, gone
+
+
+def thawed(world: Alone, event: Event, given_up: set[tuple[Any, ...]]) -> tuple[bytes, list[tuple[Any, ...]]]:
     """The state after that request and the end of the freeze, and what is said to those who still listen."""
     world.sent.clear()
     world.reach(event)
