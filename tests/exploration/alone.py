@@ -120,14 +120,23 @@ class Alone(World):
         self.now = self.now + 1.0
 
     def _request(
-        self, caller: str, generation: int, number: int, session: int, lines: tuple[Any, ...]
+        self,
+        caller: str,
+        generation: int,
+        number: int,
+        session: int,
+        lines: tuple[Any, ...],
+        given_up: tuple[int, ...],
     ) -> None:
+        """``given_up``: earlier calls of that caller on whose answers it does not wait any more."""
         reply = Reply(self, ServerName(caller), generation, number)
         if self.node.frozen:
-            self._said_before(session, lines, reply)
+            self._said_before(session, lines, reply, given_up)
         self.node.attend(self.node.peers.serve, session, lines, reply)
 
-    def _said_before(self, session: int, lines: tuple[Any, ...], reply: Reply) -> None:
+    def _said_before(
+        self, session: int, lines: tuple[Any, ...], reply: Reply, given_up: tuple[int, ...]
+    ) -> None:
         """A frozen process has the same request waiting, on which its caller has given up, and nothing but
         requests came since: answering both would come to the same as answering the last.
         """
@@ -137,10 +146,8 @@ class Alone(World):
             if run != self.node.peers.serve:
                 return
             before = given[2]
-            if given[:2] == (session, lines) and (before.to, before.generation) == (
-                reply.to,
-                reply.generation,
-            ):
+            caller = before.to == reply.to and before.generation == reply.generation
+            if caller and given[:2] == (session, lines) and before.number in given_up:
                 del deferred[position]
                 self.put("unanswered", before.to, before.generation, before.number)
                 return

@@ -24,7 +24,7 @@ from tests.simulation.checks import Broken
 from .alone import Alone, Event
 from .checkpoint import Checkpoint, keep
 from .keys import Walk
-from .stand_ins import Due, cells
+from .stand_ins import Due, cells, is_over
 
 DONE = (Status.DELIVERED, Status.RELAYED)
 LIVE = 1000
@@ -51,6 +51,7 @@ class View:
     exposed: frozenset[str]  # messages of which no second copy is known here
     incarnation: str  # the one that runs, or ran last
     met: frozenset[tuple[str, str]]  # members and their incarnations, as far as this disk knows
+    given_up: tuple[int, ...]  # calls on whose answers nobody waits any more
     contacts: tuple[tuple[str, float], ...]  # members that answered and can be reached: seconds since
 
 
@@ -203,6 +204,7 @@ def view(world: Alone) -> View:
         knows=frozenset(settled),
         incarnation=str(state.incarnations[-1][0]) if state.incarnations else "",
         met=frozenset((str(m.name), str(m.lineage.incarnation)) for m in state.known.values() if m.lineage),
+        given_up=tuple(sorted(number for number, reply in world.calls.items() if is_over(reply))),
         contacts=tuple(
             (str(name), float(world.now) - float(watch.contact_at))
             for name, watch in (node.boundary.watches.items() if node.up else ())

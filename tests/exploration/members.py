@@ -207,7 +207,10 @@ class Members(Rules):
                 refusal = (False, ("answer", target_name, -1, caller, generation, number, ()))
                 at = at._replace(packets=tuple(sorted((*at.packets, refusal), key=in_order)))
                 return at if self.setup.grain == "packets" else self._packet(at, refusal)
-            return self._react(at, target, ("request", caller, generation, number, session, lines))
+            over: tuple[int, ...] = ()
+            if views[target].frozen and generation == views[self.index[caller]].generation:
+                over = views[self.index[caller]].given_up
+            return self._react(at, target, ("request", caller, generation, number, session, lines, over))
         _, _, _, _, generation, number, answer = packet
         if not views[target].up or views[target].generation != generation:
             return at
