@@ -16,6 +16,9 @@ from .faults import every
 from .search import Found, explore
 from .setup import Setup
 
+REMEMBERED = 60_000
+"""States of members that a worker takes along to its next exploration: a gigabyte or so."""
+
 EVERY = tuple(str(place.name) for place in PLACES)
 
 
@@ -64,6 +67,8 @@ def _work(line: Connection) -> None:
             setup, deadline=deadline, most=most, told=lambda found: line.send((False, found)), memory=memory
         )
         line.send((True, found))
+        if sum(len(automaton.views) for automaton in memory.every()) > REMEMBERED:
+            memory = Memory()
 
 
 def _next(left: list[Setup], before: Found | None) -> Setup:
