@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from pathlib import Path
 
-import shadowrelay
-
 from .search import Found
 from .setup import Setup
 
-EXPLORED = ("core", "wire", "primary", "shadow")
-"""Packages whose code decides what an exploration finds. Others of the relay do not run in it."""
+EXPLORED = tuple(f"shadowrelay.{layer}." for layer in ("core", "wire", "primary", "shadow"))
+"""What decides about what is found. No other layer of the relay runs in an exploration."""
 
 
 class Record:
@@ -49,9 +48,9 @@ def _key(setup: Setup) -> str:
 
 
 def _code() -> str:
+    """The relay's modules that run here."""
     digest = blake2b(digest_size=8)
-    for path in sorted(
-        p for name in EXPLORED for p in (Path(shadowrelay.__file__).parent / name).rglob("*.py")
-    ):
-        digest.update(path.read_bytes())
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith(EXPLORED) and module.__file__:
+            digest.update(Path(module.__file__).read_bytes())
     return digest.hexdigest()
