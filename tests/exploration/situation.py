@@ -140,16 +140,18 @@ def cause(situation: Situation, policy: Policy, nodes: int, first: Taken, again:
     """What the simulation's verdict says of a second delivery, begun so many seconds ago; '!…' when nothing
     explains it.
     """
-    now = 100.0
+    now, long_ago = 100.0, 50.0
+    span = policy.shadow_resubmit_time_span.total_seconds()
 
     def moment(age: Age) -> float:
-        return float("inf") if age is None else now - age
+        if age is None:
+            return float("inf")
+        return long_ago if age == FORGOTTEN else now - age
 
     impairments = []
     for item in situation.wrong:
         entry = Impairment(item.kind, item.one, item.other, moment(item.start), moment(item.end))
         if item.long:  # the start is as long ago as it says, however far that is
-            span = policy.shadow_resubmit_time_span.total_seconds()
             entry.start = min(entry.start, min(entry.end, now) - span)
         impairments.append(entry)
     world: Any = SimpleNamespace(
@@ -168,11 +170,10 @@ def cause(situation: Situation, policy: Policy, nodes: int, first: Taken, again:
         return Delivery(item.id, item.recipient, item.node, 0, started, taken, item.reply_lost)  # type: ignore[arg-type]
 
     checks: Any = SimpleNamespace(world=world, knows=knows)
-    oldest = moment(OLD)
-    earlier = delivery(first, oldest, oldest)
+    earlier = delivery(first, long_ago, long_ago)
     found = cause_of(checks, earlier, delivery(again, moment(begun), now))
     if found.startswith("!") and begun == OLD:  # so old that it may have begun before whatever was wrong
-        before = (moment(OLD) + moment(FORGOTTEN)) / 2
+        before = moment(OLD) - 2 * span
         return min(found, cause_of(checks, earlier, delivery(again, before, now)), key=_is_wrong)
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .situation import OLD, TIMINGS, Known, Situation, Taken, Wrong, cause
+from .situation import FORGOTTEN, OLD, TIMINGS, Known, Situation, Taken, Wrong, cause
 
 
 def test_octets_sent_before_a_freeze_explain_a_second_delivery_however_late_they_arrive() -> None:
@@ -15,3 +15,13 @@ def test_octets_sent_before_a_freeze_explain_a_second_delivery_however_late_they
     )
     assert cause(at, TIMINGS, 2, first, again, OLD) == "freeze with a delivery in flight"
     assert cause(at, TIMINGS, 2, first, again, 1).startswith("!")  # it began when all was well again
+
+
+def test_a_crash_that_was_over_before_a_delivery_began_did_not_interrupt_it() -> None:
+    first, again = (Taken("m1", 1, name, reply_lost=False) for name in ("mx2", "mx1"))
+    crash = Wrong("crash", "mx1", None, start=FORGOTTEN, end=FORGOTTEN)
+    at = Situation(nodes=(0, 0), taken=(first, again), wrong=(crash,))
+    assert cause(at, TIMINGS, 2, first, again, OLD) != "crash between delivery and settling"
+    assert cause(at._replace(wrong=(crash._replace(start=OLD, end=OLD),)), TIMINGS, 2, first, again, OLD) == (
+        "crash between delivery and settling"
+    )
