@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from . import boundary
 from .alone import Alone, Event
 from .automaton import Automaton, Memory
 from .boundary import Boundary
@@ -54,21 +55,21 @@ def test_forgotten_ages_change_nothing_that_members_and_packets_come_to(
 ) -> None:
     setup, memory = Setup(faults=(("disk mx1",),), grain="talks", at_once=True), Memory()
     fewer = everything(Boundary(setup, memory))
-    monkeypatch.setattr("tests.exploration.boundary.tidy", lambda at: at)
+    monkeypatch.setattr(boundary, "tidy", lambda at: at)
     more = everything(Boundary(setup, memory))
     assert len(fewer) < len(more)
     assert {without_ages(at) for at in fewer} == {without_ages(at) for at in more}
 
 
-def everything(boundary: Boundary) -> set[Situation]:
-    seen = {boundary.start()}
+def everything(of: Boundary) -> set[Situation]:
+    seen = {of.start()}
     queue = [*seen]
     for at in queue:
-        for move in boundary.moves(at):
-            after = boundary.make(at, move)
+        for move in of.moves(at):
+            after = of.make(at, move)
             if after not in seen:
                 seen.add(after)
-                if not (boundary.at_rest(after) and boundary.spent(after)):
+                if not (of.at_rest(after) and of.spent(after)):
                     queue.append(after)
     return seen
 
