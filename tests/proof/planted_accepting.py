@@ -100,8 +100,8 @@ ACCEPTING = (
         file="primary/shadowing.py",
         edits=(
             (
-                "            session.abort()\n        else:\n",
-                "            await self._offering.finish()\n        else:\n",
+                "            session.abort()\n        elif",
+                "            asyncio.ensure_future(self._offering.finish())\n        elif",
             ),
         ),
         test="primary/test_intake.py::test_a_connection_lost_before_the_end_leaves_nothing_on_any_node[streaming]",
@@ -170,5 +170,12 @@ ACCEPTING = (
         file="primary/exposure.py",
         edits=(("                if found:\n", "                if not found:\n"),),
         test="primary/test_exposure.py::test_an_exposed_message_gets_a_second_copy_when_a_member_is_there",
+    ),
+    Fault(
+        name="two offers to one database leave two holders",
+        rule="a database is one holder, with the rank that it was offered last",
+        file="core/redundancy.py",
+        edits=(("tuple({holder.database_id: holder for holder in found}.values())", "tuple(found)"),),
+        test="core/test_redundancy_rules.py::test_two_offers_to_one_database_leave_one_holder_with_the_last_rank",
     ),
 )
