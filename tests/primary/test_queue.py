@@ -587,6 +587,24 @@ async def test_a_hop_that_is_down_is_probed_by_one_session(tmp_path: Path) -> No
             assert len(hop.contents) == 20
 
 
+async def test_a_session_that_hangs_does_not_keep_the_mail_of_a_hop_that_is_back(tmp_path: Path) -> None:
+    greetings = [b"220 hop.example ESMTP\r\n", CLOSE, b"220 hop.example ESMTP\r\n"]
+    async with (
+        ScriptedHop(GREETING=greetings, DOT=[HANG, b"250 2.0.0 queued\r\n"]) as hop,
+        relay(tmp_path, hop) as found,
+    ):
+        await sent(found, MESSAGE)
+        await eventually(lambda: len(hop.contents) == 1)
+        await sent(found, MESSAGE)
+        outbound = found.node.queue.hops[NextHop("out")]
+        await eventually(lambda: outbound.failures == 1)
+        await sent(found, MESSAGE)
+        later(found, timedelta(seconds=3))
+        await eventually(lambda: len(hop.contents) == 3)
+        assert outbound.failures == 0
+        assert hop.connections >= 3
+
+
 async def test_mail_that_waits_for_a_hop_that_rests_is_reported_late_and_given_up_in_time(
     tmp_path: Path,
 ) -> None:

@@ -26,10 +26,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Outbound:
-    """A next hop as this process knows it: its sessions, and how it has failed."""
+    """A next hop as this process knows it: its sessions, and how it has failed.
+
+    ``probes``: workers that were begun since it failed. Those of before may wait for a reply for minutes, and
+    are no reason to keep the mail of a hop that is back.
+    """
 
     server: NextHopServer | None
     workers: int = 0
+    probes: set[asyncio.Task[None]] = field(default_factory=set)
     failures: int = 0
     retry_at: datetime | None = None
     last_error: str = ""
@@ -49,6 +54,11 @@ class Outbound:
     def resting(self, now: datetime) -> bool:
         """It failed, and is not to be tried yet."""
         return self.retry_at is not None and now < self.retry_at
+
+    def restored(self) -> None:
+        """It took mail."""
+        self.failures, self.retry_at, self.last_error = 0, None, ""
+        self.probes.clear()
 
 
 class Overtaken(Exception):
@@ -116,7 +126,7 @@ class Sender:
             return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1), None
         if outbound.failures:
             log.info("next_hop_restored", next_hop=claimed.next_hop, failures=outbound.failures)
-        outbound.failures, outbound.retry_at, outbound.last_error = 0, None, ""
+        outbound.restored()
         tried = {recipient.number: recipient for recipient in claimed.recipients}
         results = tuple(
             Result(

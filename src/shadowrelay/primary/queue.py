@@ -94,13 +94,13 @@ class Queue:
             at = max(due, outbound.retry_at or due)
             if at > now:
                 pause = min(pause, (at - now).total_seconds())
-                if outbound.resting(now) and not outbound.workers:
+                if outbound.resting(now) and not outbound.probes:
                     await self._start(name, outbound, self._late, 1)
                 continue
             free = outbound.places(asyncio.get_running_loop().time(), self._policy) - outbound.workers
             free = min(free, self._policy.max_outbound_connections - len(self._workers))
             if outbound.failures:
-                free = min(free, 1 - outbound.workers)  # one session probes a hop that failed
+                free = min(free, 1 - len(outbound.probes))  # one session probes a hop that failed
             if free <= 0 or await self._start(name, outbound, claim, free) == free:
                 self._short = True
         self._close_idle()
@@ -169,12 +169,15 @@ class Queue:
             worker = asyncio.create_task(self._work(outbound, claimed))
             outbound.workers += 1
             self._workers.add(worker)
+            if outbound.failures:
+                outbound.probes.add(worker)
             worker.add_done_callback(lambda task: self._ended(task, outbound))
         return len(claims)
 
     def _ended(self, worker: asyncio.Task[None], outbound: Outbound) -> None:
         outbound.workers -= 1
         self._workers.discard(worker)
+        outbound.probes.discard(worker)
         if self._short:
             self.wake.set()
         error = None if worker.cancelled() else worker.exception()
