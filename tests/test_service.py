@@ -170,6 +170,7 @@ def test_a_port_in_use_is_told(node: Process, port: str) -> None:
         node.start()
         assert node.ended() == 1
     assert "address already in use" in node.text().lower()
+    assert f"Error: {'receive.default' if port == 'smtp' else port}.listen: cannot listen on" in node.text()
     assert str(getattr(node, port)) in node.text()
     assert "Traceback" not in node.text()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import secrets
 import signal
 from collections.abc import Awaitable, Callable
@@ -34,6 +35,17 @@ SNAPSHOT_INTERVAL = 3600.0
 
 class NodeFailed(Exception):
     """The node cannot go on; the message says why."""
+
+
+async def _listen(key: str, connector: Connector) -> None:
+    options = connector.options
+    try:
+        await connector.start()
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else error
+        raise NodeFailed(
+            f"{key}.listen: cannot listen on {options.host} port {options.port}: {why}"
+        ) from error
 
 
 async def _every(interval: float, work: Callable[[], Awaitable[object]]) -> None:
@@ -98,8 +110,10 @@ async def _serve(node: Node) -> None:
         await _snapshot(database)
         members = connectors.for_members(node, settings.peer) if settings.peer else None
         senders = [connectors.for_senders(node, name, each) for name, each in settings.receive.items()]
-        for connector in [members, *senders] if members else senders:
-            await connector.start()
+        if members:
+            await _listen("peer", members)
+        for sender in senders:
+            await _listen(f"receive.{sender.options.name}", sender)
         node.connectors = senders
         background = [*_start_stages(node, group), guard]
         gc.freeze()  # modules and settings stay for good: collections need not look at them again
