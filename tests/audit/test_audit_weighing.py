@@ -24,6 +24,7 @@ def file(first: int, last: int, *, node: str = "mx1", database: str = MX1, **mor
         "last": last,
         "rows": last - first + 1,
         "begins": first,
+        "ends": more.get("begins", first) + last - first,
         "first_is_snapshot": first == 1,
     }
     return FileFacts(**facts | more)
@@ -85,6 +86,33 @@ def test_what_another_node_saw_and_is_there_is_not_missed() -> None:
 
 def test_a_log_of_a_node_that_runs_may_end_anywhere() -> None:
     assert told(weigh([file(1, 10)], allow_open=True)) == []
+
+
+AFTER = "db-of-mx1-after"
+
+
+@pytest.mark.parametrize("ends", [file, closing], ids=["runs", "was stopped"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_only_the_newest_database_of_a_node_may_be_open(ends: Any, *, lost: bool) -> None:
+    files = [file(1, 10), ends(1, 5, database=AFTER, boot="b", begins=100), OTHER]
+    for given in (files, files[::-1]):
+        evidence = weigh(given, allow_open=True, lost=[MX1] if lost else [])
+        assert told(evidence) == (
+            [] if lost else ["the log of database db-of-mx1 ends without a closing snapshot"]
+        )
+        assert all(f"went on with database {AFTER}" in gap.so for gap in evidence.gaps)
+
+
+def test_a_database_that_was_closed_before_another_took_its_place_is_whole() -> None:
+    files = [*WHOLE, file(1, 5, database=AFTER, boot="b", begins=100)]
+    assert told(weigh(files, allow_open=True)) == []
+
+
+def test_a_database_that_came_back_after_another_is_the_newest_one() -> None:
+    came_back = file(11, 20, boot="c", begins=200, first_is_snapshot=True)
+    files = [file(1, 10), came_back, file(1, 5, database=AFTER, boot="b", begins=100)]
+    evidence = weigh(files, allow_open=True)
+    assert told(evidence) == [f"the log of database {AFTER} ends without a closing snapshot"]
 
 
 def test_a_log_may_begin_before_the_time_that_is_asked_about() -> None:

@@ -39,6 +39,7 @@ class _Weighing:
         self.promoted: dict[str, int] = defaultdict(int)
         self.witnessed: dict[str, int] = defaultdict(int)
         self.set_back: dict[str, str] = {}
+        self.newest: dict[str, str] = {}  # node: the only database of it that can still be running
 
     def result(self) -> Evidence:
         by_database: dict[str, list[FileFacts]] = defaultdict(list)
@@ -52,6 +53,10 @@ class _Weighing:
                 self.witnessed[database] = max(self.witnessed[database], sequence)
             if file.rows and file.database:
                 by_database[file.database].append(file)
+        # A node has one database at a time: what wrote a row after another's last one has replaced it.
+        for database, files in sorted(by_database.items(), key=lambda one: max(f.ends for f in one[1])):
+            if files[0].flavour == Flavour.RELAY:
+                self.newest[files[0].node] = database
         for database, files in by_database.items():
             self._chain(database, files)
         self._without_logs()
@@ -140,13 +145,11 @@ class _Weighing:
                 f"{node}, after {ending.path}",
                 "the end of the log is missing",
             )
-        elif not closed and not lost and not self.allow_open:
+        elif not closed and not lost and not (self.allow_open and self.newest[node] == database):
             self._gap(
                 f"the log of database {database} ends without a closing snapshot",
                 f"{node}, {ending.path}",
-                "the node runs, was killed, or rows are missing; what it did afterwards is not known. "
-                "Stop it or start it again, say --allow-open if it runs, "
-                f"or --lost {database} if its disk was lost",
+                self._why_open(node, database),
             )
         self.databases[database] = Database(
             id=database,
@@ -158,6 +161,18 @@ class _Weighing:
             from_start=lives[0][0].first == 1 or self._may_begin_late(lives[0][0]),
             lost=lost,
             rolled_back=rolled_back,
+        )
+
+    def _why_open(self, node: str, database: str) -> str:
+        if (newest := self.newest[node]) != database:
+            return (
+                f"the node went on with database {newest}: rows are missing, and what they told is not known. "
+                f"Say --lost {database} if its disk was lost"
+            )
+        return (
+            "the node runs, was killed, or rows are missing; what it did afterwards is not known. "
+            "Stop it or start it again, say --allow-open if it runs, "
+            f"or --lost {database} if its disk was lost"
         )
 
     def _may_begin_late(self, file: FileFacts) -> bool:
