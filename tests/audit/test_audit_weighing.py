@@ -139,15 +139,54 @@ def test_a_loss_that_others_agree_with_is_believed_and_what_stays_unprovable_is_
 ) -> None:
     evidence = weigh([file(1, 10), agrees], lost=[MX1])
     assert told(evidence) == []
-    assert any("after its row 10 is in nobody's log" in note for note in evidence.notes)
+    (note,) = evidence.unprovable
+    assert note.startswith("Database db-of-mx1 of mx1 was lost")
+    assert "after its row 10 is in nobody's log" in note
     assert not evidence.complete("mx1")
 
 
-def test_a_database_that_was_set_back_is_noted_and_no_gap() -> None:
-    files = [file(1, 20), closing(11, 30, boot="b", first_is_snapshot=True, begins=100)]
-    evidence = weigh(files)
-    assert told(evidence) == []
+SET_BACK = (file(1, 20), closing(11, 30, boot="b", first_is_snapshot=True, begins=100))
+
+
+def test_a_database_that_was_set_back_has_a_gap_and_accuses_nobody() -> None:
+    evidence = weigh(SET_BACK)
+    assert told(evidence) == ["database db-of-mx1 was set back to an older state"]
     assert evidence.databases[MX1].rolled_back
+    assert not evidence.databases[MX1].whole
+    assert not evidence.complete("mx1")
+
+
+def test_what_was_given_up_is_excused_and_the_present_end_is_nobodys_loss() -> None:
+    evidence = weigh(SET_BACK, lost=[MX1])
+    assert told(evidence) == []
+    (note,) = evidence.unprovable
+    assert note.startswith("Database db-of-mx1 of mx1 was set back to an older state: ")
+    assert "after row 20 of its life a is in nobody's log" in note
+    assert "row 30" not in note
+    assert not evidence.databases[MX1].lost
+    assert not evidence.complete("mx1")
+
+
+def test_the_present_end_of_a_database_that_was_set_back_is_held_to_what_every_end_is() -> None:
+    files = (SET_BACK[0], file(11, 30, boot="b", first_is_snapshot=True, begins=100))
+    assert told(weigh(files, lost=[MX1])) == ["the log of database db-of-mx1 ends without a closing snapshot"]
+    assert told(weigh(files, lost=[MX1], allow_open=True)) == []
+
+
+def test_the_snapshot_that_counts_is_of_the_life_that_went_on() -> None:
+    old = file(1, 20, snapshots=(Snapshot(id="s", listed=1, count=1, end=19),))
+    new = closing(5, 8, boot="b", first_is_snapshot=True, begins=100,
+                  snapshots=(Snapshot(id="t", listed=1, count=1, end=8),))  # fmt: skip
+    assert weigh([old, new]).databases[MX1].snapshot == (7, 8)
+
+
+def test_a_loss_after_an_older_state_was_put_back_is_told_as_both() -> None:
+    other = closing(1, 5, node="mx2", database=MX2, set_back={MX1: "mx1"}, promoted={MX1: 1})
+    evidence = weigh([file(1, 10), closing(1, 5, database=AFTER, boot="b", begins=100), other], lost=[MX1])
+    assert told(evidence) == []
+    (note,) = evidence.unprovable
+    assert "was set back to an older state, then lost: 1 of its messages" in note
+    assert "after its row 10 is in nobody's log" in note
 
 
 def test_the_last_complete_snapshot_is_the_one_that_counts() -> None:

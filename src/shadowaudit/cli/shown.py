@@ -34,7 +34,9 @@ def show(verdict: Verdict, out: Path, console: Console, *, report: bool) -> None
         console.print(f"        and {len(verdict.evidence.gaps) - _MOST} more: see verdict.json", style="dim")
     if verdict.classes:
         console.print(_table(verdict))
-    for note in verdict.evidence.notes:
+    # A proof of the logs alone says itself what is not in them.
+    told = () if verdict.status == PROVEN and verdict.strength == "logs" else verdict.evidence.unprovable
+    for note in (*verdict.evidence.notes, *told):
         console.print(f"[cyan]note[/] {escape(note)}", highlight=False, soft_wrap=True)
     console.print(f"{_SIGN[verdict.status]} {escape(verdict.sentence)}[/]", highlight=False, soft_wrap=True)
     name = "report.html" if report else "verdict.json"

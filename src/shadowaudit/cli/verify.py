@@ -48,13 +48,14 @@ from shadowaudit.report.page import write_report
 @click.option(
     "--allow-open",
     is_flag=True,
-    help="Nodes are running: what is open at the end of a log is counted, not held against it.",
+    help="Nodes are running: what is open at the end of their newest databases' logs is counted, not held "
+    "against them.",
 )
 @click.option(
     "--lost",
     multiple=True,
     metavar="DATABASE-ID",
-    help="This database's disk was lost, and the end of its log with it. Repeat for each.",
+    help="This database's disk was lost, or set back, and the end of its log with it. Repeat for each.",
 )
 @options.watching
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
@@ -93,7 +94,7 @@ def command(
 
     A disk that was lost takes the end of its log with it, which looks like a file that somebody removed. Say
     --lost with its database id (HARECEIVE and RESUBMIT rows of other nodes name it): it is excused as far as
-    holders promoted what it had.
+    holders promoted what it had. The proof is then of the messages in the logs, and says what is in none.
     """
     if not places and state_dir is None:
         raise click.UsageError("say where the logs are: shadowaudit verify DIR…")

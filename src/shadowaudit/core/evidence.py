@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from shadowaudit.core.facts import Flavour
 
@@ -30,8 +31,8 @@ class Database:
     closed: bool = False  # the log ends with a snapshot, so nothing comes after its last row
     whole: bool = True  # no fault between its first and its last row
     from_start: bool = True
-    lost: bool = False  # declared
-    rolled_back: bool = False
+    lost: bool = False  # declared, and its end was lost
+    rolled_back: bool = False  # an older state of it was put back: what came after that has a gap
 
     @property
     def last(self) -> int:
@@ -40,7 +41,17 @@ class Database:
     @property
     def ends(self) -> bool:
         """Nothing can have happened in it of which no row is here."""
-        return self.whole and self.closed and self.from_start and not self.lost and bool(self.segments)
+        sound = self.whole and self.from_start and not self.lost and not self.rolled_back
+        return sound and self.closed and bool(self.segments)
+
+    @property
+    def given_up(self) -> tuple[Segment, ...]:
+        """The last segment of each life whose end was given up for an older state."""
+        return tuple(
+            before
+            for before, after in pairwise(self.segments)
+            if before.boot != after.boot and before.last >= after.first
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,8 @@ class Evidence:
     databases: Mapping[str, Database]
     nodes: Mapping[str, tuple[str, ...]]  # server name to its databases that have logs
     gaps: tuple[Gap, ...] = ()
-    notes: tuple[str, ...] = ()  # what stays unprovable although it is excused
+    unprovable: tuple[str, ...] = ()  # what stays so although it is excused
+    notes: tuple[str, ...] = ()
     weaker: bool = False  # Exchange's logs are among them: no sequences, hence no proof of completeness
 
     def complete(self, node: str) -> bool:

@@ -76,10 +76,8 @@ class _Case:
             self.events[index].peer
             for index in self._rows(Kind.HAREDIRECT, Kind.HARECEIVE, Kind.RESUBMIT, Kind.TRANSFER)
         }
-        self.lost = any(one.lost or one.rolled_back for one in databases) or any(
-            self.evidence.databases[one].lost for name in servers for one in self._of(name)
-        )
         databases += [one for name in servers for one in self._facts(name)]
+        self.lost = any(one.lost or one.rolled_back for one in databases)
         self.open = any(not one.closed and not one.lost and one.segments for one in databases)
         missing = any(not one.lost and not (one.whole and one.from_start) for one in databases)
         return missing or any(not self._of(name) for name in servers)
@@ -110,8 +108,9 @@ class _Case:
         announced = self._rows(Kind.HAREDIRECT, Kind.HAREDIRECTFAIL)
         for index in announced:
             event = self.events[index]
-            trace = self.traces[event.database]
-            if not trace.owned and trace.database.whole and trace.database.from_start:
+            trace, database = self.traces[event.database], self.traces[event.database].database
+            sound = database.whole and database.from_start and not (database.lost or database.rolled_back)
+            if not trace.owned and sound:
                 detail = "made redundant by a node whose log has neither its reception nor its promotion"
                 yield Finding(Class.UNKNOWN_ORIGIN, detail, rows=(index,))
         if origins or self.untold:

@@ -43,6 +43,13 @@ class Verdict:
         return PROVEN
 
     @property
+    def strength(self) -> str:
+        """How much the files can prove: ``logs`` is of the messages in them alone, for some ends are lost."""
+        if self.evidence.weaker:
+            return "weaker"
+        return "logs" if self.evidence.unprovable else "full"
+
+    @property
     def sentence(self) -> str:
         """The verdict in one sentence."""
         accepted = self.totals.get("messages", 0)
@@ -51,6 +58,11 @@ class Verdict:
                 return (
                     f"Nothing lost or doubled is seen among {accepted:,} messages. Exchange's logs number "
                     "nothing, so rows that are missing would not show: this is a weaker proof."
+                )
+            case 0 if self.evidence.unprovable:
+                return (
+                    f"Proven of the {accepted:,} messages in the logs: none was lost, or doubled without "
+                    f"an allowed cause. Not provable: {' '.join(self.evidence.unprovable)}"
                 )
             case 0:
                 return f"Proven: of {accepted:,} messages none was lost, or doubled without an allowed cause."
@@ -69,7 +81,7 @@ class Verdict:
         return {
             "status": self.status,
             "verdict": {0: "proven", 1: "violated", 3: "incomplete"}[self.status],
-            "strength": "weaker" if self.evidence.weaker else "full",
+            "strength": self.strength,
             "sentence": self.sentence,
             "files": self.files,
             "nodes": self.nodes,
@@ -83,6 +95,7 @@ class Verdict:
                 for name, many in sorted(self.classes.items())
             },
             "gaps": [{"what": gap.what, "where": gap.where, "so": gap.so} for gap in self.evidence.gaps],
-            "unprovable": list(self.evidence.notes),
+            "unprovable": list(self.evidence.unprovable),
+            "notes": list(self.evidence.notes),
             "timings": {name: round(seconds, 3) for name, seconds in self.timings.items()},
         }

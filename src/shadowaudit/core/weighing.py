@@ -33,7 +33,7 @@ class _Weighing:
     ) -> None:
         self.files, self.lost, self.allow_open, self.since = files, lost, allow_open, since
         self.gaps: list[Gap] = []
-        self.notes: list[str] = []
+        self.unprovable: list[str] = []
         self.databases: dict[str, Database] = {}
         self.named: dict[str, str] = {}
         self.promoted: dict[str, int] = defaultdict(int)
@@ -60,8 +60,8 @@ class _Weighing:
         for database, files in by_database.items():
             self._chain(database, files)
         self._without_logs()
-        for one in [one for one in self.databases.values() if one.lost]:
-            self._excuse(one)
+        for name in sorted(self.lost):
+            self._excuse(self.databases[name])
         nodes: dict[str, tuple[str, ...]] = defaultdict(tuple)
         for one in self.databases.values():
             if one.segments:
@@ -72,7 +72,7 @@ class _Weighing:
             databases=self.databases,
             nodes=dict(nodes),
             gaps=tuple(self.gaps),
-            notes=tuple(self.notes),
+            unprovable=tuple(self.unprovable),
             weaker=weaker,
         )
 
@@ -92,12 +92,17 @@ class _Weighing:
             self.databases[database] = Database(id=database, node=node, flavour=Flavour.EXCHANGE, closed=True)
             self.databases[database] = _with_segments(self.databases[database], files)
             return
-        lost = database in self.lost
-        say = _silence if lost else self._gap  # the loss that was declared explains what is missing
         lives = _lives(files)
+        ending = lives[-1][-1]
+        last, closed = ending.last, ending.last_closes_snapshot
+        forks = _forks(lives)
+        back = bool(forks) or database in self.set_back
+        declared, newest = database in self.lost, self.newest[node] == database
+        # Of a database that was set back and went on, the end of what was given up is lost, not its own.
+        lost = declared and not (back and (closed or newest))
+        say = _silence if lost else self._gap  # the loss that was declared explains what is missing
         whole = not any(file.faults for file in files)
         segments: list[Segment] = []
-        rolled_back = False
         expected = 1
         for life in lives:
             if not life[0].first_is_snapshot and not (not segments and life[0].first > 1):
@@ -121,31 +126,20 @@ class _Weighing:
                         file.path,
                         "a file is there under two names, or two nodes write as one",
                     )
-                elif file.first < expected:
-                    rolled_back = True
                 expected = file.last + 1
                 segments.append(Segment(file.boot, file.first, file.last, file.begins))
-        if rolled_back:
-            self.notes.append(f"Database {database} of {node} was set back to an older state.")
-        ending = lives[-1][-1]
-        last = ending.last
-        closed = ending.last_closes_snapshot
-        if database in self.set_back and not rolled_back:
+        if back and not declared:
             whole = False
-            say(
-                f"holders say that database {database} was set back, and its log does not show it",
-                node,
-                f"the log of a life is missing. Say --lost {database} if it went with the disk",
-            )
-        seen = self.witnessed.get(database, 0)
-        if seen > last and not lost and not rolled_back:
+            self._given_up(database, node, forks)
+        if self.witnessed.get(database, 0) > last and not lost and not back:
             whole = False
             self._gap(
-                f"another node saw row {seen} of database {database}, its log ends with row {last}",
+                f"another node saw row {self.witnessed[database]} of database {database}, "
+                f"its log ends with row {last}",
                 f"{node}, after {ending.path}",
                 "the end of the log is missing",
             )
-        elif not closed and not lost and not (self.allow_open and self.newest[node] == database):
+        elif not closed and not lost and not (self.allow_open and newest):
             self._gap(
                 f"the log of database {database} ends without a closing snapshot",
                 f"{node}, {ending.path}",
@@ -155,19 +149,35 @@ class _Weighing:
             id=database,
             node=node,
             segments=tuple(segments),
-            snapshot=self._last_snapshot(database, files),
+            snapshot=self._last_snapshot(database, lives),
             closed=closed,
             whole=whole,
             from_start=lives[0][0].first == 1 or self._may_begin_late(lives[0][0]),
             lost=lost,
-            rolled_back=rolled_back,
+            rolled_back=bool(forks) or (declared and back),
         )
+
+    def _given_up(self, database: str, node: str, forks: Sequence[FileFacts]) -> None:
+        """Rows that were given up may have been on their way to the log: none says how many there were."""
+        excuse = f"Say --lost {database} if that is so"
+        for fork in forks:
+            self._gap(
+                f"database {database} was set back to an older state",
+                f"{node}, after row {fork.last} in {fork.path}",
+                f"what it did after that row, until it was set back, is in nobody's log. {excuse}",
+            )
+        if not forks:
+            self._gap(
+                f"holders say that database {database} was set back, and its log does not show it",
+                node,
+                f"the log of a life is missing. {excuse}",
+            )
 
     def _why_open(self, node: str, database: str) -> str:
         if (newest := self.newest[node]) != database:
             return (
-                f"the node went on with database {newest}: rows are missing, and what they told is not known. "
-                f"Say --lost {database} if its disk was lost"
+                f"the node went on with database {newest}: rows are missing, and what they told is not "
+                f"known. Say --lost {database} if its disk was lost"
             )
         return (
             "the node runs, was killed, or rows are missing; what it did afterwards is not known. "
@@ -179,28 +189,39 @@ class _Weighing:
         return self.since is not None and file.begins <= self.since
 
     def _excuse(self, database: Database) -> None:
-        """A declared loss is believed if other rows agree: holders took over, or a successor began."""
+        """A declared loss is believed if other rows agree: it was set back, holders took over, or a successor
+        began.
+        """
         name, node = database.id, database.node
         promoted = self.promoted.get(name, 0)
         successors = [
             one for one in self.databases.values() if one.node == node and one.id != name and one.segments
         ]
-        if not promoted and not successors:
+        if not promoted and not successors and not database.rolled_back:
             self._gap(
                 f"database {name} was declared lost, and no row of another database agrees",
                 node,
                 "nothing in the logs confirms the loss; what it held cannot be judged",
             )
             return
-        self.notes.append(
-            f"Database {name} of {node} was lost: {promoted} of its messages were promoted by holders. "
-            f"What it accepted without a holder after its row {database.last} is in nobody's log."
+        ends = [f"after row {one.last} of its life {one.boot}" for one in database.given_up]
+        if database.rolled_back and not ends:
+            ends.append("in the life that was given up")
+        if database.lost:
+            ends.append(f"after its row {database.last}" if database.segments else "at any time")
+        happened = [
+            *["set back to an older state"] * database.rolled_back,
+            *["lost"] * database.lost,
+        ]
+        self.unprovable.append(
+            f"Database {name} of {node} was {', then '.join(happened)}: {promoted} of its messages were "
+            f"promoted by holders. What it accepted without a holder {' and '.join(ends)} is in nobody's log."
         )
 
-    def _last_snapshot(self, database: str, files: Sequence[FileFacts]) -> tuple[int, int] | None:
+    def _last_snapshot(self, database: str, lives: Sequence[Sequence[FileFacts]]) -> tuple[int, int] | None:
         listed: dict[str, int] = defaultdict(int)
         ends: dict[str, tuple[int, int]] = {}
-        for file in files:
+        for file in (file for life in lives for file in life):
             for one in file.snapshots:
                 listed[one.id] += one.listed
                 if one.end is not None and one.count is not None:
@@ -209,7 +230,7 @@ class _Weighing:
         for name, rows in listed.items():
             end, count = ends.get(name, (0, -1))
             if rows == count:
-                best = max(best or (0, 0), (end - count, end), key=lambda found: found[1])
+                best = (end - count, end)  # the later life's, should its numbers be lower
             else:
                 told = "no closing row" if count < 0 else f"{count} rows by its closing row"
                 self._gap(
@@ -258,5 +279,9 @@ def _lives(files: Sequence[FileFacts]) -> list[list[FileFacts]]:
         lives[file.boot].append(file)
     ordered = sorted(lives.values(), key=lambda life: life[0].first)
     # A database that was set back gives numbers out again: then only the node's own clock tells the order.
-    overlap = any(before[-1].last >= after[0].first for before, after in pairwise(ordered))
-    return sorted(lives.values(), key=lambda life: life[0].begins) if overlap else ordered
+    return sorted(lives.values(), key=lambda life: life[0].begins) if _forks(ordered) else ordered
+
+
+def _forks(lives: Sequence[Sequence[FileFacts]]) -> list[FileFacts]:
+    """The last file of each life whose end was given up: the next one gives its numbers out again."""
+    return [before[-1] for before, after in pairwise(lives) if before[-1].last >= after[0].first]
