@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from shadowaudit.core.copies import distinct
 from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.fingerprint import digest
@@ -60,11 +61,15 @@ class Audit:
 
     def verify(self, facts: Sequence[FileFacts], question: Question) -> Verdict:
         """Judge every message in these files, and write the tables."""
-        evidence = weigh(facts, lost=question.lost, allow_open=question.allow_open, since=question.since)
+        # What was deleted or moved since it was read: its rows can no longer be shown.
+        files, notes = distinct(facts, gone={one.path for one in facts if not Path(one.path).exists()})
+        evidence = weigh(
+            files, lost=question.lost, allow_open=question.allow_open, since=question.since, notes=notes
+        )
         tables = Tables(self.out)
         tables.begin()
         try:
-            return self._verify(facts, question, evidence, tables)
+            return self._verify(files, question, evidence, tables)
         except BaseException:
             tables.discard()
             raise

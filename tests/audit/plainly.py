@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from shadowaudit.core.copies import distinct
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.core.weighing import weigh
@@ -19,11 +20,11 @@ def judged(
 ) -> tuple[Verdict, dict[str, set[Class]]]:
     """The verdict, and the classes found for each message that has any."""
     digests = [digest_file(path) for path in sorted(directory.rglob("MSGTRK*.LOG"))]
-    facts = [one for one, _ in digests]
-    evidence = weigh(facts, lost=lost, allow_open=allow_open)
+    facts, notes = distinct([one for one, _ in digests])
+    evidence = weigh(facts, lost=lost, allow_open=allow_open, notes=notes)
     pieces: dict[Key, list[Piece]] = {}
     for one, table in digests:
-        if not one.messages:
+        if not one.messages or one not in facts:
             continue
         source = Source.of(one)
         for row in table.to_pylist():

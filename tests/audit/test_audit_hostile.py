@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from auditing import Auditor
 from plainly import judged
 from resealing import logs as files_of
 
+from shadowaudit.core.copies import distinct
 from shadowaudit.core.facts import Fault, FileFacts
 from shadowaudit.core.text import restored, split_row
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
@@ -16,6 +18,7 @@ from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.writing import footer
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.manifest import NoLogsError, find
+from shadowaudit.logs.state import State
 
 
 @pytest.fixture
@@ -195,13 +198,48 @@ def test_a_row_of_ours_far_down_in_exchanges_log_is_named(logs: Path) -> None:
     assert Fault.WRONG_HEADER in digest_file(path)[0].faults
 
 
-def test_a_file_under_two_names_is_seen(logs: Path) -> None:
-    path = files_of(logs)[0]
-    (logs / "copy").mkdir()
-    (logs / "copy" / path.name).write_bytes(path.read_bytes())
-    verdict, _ = judged(logs)
-    assert verdict.status == INCOMPLETE
-    assert any("twice" in gap.what for gap in verdict.evidence.gaps)
+@pytest.mark.parametrize("name", ["{}", "MSGTRK-a-copy.LOG", "MSGTRK-mx0.example.net-0123456789abcdef-1.LOG"])
+def test_a_file_under_two_names_counts_once_and_is_noted(sail: Auditor, logs: Path, name: str) -> None:
+    alone = sail(logs)
+    for path in files_of(logs):
+        copy = path.parent / "copy" / name.format(path.name)
+        copy.parent.mkdir()
+        copy.write_bytes(path.read_bytes())
+    verdict = sail(logs)
+    assert (verdict.status, verdict.classes, verdict.totals) == (PROVEN, {}, alone.totals)
+    assert (verdict.files, verdict.nodes) == (alone.files, alone.nodes)
+    (note,) = verdict.evidence.notes
+    assert note.startswith("3 copies of files are there as well, octet by octet the same, and not counted: ")
+
+
+@pytest.mark.parametrize("name", ["{}", "MSGTRK-a-copy.LOG"])
+@pytest.mark.parametrize("sealed", [False, True], ids=["changed", "changed and closed again"])
+def test_a_file_that_tells_the_same_rows_otherwise_is_a_fault_and_makes_no_duplicates(
+    sail: Auditor, logs: Path, name: str, *, sealed: bool
+) -> None:
+    for path in files_of(logs):
+        (path.parent / "copy").mkdir()
+        lines = lines_of(path)
+        place = at(lines, b"RECEIVE")
+        lines[place] = lines[place].replace(b"Report", b"Rapport")
+        write(path.parent / "copy" / name.format(path.name), lines, sealed=sealed)
+    verdict = sail(logs)
+    assert (verdict.status, verdict.classes) == (INCOMPLETE, {})
+    assert len([gap for gap in verdict.evidence.gaps if "are there twice" in gap.what]) == 3
+    assert verdict.evidence.notes == ()
+
+
+def test_a_log_that_was_moved_after_it_was_read_counts_once(logs: Path, tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    state.create()
+    for path in files_of(logs):
+        state.read(str(path))
+    moved = tmp_path / "archive"
+    logs.rename(moved)
+    told = [digest_file(path)[0] for path in files_of(moved)]
+    files, notes = distinct([*state.all(), *told], gone={one.path for one in state.all()})
+    assert {Path(one.path) for one in files} == set(files_of(moved))
+    assert len(notes) == 1
 
 
 def test_a_list_of_a_million_recipients_is_read(tmp_path: Path) -> None:

@@ -95,6 +95,9 @@ def command(
     A disk that was lost takes the end of its log with it, which looks like a file that somebody removed. Say
     --lost with its database id (HARECEIVE and RESUBMIT rows of other nodes name it): it is excused as far as
     holders promoted what it had. The proof is then of the messages in the logs, and says what is in none.
+
+    What is counted is what the logs show: a delivery whose reply never came, and rows in the end of a log
+    that is lost, are not counted as duplicates.
     """
     if not places and state_dir is None:
         raise click.UsageError("say where the logs are: shadowaudit verify DIR…")

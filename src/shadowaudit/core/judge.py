@@ -41,8 +41,13 @@ class _Case:
     def __init__(self, events: Sequence[Event], evidence: Evidence) -> None:
         self.events, self.evidence = events, evidence
         self.by_kind: dict[Kind, list[int]] = defaultdict(list)
+        # A row that two files tell happened once: that they do is held against the files, not the nodes.
+        rows: dict[tuple[str, str, int], int] = {}
         for index, event in enumerate(events):
-            self.by_kind[event.kind].append(index)
+            rows.setdefault((event.database, event.boot, event.sequence), index)
+        self.told_once = sorted(rows.values())
+        for index in self.told_once:
+            self.by_kind[events[index].kind].append(index)
         self.traces = {name: replay(*found) for name, found in self._by_database().items()}
         self.unknown = self._involved_without_logs()
         self.untold = self.lost or self.unknown or self.open  # there may be more rows than are at hand
@@ -50,8 +55,8 @@ class _Case:
 
     def _by_database(self) -> dict[str, tuple[Database, list[tuple[int, Event]]]]:
         found: dict[str, list[tuple[int, Event]]] = defaultdict(list)
-        for index, event in enumerate(self.events):
-            found[event.database].append((index, event))
+        for index in self.told_once:
+            found[self.events[index].database].append((index, self.events[index]))
         result = {}
         for name, rows in found.items():
             node = rows[0][1].node

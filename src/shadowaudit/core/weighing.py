@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from shadowaudit.core.evidence import Database, Evidence, Gap, Segment
@@ -20,11 +21,16 @@ def weigh(
     lost: Iterable[str] = (),
     allow_open: bool = False,
     since: int | None = None,
+    notes: Iterable[str] = (),
 ) -> Evidence:
-    """Judge the files. ``lost``: databases whose disk was lost, ``allow_open``: nodes may still be running,
-    ``since``: nothing before that moment (milliseconds) matters, so a log may begin before it.
+    """Judge the files, of which none is a copy of another (``copies.distinct``).
+
+    ``lost``: databases whose disk was lost, ``allow_open``: nodes may still be running, ``since``: nothing
+    before that moment (milliseconds) matters, so a log may begin before it. ``notes``: what is known already,
+    and changes nothing.
     """
-    return _Weighing(list(files), frozenset(lost), allow_open=allow_open, since=since).result()
+    weighing = _Weighing(list(files), frozenset(lost), allow_open=allow_open, since=since)
+    return replace(weighing.result(), notes=tuple(notes))
 
 
 class _Weighing:
@@ -124,9 +130,9 @@ class _Weighing:
                     say(
                         f"rows from {file.first} of database {database} are there twice",
                         file.path,
-                        "a file is there under two names, or two nodes write as one",
+                        "two files that are not the same tell the same rows, or two nodes write as one",
                     )
-                expected = file.last + 1
+                expected = file.last + 1 if file is life[0] else max(expected, file.last + 1)
                 segments.append(Segment(file.boot, file.first, file.last, file.begins))
         if back and not declared:
             whole = False

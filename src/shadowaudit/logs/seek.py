@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from shadowaudit.core.copies import distinct
 from shadowaudit.core.events import Event
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.logs.extract import Key, Source, event_of
@@ -15,11 +16,11 @@ from shadowaudit.logs.manifest import Found
 
 
 def journeys(text: str, files: Sequence[Found], *, most: int) -> tuple[list[list[Event]], list[FileFacts]]:
-    """The rows of each message that a row mentions the text of, and the facts of all files.
+    """The rows of each message that a row mentions the text of, and the facts of all files but copies.
 
     At most ``most`` messages. A text that is a message's id, or a Message-ID, finds that message only.
     """
-    facts = [digest_file(file.path)[0] for file in files]
+    facts, _ = distinct([digest_file(file.path)[0] for file in files])
     sources = [Source.of(one) for one in facts if one.rows]
     found: dict[Key, list[Event]] = {}
     for source in sources:
