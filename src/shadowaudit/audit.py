@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,10 +35,15 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of the logs. Times in milliseconds; ``lost``: ids of databases whose disk was lost."""
+    """What is asked of the logs. Times in milliseconds; ``lost``: ids of databases whose disk was lost.
+
+    ``open_from``: the first row of the log that a node still writes, as its name said before the others
+    were read.
+    """
 
     lost: Sequence[str] = ()
     allow_open: bool = False
+    open_from: Mapping[str, int] = field(default_factory=dict)
     since: int | None = None
     until: int | None = None
 
@@ -64,7 +69,12 @@ class Audit:
         # What was deleted or moved since it was read: its rows can no longer be shown.
         files, notes = distinct(facts, gone={one.path for one in facts if not Path(one.path).exists()})
         evidence = weigh(
-            files, lost=question.lost, allow_open=question.allow_open, since=question.since, notes=notes
+            files,
+            lost=question.lost,
+            allow_open=question.allow_open,
+            open_from=question.open_from,
+            since=question.since,
+            notes=notes,
         )
         tables = Tables(self.out)
         tables.begin()

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -20,7 +21,7 @@ from shadowaudit.cli.shown import show
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.engine.session import session
-from shadowaudit.logs.manifest import NoLogsError
+from shadowaudit.logs.manifest import NoLogsError, open_logs
 from shadowaudit.logs.state import State
 from shadowaudit.report.page import write_report
 
@@ -135,10 +136,11 @@ def _verdicts(
     """One verdict; with ``ending`` one whenever there is something new, until an end is asked for."""
     before: list[FileFacts] = []
     while True:
+        opened = {one.node: one.first for one in open_logs(places)}  # first: they may be closed meanwhile
         facts = _facts(audit, places, watch=ending is not None)
         if facts != before:
             before = facts
-            yield audit.verify(facts, question)
+            yield audit.verify(facts, replace(question, open_from=opened))
         if ending is None or ending.wait(interval):
             return
 

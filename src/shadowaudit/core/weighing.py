@@ -20,16 +20,18 @@ def weigh(
     *,
     lost: Iterable[str] = (),
     allow_open: bool = False,
+    open_from: Mapping[str, int] | None = None,
     since: int | None = None,
     notes: Iterable[str] = (),
 ) -> Evidence:
     """Judge the files, of which none is a copy of another (``copies.distinct``).
 
-    ``lost``: databases whose disk was lost, ``allow_open``: nodes may still be running, ``since``: nothing
-    before that moment (milliseconds) matters, so a log may begin before it. ``notes``: what is known already,
-    and changes nothing.
+    ``lost``: databases whose disk was lost, ``allow_open``: nodes may still be running, ``open_from``: the
+    first row of the log that a node still writes, ``since``: nothing before that moment (milliseconds)
+    matters, so a log may begin before it. ``notes``: what is known already, and changes nothing.
     """
     weighing = _Weighing(list(files), frozenset(lost), allow_open=allow_open, since=since)
+    weighing.open_from = open_from or {}
     return replace(weighing.result(), notes=tuple(notes))
 
 
@@ -38,6 +40,7 @@ class _Weighing:
         self, files: list[FileFacts], lost: frozenset[str], *, allow_open: bool, since: int | None
     ) -> None:
         self.files, self.lost, self.allow_open, self.since = files, lost, allow_open, since
+        self.open_from: Mapping[str, int] = {}
         self.gaps: list[Gap] = []
         self.unprovable: list[str] = []
         self.databases: dict[str, Database] = {}
@@ -137,15 +140,17 @@ class _Weighing:
         if back and not declared:
             whole = False
             self._given_up(database, node, forks)
+        running = self.allow_open and newest
         if self.witnessed.get(database, 0) > last and not lost and not back:
-            whole = False
-            self._gap(
-                f"another node saw row {self.witnessed[database]} of database {database}, "
-                f"its log ends with row {last}",
-                f"{node}, after {ending.path}",
-                "the end of the log is missing",
-            )
-        elif not closed and not lost and not (self.allow_open and newest):
+            whole = False  # nobody is accused by what is not in it
+            if not (running and self.open_from.get(node, last + 2) <= last + 1):
+                self._gap(
+                    f"another node saw row {self.witnessed[database]} of database {database}, "
+                    f"its log ends with row {last}",
+                    f"{node}, after {ending.path}",
+                    "the end of the log is missing",
+                )
+        elif not closed and not lost and not running:
             self._gap(
                 f"the log of database {database} ends without a closing snapshot",
                 f"{node}, {ending.path}",

@@ -26,10 +26,11 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class OpenLog:
-    """A log that a node still writes, and when it began it."""
+    """A log that a node still writes, its first row, and when it began it."""
 
     path: Path
     node: str
+    first: int
     since: datetime
 
     def told(self, now: datetime) -> str:
@@ -76,7 +77,7 @@ def open_logs(places: Iterable[Path]) -> list[OpenLog]:
                 told = NAME.fullmatch(closed["closed"]) if closed else None
                 if told:
                     path = Path(directory, name).absolute()
-                    found[path] = OpenLog(path, told["node"], _since(path))
+                    found[path] = OpenLog(path, told["node"], int(told["first"]), _since(path))
     return [found[path] for path in sorted(found)]
 
 
