@@ -81,7 +81,7 @@ class _Case:
             self.events[index].peer
             for index in self._rows(Kind.HAREDIRECT, Kind.HARECEIVE, Kind.RESUBMIT, Kind.TRANSFER)
         }
-        databases += [one for name in servers for one in self._facts(name)]
+        databases += [self.evidence.databases[one] for name in servers for one in self._of(name)]
         self.lost = any(one.lost or one.rolled_back for one in databases)
         self.open = any(not one.closed and not one.lost and one.segments for one in databases)
         missing = any(not one.lost and not (one.whole and one.from_start) for one in databases)
@@ -90,9 +90,6 @@ class _Case:
     def _of(self, node: str) -> tuple[str, ...]:
         lost = (one.id for one in self.evidence.databases.values() if one.node == node and not one.segments)
         return (*self.evidence.nodes.get(node, ()), *lost)
-
-    def _facts(self, node: str) -> Iterator[Database]:
-        return (self.evidence.databases[one] for one in self._of(node))
 
     def judgement(self) -> Judgement:
         findings = [
@@ -112,8 +109,7 @@ class _Case:
         held = self._rows(Kind.HARECEIVE)
         announced = self._rows(Kind.HAREDIRECT, Kind.HAREDIRECTFAIL)
         for index in announced:
-            event = self.events[index]
-            trace, database = self.traces[event.database], self.traces[event.database].database
+            database = (trace := self.traces[self.events[index].database]).database
             sound = database.whole and database.from_start and not (database.lost or database.rolled_back)
             if not trace.owned and sound:
                 detail = "made redundant by a node whose log has neither its reception nor its promotion"
