@@ -179,6 +179,23 @@ def test_what_was_given_up_is_excused_and_the_present_end_is_nobodys_loss() -> N
     assert not evidence.complete("mx1")
 
 
+def test_rows_that_a_disk_took_with_it_before_an_older_state_was_put_back_are_named_and_excused() -> None:
+    """They were in the log that was open when the disk was lost: the older copy no longer had them either."""
+    files = (file(5, 20), closing(25, 30, boot="b", first_is_snapshot=True, begins=100),
+             closing(1, 5, node="mx2", database=MX2, set_back={MX1: "mx1"}))  # fmt: skip
+    assert [gap.split(" ", 1)[0] for gap in told(weigh(files))] == ["the", "rows", "holders"]
+    evidence = weigh(files, lost=[MX1])
+    assert told(evidence) == []
+    assert "in its rows 1 to 4 and in its rows 21 to 24 and in the life" in evidence.unprovable[0]
+    assert not evidence.complete("mx1")
+
+
+def test_rows_that_are_missing_since_an_older_state_was_put_back_are_excused_by_nothing() -> None:
+    files = (SET_BACK[0], file(11, 15, boot="b", first_is_snapshot=True, begins=100),
+             closing(17, 30, boot="b", begins=110))  # fmt: skip
+    assert told(weigh(files, lost=[MX1])) == ["rows 16 to 16 of database db-of-mx1 are missing"]
+
+
 def test_the_present_end_of_a_database_that_was_set_back_is_held_to_what_every_end_is() -> None:
     files = (SET_BACK[0], file(11, 30, boot="b", first_is_snapshot=True, begins=100))
     assert told(weigh(files, lost=[MX1])) == ["the log of database db-of-mx1 ends without a closing snapshot"]

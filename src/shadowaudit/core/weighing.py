@@ -48,6 +48,8 @@ class _Weighing:
         self.promoted: dict[str, int] = defaultdict(int)
         self.witnessed: dict[str, int] = defaultdict(int)
         self.set_back: dict[str, str] = {}
+        # Rows that its node had written before it was set back, to a log that was lost with the disk.
+        self.gone: dict[str, list[str]] = defaultdict(list)
         self.newest: dict[str, str] = {}  # node: the only database of it that can still be running
 
     def result(self) -> Evidence:
@@ -98,8 +100,10 @@ class _Weighing:
     def _chain(self, database: str, files: list[FileFacts]) -> None:
         node = files[0].node
         if files[0].flavour == Flavour.EXCHANGE:
-            self.databases[database] = Database(id=database, node=node, flavour=Flavour.EXCHANGE, closed=True)
-            self.databases[database] = _with_segments(self.databases[database], files)
+            segments = [Segment(file.boot, file.first, file.last, file.begins) for file in files]
+            self.databases[database] = Database(
+                id=database, node=node, flavour=Flavour.EXCHANGE, segments=tuple(segments), closed=True
+            )
             return
         lives = _lives(files)
         ending = lives[-1][-1]
@@ -111,7 +115,7 @@ class _Weighing:
         lost = declared and not (back and (closed or newest))
         say = _silence if lost else self._gap  # the loss that was declared explains what is missing
         whole = not any(file.faults for file in files)
-        segments: list[Segment] = []
+        segments = []
         expected = 1
         for life in lives:
             if not life[0].first_is_snapshot and not (not segments and life[0].first > 1):
@@ -127,7 +131,10 @@ class _Weighing:
                     if expected == 1 and file is lives[0][0]:
                         missing = f"the log of database {database} begins at row {file.first}"
                     whole = False
-                    say(missing, f"{node}, before {file.path}", "messages of that time cannot be judged")
+                    if declared and back and (life is not lives[-1] or file is life[0]):
+                        self.gone[database].append(f"in its rows {expected} to {file.first - 1}")
+                    else:
+                        say(missing, f"{node}, before {file.path}", "messages of that time cannot be judged")
                 elif file.first < expected and segments and segments[-1].boot == file.boot:
                     whole = False
                     say(
@@ -215,8 +222,8 @@ class _Weighing:
                 "nothing in the logs confirms the loss; what it held cannot be judged",
             )
             return
-        ends = [f"after row {one.last} of its life {one.boot}" for one in database.given_up]
-        if database.rolled_back and not ends:
+        ends = self.gone[name] + [f"after row {one.last} of its life {one.boot}" for one in database.given_up]
+        if database.rolled_back and not database.given_up:
             ends.append("in the life that was given up")
         if database.lost:
             ends.append(f"after its row {database.last}" if database.segments else "at any time")
@@ -274,13 +281,6 @@ class _Weighing:
 
 def _silence(what: str, where: str, so: str) -> None:
     del what, where, so
-
-
-def _with_segments(database: Database, files: Sequence[FileFacts]) -> Database:
-    segments = tuple(Segment(file.boot, file.first, file.last, file.begins) for file in files)
-    return Database(
-        id=database.id, node=database.node, flavour=database.flavour, segments=segments, closed=True
-    )
 
 
 def _lives(files: Sequence[FileFacts]) -> list[list[FileFacts]]:
