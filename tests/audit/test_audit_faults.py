@@ -23,6 +23,7 @@ NOTES = frozenset(
         "exposed",
         "promotion",
         "false-promotion",
+        "false-promotion-dropped",
         "handover",
         "orphan",
         "late-discard",

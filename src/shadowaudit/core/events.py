@@ -40,7 +40,10 @@ class Kind(StrEnum):
 DELIVERIES = frozenset({Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER})
 """The next hop took responsibility: a second one of these is a duplicate."""
 
-FINALS = DELIVERIES | {Kind.DUPLICATEDELIVER, Kind.FAIL}
+SENT = DELIVERIES | {Kind.DUPLICATEDELIVER}
+"""The message was sent, and arrived: a mailbox server that had it already dropped it, or kept it."""
+
+FINALS = SENT | {Kind.FAIL}
 """The recipient is settled: nobody owes it anything any more."""
 
 ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN})

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shadowaudit.core.events import (
-    DELIVERIES,
     FINALS,
     ORIGINS,
+    SENT,
     SETTLED_ELSEWHERE,
     UNACKNOWLEDGED,
     Event,
@@ -229,7 +229,7 @@ class _Case:
     def _duplicates(self) -> Iterator[Finding]:
         taken: dict[int, list[int]] = defaultdict(list)
         dropped: dict[int, list[int]] = defaultdict(list)
-        for index in self._rows(*DELIVERIES, Kind.DUPLICATEDELIVER):
+        for index in self._rows(*SENT):
             target = dropped if self.events[index].kind is Kind.DUPLICATEDELIVER else taken
             for number in self.events[index].recipients:
                 target[number].append(index)
@@ -246,9 +246,7 @@ class _Case:
     def _allowed(self, deliveries: Sequence[int]) -> tuple[str, tuple[int, ...]]:
         """A cause that the promise allows, and the rows that show it."""
         doubt = [
-            index
-            for index in self._rows(*DELIVERIES, Kind.DEFER)
-            if self.events[index].entries.get("InDoubt")
+            index for index in self._rows(*SENT, Kind.DEFER) if self.events[index].entries.get("InDoubt")
         ]
         if doubt:
             return "a reply was lost, or a holder could not be asked", tuple(doubt)
@@ -292,7 +290,7 @@ class _Case:
         if aside := self._rows(Kind.SUSPEND):
             then = "sent later" if self._rows(Kind.RESUME) else "an operator has to decide"
             yield Finding(Class.SET_ASIDE, then, rows=tuple(aside))
-        if doubt := [i for i in self._rows(*DELIVERIES) if self.events[i].entries.get("InDoubt")]:
+        if doubt := [i for i in self._rows(*SENT) if self.events[i].entries.get("InDoubt")]:
             yield Finding(Class.IN_DOUBT, "a holder could not be asked first", rows=tuple(doubt))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shadowaudit.core.events import DELIVERIES, Event, Kind
+from shadowaudit.core.events import SENT, Event, Kind
 from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.findings import Class, Finding
 
@@ -36,12 +36,12 @@ def _judge(resubmit: Event, events: Sequence[Event], evidence: Evidence) -> tupl
                 event
                 for event in events
                 if event.node == resubmit.peer
-                and event.kind in DELIVERIES
+                and event.kind in SENT
                 and event.epoch < resubmit.epoch
                 and set(event.recipients) & set(resubmit.recipients)
             ]
             if again:
-                return Class.FALSE_PROMOTION, "its owner delivered it as well"
+                return Class.FALSE_PROMOTION, "its owner sent it as well"
             if any(event.node == resubmit.peer and event.kind is Kind.TRANSFER for event in events):
                 return Class.PROMOTED, "its owner came back and followed"
             if former is not None and (former.lost or others):

@@ -213,6 +213,13 @@ def _falsely(m: Message) -> None:
     m.deliver(60_200)
 
 
+def _falsely_dropped(m: Message) -> None:
+    m.accepted()
+    _take_over(m, 60_000)
+    m.deliver(60_100, who=HOLDER, epoch=2)
+    m.deliver(60_200, event="DUPLICATEDELIVER", custom=";S:InDoubt=true")
+
+
 def _orphan(m: Message) -> None:
     m.hold()
     m.discard(70_000, reason="Orphaned")
@@ -259,6 +266,10 @@ FAULTS: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
     "promotion": (_promoted, ("promoted-rightly", "exposed")),
     "handover": (_handed_over, ("promoted-rightly", "exposed")),
     "false-promotion": (_falsely, ("promoted-falsely", "duplicate-allowed", "exposed")),
+    "false-promotion-dropped": (
+        _falsely_dropped,
+        ("promoted-falsely", "sent-in-doubt", "duplicate-dropped-at-mailbox", "exposed"),
+    ),
     "orphan": (_orphan, ("orphan-shadow",)),
     "late-discard": (_late_discard, ("late-discard",)),
     "dropped-duplicate": (_dropped, ("duplicate-dropped-at-mailbox",)),
