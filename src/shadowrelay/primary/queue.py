@@ -36,6 +36,7 @@ Take: TypeAlias = Callable[[SqlLedger, NextHop, datetime, int], list[Claim]]
 
 STEP = timedelta(minutes=1)  # of the wall clock, from which on it was set and did not drift
 IDLE = 1.0  # seconds between looks at the queue when nothing wakes us
+GATHER = 0.02  # seconds between two looks at least: what comes meanwhile is claimed, and settled, together
 
 
 class Queue:
@@ -69,6 +70,8 @@ class Queue:
         while not self._stopping:
             self.wake.clear()
             pause = await self._dispatch()
+            if not self._stopping:
+                await asyncio.sleep(GATHER)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self.wake.wait()
@@ -233,9 +236,10 @@ class Queue:
     async def _settle(
         self, claimed: Claim, outbound: Outbound, work: Callable[[SqlLedger], T], *, ends: bool = False
     ) -> tuple[T, Claim | None]:
-        """The outcome, the end of the claim and, unless the worker ends, the next one, in one transaction."""
+        """The outcome, the end of the claim and, if mail waits for sessions, the next, in one transaction."""
         brief, take = True, None
-        if not (ends or self._stopping or outbound.failures):
+        cannot_go_on = ends or self._stopping or outbound.failures
+        if self._short and not cannot_go_on:
             brief, take = self._taking(claimed.next_hop, claim, 1)
 
         def settle_and_take(ledger: SqlLedger) -> tuple[T, Claim | None]:
@@ -244,7 +248,7 @@ class Queue:
             return result, next(iter(take(ledger)), None) if take else None
 
         settled = await self._transact(brief)(settle_and_take)
-        if self._short or take is None:  # mail may wait for this session, or for its hop to answer again
+        if self._short or cannot_go_on:  # mail may wait for this session, or for its hop to answer again
             self.wake.set()
         return settled
 

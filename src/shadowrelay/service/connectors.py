@@ -15,7 +15,9 @@ from shadowrelay.smtp.receive import ConnectorOptions
 from shadowrelay.smtp.receive_connector import Connector
 from shadowrelay.wire.xshadow import MAX_LINE
 
-MEMBER_MESSAGE_SIZE = 1 << 31  # a member only passes on what its own connectors took
+# A member only passes on what its own connectors took: no limit is for it, and line ends were looked at when
+# the content came in, and will be when it goes out.
+MEMBER_MESSAGE_SIZE = 1 << 31
 
 
 def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector:
@@ -77,6 +79,7 @@ def for_members(node: Node, peer: PeerConnector) -> Connector:
         max_message_size=MEMBER_MESSAGE_SIZE,
         max_header_size=1 << 25,
         max_text_line=None,
+        line_ends_checked=False,
         max_command_line=MAX_LINE,
     )
     desks = Desks(node.members, options, node.policy, node.in_flight, node.met, lambda: node.draining.active)

@@ -113,6 +113,7 @@ class ConnectorOptions:
     max_message_size: int = 36 * 1024 * 1024
     max_header_size: int = 256 * 1024
     max_text_line: int | None = 1000  # CRLF included
+    line_ends_checked: bool = True  # a CR or LF that stands alone in the content is refused
     max_command_line: int = COMMAND_LINE  # CRLF included; extended per verb by its parameters
 
     def __post_init__(self) -> None:

@@ -57,11 +57,13 @@ class ContentCheck:
         "_most",
         "_most_header",
         "_most_line",
+        "_pairs",
         "size",
     )
 
-    def __init__(self, *, most: int, most_header: int, most_line: int | None) -> None:
+    def __init__(self, *, most: int, most_header: int, most_line: int | None, pairs: bool = True) -> None:
         self.size = 0
+        self._pairs = pairs
         self._most, self._most_header, self._most_line = most, most_header, most_line
         self._after_cr = False  # the last octet was a CR
         self._line = 0  # octets of the current line so far
@@ -77,7 +79,7 @@ class ContentCheck:
             return MESSAGE_TOO_BIG
         if self._header_tail is not None and not self._header_fits(data):
             return HEADER_TOO_BIG
-        if not self._line_ends_are_pairs(data):
+        if self._pairs and not self._line_ends_are_pairs(data):
             return BARE_LINE_END
         if self._most_line is not None and not self._lines_fit(data, self._most_line):
             return LINE_TOO_LONG

@@ -224,6 +224,7 @@ class ReceiveSession(SessionLifecycle):
             most=options.max_message_size,
             most_header=options.max_header_size,
             most_line=options.max_text_line,
+            pairs=options.line_ends_checked,
         )
         transaction.body = Body(sink, check)
         return transaction.body
