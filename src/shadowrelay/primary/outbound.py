@@ -83,10 +83,8 @@ class Sender:
     _policy: Policy
     _clock: Callable[[], datetime]
 
-    async def send(
-        self, claimed: Claim, outbound: Outbound, session: DeliverySession | None
-    ) -> tuple[Sent, DeliverySession | None]:
-        """One attempt, and the session to go on with. What goes wrong is a result, not an exception.
+    async def send(self, claimed: Claim, outbound: Outbound) -> tuple[Sent, DeliverySession | None]:
+        """One attempt, and the session that is left of it. What goes wrong is a result, not an exception.
 
         Neither session nor result: there is none for this worker, and the fork stays due for the others.
         """
@@ -103,14 +101,14 @@ class Sender:
             reply = f"554 5.4.7 Message expired in the queue; last error: {last}"
             return Sent(
                 tuple(Result(r.number, Ending.EXPIRED, reply, remote=False) for r in claimed.recipients), hop
-            ), session
+            ), None
         if server is None:
-            return self.all_deferred(claimed, hop, "451 4.4.4 No route to that domain", 1), session
+            return self.all_deferred(claimed, hop, "451 4.4.4 No route to that domain", 1), None
         if outbound.resting(self._clock()):
             reply = f"451 4.4.1 {outbound.last_error}"
-            return self.all_deferred(claimed, hop, reply, outbound.failures), session
+            return self.all_deferred(claimed, hop, reply, outbound.failures), None
         try:
-            session, result = await self._attempt(claimed, outbound, server, session)
+            session, result = await self._attempt(claimed, outbound, server)
         except Overtaken as overtaken:
             log.info("delivery_overtaken", message=claimed.copy.id, next_hop=claimed.next_hop)
             return Sent((), hop), overtaken.session
@@ -144,19 +142,12 @@ class Sender:
         return Sent(results, hop, result.dsn_offered), session
 
     async def _attempt(
-        self,
-        claimed: Claim,
-        outbound: Outbound,
-        server: NextHopServer,
-        session: DeliverySession | None,
+        self, claimed: Claim, outbound: Outbound, server: NextHopServer
     ) -> tuple[DeliverySession, DeliveryResult]:
-        """Deliver in the session at hand, an idle one, or a new one; a dead idle one is replaced at once."""
+        """Deliver in an idle session, or in a new one; a dead idle one is replaced at once."""
         content = claimed.content
         while True:
-            if session is None and outbound.idle and server is outbound.server:
-                session = outbound.idle.pop()[0]
-            if session is not None and session.server is not server:
-                await session.close()
+            session = outbound.idle.pop()[0] if outbound.idle and server is outbound.server else None
             if session is None or not session.alive:
                 session = DeliverySession(server)
                 await session.connect()
@@ -173,7 +164,6 @@ class Sender:
                 await session.close()
                 if not failed.reused:
                     raise
-                session = None
 
     def _hop_failed(self, claimed: Claim, outbound: Outbound, hop: Hop, failed: ConnectionFailed) -> Sent:
         """The hop cannot be reached: it rests, in the documented retry order, and with it all its mail.

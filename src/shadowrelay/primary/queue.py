@@ -12,7 +12,7 @@ import structlog
 
 from shadowrelay import failpoints
 from shadowrelay.core import heartbeat
-from shadowrelay.core.delivery import Hop, settle
+from shadowrelay.core.delivery import Ending, Hop, settle
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Confirmation
 from shadowrelay.core.policy import Policy
@@ -36,7 +36,9 @@ Take: TypeAlias = Callable[[SqlLedger, NextHop, datetime, int], list[Claim]]
 
 STEP = timedelta(minutes=1)  # of the wall clock, from which on it was set and did not drift
 IDLE = 1.0  # seconds between looks at the queue when nothing wakes us
-GATHER = 0.02  # seconds between two looks at least: what comes meanwhile is claimed, and settled, together
+GATHER = (
+    0.01  # seconds between two looks, at least: what comes meanwhile is claimed, sent and settled together
+)
 
 
 class Queue:
@@ -181,46 +183,39 @@ class Queue:
         outbound.workers -= 1
         self._workers.discard(worker)
         outbound.probes.discard(worker)
-        if self._short:
+        if self._short:  # mail may wait for this session
             self.wake.set()
         error = None if worker.cancelled() else worker.exception()
         if error is not None and not isinstance(error, DatabaseFailed):  # which ends the node, and says so
             log.error("delivery_failed", exc_info=error)
 
-    async def _work(self, outbound: Outbound, claimed: Claim | None) -> None:
-        """Send one fork after the other while there are any that are due."""
-        session: DeliverySession | None = None
-        try:
-            while claimed is not None:
-                session, claimed = await self._deliver(claimed, outbound, session)
-                if self._stopping:
-                    return
-        finally:
-            if session is not None:
-                if session.alive and session.server is outbound.server and not self._stopping:
-                    outbound.idle.append((session, asyncio.get_running_loop().time()))
-                else:
-                    await session.close()
+    async def _work(self, outbound: Outbound, claimed: Claim) -> None:
+        """Send one fork."""
+        session = await self._deliver(claimed, outbound)
+        if session is not None:
+            if session.alive and session.server is outbound.server and not self._stopping:
+                outbound.idle.append((session, asyncio.get_running_loop().time()))
+            else:
+                await session.close()
 
-    async def _deliver(
-        self, claimed: Claim, outbound: Outbound, session: DeliverySession | None
-    ) -> tuple[DeliverySession | None, Claim | None]:
-        """One attempt. Returns the session to go on with, and the next fork to send."""
-        held, following, ends = session, None, False
+    async def _deliver(self, claimed: Claim, outbound: Outbound) -> DeliverySession | None:
+        """One attempt. Returns the session that is left of it."""
+        session, again = None, False
 
         async def perform(step: Step) -> object:
-            nonlocal held, following, ends
+            nonlocal session, again
             match step:
                 case SendOn():
-                    sent, held = await self._sender.send(claimed, outbound, held)
-                    ends = held is None and not sent.results
+                    sent, session = await self._sender.send(claimed, outbound)
+                    again = not sent.results or any(
+                        one.ending is Ending.DEFERRED and not one.retry_after for one in sent.results
+                    )
                     failpoints.passed("after-next-hop-reply")
                     return sent
                 case WriteReports():
                     return await self._reporter.write(step, claimed.content)
                 case Transact(work):
-                    result, following = await self._settle(claimed, outbound, work, ends=ends)
-                    return result
+                    return await self._settle(claimed, work)
                 case _:
                     raise TypeError(f"{type(step).__name__} is no step of a delivery")
 
@@ -230,44 +225,34 @@ class Queue:
             raise
         except Exception:
             log.exception("delivery_failed", message=claimed.copy.id)
-            following = await self._put_off(claimed, outbound)
-        return held, following
-
-    async def _settle(
-        self, claimed: Claim, outbound: Outbound, work: Callable[[SqlLedger], T], *, ends: bool = False
-    ) -> tuple[T, Claim | None]:
-        """The outcome, the end of the claim and, if mail waits for sessions, the next, in one transaction."""
-        brief, take = True, None
-        cannot_go_on = ends or self._stopping or outbound.failures
-        if self._short and not cannot_go_on:
-            brief, take = self._taking(claimed.next_hop, claim, 1)
-
-        def settle_and_take(ledger: SqlLedger) -> tuple[T, Claim | None]:
-            unclaim(ledger, claimed.copy.id, claimed.next_hop)
-            result = work(ledger)
-            return result, next(iter(take(ledger)), None) if take else None
-
-        settled = await self._transact(brief)(settle_and_take)
-        if self._short or cannot_go_on:  # mail may wait for this session, or for its hop to answer again
+            await self._put_off(claimed)
+        if again or outbound.failures:  # it is still due, or mail waits for its hop to answer again
             self.wake.set()
-        return settled
+        return session
+
+    async def _settle(self, claimed: Claim, work: Callable[[SqlLedger], T]) -> T:
+        """The outcome, and the end of the claim, in one transaction."""
+
+        def settle_and_unclaim(ledger: SqlLedger) -> T:
+            unclaim(ledger, claimed.copy.id, claimed.next_hop)
+            return work(ledger)
+
+        return await self._database.transact_briefly(settle_and_unclaim)
 
     def _transact(self, brief: bool) -> Callable[[Callable[[SqlLedger], T]], Awaitable[T]]:  # noqa: FBT001
         return self._database.transact_briefly if brief else self._database.transact
 
-    async def _put_off(self, claimed: Claim, outbound: Outbound) -> Claim | None:
+    async def _put_off(self, claimed: Claim) -> None:
         """After a mistake of our own: the fork is given back, and tried again like any that failed."""
         failures = 1 + max(recipient.attempts for recipient in claimed.recipients)
         hop = Hop(server="", inside=False, mailbox=False)
         sent = self._sender.all_deferred(claimed, hop, "451 4.3.0 Local error in processing", failures)
-        _, following = await self._settle(
+        await self._settle(
             claimed,
-            outbound,
             lambda ledger: ledger.apply(
                 settle(ledger, claimed.copy.id, sent.results, (), hop, self._clock())
             ),
         )
-        return following
 
     def _close_idle(self) -> None:
         limit = asyncio.get_running_loop().time() - self._policy.queue_max_idle_time.total_seconds()
