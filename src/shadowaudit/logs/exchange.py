@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from shadowaudit.core.events import FINALS, Kind, kind_of
 from shadowaudit.core.fingerprint import digest, weights
-from shadowaudit.logs.rows import Table, keys, members, moments, uniques
+from shadowaudit.logs.cells import Cells, keys
+from shadowaudit.logs.rows import Table, members, moments, uniques
 from shadowaudit.logs.steps import KINDS, Learnt, Steps, is_any
 
 COLUMNS = (
@@ -34,7 +35,7 @@ class ExchangeSteps:
         kind = np.array([KINDS[kind_of(name.upper())] for name in events], dtype=np.int64)[event]
         ids = table["network-message-id"]
         ids = pc.if_else(pc.equal(pc.binary_length(ids), 0), table["message-id"], ids)
-        message, high, low = keys(ids)
+        message, high, low = keys(Cells.of(ids))
         lists, which = uniques(table["recipient-address"])
         parsed = [tuple(digest(one) for one in members(text)) for text in lists]
         count = np.array([len(one) for one in parsed], dtype=np.int64)[which]

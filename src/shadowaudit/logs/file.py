@@ -11,6 +11,7 @@ from shadowaudit.core.events import Kind
 from shadowaudit.core.facts import Fault, FileFacts, Flavour, Snapshot
 from shadowaudit.logs import exchange, steps
 from shadowaudit.logs.fold import fold, joined
+from shadowaudit.logs.grid import split
 from shadowaudit.logs.layout import NAME
 from shadowaudit.logs.lines import Block, Reading
 from shadowaudit.logs.rows import read
@@ -30,7 +31,8 @@ class _Digest:
         self.reading = Reading(path)
         self.learnt = Learnt()
         self.tables: list[Any] = []
-        self.reader: RelaySteps | exchange.ExchangeSteps | None = None
+        self.ours: RelaySteps | None = None
+        self.others: exchange.ExchangeSteps | None = None
         self.first = self.last = self.rows = self.unreadable = 0
         self.begins = self.ends = 0
         self.example = ""
@@ -57,27 +59,35 @@ class _Digest:
             self.learnt.faults[Fault.NO_FIELDS] = None
             self._cannot_read(block, range(block.rows))
             return
-        relay = layout.flavour is Flavour.RELAY
-        wanted = steps.COLUMNS if relay else exchange.COLUMNS
-        table = read(block, layout.fields, wanted, strict=relay)
-        if not relay and exchange.is_ours(table):
+        found = self._ours(block) if layout.flavour is Flavour.RELAY else self._exchange(block)
+        if found is not None:
+            self._note(found, relay=layout.flavour is Flavour.RELAY)
+            self.tables.append(fold(found, block))
+
+    def _ours(self, block: Block) -> Steps | None:
+        grid = split(block, self.reading.layout.fields, steps.COLUMNS)
+        self._cannot_read(block, grid.unreadable)
+        if not len(grid):
+            return None
+        self.ours = self.ours or RelaySteps(self.learnt)
+        return self.ours.of(grid)
+
+    def _exchange(self, block: Block) -> Steps | None:
+        table = read(block, self.reading.layout.fields, exchange.COLUMNS, strict=False)
+        if exchange.is_ours(table):
             self.learnt.faults[Fault.WRONG_HEADER] = None
-            if self.reader is None:  # then it is read as what it is
-                layout.flavour = Flavour.RELAY
-                self._block(block)
-                return
+            if self.others is None:  # then it is read as what it is
+                self.reading.layout.flavour = Flavour.RELAY
+                return self._ours(block)
         self._cannot_read(block, table.unreadable)
         if not len(table):
-            return
-        if self.reader is None:
-            if not relay:
-                server = exchange.first_server(table) or self.path.parent.name
-                self.learnt.node = self.learnt.node or server
-                self.learnt.database = f"exchange:{server}"
-            self.reader = RelaySteps(self.learnt) if relay else exchange.ExchangeSteps(self.learnt)
-        found = self.reader.of(table)
-        self._note(found, relay=relay)
-        self.tables.append(fold(found, block))
+            return None
+        if self.others is None:
+            server = exchange.first_server(table) or self.path.parent.name
+            self.learnt.node = self.learnt.node or server
+            self.learnt.database = f"exchange:{server}"
+            self.others = exchange.ExchangeSteps(self.learnt)
+        return self.others.of(table)
 
     def _cannot_read(self, block: Block, rows: Any) -> None:
         if len(rows):

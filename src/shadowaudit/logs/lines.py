@@ -12,30 +12,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shadowaudit.core.facts import Flavour
+from shadowaudit.logs.cells import SLACK, Long, Octets
 from shadowaudit.logs.layout import Layout
 
-BLOCK = 8 << 20
-_ROOM = 1 << 20  # for the row that a block ends in
+BLOCK = 12 << 20  # files have 10 MB unless somebody wanted others
+_ROOM = 1 << 20  # for the row that a block ends in, and ``SLACK``
+_PART = 1 << 18  # octets that are searched in a step: they stay in the processor's cache
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows in a piece. ``starts``: where each begins in ``data``, and the end; ``offsets``: in the file.
+    """Rows in a piece. ``starts``: where each begins in ``octets``, and the end; ``offsets``: in the file.
 
-    ``data`` holds other rows as soon as the next block is asked for.
+    ``octets`` go on for ``SLACK`` after the last row, and hold others when the next block is asked for.
     """
 
-    data: bytes | memoryview
-    starts: NDArray[np.int64]
-    offsets: NDArray[np.int64]
+    octets: Octets
+    starts: Long
+    offsets: Long
 
     @property
     def rows(self) -> int:
         return len(self.starts) - 1
 
+    @property
+    def raw(self) -> Octets:
+        return self.octets[: self.starts[-1]]
+
+    @property
+    def data(self) -> memoryview:
+        return self.raw.data
+
     def row(self, index: int) -> bytes:
-        return bytes(self.data[self.starts[index] : self.starts[index + 1]])
+        return self.octets[self.starts[index] : self.starts[index + 1]].tobytes()
+
+    def only(self, keep: NDArray[np.bool_]) -> Block:
+        """Some of the rows, moved together."""
+        lengths = np.diff(self.starts)[keep]
+        begins = self.starts[:-1][keep]
+        runs = np.flatnonzero(np.append(True, begins[1:] != begins[:-1] + lengths[:-1]))
+        bounds = np.append(runs, len(begins))
+        pieces = [
+            self.octets[begins[one] : begins[other - 1] + lengths[other - 1]]
+            for one, other in pairwise(bounds)
+        ]
+        offsets, size = self.offsets[:-1][keep], lengths[-1]
+        return Block(
+            np.concatenate([*pieces, np.zeros(SLACK, dtype=np.uint8)]),
+            np.concatenate(([0], np.cumsum(lengths))),
+            np.append(offsets, offsets[-1] + size),
+        )
 
 
 class Reading:
@@ -53,8 +80,8 @@ class Reading:
         have = at = 0  # octets in the buffer, and where in the file the first of them is
         with self.path.open("rb", buffering=0) as file:
             while True:
-                if have + size > len(buffer):  # a row longer than a block
-                    buffer = buffer[:have] + bytearray(have + size)
+                if have + size + SLACK > len(buffer):  # a row longer than a block
+                    buffer = buffer[:have] + bytearray(have + size + SLACK)
                 count = file.readinto(memoryview(buffer)[have : have + size])
                 if not count:
                     break
@@ -66,11 +93,11 @@ class Reading:
                 have += count
                 end = max(self._whole(buffer, have), begin)
                 if end > begin:
-                    yield from self._block(memoryview(buffer)[begin:end], at + begin)
+                    yield from self._block(np.frombuffer(buffer, np.uint8)[begin:], end - begin, at + begin)
                 buffer[: have - end] = buffer[end:have]
                 have, at = have - end, at + end
             if have:
-                yield from self._block(memoryview(buffer)[:have], at)
+                yield from self._block(np.frombuffer(buffer, np.uint8), have, at)
 
     def _whole(self, data: bytearray, size: int) -> int:
         """Where the last whole row ends. A line break in quotes is none, in Exchange's logs."""
@@ -87,53 +114,62 @@ class Reading:
             end = shorter
         return end
 
-    def _block(self, data: memoryview, at: int) -> Iterator[Block]:
-        raw = np.frombuffer(data, np.uint8)
-        ends = np.flatnonzero(raw == 10) + 1
-        if not len(ends) or ends[-1] != len(data):
-            ends = np.append(ends, len(data))
+    def _block(self, octets: Octets, size: int, at: int) -> Iterator[Block]:
+        raw = octets[:size]
+        ends = places(raw, ord("\n")) + 1
+        if not len(ends) or ends[-1] != size:
+            ends = np.append(ends, size)
         starts = np.concatenate(([0], ends))
-        hashes = np.flatnonzero(raw[starts[:-1]] == ord("#"))
-        covered = len(data)
-        for line in hashes:
-            text = bytes(data[starts[line] : starts[line + 1]])
+        firsts = raw[starts[:-1]]
+        covered = size
+        for line in np.flatnonzero(firsts == ord("#")):
+            text = raw[starts[line] : starts[line + 1]].tobytes()
             had = self.layout.footer
             self.layout.comment(text)
             if self.layout.footer is not had:
                 covered = int(starts[line])
-                self.layout.trailing = self.layout.trailing or int(starts[line + 1]) < len(data)
-        if self.layout.footer is not None and covered == len(data):
+                self.layout.trailing = self.layout.trailing or int(starts[line + 1]) < size
+        if self.layout.footer is not None and covered == size:
             self.layout.trailing = True
-        self.covered.update(data[:covered])
+        self.covered.update(raw[:covered].data)
         if self.layout.flavour is not Flavour.RELAY:
-            starts = _joined(np.flatnonzero(raw == ord('"')), starts)
-        keep = np.ones(len(starts) - 1, dtype=bool)
-        keep[raw[starts[:-1]] == ord("#")] = False
-        blank = (starts[1:] - starts[:-1] <= 2) & ((raw[starts[:-1]] == 10) | (raw[starts[:-1]] == 13))
-        keep[blank] = False
+            starts = _joined(places(raw, ord('"')), starts)
+            firsts = raw[starts[:-1]]
+        keep = firsts != ord("#")
+        keep[(np.diff(starts) <= 2) & ((firsts == 10) | (firsts == 13))] = False
         rows = np.flatnonzero(keep)
-        if len(rows) and rows[-1] - rows[0] + 1 == len(rows):  # comments at the edges only
+        if not len(rows):
+            return
+        if rows[-1] - rows[0] + 1 == len(rows):  # comments at the edges only
             inner = starts[rows[0] : rows[-1] + 2]
-            yield Block(data[inner[0] : inner[-1]], inner - inner[0], inner + at)
-        elif len(rows):
-            yield _kept(data, starts, keep, at)
+            yield Block(octets[inner[0] :], inner - inner[0], inner + at)
+        else:
+            yield Block(octets, starts, starts + at).only(keep)
 
 
-def _joined(quotes: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _joined(quotes: Long, starts: Long) -> Long:
     """Row starts without those that are within quotes; all of them if quotes are not in pairs."""
     if not len(quotes) or len(quotes) % 2:
         return starts
     inside = np.searchsorted(quotes, starts) % 2 == 1
-    kept: NDArray[np.int64] = starts[~inside]
+    kept: Long = starts[~inside]
     return kept
 
 
-def _kept(data: memoryview, starts: NDArray[np.int64], keep: NDArray[np.bool_], at: int) -> Block:
-    """The rows that are none of the comments, moved together."""
-    lengths = (starts[1:] - starts[:-1])[keep]
-    begins = starts[:-1][keep]
-    runs = np.flatnonzero(np.append(True, begins[1:] != begins[:-1] + lengths[:-1]))
-    bounds = np.append(runs, len(begins))
-    pieces = [data[begins[one] : begins[other - 1] + lengths[other - 1]] for one, other in pairwise(bounds)]
-    moved = np.concatenate(([0], np.cumsum(lengths)))
-    return Block(b"".join(pieces), moved, np.append(begins + at, begins[-1] + lengths[-1] + at))
+def places(raw: Octets, octet: int) -> Long:
+    """Where that octet is."""
+    hits = np.empty(min(_PART, len(raw)), dtype=bool)
+    found = [np.zeros(0, dtype=np.int64)]
+    for at in range(0, len(raw), _PART):
+        part = raw[at : at + _PART]
+        some = np.flatnonzero(np.equal(part, octet, out=hits[: len(part)]))
+        some += at
+        found.append(some)
+    return np.concatenate(found)
+
+
+def count(raw: Octets, octet: int) -> int:
+    """How often that octet is there."""
+    hits = np.empty(min(_PART, len(raw)), dtype=bool)
+    parts = (raw[at : at + _PART] for at in range(0, len(raw), _PART))
+    return sum(int(np.count_nonzero(np.equal(part, octet, out=hits[: len(part)]))) for part in parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +13,10 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from shadowaudit.core.events import listed
-from shadowaudit.core.fingerprint import key_of
 from shadowaudit.core.text import split_row
 from shadowaudit.logs.lines import Block
 
 Text = Any  # a pyarrow StringArray: pyarrow has no types
-
-_DASHES = [8, 13, 18, 23]
-_PLACES = [place for place in range(36) if place not in _DASHES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +41,7 @@ def read(block: Block, fields: Sequence[str], wanted: Sequence[str], *, strict: 
     cannot be read are named in ``unreadable``.
     """
     present = [name for name in wanted if name in fields]
-    columns = None if strict and not _is_text(block.data) else _fast(block, fields, present, strict=strict)
+    columns = None if strict and not is_text(block.data) else _fast(block, fields, present, strict=strict)
     index = np.arange(block.rows, dtype=np.int64)
     bad: tuple[int, ...] = ()
     if columns is None:
@@ -57,7 +52,7 @@ def read(block: Block, fields: Sequence[str], wanted: Sequence[str], *, strict: 
     return Table(columns, index, bad)
 
 
-def _is_text(data: bytes | memoryview) -> bool:
+def is_text(data: bytes | memoryview) -> bool:
     """Is it UTF-8? Without a copy of it."""
     ends = pa.py_buffer(np.array([0, len(data)], dtype=np.int64))
     text = pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(data)])
@@ -114,37 +109,6 @@ def _slow(
             found[name].append(cells[place])
     columns = {name: pa.array(cells, pa.string()) for name, cells in found.items()}
     return columns, np.array(index, dtype=np.int64), tuple(bad)
-
-
-def keys(ids: Text) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Each row's message by number, and each message's id as two words (``core.fingerprint.key_of``)."""
-    encoded = ids.dictionary_encode()
-    message = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return message, *_words(encoded.dictionary)
-
-
-def _words(ids: Text) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    both = np.zeros((len(ids), 2), dtype=np.int64)
-    uuids = pc.equal(pc.binary_length(ids), 36).to_numpy(zero_copy_only=False)
-    octets = _octets(ids if uuids.all() else ids.filter(pa.array(uuids)), 36)
-    try:
-        if (octets[:, _DASHES] != ord("-")).any():
-            raise ValueError
-        digits = np.ascontiguousarray(octets[:, _PLACES])
-        both[uuids] = np.frombuffer(binascii.unhexlify(digits.tobytes()), ">i8").reshape(-1, 2)
-    except ValueError:  # one of them is none: slowly
-        uuids[:] = False
-    for place in np.flatnonzero(~uuids):
-        if text := ids[int(place)].as_py():
-            both[place] = key_of(text)
-    return both[:, 0].copy(), both[:, 1].copy()
-
-
-def _octets(texts: Text, length: int) -> NDArray[np.uint8]:
-    """Texts of one length as a matrix of octets."""
-    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    data = np.frombuffer(texts.buffers()[2], np.uint8)[offsets[0] : offsets[0] + length * len(texts)]
-    return data.reshape(len(texts), length)
 
 
 def moments(texts: Text) -> NDArray[np.int64]:

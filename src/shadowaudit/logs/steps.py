@@ -7,22 +7,24 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from shadowaudit.core.events import DISCARDED, FINALS, Kind, entries_of, kind_of
 from shadowaudit.core.facts import Fault
 from shadowaudit.core.fingerprint import BITS, digest, weights
-from shadowaudit.logs.rows import Table, keys, moments, uniques
+from shadowaudit.logs.cells import SLACK, Cells, keys, template
+from shadowaudit.logs.grid import Grid
+from shadowaudit.logs.rows import moments
 
 Long = NDArray[np.int64]
 
-KINDS = {kind: number for number, kind in enumerate(Kind)}
+KINDS = {kind: 1 << number for number, kind in enumerate(Kind)}
+"""A bit for each kind: so a row is asked for several at once."""
+
 _SEQUENCE = b"S:Seq="
+_DIGITS = 18  # that 64 bits always hold
 _MOST = 1 << 21  # recipients that one row can plausibly have
 
 COLUMNS = (
@@ -101,20 +103,22 @@ class RelaySteps:
         self.learnt = learnt
         self._weights = Weights(0)
 
-    def of(self, table: Table) -> Steps:
+    def of(self, table: Grid) -> Steps:
         learnt = self.learnt
         custom = table["custom-data"]
         if not learnt.boot and len(table):
-            self._begin(custom[0].as_py())
+            self._begin(custom.text(0))
         sequence, tails = self._identity(table["log-id"], custom)
-        entries, which = uniques(tails)
+        entries, which = tails.texts()
         parsed = [entries_of(text.removeprefix(";")) for text in entries]
-        events, event = uniques(table["event-id"])
+        events, event = table["event-id"].texts()
         kind = np.array([KINDS[kind_of(name)] for name in events], dtype=np.int64)[event]
         message, high, low = keys(table["network-message-id"])
         count, plain, salted = self._recipients(table["recipient-count"], parsed, which)
-        new = is_any(kind, Kind.HARECEIVE) & _empty(table["source-context"])
-        discarded = is_any(kind, Kind.HADISCARD) & _begins(table["source-context"], DISCARDED + ";")
+        context = table["source-context"]
+        new = is_any(kind, Kind.HARECEIVE) & (context.lengths == 0)
+        discarded = is_any(kind, Kind.HADISCARD)
+        discarded[discarded] = context.at(discarded).begins(f"{DISCARDED};".encode())
         leaves = is_any(kind, *FINALS) | discarded
         taken = np.array(
             [int(one.get("Epoch") or 1) > 1 or "InDoubt" in one or "Replication" in one for one in parsed]
@@ -126,13 +130,14 @@ class RelaySteps:
         odd |= (is_any(kind, Kind.HARECEIVE) & ~new) | (is_any(kind, Kind.HADISCARD) & ~discarded)
         self._snapshots(kind, parsed, which, sequence, (high | low)[message])
         copies = self._holders(table, kind, parsed, which, new)
-        servers, server = uniques(table["server-hostname"])
-        hops = np.array([self._name(name) for name in servers], dtype=np.int64)[server]
         settles = is_any(kind, Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER)
+        servers, server = table["server-hostname"].at(settles).texts()
+        hops = np.zeros(len(kind), dtype=np.int64)
+        hops[settles] = np.array([self._name(name) for name in servers], dtype=np.int64)[server]
         return Steps(
             row=table.index,
             sequence=sequence,
-            at=moments(table["date-time"]),
+            at=moments(table["date-time"].arrow()),
             kind=kind,
             message=message,
             high=high,
@@ -142,7 +147,7 @@ class RelaySteps:
             salted=salted,
             copies=copies,
             odd=odd,
-            hop=np.where(settles, hops, 0),
+            hop=hops,
             enters=is_any(kind, Kind.RECEIVE, Kind.DSN) | new,
             leaves=leaves,
         )
@@ -152,49 +157,41 @@ class RelaySteps:
         self.learnt.boot, self.learnt.database = own.get("Boot", ""), own.get("Db", "")
         self._weights = Weights(digest(self.learnt.database))
 
-    def _identity(self, ids: Any, custom: Any) -> tuple[Long, Any]:
+    def _identity(self, ids: Cells, custom: Cells) -> tuple[Long, Cells]:
         """Sequences, and custom-data after ``S:Seq``, ``S:Boot`` and ``S:Db``, which stand first."""
-        own = f";S:Boot={self.learnt.boot};S:Db={self.learnt.database}"
-        numbers, tails = _alike(custom, own) or self._unlike(custom, own)
-        if len(ids) and ids[0].as_py() != f"{self.learnt.boot}-{numbers[0]}":
+        own = f";S:Boot={self.learnt.boot};S:Db={self.learnt.database}".encode()
+        # Sequences rise: nearly always all of a block have as many digits as its first.
+        likely = custom.octets(0).find(own) - len(_SEQUENCE)
+        good, numbers = _sequences(custom, likely, own)
+        begin = custom.begin + (len(_SEQUENCE) + likely + len(own))
+        left = np.flatnonzero(~good)
+        begin[left] = custom.begin[left]
+        numbers[left] = 0
+        for digits in range(1, _DIGITS + 1):
+            if len(left):
+                good, found = _sequences(custom.at(left), digits, own)
+                numbers[left[good]] = found[good]
+                begin[left[good]] += len(_SEQUENCE) + digits + len(own)
+                left = left[~good]
+        if len(left) or (len(ids) and ids.text(0) != f"{self.learnt.boot}-{numbers[0]}"):
             self.learnt.faults[Fault.MIXED] = None
-        return numbers, tails
+        return numbers, Cells(custom.data, begin, custom.end)
 
-    def _unlike(self, custom: Any, own: str) -> tuple[Long, Any]:
-        place = pc.find_substring(custom, own)
-        places = place.to_numpy(zero_copy_only=False).astype(np.int64)
-        numbers = np.zeros(len(places), dtype=np.int64)
-        if not (places > len(_SEQUENCE)).all():
-            self.learnt.faults[Fault.MIXED] = None
-        # Sequences rise, so rows with as many digits stand together: one slice a run.
-        bounds = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
-        tails = []
-        for begin, end in zip(bounds, np.append(bounds[1:], len(places)), strict=True):
-            part, width = custom.slice(int(begin), int(end - begin)), int(places[begin])
-            digits = pc.utf8_slice_codeunits(part, 6, width) if width > len(_SEQUENCE) else None
-            if digits is not None and pc.all(pc.utf8_is_digit(digits)).as_py():
-                numbers[begin:end] = digits.cast("int64").to_numpy(zero_copy_only=False)
-            else:
-                self.learnt.faults[Fault.MIXED] = None
-            tails.append(pc.utf8_slice_codeunits(part, max(width, 0) + len(own)))
-        return numbers, tails[0] if len(tails) == 1 else pa.concat_arrays(tails)
-
-    def _recipients(self, counts: Any, parsed: list[dict[str, str]], which: Long) -> tuple[Long, Long, Long]:
+    def _recipients(
+        self, counts: Cells, parsed: list[dict[str, str]], which: Long
+    ) -> tuple[Long, Long, Long]:
         """Recipients by number: those that S:Recipients names, else 1 to recipient-count."""
-        texts, place = uniques(counts)
+        texts, place = counts.texts()
         number = np.array([int(t) if t.isascii() and t.isdigit() else 0 for t in texts], dtype=np.int64)
         count = np.minimum(number, _MOST)[place]
         plain, salted = self._weights.upto(count)
         named = [_numbers(one.get("Recipients", "")) for one in parsed]
-        some = np.array([bool(one) for one in named])[which]
-        if some.any():
-            salt = self._weights.salt
-            some_of = np.array(
-                [(len(one), weights(one), weights(one, salt)) for one in named], dtype=np.int64
-            ).reshape(-1, 3)[which]
-            count = np.where(some, some_of[:, 0], count)
-            plain = np.where(some, some_of[:, 1], plain)
-            salted = np.where(some, some_of[:, 2], salted)
+        some = np.flatnonzero(np.array([bool(one) for one in named])[which])
+        if len(some):
+            salt, of = self._weights.salt, which[some]
+            count[some] = np.array([len(one) for one in named], dtype=np.int64)[of]
+            plain[some] = np.array([weights(one) for one in named], dtype=np.int64)[of]
+            salted[some] = np.array([weights(one, salt) for one in named], dtype=np.int64)[of]
         return count, plain, salted
 
     def _snapshots(
@@ -211,34 +208,36 @@ class RelaySteps:
                 self.learnt.closings[snapshot] = (int(count) if count.isdigit() else -1, int(sequence[row]))
 
     def _holders(
-        self, table: Table, kind: Long, parsed: list[dict[str, str]], which: Long, new: NDArray[np.bool_]
+        self, table: Grid, kind: Long, parsed: list[dict[str, str]], which: Long, new: NDArray[np.bool_]
     ) -> Long:
         """Who holds, by the owner's word on HAREDIRECT and by its own on HARECEIVE; and who is named."""
         learnt = self.learnt
         said = np.array([digest(one.get("Shadow", "")) >> 22 for one in parsed], dtype=np.int64)[which]
         copies = np.where(is_any(kind, Kind.HAREDIRECT), said, 0)
         copies = np.where(new, -(digest(learnt.node) >> 22), copies)
-        for number in np.unique(which):
-            self._named(table, parsed[number], np.flatnonzero(which == number))
+        lasts = np.zeros(len(parsed), dtype=np.int64)
+        lasts[which] = np.arange(len(which))  # of rows with one number the last one stays
+        counts = np.bincount(which, minlength=len(parsed))
+        for one, last, count in zip(parsed, lasts.tolist(), counts.tolist(), strict=True):
+            self._named(table, one, last, count)
         return copies
 
-    def _named(self, table: Table, one: dict[str, str], rows: Long) -> None:
-        """Other servers and their databases, as these rows name them: all have the same entries."""
+    def _named(self, table: Grid, one: dict[str, str], last: int, count: int) -> None:
+        """Other servers and their databases, as so many rows name them: all have the same entries."""
         learnt = self.learnt
-        last = int(rows[-1])
         if "Shadow" in one:
             learnt.shadows[one["Shadow"]] = None
         if database := one.get("ShadowDb"):
             learnt.databases[database] = one.get("Shadow", "")
-            sequence = table["reference"][last].as_py().rpartition(":")[2]
+            sequence = table["reference"].text(last).rpartition(":")[2]
             if sequence.isascii() and sequence.isdigit():
                 learnt.witnessed[database] = max(learnt.witnessed.get(database, 0), int(sequence))
         if database := one.get("OwnerDb"):
-            server = table["client-hostname"][last].as_py()
+            server = table["client-hostname"].text(last)
             learnt.databases[database] = server
             learnt.shadows[server] = None
             if "Reason" in one:
-                learnt.promoted[database] += len(rows)
+                learnt.promoted[database] += count
             if one.get("Reason") == "database-rolled-back":
                 learnt.set_back[database] = server
 
@@ -249,27 +248,23 @@ class RelaySteps:
         return number
 
 
-def _alike(custom: Any, own: str) -> tuple[Long, Any] | None:
-    """Sequences and the rest, if all rows have ``own`` at one place, as nearly always: quickly."""
-    octets, text = custom.view(pa.binary()), own.encode()
-    begin = custom[0].as_py().encode().find(text)
-    end = begin + len(text)
-    for place, expected in ((0, _SEQUENCE), (begin, text)):
-        if (
-            begin <= len(_SEQUENCE)
-            or not pc.all(
-                pc.equal(
-                    pc.binary_slice(octets, place, place + len(expected)), pa.scalar(expected, pa.binary())
-                )
-            ).as_py()
-        ):
-            return None
-    digits = pc.binary_slice(octets, len(_SEQUENCE), begin).cast(pa.string())
-    if not pc.all(pc.ascii_is_decimal(digits)).as_py():
-        return None
-    longest = pc.max(pc.binary_length(octets)).as_py()
-    tails = pc.binary_slice(octets, end, max(longest, end))
-    return digits.cast("int64").to_numpy(zero_copy_only=False), tails.view(pa.string())
+def _sequences(custom: Cells, digits: int, own: bytes) -> tuple[NDArray[np.bool_], Long]:
+    """Which cells begin with a sequence of so many digits and then ``own``; and the sequences."""
+    size = len(_SEQUENCE) + digits + len(own)
+    good, numbers = custom.lengths >= size, np.zeros(len(custom), dtype=np.int64)
+    if not 0 < digits <= _DIGITS or size > SLACK or not good.any():
+        return np.zeros(len(custom), dtype=bool), numbers
+    words = custom.words(size)
+    blank = bytes(digits)
+    wanted, masks = template(_SEQUENCE + blank + own, b"\xff" * len(_SEQUENCE) + blank + b"\xff" * len(own))
+    for place, (word, mask) in enumerate(zip(wanted, masks, strict=True)):
+        good &= (words[:, place] & mask) == word
+    octets = words.view(np.uint8).reshape(len(custom), -1)
+    for place in range(len(_SEQUENCE), len(_SEQUENCE) + digits):
+        digit = octets[:, place] - np.uint8(ord("0"))  # wraps around: what is no digit is more than 9
+        good &= digit <= 9
+        numbers = numbers * 10 + digit
+    return good, numbers
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -279,17 +274,5 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def is_any(kind: Long, *kinds: Kind) -> NDArray[np.bool_]:
     """Where the row is of one of these kinds."""
-    chosen = np.zeros(len(KINDS), dtype=bool)
-    chosen[[KINDS[one] for one in kinds]] = True
-    found: NDArray[np.bool_] = chosen[kind]
-    return found
-
-
-def _empty(texts: Any) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = pc.equal(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False)
-    return found
-
-
-def _begins(texts: Any, prefix: str) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = pc.starts_with(texts, prefix).to_numpy(zero_copy_only=False)
+    found: NDArray[np.bool_] = (kind & sum(KINDS[one] for one in kinds)) != 0
     return found
