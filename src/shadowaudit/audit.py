@@ -17,8 +17,9 @@ from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.fingerprint import digest
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.core.weighing import weigh
-from shadowaudit.engine.ingest import ingest
-from shadowaudit.engine.merge import Job, buckets_of, judged
+from shadowaudit.engine.blocks import Blocks
+from shadowaudit.engine.ingest import ingest, passed
+from shadowaudit.engine.merge import Job, buckets_of, judged, split
 from shadowaudit.engine.totals import added, curve, latencies
 from shadowaudit.logs.manifest import Found
 from shadowaudit.logs.state import State
@@ -58,10 +59,14 @@ class Audit:
     progress: Progress
     cores: int = 2
     timings: dict[str, float] = field(default_factory=dict)
+    _passed: Blocks | None = None
 
     def read(self, files: Sequence[Found]) -> list[FileFacts]:
         """Read what was not read before. Returns the facts of all these files."""
         with self._step("read", f"Reading {len(files)} files"):
+            if not self.state.kept:
+                facts, self._passed = passed(self.session, self.state.directory, files, slices=self.cores)
+                return facts
             return ingest(lambda: self.session, self.state, files, slices=self.cores)
 
     def verify(self, facts: Sequence[FileFacts], question: Question) -> Verdict:
@@ -87,13 +92,13 @@ class Audit:
     def _verify(
         self, facts: Sequence[FileFacts], question: Question, evidence: Evidence, tables: Tables
     ) -> Verdict:
-        states = self.state.tables(facts)
         counts: dict[str, int] = {}
         classes: Counter[str] = Counter()
-        if states:
+        if any(one.messages for one in facts):
             job = _job(facts, evidence, question, tables)
-            with self._step("judge", f"Judging what {len(states)} files say of each message"):
-                findings = judged(self.session, states, job, slices=self.cores)
+            with self._step("judge", f"Judging what {len(facts)} files say of each message"):
+                blocks = self._passed or self._split(facts, tables.states)
+                findings = judged(self.session, blocks, job, slices=self.cores)
                 findings.write.mode("overwrite").parquet(str(tables.judged))
                 classes = tables.findings()
             with self._step("count", "Counting"):
@@ -115,6 +120,10 @@ class Audit:
         )
         tables.verdict(verdict)
         return verdict
+
+    def _split(self, facts: Sequence[FileFacts], directory: Path) -> Blocks:
+        states = self.state.tables(facts)
+        return split(self.session, states, buckets_of(facts), directory.absolute(), slices=self.cores)
 
     @contextmanager
     def _step(self, name: str, text: str) -> Iterator[None]:
@@ -140,7 +149,6 @@ def _job(facts: Sequence[FileFacts], evidence: Evidence, question: Question, tab
         evidence=evidence,
         messages=str(tables.work.absolute()),
         tallies=str(tables.tallies.absolute()),
-        buckets=buckets_of(facts),
         first=max(min((one.begins for one in facts if one.begins > 0), default=0), question.since or 0),
         last=min(max((one.ends for one in facts), default=0), question.until or sys.maxsize),
         since=question.since,

@@ -52,6 +52,10 @@ class Tables:
         return self.out / f".tallies-{self.token}"
 
     @property
+    def states(self) -> Path:
+        return self.out / f".states-{self.token}"
+
+    @property
     def judged(self) -> Path:
         return self.out / f".findings-{self.token}"
 
@@ -61,6 +65,7 @@ class Tables:
         self.discard()
         self.work.mkdir()
         self.tallies.mkdir()
+        self.states.mkdir()
 
     def discard(self) -> None:
         """Leave no result behind: half of one would be taken for a whole one."""
@@ -69,6 +74,7 @@ class Tables:
             *self.out.glob(".messages-*"),
             *self.out.glob(".findings-*"),
             *self.out.glob(".tallies-*"),
+            *self.out.glob(".states-*"),
         ):
             shutil.rmtree(path, ignore_errors=True)
         for name in (
@@ -152,6 +158,7 @@ class Tables:
             self.stats((), ())
         shutil.rmtree(self.judged, ignore_errors=True)
         shutil.rmtree(self.tallies, ignore_errors=True)
+        shutil.rmtree(self.states, ignore_errors=True)
         self.work.rename(self.out / "messages.parquet")
 
     def verdict(self, verdict: Verdict) -> None:

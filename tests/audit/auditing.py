@@ -28,7 +28,7 @@ def auditor(opened: Any, base: Path) -> Auditor:
     ) -> Verdict:
         asked = Question(**question)
         target = out or base / f"out-{directory.name}-{abs(hash(str(directory)))}"
-        one = Audit(opened, State(state or target / ".state"), target, Silent())
+        one = Audit(opened, State(state or target / ".state", kept=state is not None), target, Silent())
         return one.verify(one.read(find([directory])), asked)
 
     return audit

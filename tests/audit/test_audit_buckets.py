@@ -11,7 +11,7 @@ from auditing import Auditor
 from pyarrow import parquet
 
 from shadowaudit.core.facts import FileFacts
-from shadowaudit.engine import merge
+from shadowaudit.engine import ingest, merge
 from shadowaudit.engine.messages import Messages, Origins
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
@@ -19,15 +19,17 @@ from shadowaudit.logs.fold import SCHEMA
 from shadowaudit.logs.lines import Reading
 
 
+@pytest.mark.parametrize("state", [None, "state"])
 def test_many_buckets_hold_what_one_holds(
-    sail: Auditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sail: Auditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
     truth = generate(
         tmp_path / "logs", messages=500, faults=dict.fromkeys(FAULTS, 2), seed=3, file_size=40_000
     )
-    monkeypatch.setattr(merge, "_BUCKET", 100)
-    verdict = sail(tmp_path / "logs", out=tmp_path / "many")
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(merge, "_BUCKET", 100)
+        patch.setattr(ingest, "_BUCKET", 100_000)
+        verdict = sail(tmp_path / "logs", out=tmp_path / "many", state=state and tmp_path / state)
     parts = list((tmp_path / "many" / "messages.parquet").iterdir())
     assert len(parts) > 5
     assert dict(verdict.classes) == truth.classes

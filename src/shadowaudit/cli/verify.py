@@ -108,7 +108,7 @@ def command(
     status = options.USAGE
     with options.told(), ExitStack() as stack:
         shown = Shown()
-        state = State(state_dir or out / ".state")
+        state = State(state_dir or out / ".state", kept=state_dir is not None)
         if state_dir is None:
             shutil.rmtree(state.directory, ignore_errors=True)
             stack.callback(shutil.rmtree, state.directory, ignore_errors=True)

@@ -20,9 +20,13 @@ _VERSION = "v2"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A directory of what was read so far. Every node of a cluster has to see it under the same path."""
+    """A directory of what was read so far. Every node of a cluster has to see it under the same path.
+
+    Not ``kept``: it is for one audit, and remembers nothing.
+    """
 
     directory: Path
+    kept: bool = True
 
     def create(self) -> None:
         """Raises OSError."""
