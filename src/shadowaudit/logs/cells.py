@@ -33,11 +33,12 @@ _PLACES = [place for place in range(36) if place not in _DASHES]
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A column. ``data`` goes on for ``SLACK`` octets after the last cell."""
+    """A column. ``data`` goes on for ``SLACK`` octets after the last cell; ``head``: what ``words`` finds."""
 
     data: Octets
     begin: Long
     end: Long
+    head: Words | None = None
 
     @classmethod
     def of(cls, texts: Any) -> Cells:
@@ -60,6 +61,14 @@ class Cells:
         """Of some rows: their numbers, or a truth for each row."""
         return Cells(self.data, self.begin[where], self.end[where])
 
+    def after(self, size: int) -> Cells:
+        """Each cell without its first octets."""
+        head = None
+        if self.head is not None and (left := self.head.shape[1] * 8 - size) >= 8:
+            octets = self.head.view(np.uint8)[:, size : size + left // 8 * 8]
+            head = np.ascontiguousarray(octets).view("<u8")
+        return Cells(self.data, self.begin + size, self.end, head)
+
     def octets(self, row: int) -> bytes:
         return self.data[self.begin[row] : self.end[row]].tobytes()
 
@@ -69,6 +78,8 @@ class Cells:
     def words(self, size: int) -> Words:
         """What stands from where each cell begins, in words; also what is beyond its end."""
         width = (size + 7) // 8 * 8
+        if self.head is not None and width // 8 <= self.head.shape[1]:
+            return self.head[:, : width // 8]
         shape = (max(0, len(self.data) - width + 1),)
         at_any = np.ndarray(shape, f"V{width}", buffer=self.data, strides=(1,))
         found: Words = at_any[self.begin].view("<u8").reshape(len(self), width // 8)
@@ -101,7 +112,7 @@ class Cells:
         return np.array(firsts, dtype=np.int64), numbers
 
     def _compared(self, lengths: Long) -> tuple[Long, Long]:
-        words = self.words(max(8, int(lengths.max(initial=0))))
+        words = self.words(max(8, int(lengths.max(initial=0)))).copy()
         shortest = int(lengths.min(initial=0))
         mixed = lengths.view(np.uint64) * _MIXING
         for place in range(words.shape[1]):

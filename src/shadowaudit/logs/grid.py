@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shadowaudit.logs.cells import Cells, Long
-from shadowaudit.logs.lines import Block, count, places
+from shadowaudit.logs.lines import PART, Block, count, places
 from shadowaudit.logs.rows import is_text, read
 
 
@@ -28,47 +29,83 @@ class Grid:
         return len(self.index)
 
 
-def split(block: Block, fields: Sequence[str], wanted: Sequence[str]) -> Grid:
+def split(block: Block, fields: Sequence[str], wanted: Mapping[str, int]) -> Grid:
     """The wanted columns of a block; columns that ``fields`` does not name are empty.
+
+    ``wanted``: and how many octets of each cell will be looked at, if all cells' are.
 
     A row must have exactly these fields. Whatever the rows hold, nothing is raised: those that cannot be read
     are named in ``unreadable``.
     """
-    plain, commas = _plain(block, len(fields))
-    found: dict[str, Cells] = {}
-    starts, ends = block.starts[:-1], block.starts[1:] - 2
-    if not plain.all():
-        starts, ends = starts[plain], ends[plain]
-    none = np.zeros(len(starts), dtype=np.int64)
-    for name in wanted:
-        begin, end = none, none
-        if name in fields:
-            place = fields.index(name)
-            begin = commas[:, place - 1] + 1 if place else starts
-            end = commas[:, place] if place + 1 < len(fields) else ends
-        found[name] = Cells(block.octets, begin, end)
-    index = np.flatnonzero(plain)
-    if len(index) == block.rows:
-        return Grid(found, index, ())
-    return _both(Grid(found, index, ()), _parsed(block, np.flatnonzero(~plain), fields, wanted))
+    sheet = _Sheet(block, fields, wanted)
+    plain = np.zeros(block.rows, dtype=bool)
+    cuts = np.searchsorted(block.starts, np.arange(PART, block.starts[-1], PART)).tolist()
+    for first, last in pairwise(sorted({0, *cuts, block.rows})):
+        good, commas = _plain(block, first, last, len(fields))
+        plain[first:last] = good
+        starts, ends = block.starts[first:last], block.starts[first + 1 : last + 1] - 2
+        sheet.add(starts, commas, ends) if good.all() else sheet.add(starts[good], commas, ends[good])
+    found = sheet.grid(np.flatnonzero(plain))
+    if len(found) == block.rows:
+        return found
+    return _both(found, _parsed(block, np.flatnonzero(~plain), fields, wanted))
 
 
-def _plain(block: Block, fields: int) -> tuple[NDArray[np.bool_], Long]:
-    """Which rows are nothing but so many cells and CRLF, and where the commas of each of these are."""
-    raw, starts, rows = block.raw, block.starts, block.rows
-    none = np.zeros((0, max(0, fields - 1)), dtype=np.int64)
-    if fields < 2 or not is_text(block.data):
-        return np.zeros(rows, dtype=bool), none
-    begins, ends = starts[:-1], starts[1:]
-    plain = (ends - begins >= 2) & (raw[ends - 1] == 10) & (raw[ends - 2] == 13)
+class _Sheet:
+    """Where cells are, of one part of a block after the other: as long as its octets are at hand."""
+
+    def __init__(self, block: Block, fields: Sequence[str], wanted: Mapping[str, int]) -> None:
+        self._octets, self._rows, self._last = block.octets, 0, len(fields) - 1
+        self._places = {name: fields.index(name) if name in fields else None for name in wanted}
+        self._begin = {name: np.zeros(block.rows, dtype=np.int64) for name in wanted}
+        self._end = {name: np.zeros(block.rows, dtype=np.int64) for name in wanted}
+        self._heads = {
+            name: np.empty((block.rows, size // 8), dtype=np.uint64) for name, size in wanted.items() if size
+        }
+
+    def add(self, starts: Long, commas: Long, ends: Long) -> None:
+        rows = slice(self._rows, self._rows + len(commas))
+        self._rows = rows.stop
+        for name, place in self._places.items():
+            if place is None:
+                continue
+            begin = self._begin[name][rows]
+            np.add(commas[:, place - 1], 1, out=begin) if place else np.copyto(begin, starts)
+            self._end[name][rows] = commas[:, place] if place < self._last else ends
+        for name, head in self._heads.items():
+            begin = self._begin[name][rows]
+            head[rows] = Cells(self._octets, begin, begin).words(head.shape[1] * 8)
+
+    def grid(self, index: Long) -> Grid:
+        rows = slice(0, self._rows)
+        columns = {
+            name: Cells(
+                self._octets,
+                self._begin[name][rows],
+                self._end[name][rows],
+                self._heads[name][rows] if name in self._heads else None,
+            )
+            for name in self._begin
+        }
+        return Grid(columns, index, ())
+
+
+def _plain(block: Block, first: int, last: int, fields: int) -> tuple[NDArray[np.bool_], Long]:
+    """Which of these rows are nothing but so many cells and CRLF, and where each one's commas are."""
+    starts, rows, each = block.starts[first : last + 1], last - first, fields - 1
+    at = int(starts[0])
+    raw, begins, ends = block.octets[at : starts[-1]], starts[:-1], starts[1:]
+    if not each or not is_text(raw.data):
+        return np.zeros(rows, dtype=bool), np.zeros((0, max(0, each)), dtype=np.int64)
+    plain = (ends - begins >= 2) & (block.octets[ends - 1] == 10) & (block.octets[ends - 2] == 13)
     if count(raw, ord("\r")) != rows or not plain.all():
-        returns = places(raw, ord("\r"))
+        returns = places(raw, ord("\r"), at)
         row = np.searchsorted(starts, returns, "right") - 1
         plain[row[returns != ends[row] - 2]] = False
     if count(raw, ord('"')):
-        plain[np.searchsorted(starts, places(raw, ord('"')), "right") - 1] = False
-    commas, each = places(raw, ord(",")), fields - 1
-    if plain.all() and len(commas) == rows * each:
+        plain[np.searchsorted(starts, places(raw, ord('"'), at), "right") - 1] = False
+    commas = places(raw, ord(","), at)
+    if len(commas) == rows * each and plain.all():
         grid = commas.reshape(rows, each)
         if (grid[:, 0] >= begins).all() and (grid[:, -1] < ends).all():
             return plain, grid
@@ -77,10 +114,10 @@ def _plain(block: Block, fields: int) -> tuple[NDArray[np.bool_], Long]:
     return plain, commas[np.repeat(plain, counts)].reshape(-1, each)
 
 
-def _parsed(block: Block, where: Long, fields: Sequence[str], wanted: Sequence[str]) -> Grid:
+def _parsed(block: Block, where: Long, fields: Sequence[str], wanted: Iterable[str]) -> Grid:
     keep = np.zeros(block.rows, dtype=bool)
     keep[where] = True
-    table = read(block.only(keep), fields, wanted, strict=True)
+    table = read(block.only(keep), fields, tuple(wanted), strict=True)
     columns = {name: Cells.of(table[name]) for name in wanted}
     return Grid(columns, where[table.index], tuple(where[list(table.unreadable)].tolist()))
 

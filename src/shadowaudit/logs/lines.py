@@ -17,7 +17,10 @@ from shadowaudit.logs.layout import Layout
 
 BLOCK = 12 << 20  # files have 10 MB unless somebody wanted others
 _ROOM = 1 << 20  # for the row that a block ends in, and ``SLACK``
-_PART = 1 << 18  # octets that are searched in a step: they stay in the processor's cache
+
+PART = 1 << 18
+"""Octets that are searched in a step: they stay in the processor's cache."""
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -156,20 +159,20 @@ def _joined(quotes: Long, starts: Long) -> Long:
     return kept
 
 
-def places(raw: Octets, octet: int) -> Long:
-    """Where that octet is."""
-    hits = np.empty(min(_PART, len(raw)), dtype=bool)
-    found = [np.zeros(0, dtype=np.int64)]
-    for at in range(0, len(raw), _PART):
-        part = raw[at : at + _PART]
+def places(raw: Octets, octet: int, at: int = 0) -> Long:
+    """Where that octet is, if ``raw`` begins at that place."""
+    hits = np.empty(min(PART, len(raw)), dtype=bool)
+    found = []
+    for begin in range(0, len(raw), PART):
+        part = raw[begin : begin + PART]
         some = np.flatnonzero(np.equal(part, octet, out=hits[: len(part)]))
-        some += at
+        some += at + begin
         found.append(some)
-    return np.concatenate(found)
+    return np.concatenate(found) if len(found) != 1 else found[0]
 
 
 def count(raw: Octets, octet: int) -> int:
     """How often that octet is there."""
-    hits = np.empty(min(_PART, len(raw)), dtype=bool)
-    parts = (raw[at : at + _PART] for at in range(0, len(raw), _PART))
+    hits = np.empty(min(PART, len(raw)), dtype=bool)
+    parts = (raw[at : at + PART] for at in range(0, len(raw), PART))
     return sum(int(np.count_nonzero(np.equal(part, octet, out=hits[: len(part)]))) for part in parts)
