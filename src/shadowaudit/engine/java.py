@@ -77,6 +77,16 @@ def _home_on_path() -> Path | None:
 def java_version(java: Path) -> int:
     """Its major version; 0 when it does not say."""
     try:
+        told = (java.parent.parent / "release").read_text("utf-8", "replace")
+    except OSError:
+        told = ""
+    if java.exists() and (found := re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', told, re.MULTILINE)):
+        return int(found[1])
+    return _told_version(java)
+
+
+def _told_version(java: Path) -> int:
+    try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except OSError:
         return 0
@@ -84,11 +94,17 @@ def java_version(java: Path) -> int:
     return int(found[1]) if found else 0
 
 
+def cache() -> Path:
+    """Where what is made once is kept. Raises OSError."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shadowaudit"
+    base.mkdir(parents=True, exist_ok=True)
+    return base
+
+
 def shim(runtime: Path, directory: Path | None = None) -> Path:
     """A JAVA_HOME for that runtime, made if it is not there. Executors of this machine use it too."""
-    base = directory or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shadowaudit"
     try:
-        base.mkdir(parents=True, exist_ok=True)
+        base = directory or cache()
     except OSError:
         base = Path(tempfile.mkdtemp(prefix="shadowaudit-java-"))
     home = base / f"java-{runtime.stat().st_ino:x}-{runtime.stat().st_mtime_ns:x}"

@@ -9,25 +9,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from shadowaudit.engine.classes import Classes, classes
 from shadowaudit.engine.java import NoJavaError, find_java, shim
 
 SPARK, SAIL = "spark", "sail"
 
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()  # with blanks escaped
 
+_OPTIONS = "spark.driver.extraJavaOptions"
+
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "64",  # adaptive execution joins the small ones
-    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64",
-    "spark.shuffle.compress": "false",  # the blocks are compressed already
+    # A job's plan is to hand work to Python and take a few rows back: it runs before it would be compiled.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     # Java only moves blocks here: quickly compiled code serves better than fast code that comes too late.
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING} -XX:TieredStopAtLevel=1",
+    _OPTIONS: f"-Dlog4j2.configurationFile={_LOGGING} -XX:TieredStopAtLevel=1",
 }
 
 
@@ -46,11 +49,7 @@ def session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if engine == SPARK:
-        opened = _spark(master, memory, dict(conf or {}))
-        try:
-            yield opened
-        finally:
-            opened.stop()
+        yield from _spark(master, memory, dict(conf or {}))
     elif engine == SAIL:
         yield from _sail()
     elif engine.startswith("sc://"):
@@ -63,22 +62,21 @@ def session(
         raise EngineError(f"no engine {engine!r}: say spark, sail, or sc://HOST:PORT")
 
 
-def _spark(master: str | None, memory: str, conf: dict[str, str]) -> Any:
+def _spark(master: str | None, memory: str, conf: dict[str, str]) -> Iterator[Any]:
     try:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError:
         raise EngineError("PySpark is not installed: pip install 'shadowrelay[audit]'") from None
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_ENV_LOADED" in os.environ
-    if not submitted:
-        try:
-            os.environ["JAVA_HOME"] = str(shim(find_java().home))
-        except NoJavaError as problem:
-            raise EngineError(str(problem)) from None
+    settings, known = {"spark.sql.execution.pythonUDF.arrow.enabled": "true"}, None
     builder = SparkSession.builder.appName("shadowaudit")
-    settings = {"spark.sql.execution.pythonUDF.arrow.enabled": "true"}
     if not submitted:
+        known = _java()
         builder = builder.master(master or "local[*]")
         settings |= _LOCAL | {"spark.driver.memory": memory}
+        if known is not None:
+            settings[_OPTIONS] += f" {known.options}"
     for name, value in (settings | conf).items():
         builder = builder.config(name, value)
     try:
@@ -88,7 +86,27 @@ def _spark(master: str | None, memory: str, conf: dict[str, str]) -> Any:
             f"Spark does not start ({_first_line(problem)}): see shadowaudit doctor"
         ) from problem
     opened.sparkContext.setLogLevel("ERROR")
-    return opened
+    try:
+        yield opened
+    finally:
+        opened.stop()
+        if known is not None and known.made is not None:
+            gateway: Any = SparkContext._gateway
+            SparkContext._gateway = SparkContext._jvm = None  # another session starts a Java of its own
+            gateway.shutdown()
+            known.keep(gateway.proc)
+
+
+def _java() -> Classes | None:
+    """Have Spark use a Java that there is. Raises EngineError."""
+    import pyspark
+
+    try:
+        runtime = find_java().home
+    except NoJavaError as problem:
+        raise EngineError(str(problem)) from None
+    os.environ["JAVA_HOME"] = str(shim(runtime))
+    return classes(runtime, Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent))
 
 
 def _sail() -> Iterator[Any]:
