@@ -19,7 +19,7 @@ from shadowaudit.core.verdict import Verdict
 from shadowaudit.core.weighing import weigh
 from shadowaudit.engine.blocks import Blocks
 from shadowaudit.engine.ingest import ingest, passed
-from shadowaudit.engine.merge import Job, buckets_of, judged, split
+from shadowaudit.engine.merge import Job, buckets_of, judge, split
 from shadowaudit.engine.totals import added, curve, latencies
 from shadowaudit.logs.manifest import Found
 from shadowaudit.logs.state import State
@@ -98,8 +98,7 @@ class Audit:
             job = _job(facts, evidence, question, tables)
             with self._step("judge", f"Judging what {len(facts)} files say of each message"):
                 blocks = self._passed or self._split(facts, tables.states)
-                findings = judged(self.session, blocks, job, slices=self.cores)
-                findings.write.mode("overwrite").parquet(str(tables.judged))
+                judge(self.session, blocks, job, slices=self.cores)
                 classes = tables.findings()
             with self._step("count", "Counting"):
                 found = added(tables.tally())
@@ -149,6 +148,7 @@ def _job(facts: Sequence[FileFacts], evidence: Evidence, question: Question, tab
         evidence=evidence,
         messages=str(tables.work.absolute()),
         tallies=str(tables.tallies.absolute()),
+        findings=str(tables.judged.absolute()),
         first=max(min((one.begins for one in facts if one.begins > 0), default=0), question.since or 0),
         last=min(max((one.ends for one in facts), default=0), question.until or sys.maxsize),
         since=question.since,

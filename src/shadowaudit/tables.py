@@ -66,6 +66,7 @@ class Tables:
         self.work.mkdir()
         self.tallies.mkdir()
         self.states.mkdir()
+        self.judged.mkdir()
 
     def discard(self) -> None:
         """Leave no result behind: half of one would be taken for a whole one."""

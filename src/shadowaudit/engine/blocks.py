@@ -70,8 +70,8 @@ class Writer:
         order = np.argsort(bucket, kind="stable")
         arrays, bases = [], {}
         for name in _NAMES:
-            narrow, bases[name] = _narrowed(given.pop(name).take(order), _NONE.get(name))
-            arrays.append(pa.array(narrow))
+            narrow, bases[name] = _narrowed(given.pop(name), _NONE.get(name))
+            arrays.append(pa.array(narrow.take(order)))
         shape = pa.schema(
             [pa.field(name, array.type) for name, array in zip(_NAMES, arrays, strict=True)],
             metadata={_BASES: json.dumps(bases)},
@@ -123,11 +123,13 @@ def _narrowed(values: Any, none: int | None) -> tuple[Any, int]:
         low, high = int(values.min()), int(values.max())
         return values.astype(_type(low, high), copy=False), 0
     some = values != none
-    known = values if some.all() else values[some]
-    if not len(known):
+    if not some.any():
         return np.zeros(len(values), dtype=_TYPES[0]), 0
-    base = int(known.min()) - 1
-    return np.where(some, values - base, 0).astype(_type(0, int(known.max()) - base)), base
+    filled = np.where(some, values, values[np.argmax(some)])
+    base = int(filled.min()) - 1
+    filled -= base
+    filled *= some
+    return filled.astype(_type(0, int(filled.max()))), base
 
 
 def _type(low: int, high: int) -> np.dtype[Any]:

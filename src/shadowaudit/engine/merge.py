@@ -9,18 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.engine.blocks import Blocks
-from shadowaudit.engine.exact import SCHEMA, arrow_schema, findings_of
+from shadowaudit.engine.exact import arrow_schema, findings_of
 from shadowaudit.engine.spreading import spread
 
 _BUCKET = 150_000  # states: 40 MB
-_BATCH = 200  # findings
+_BATCH = 1000  # findings
 _MOST = 1 << 16
+_MANY = {
+    "high", "low", "id", "redirect_at", "origin_at", "accepted_at", "held_at", "final_at", "discard_at"
+}  # fmt: skip
+"""Columns of messages.parquet with many values. The others are small by a dictionary, and that is quick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +37,7 @@ class Job:
     evidence: Evidence
     messages: str  # directory: one table a bucket
     tallies: str  # directory: one JSON a bucket
+    findings: str  # directory: one table a task
     first: int
     last: int
     since: int | None = None
@@ -51,13 +58,14 @@ def split(
     return Blocks(buckets, tuple(sorted(row["path"] for row in found)))
 
 
-def judged(session: Any, blocks: Blocks, job: Job, *, slices: int) -> Any:
-    """Findings (``exact.SCHEMA``).
+def judge(session: Any, blocks: Blocks, job: Job, *, slices: int) -> None:
+    """Merge and judge every message.
 
-    Each task leaves its messages and their tally in the job's directories: again the same if it is repeated.
+    Each task leaves messages, their tally and findings (``exact.SCHEMA``) in the job's directories: again the
+    same if it is repeated.
     """
     frame, parts = spread(session, [((bucket,), 1) for bucket in range(blocks.buckets)], slices)
-    return frame.mapInArrow(_judging(job, blocks, parts), SCHEMA)
+    frame.mapInArrow(_judging(job, blocks, parts), "part long").collect()
 
 
 def _splitting(
@@ -85,22 +93,35 @@ def _judging(
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        from shadowaudit.engine.blocks import Reader
+        from shadowaudit.engine.blocks import Reader, publish
 
         reader = Reader(blocks, [one.path for one in job.files])
         sources: dict[int, Any] = {}
-        rows: list[dict[str, Any]] = []
-        for part in [number for batch in batches for number in batch.column("id").to_pylist()]:
-            for (bucket,) in parts[part]:
-                for key, places in _merged(job, bucket, reader.states(bucket)):
-                    rows += findings_of(key, places, job.files, sources, job.evidence)
-                    if len(rows) >= _BATCH:
-                        yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
-                        rows = []
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
+        for batch in batches:
+            for part in batch.column("id").to_pylist():
+                suspects = (
+                    suspect
+                    for (bucket,) in parts[part]
+                    for suspect in _merged(job, bucket, reader.states(bucket))
+                )
+                rows = (
+                    row
+                    for key, places in suspects
+                    for row in findings_of(key, places, job.files, sources, job.evidence)
+                )
+                publish(Path(job.findings, f"part-{part:05}.parquet"), partial(_write, rows))
+            yield pa.RecordBatch.from_pydict({"part": batch.column("id")})
 
     return run
+
+
+def _write(rows: Iterator[dict[str, Any]], target: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with parquet.ParquetWriter(target, arrow_schema()) as writer:
+        while some := list(islice(rows, _BATCH)):
+            writer.write_batch(pa.RecordBatch.from_pylist(some, schema=arrow_schema()))
 
 
 def _merged(job: Job, bucket: int, states: Any) -> Iterator[Any]:
@@ -118,10 +139,12 @@ def _merged(job: Job, bucket: int, states: Any) -> Iterator[Any]:
         messages.within(job.since, job.until)
     if not len(messages.suspect):
         return iter(())
+    table = messages.table()
+    few = [name for name in table.column_names if name not in _MANY]
     publish(
         Path(job.messages, f"part-{bucket:05}.parquet"),
         lambda target: parquet.write_table(
-            messages.table(), target, compression="snappy", use_dictionary=False
+            table, target, compression="none", use_dictionary=few, write_statistics=False
         ),
     )
     told = json.dumps(tally(messages, job.first, job.last))
