@@ -21,6 +21,7 @@ from shadowaudit.engine.blocks import Blocks
 from shadowaudit.engine.ingest import ingest, passed
 from shadowaudit.engine.merge import Job, buckets_of, judge, split
 from shadowaudit.engine.totals import added, curve, latencies
+from shadowaudit.logs.hashing import Hashed
 from shadowaudit.logs.manifest import Found
 from shadowaudit.logs.state import State
 from shadowaudit.tables import Tables
@@ -59,13 +60,16 @@ class Audit:
     progress: Progress
     cores: int = 2
     timings: dict[str, float] = field(default_factory=dict)
+    hashed: Mapping[str, Hashed] = field(default_factory=dict)  # made ahead
     _passed: Blocks | None = None
 
     def read(self, files: Sequence[Found]) -> list[FileFacts]:
         """Read what was not read before. Returns the facts of all these files."""
         with self._step("read", f"Reading {len(files)} files"):
             if not self.state.kept:
-                facts, self._passed = passed(self.session, self.state.directory, files, slices=self.cores)
+                facts, self._passed = passed(
+                    self.session, self.state.directory, files, self.hashed, slices=self.cores
+                )
                 return facts
             return ingest(lambda: self.session, self.state, files, slices=self.cores)
 

@@ -20,7 +20,8 @@ from shadowaudit.cli.progress import Shown
 from shadowaudit.cli.shown import show
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.verdict import Verdict
-from shadowaudit.engine.session import session
+from shadowaudit.engine.session import SPARK, session
+from shadowaudit.logs.hashing import hashed_ahead
 from shadowaudit.logs.manifest import NoLogsError, open_logs
 from shadowaudit.logs.state import State
 from shadowaudit.report.page import write_report
@@ -112,12 +113,14 @@ def command(
         if state_dir is None:
             shutil.rmtree(state.directory, ignore_errors=True)
             stack.callback(shutil.rmtree, state.directory, ignore_errors=True)
-        if places and not options.found(places, watch=watch):  # before an engine is started for nothing
+        files = options.found(places, watch=watch) if places else []
+        if places and not files:  # before an engine is started for nothing
             shown.tell("no closed log yet: waiting for one")
-        with shown.step(f"Starting {engine}"):
+        ahead = [file.path for file in files] if engine == SPARK and not master and not state.kept else []
+        with shown.step(f"Starting {engine}"), hashed_ahead(ahead) as hashed:
             shown.session = stack.enter_context(session(engine, master=master, memory=memory))
         ending = stack.enter_context(between_turns()) if watch else None
-        audit = Audit(shown.session, state, out, shown, cores=options.cores())
+        audit = Audit(shown.session, state, out, shown, cores=options.cores(), hashed=hashed)
         for verdict in _verdicts(audit, places, question, ending, interval=interval):
             options.tell_of_open_logs(shown, places)
             if not no_report:

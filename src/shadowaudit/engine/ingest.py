@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.engine.blocks import Blocks
 from shadowaudit.engine.spreading import spread
+from shadowaudit.logs.hashing import Hashed
 from shadowaudit.logs.manifest import Found
 from shadowaudit.logs.state import State
 
@@ -40,15 +41,18 @@ def _read(session: Any, state: State, files: Sequence[Found], slices: int) -> It
 
 
 def passed(
-    session: Any, directory: Path, files: Sequence[Found], *, slices: int
+    session: Any, directory: Path, files: Sequence[Found], hashed: Mapping[str, Hashed], *, slices: int
 ) -> tuple[list[FileFacts], Blocks]:
     """Read files for this audit alone: their facts, and their states on their way to the merge.
 
+    ``hashed``: files whose hashes are known already.
     Raises OSError when the directory cannot be made.
     """
     directory.mkdir(parents=True, exist_ok=True)
     buckets = min(_MOST, sum(one.size for one in files) // _BUCKET + 1)
-    work = [((number, str(file.path)), file.size) for number, file in enumerate(files)]
+    work = [
+        ((number, str(file.path), hashed.get(str(file.path))), file.size) for number, file in enumerate(files)
+    ]
     frame, parts = spread(session, work, slices)
     found = frame.mapInArrow(_passing(str(directory.absolute()), parts, buckets), "facts string, path string")
     facts, paths = {}, []
@@ -77,8 +81,8 @@ def _passing(
 
         for part in [number for batch in batches for number in batch.column("id").to_pylist()]:
             writer = Writer(directory, f"{part:05}", buckets)
-            for number, path in parts[part]:
-                facts, states = digest_file(Path(path))
+            for number, path, known in parts[part]:
+                facts, states = digest_file(Path(path), known)
                 yield told([facts.to_json()], writer.add(states, number))
             yield told([], writer.finish())
 

@@ -12,6 +12,7 @@ from shadowaudit.core.facts import Fault, FileFacts, Flavour, Snapshot
 from shadowaudit.logs import exchange, steps
 from shadowaudit.logs.fold import fold, joined
 from shadowaudit.logs.grid import split
+from shadowaudit.logs.hashing import Hashed
 from shadowaudit.logs.layout import NAME
 from shadowaudit.logs.lines import Block, Reading
 from shadowaudit.logs.rows import read
@@ -20,15 +21,16 @@ from shadowaudit.logs.steps import KINDS, Learnt, RelaySteps, Steps
 _SHOWN = 120  # characters of an unreadable row that are shown
 
 
-def digest_file(path: Path) -> tuple[FileFacts, Any]:
-    """Facts and partial states (an Arrow table of ``fold.SCHEMA``)."""
-    return _Digest(path).result()
+def digest_file(path: Path, known: Hashed | None = None) -> tuple[FileFacts, Any]:
+    """Facts and partial states (an Arrow table of ``fold.SCHEMA``). ``known``: its hash, made ahead."""
+    return _Digest(path, known).result()
 
 
 class _Digest:
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, known: Hashed | None) -> None:
+        self.path, self.known = path, known
         self.reading = Reading(path)
+        self.sha256 = ""
         self.learnt = Learnt()
         self.tables: list[Any] = []
         self.ours: RelaySteps | None = None
@@ -45,8 +47,11 @@ class _Digest:
         try:
             status = self.path.stat()
             size, modified = status.st_size, status.st_mtime_ns
+            if self.known is not None and (self.known.size, self.known.modified) == (size, modified):
+                self.reading = Reading(self.path, self.known)
             for block in self.reading.blocks():
                 self._block(block)
+            self.sha256 = self.reading.sha256()
         except OSError as problem:
             self.learnt.faults[Fault.UNREADABLE_FILE] = None
             self.example = problem.strerror or str(problem)
@@ -126,7 +131,7 @@ class _Digest:
             return
         if layout.trailing:
             faults[Fault.TRAILING] = None
-        if footer.sha256 != self.reading.covered.hexdigest():
+        if footer.sha256 != self.sha256:
             faults[Fault.WRONG_HASH] = None
         if footer.rows != self.rows + self.unreadable:
             faults[Fault.WRONG_COUNT] = None
@@ -162,7 +167,7 @@ class _Digest:
             example=self.example,
             begins=self.begins,
             ends=self.ends,
-            sha256=self.reading.covered.hexdigest(),
+            sha256=self.sha256,
             faults=tuple(learnt.faults),
             first_is_snapshot=self.first_is_snapshot,
             last_closes_snapshot=self.last_closes,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shadowaudit.logs.cells import Cells, Long
-from shadowaudit.logs.lines import PART, Block, count, places
+from shadowaudit.logs.lines import PART, Block, count, has, places
 from shadowaudit.logs.rows import is_text, read
 
 
@@ -102,7 +102,7 @@ def _plain(block: Block, first: int, last: int, fields: int) -> tuple[NDArray[np
         returns = places(raw, ord("\r"), at)
         row = np.searchsorted(starts, returns, "right") - 1
         plain[row[returns != ends[row] - 2]] = False
-    if count(raw, ord('"')):
+    if has(raw, ord('"')):
         plain[np.searchsorted(starts, places(raw, ord('"'), at), "right") - 1] = False
     commas = places(raw, ord(","), at)
     if len(commas) == rows * each and plain.all():

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from shadowaudit.core.facts import Flavour
 from shadowaudit.logs.cells import SLACK, Long, Octets
+from shadowaudit.logs.hashing import Hashed, sha256_of
 from shadowaudit.logs.layout import Layout
 
 BLOCK = 12 << 20  # files have 10 MB unless somebody wanted others
@@ -69,13 +70,30 @@ class Block:
 
 
 class Reading:
-    """One pass over a file: blocks of rows, and the hash of what its footer covers."""
+    """One pass over a file: blocks of rows, and the hash of what its footer covers.
 
-    def __init__(self, path: Path) -> None:
+    ``known``: that hash, made before of this very file. One that covers something else is made again.
+    """
+
+    def __init__(self, path: Path, known: Hashed | None = None) -> None:
         self.path = path
         self.layout = Layout()
-        self.covered = hashlib.sha256()
         self.size = 0
+        self._known = known
+        self._covered, self._sum = 0, hashlib.sha256()
+
+    def sha256(self) -> str:
+        """Of what was read, without what the footer is and follows it. Raises OSError."""
+        if self._known is None:
+            return self._sum.hexdigest()
+        if self._known.covered == self._covered:
+            return self._known.sha256
+        return sha256_of(self.path, self._covered)
+
+    def _cover(self, octets: bytes | memoryview) -> None:
+        self._covered += len(octets)
+        if self._known is None:
+            self._sum.update(octets)
 
     def blocks(self, size: int = BLOCK) -> Iterator[Block]:
         """Raises OSError. One buffer serves for all: memory that is new costs more than the reading."""
@@ -90,7 +108,7 @@ class Reading:
                     break
                 begin = 0
                 if not self.size and buffer.startswith(_BOM):
-                    self.covered.update(_BOM)
+                    self._cover(_BOM)
                     begin = len(_BOM)
                 self.size += count
                 have += count
@@ -134,7 +152,7 @@ class Reading:
                 self.layout.trailing = self.layout.trailing or int(starts[line + 1]) < size
         if self.layout.footer is not None and covered == size:
             self.layout.trailing = True
-        self.covered.update(raw[:covered].data)
+        self._cover(raw[:covered].data)
         if self.layout.flavour is not Flavour.RELAY:
             starts = _joined(places(raw, ord('"')), starts)
             firsts = raw[starts[:-1]]
@@ -169,6 +187,13 @@ def places(raw: Octets, octet: int, at: int = 0) -> Long:
         some += at + begin
         found.append(some)
     return np.concatenate(found) if len(found) != 1 else found[0]
+
+
+def has(raw: Octets, octet: int) -> bool:
+    """Is that octet there?"""
+    hits = np.empty(min(PART, len(raw)), dtype=bool)
+    parts = (raw[at : at + PART] for at in range(0, len(raw), PART))
+    return any(bool(np.equal(part, octet, out=hits[: len(part)]).any()) for part in parts)
 
 
 def count(raw: Octets, octet: int) -> int:
