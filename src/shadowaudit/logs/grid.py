@@ -38,17 +38,20 @@ def split(block: Block, fields: Sequence[str], wanted: Mapping[str, int]) -> Gri
     are named in ``unreadable``.
     """
     sheet = _Sheet(block, fields, wanted)
-    plain = np.zeros(block.rows, dtype=bool)
+    plain, doubtful = np.zeros(block.rows, dtype=bool), np.zeros(block.rows, dtype=bool)
     cuts = np.searchsorted(block.starts, np.arange(PART, block.starts[-1], PART)).tolist()
     for first, last in pairwise(sorted({0, *cuts, block.rows})):
-        good, commas = _plain(block, first, last, len(fields))
-        plain[first:last] = good
+        good, doubt, commas = _plain(block, first, last, len(fields))
+        plain[first:last], doubtful[first:last] = good, doubt
         starts, ends = block.starts[first:last], block.starts[first + 1 : last + 1] - 2
         sheet.add(starts, commas, ends) if good.all() else sheet.add(starts[good], commas, ends[good])
     found = sheet.grid(np.flatnonzero(plain))
     if len(found) == block.rows:
         return found
-    return _both(found, _parsed(block, np.flatnonzero(~plain), fields, wanted))
+    bad = tuple(np.flatnonzero(~plain & ~doubtful).tolist())
+    if doubtful.any():
+        found = _both(found, _parsed(block, doubtful, fields, wanted))
+    return Grid(found.columns, found.index, tuple(sorted(bad + found.unreadable)))
 
 
 class _Sheet:
@@ -90,34 +93,40 @@ class _Sheet:
         return Grid(columns, index, ())
 
 
-def _plain(block: Block, first: int, last: int, fields: int) -> tuple[NDArray[np.bool_], Long]:
-    """Which of these rows are nothing but so many cells and CRLF, and where each one's commas are."""
+def _plain(
+    block: Block, first: int, last: int, fields: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], Long]:
+    """Which of these rows are nothing but so many cells and CRLF, and where each one's commas are.
+
+    Second: which only a parser can tell of, since they have quotes, or may be no text. The others are none.
+    """
     starts, rows, each = block.starts[first : last + 1], last - first, fields - 1
     at = int(starts[0])
     raw, begins, ends = block.octets[at : starts[-1]], starts[:-1], starts[1:]
+    doubtful = np.zeros(rows, dtype=bool)
     if not each or not is_text(raw.data):
-        return np.zeros(rows, dtype=bool), np.zeros((0, max(0, each)), dtype=np.int64)
+        return doubtful, ~doubtful, np.zeros((0, max(0, each)), dtype=np.int64)
     plain = (ends - begins >= 2) & (block.octets[ends - 1] == 10) & (block.octets[ends - 2] == 13)
+    if has(raw, ord('"')):
+        doubtful[np.searchsorted(starts, places(raw, ord('"'), at), "right") - 1] = True
+        plain &= ~doubtful
     if count(raw, ord("\r")) != rows or not plain.all():
         returns = places(raw, ord("\r"), at)
         row = np.searchsorted(starts, returns, "right") - 1
         plain[row[returns != ends[row] - 2]] = False
-    if has(raw, ord('"')):
-        plain[np.searchsorted(starts, places(raw, ord('"'), at), "right") - 1] = False
     commas = places(raw, ord(","), at)
     if len(commas) == rows * each and plain.all():
         grid = commas.reshape(rows, each)
         if (grid[:, 0] >= begins).all() and (grid[:, -1] < ends).all():
-            return plain, grid
+            return plain, doubtful, grid
     counts = np.diff(np.searchsorted(commas, starts))
     plain &= counts == each
-    return plain, commas[np.repeat(plain, counts)].reshape(-1, each)
+    return plain, doubtful, commas[np.repeat(plain, counts)].reshape(-1, each)
 
 
-def _parsed(block: Block, where: Long, fields: Sequence[str], wanted: Iterable[str]) -> Grid:
-    keep = np.zeros(block.rows, dtype=bool)
-    keep[where] = True
-    table = read(block.only(keep), fields, tuple(wanted), strict=True)
+def _parsed(block: Block, which: NDArray[np.bool_], fields: Sequence[str], wanted: Iterable[str]) -> Grid:
+    where = np.flatnonzero(which)
+    table = read(block.only(which), fields, tuple(wanted), strict=True)
     columns = {name: Cells.of(table[name]) for name in wanted}
     return Grid(columns, where[table.index], tuple(where[list(table.unreadable)].tolist()))
 
