@@ -26,6 +26,8 @@ from shadowaudit.logs.manifest import NoLogsError, open_logs
 from shadowaudit.logs.state import State
 from shadowaudit.report.page import write_report
 
+_MUCH = 1 << 30  # octets of logs
+
 
 @click.command("verify")
 @options.places
@@ -116,9 +118,10 @@ def command(
         files = options.found(places, watch=watch) if places else []
         if places and not files:  # before an engine is started for nothing
             shown.tell("no closed log yet: waiting for one")
+        much = sum(file.size for file in files) > _MUCH
         ahead = [file.path for file in files] if engine == SPARK and not master and not state.kept else []
         with shown.step(f"Starting {engine}"), hashed_ahead(ahead) as hashed:
-            shown.session = stack.enter_context(session(engine, master=master, memory=memory))
+            shown.session = stack.enter_context(session(engine, master=master, memory=memory, much=much))
         ending = stack.enter_context(between_turns()) if watch else None
         audit = Audit(shown.session, state, out, shown, cores=options.cores(), hashed=hashed)
         for verdict in _verdicts(audit, places, question, ending, interval=interval):

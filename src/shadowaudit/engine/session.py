@@ -40,16 +40,22 @@ class EngineError(Exception):
 
 @contextmanager
 def session(
-    engine: str, *, master: str | None = None, memory: str = "2g", conf: Mapping[str, str] | None = None
+    engine: str,
+    *,
+    master: str | None = None,
+    memory: str = "2g",
+    conf: Mapping[str, str] | None = None,
+    much: bool = False,
 ) -> Iterator[Any]:
     """A Spark session. ``engine``: spark, sail (in this process), or the sc:// address of a Connect server.
 
+    ``much``: the work is so much that Spark's classes may be kept after it, if they were not before.
     Under ``spark-submit`` the master is what that command was told. Raises EngineError.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if engine == SPARK:
-        yield from _spark(master, memory, dict(conf or {}))
+        yield from _spark(master, memory, dict(conf or {}), much=much)
     elif engine == SAIL:
         yield from _sail()
     elif engine.startswith("sc://"):
@@ -62,7 +68,7 @@ def session(
         raise EngineError(f"no engine {engine!r}: say spark, sail, or sc://HOST:PORT")
 
 
-def _spark(master: str | None, memory: str, conf: dict[str, str]) -> Iterator[Any]:
+def _spark(master: str | None, memory: str, conf: dict[str, str], *, much: bool) -> Iterator[Any]:
     try:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
@@ -75,6 +81,8 @@ def _spark(master: str | None, memory: str, conf: dict[str, str]) -> Iterator[An
         known = _java()
         builder = builder.master(master or "local[*]")
         settings |= _LOCAL | {"spark.driver.memory": memory}
+        if known is not None and known.made is not None and not much:
+            known = None
         if known is not None:
             settings[_OPTIONS] += f" {known.options}"
     for name, value in (settings | conf).items():
