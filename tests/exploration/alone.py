@@ -19,7 +19,7 @@ from shadowrelay.core.redundancy import Arrival
 from tests.simulation.node import Node
 from tests.simulation.world import START, Noise, World
 
-from .stand_ins import Beyond, Due, Elsewhere, Instant, Midway, Reply, Rules, is_over, runs
+from .stand_ins import Beyond, Due, Elsewhere, Instant, Midway, OpenPolicy, Reply, Rules, is_over, runs
 
 QUICK = 0.25
 """Seconds: whatever takes less is a step, whatever takes more is a deadline."""
@@ -33,7 +33,6 @@ class Alone(World):
 
     def __init__(self, policy: Policy, places: tuple[Any, ...], index: int, *, commits_apart: bool) -> None:
         self.index = index
-        self.session = 0
         super().__init__(0, policy, places)
         self.random = Midway()  # type: ignore[assignment]
         self.now = Instant(1.0)
@@ -52,19 +51,12 @@ class Alone(World):
         self.node = Node(self, places[index], Rules(self), sql=False)
         self.nodes[self.me] = self.node
 
-    @property
-    def tokens(self) -> int:
-        """Numbers of sessions: the lowest one of this process that is not in use."""
-        return self.session
-
-    @tokens.setter
-    def tokens(self, _: int) -> None:
-        if not hasattr(self, "node") or not hasattr(self.node, "peers"):
-            return
+    def session(self, *, copies: bool) -> int:
+        """The lowest number of this process, for that purpose, that is not in use."""
         peers = self.node.peers
-        used = {session.number for session in (*peers.open.values(), *peers.shadow.values())}
-        first = self.index * 1000 + self.node.generation * 20
-        self.session = next(number for number in range(first, first + 20) if number not in used)
+        used = {session.number for session in (peers.shadow if copies else peers.open).values()}
+        first = self.index * 1000 + self.node.generation * 20 + 10 * copies
+        return next(number for number in range(first, first + 10) if number not in used)
 
     def token(self, bits: int) -> str:
         self.minted += 1
@@ -73,6 +65,12 @@ class Alone(World):
     def put(self, *packet: Any) -> None:
         """It leaves the node."""
         self.sent.append(packet)
+
+    def used(self) -> frozenset[int]:
+        """Sessions that this process has opened, or is opening."""
+        peers = self.node.peers
+        opened = {session.number for session in (*peers.open.values(), *peers.shadow.values())}
+        return frozenset(opened | {number // 64 for number in self.calls})
 
     def call(self, reply: Callable[..., None], line: int) -> int:
         """Its number depends on the session, not on what else is said meanwhile."""
@@ -102,9 +100,16 @@ class Alone(World):
     # What reaches the node.
 
     def reach(self, event: Event) -> None:
+        policy = self.policy
+        if isinstance(policy, OpenPolicy):
+            reject = event[0] == "reject"
+            event = event[1:] if reject else event
+            policy.answer(reject=reject)
         kind, *given = event
         getattr(self, f"_{kind}")(*given)
         self._settle()
+        if isinstance(policy, OpenPolicy) and policy.asked:
+            self.put("asked")
 
     def steps(self) -> list[Due]:
         """What the process itself may do now."""
@@ -169,6 +174,10 @@ class Alone(World):
     def _deferred(self, number: int, recipients: tuple[int, ...]) -> None:
         """The next hop wants it later."""
         self.calls.pop(number)(dict.fromkeys(recipients, "451 4.3.2 Not now"), ())
+
+    def _hung_up(self, session: int) -> None:
+        """Its caller will not use that session any more."""
+        self.node.peers.speakers.pop(session)
 
     def _vain(self, number: int) -> None:
         self.vain.add(number)

@@ -23,7 +23,7 @@ from tests.simulation.checks import Broken
 
 from .alone import Alone, Event
 from .checkpoint import Checkpoint, keep
-from .keys import Walk
+from .keys import Rows, Walk
 from .stand_ins import Due, cells, is_over
 
 DONE = (Status.DELIVERED, Status.RELAYED)
@@ -52,6 +52,8 @@ class View:
     incarnation: str  # the one that runs, or ran last
     met: frozenset[tuple[str, str]]  # members and their incarnations, as far as this disk knows
     given_up: tuple[int, ...]  # calls on whose answers nobody waits any more
+    used: frozenset[int]  # sessions that this process has opened, or is opening
+    served: tuple[int, ...]  # sessions that others opened
     contacts: tuple[tuple[str, float], ...]  # members that answered and can be reached: seconds since
 
 
@@ -66,6 +68,7 @@ class Automaton:
         self._reactions: dict[tuple[int, Event], tuple[int, tuple[Packet, ...]] | str] = {}
         self._ways: list[tuple[int, Event]] = []
         self._live: dict[int, list[Alone]] = {}
+        self._rows: Rows = {}
         self._kept: dict[int, Checkpoint | None] = {}
         self.views: list[View] = []
 
@@ -143,7 +146,7 @@ class Automaton:
             del self._live[next(iter(self._live))]
 
     def _number(self, world: Alone, before: int, event: Event) -> int:
-        key = Walk(world).digest()
+        key = Walk(world, self._rows).digest()
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.views)
@@ -205,6 +208,8 @@ def view(world: Alone) -> View:
         incarnation=str(state.incarnations[-1][0]) if state.incarnations else "",
         met=frozenset((str(m.name), str(m.lineage.incarnation)) for m in state.known.values() if m.lineage),
         given_up=tuple(sorted(number for number, reply in world.calls.items() if is_over(reply))),
+        used=world.used() if node.up else frozenset(),
+        served=tuple(sorted(node.peers.speakers)) if node.up else (),
         contacts=tuple(
             (str(name), float(world.now) - float(watch.contact_at))
             for name, watch in (node.boundary.watches.items() if node.up else ())

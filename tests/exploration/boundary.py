@@ -37,22 +37,41 @@ class Boundary(Members):
         return found
 
     def make(self, at: Situation, move: Move) -> Situation:
+        self.made = move
         self.told = []
         self.causes = []
-        kind, *given = move
-        after: Situation = self._history(tidy(getattr(self, f"_{kind}")(at, *given)))
+        self.asked = False
+        self.rejects = move[0] == "reject"
+        kind, *given = move[1:] if self.rejects else move
+        after: Situation = self._history(tidy(self._hung_up(getattr(self, f"_{kind}")(at, *given))))
         self._check(after)
         return after
 
+    def steps(self, at: Situation) -> Iterator[tuple[int, Move, Situation]]:
+        """Every step, by an index, and what it leads to: where an open policy was asked, under either."""
+        for index, move in enumerate(self.moves(at)):
+            yield 2 * index, move, self.make(at, move)
+            if self.asked:
+                other = ("reject", *move)
+                yield 2 * index + 1, other, self.make(at, other)
+
+    def step_of(self, at: Situation, index: int) -> Move:
+        move = self.moves(at)[index // 2]
+        return ("reject", *move) if index % 2 else move
+
     def _history(self, at: Situation) -> Situation:
         """When nothing waits anywhere, nor is on its way, nobody asks any more what happened when."""
-        if self.setup.refused or not (at.taken or at.known or at.wrong) or not all(m.home for m in at.mail):
-            return at
-        if at.fault.startswith("rollback") or any(p[0] == "send" or is_offer(p) for _, p in at.packets):
-            return at
-        if any(view.waiting or view.node.in_flight or view.dirty for view in self.views(at)):
+        if not (at.taken or at.known or at.wrong) or not self._all_settled(at):
             return at
         return at.settled()
+
+    def _all_settled(self, at: Situation) -> bool:
+        """All mail came, and nothing of it waits anywhere, nor is on its way."""
+        if self.setup.refused or not all(m.home for m in at.mail):
+            return False
+        if at.fault.startswith("rollback") or any(p[0] == "send" or is_offer(p) for _, p in at.packets):
+            return False
+        return not any(view.waiting or view.node.in_flight or view.dirty for view in self.views(at))
 
     # Faults.
 
@@ -68,10 +87,16 @@ class Boundary(Members):
         before = self.setup.faults[at.begun - 1] if at.begun else ()
         if before and not all(fault.split()[0] in BESIDE for fault in before) and self._rest(at)[1]:
             return []  # a second fault comes when the first is repaired
+        if before and not self._can_be_harmed(at):
+            return []
         found: list[Move] = []
         for fault in self.setup.faults[at.begun]:
             found += self._begins(at, views, fault)
         return found
+
+    def _can_be_harmed(self, at: Situation) -> bool:
+        """Is there a recipient that a fault could still make lost, or served twice?"""
+        return not self._all_settled(at)
 
     def _begins(self, at: Situation, views: list[View], fault: str) -> Iterator[Move]:
         kind, *words = fault.split()

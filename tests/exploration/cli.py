@@ -22,6 +22,10 @@ from .search import Found
 from .setup import Grain, Setup
 
 WIDTH = 118
+BOTH: dict[bool, tuple[bool | None, ...]] = {False: (None,), True: (False, True)}
+"""How both policies are gone through: as a choice at every question, where one step asks and acts on it."""
+
+POLICIES = {None: "both", False: "accept", True: "reject"}
 
 
 @click.command()
@@ -83,7 +87,7 @@ def command(
         raise SystemExit(0 if all(found.problem for found in missing.values()) else 1)
     jobs = [
         setup
-        for reject in {"reject": (True,), "accept": (False,), "both": (False, True)}[policy]
+        for reject in {"reject": (True,), "accept": (False,), "both": BOTH[commits_apart]}[policy]
         for setup in setups(
             Setup(
                 nodes=nodes,
@@ -112,7 +116,7 @@ def command(
             kept.add(found)
             if found.problem:
                 shown.say(f"{found.setup.title}: {found.problem}")
-    results.sort(key=lambda found: (found.setup.reject, jobs.index(found.setup)))
+    results.sort(key=lambda found: jobs.index(found.setup))
     _say(as_json, results, Console(width=WIDTH))
     raise SystemExit(1 if any(found.problem for found in results) else 0)
 
@@ -166,7 +170,7 @@ def _say(as_json: bool, results: list[Found], console: Console) -> None:
     table.add_column("duplicates, and why")
     for found in results:
         table.add_row(
-            ("reject" if found.setup.reject else "accept") + (" (the same)" if found.twin else ""),
+            POLICIES[found.setup.reject],
             found.setup.title,
             *(f"{n:,}" for n in (found.states, found.transitions, found.depth, found.left, found.resting)),
             f"{found.seconds:.0f}",
@@ -180,13 +184,15 @@ def _say(as_json: bool, results: list[Found], console: Console) -> None:
         f"left out: {sum(f.left for f in results):,} situations seen and not gone on from"
     )
     for found in results:
+        if any(len(one) > 1 for one in found.setup.faults):
+            begun = ", ".join(f"{fault} {times:,}" for fault, times in sorted(found.begun.items()))
+            console.print(f"{found.setup.title}: began {begun or 'never'}", markup=False, highlight=False)
         if found.problem:
             _retell(found, console)
 
 
 def _retell(found: Found, console: Console) -> None:
-    policy = "reject" if found.setup.reject else "accept"
-    console.print(f"\n{found.setup.title} ({policy}): {found.problem}", style="bold")
+    console.print(f"\n{found.setup.title} ({POLICIES[found.setup.reject]}): {found.problem}", style="bold")
     for line in found.trace:
         console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
@@ -198,5 +204,6 @@ def _plain(found: Found) -> dict[str, Any]:
         "setup": asdict(found.setup),
         "complete": found.complete,
         "duplicates": dict(found.duplicates),
+        "begun": dict(found.begun),
         **{name: getattr(found, name) for name in names},
     }

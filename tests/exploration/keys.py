@@ -7,6 +7,7 @@ knows what a node does, so that a new field is part of it from the start.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -26,7 +27,7 @@ from tests.simulation.peers import Peers
 from tests.simulation.world import START, World
 
 from .alone import Alone
-from .stand_ins import Beyond, Elsewhere, Instant, cells, is_over
+from .stand_ins import Beyond, Elsewhere, Instant, Reply, cells, is_over
 
 FAR = 5
 """Seconds: what lies further away than that is simply long ago, or far ahead."""
@@ -47,13 +48,24 @@ APART |= {"snapshots", "generation"}
 LEAVES = (Policy, MemberPlace, Content, World, Invariants, MemoryBooks)
 
 
-class Walk:
-    """One walk; ``text`` is what it found."""
+Rows = dict[int, tuple[Any, float | None, str]]
+"""Values that never change, each with what a walk found in it, and when, if moments are part of that."""
 
-    def __init__(self, world: Alone) -> None:
+ROWS = 20_000
+"""So many are remembered."""
+
+
+class Walk:
+    """One walk; ``rows``: what earlier ones of the same member found in values that never change."""
+
+    def __init__(self, world: Alone, rows: Rows | None = None) -> None:
         self.world = world
         self.now = float(world.now)
         self.out: list[str] = []
+        self.rows: Rows = {} if rows is None else rows
+        self.timeless = True  # no moment was come across
+        if len(self.rows) > ROWS:
+            self.rows.clear()
         self._node(world.node)
         for entry in sorted(world.todo, key=lambda entry: entry.at):
             self.out.append(str(entry.at - int(world.now)))
@@ -67,66 +79,84 @@ class Walk:
         return blake2b("\x1f".join(self.out).encode(), digest_size=12).digest()
 
     def moment(self, ahead: float) -> str:
+        self.timeless = False
         return f"@{max(-FAR, min(FAR, ahead)):g}"
 
     def see(self, value: Any) -> None:
-        say = self.out.append
         kind = type(value)
         if kind is str:
-            say(value)
+            self.out.append(value)
         elif kind is Instant:
-            say(self.moment(float(value) - self.now))
-        elif value is None or kind in (int, bool, float, bytes):
-            say(repr(value))
-        elif kind is tuple or kind is list:
-            say("(")
-            for item in value:
-                self.see(item)
-            say(")")
-        elif kind is dict:
-            say("{")
-            for key in sorted(value):
-                self.see(key)
-                self.see(value[key])
-            say("}")
-        elif kind in (set, frozenset):
-            say(repr(sorted(value)))
-        elif kind is datetime:
-            say(self.moment((value - START).total_seconds() - self.now))
-        elif kind is timedelta:
-            say(str(value))
-        elif isinstance(value, Enum):
-            say(value.name)
-        elif kind is FunctionType:
-            self.function(value)
-        elif kind is MethodType:
-            say(value.__func__.__qualname__)
-            self.see(value.__self__)
-        elif kind is GeneratorType:
-            self.script(value)
-        elif kind in (Node, Elsewhere, Beyond):
-            say(value.name)
-        elif kind is Peers:
-            say(value.node.name)
-        elif kind is Task:
-            say(str(value.generation == value.node.generation))
-            say(value.node.name)
-            self.see(value.script)
-            self.see(value.done)
-        elif kind is Boundary:
-            self.boundary(value)
-        elif isinstance(value, LEAVES):
-            say(kind.__name__)
-        elif is_dataclass(value):
-            self.record(value)
-        elif isinstance(value, BuiltinFunctionType | type):
-            say(value.__qualname__)
-        elif hasattr(value, "__reduce__") and kind.__name__.endswith("iterator"):
-            self.see(value.__reduce__()[1:])
-        elif isinstance(value, str):
-            say(value)
+            self.out.append(self.moment(float(value) - self.now))
         else:
-            raise TypeError(f"no rule for {kind}")
+            rule = _RULES.get(kind)
+            if rule is None:
+                rule = _RULES[kind] = rule_for(kind)
+            rule(self, value)
+
+    def plain(self, value: Any) -> None:
+        self.out.append(repr(value))
+
+    def text(self, value: Any) -> None:
+        self.out.append(str(value))
+
+    def name(self, value: Any) -> None:
+        self.out.append(value.name)
+
+    def sequence(self, value: Any) -> None:
+        self.out.append("(")
+        for item in value:
+            self.see(item)
+        self.out.append(")")
+
+    def mapping(self, value: Any) -> None:
+        self.out.append("{")
+        for key in sorted(value):
+            self.see(key)
+            self.see(value[key])
+        self.out.append("}")
+
+    def crowd(self, value: Any) -> None:
+        self.out.append(repr(sorted(value)))
+
+    def date(self, value: datetime) -> None:
+        self.out.append(self.moment((value - START).total_seconds() - self.now))
+
+    def method(self, value: MethodType) -> None:
+        self.out.append(value.__func__.__qualname__)
+        self.see(value.__self__)
+
+    def sessions(self, value: Peers) -> None:
+        self.out.append(value.node.name)
+
+    def task(self, value: Task) -> None:
+        self.out.append(str(value.generation == value.node.generation))
+        self.out.append(value.node.name)
+        self.see(value.script)
+        self.see(value.done)
+
+    def leaf(self, _: Any) -> None:
+        self.out.append("as ever")
+
+    def title(self, value: Any) -> None:
+        self.out.append(value.__qualname__)
+
+    def iterator(self, value: Any) -> None:
+        self.see(value.__reduce__()[1:])
+
+    def row(self, value: Any) -> None:
+        """A record that never changes: what is found in it depends on nothing but the time, if on that."""
+        known = self.rows.get(id(value))
+        if known is not None and (known[1] is None or known[1] == self.now):
+            self.timeless = self.timeless and known[1] is None
+            self.out.append(known[2])
+            return
+        out, timeless, self.out, self.timeless = self.out, self.timeless, [], True
+        self.record(value)
+        text = "\x1f".join(self.out)
+        self.rows[id(value)] = (value, None if self.timeless else self.now, text)
+        self.out, self.timeless = out, timeless and self.timeless
+        self.out.append(text)
 
     def record(self, value: Any) -> None:
         kind = type(value)
@@ -205,6 +235,44 @@ class Walk:
         self.out.append(f"{name} {number} {theirs.lineage.database_id} {theirs.lineage.incarnation}")
 
 
+def rule_for(kind: type) -> Callable[[Walk, Any], None]:
+    """How values of that type are looked at."""
+    for kinds, rule in EXACTLY.items():
+        if kind in kinds:
+            return rule
+    if issubclass(kind, Enum):
+        return Walk.name
+    if issubclass(kind, LEAVES):
+        return Walk.leaf
+    if is_dataclass(kind):
+        frozen = kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        return Walk.row if frozen and kind is not Reply else Walk.record
+    if issubclass(kind, BuiltinFunctionType | type):
+        return Walk.title
+    if kind.__name__.endswith("iterator"):
+        return Walk.iterator
+    if issubclass(kind, str):
+        return Walk.text
+    raise TypeError(f"no rule for {kind}")
+
+
+EXACTLY: dict[tuple[type, ...], Callable[[Walk, Any], None]] = {
+    (type(None), int, bool, float, bytes): Walk.plain,
+    (tuple, list): Walk.sequence,
+    (dict,): Walk.mapping,
+    (set, frozenset): Walk.crowd,
+    (datetime,): Walk.date,
+    (timedelta,): Walk.text,
+    (FunctionType,): Walk.function,
+    (MethodType,): Walk.method,
+    (GeneratorType,): Walk.script,
+    (Node, Elsewhere, Beyond): Walk.name,
+    (Peers,): Walk.sessions,
+    (Task,): Walk.task,
+    (Boundary,): Walk.boundary,
+}
+
+_RULES: dict[type, Callable[[Walk, Any], None]] = {}
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
 

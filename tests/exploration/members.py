@@ -11,8 +11,12 @@ from tests.simulation.seeds import PLACES
 
 from .automaton import Memory, View
 from .rules import Rules
-from .setup import Setup
+from .setup import Move, Setup
 from .situation import TIMINGS, Known, Mail, Situation, Taken
+from .stand_ins import OpenPolicy
+
+ASKED = ("asked",)
+"""Said by a node beside whatever it sends: an open policy decided about it."""
 
 HOPS = ("example.net", "inside.example")
 
@@ -22,13 +26,17 @@ class Members(Rules):
 
     def __init__(self, setup: Setup, memory: Memory) -> None:
         self.setup = setup
-        self.policy = replace(TIMINGS, reject_message_on_shadow_failure=setup.reject)
+        self.policy = OpenPolicy(TIMINGS)
+        if setup.reject is not None:
+            self.policy = replace(TIMINGS, reject_message_on_shadow_failure=setup.reject)
         places = PLACES[: setup.nodes]
         self.names = tuple(str(place.name) for place in places)
         self.index = {name: index for index, name in enumerate(self.names)}
         self.automata = memory.automata(self.policy, places, commits_apart=setup.commits_apart)
         self._quiet = {}
-        self.asked_policy = False  # may a message be accepted exposed? Then it matters what policy says
+        self.rejects = False  # what an open policy says in the step that is being made
+        self.asked = False  # and whether it was asked in it
+        self.made: Move = ()  # that step
         self.told: list[str] = []
         self.causes: list[str] = []
 
@@ -62,6 +70,10 @@ class Members(Rules):
     def _react(self, at: Situation, index: int, event: tuple[Any, ...]) -> Situation:
         """That node, and what comes of what it sends."""
         number, sent = self.automata[index].react(at.nodes[index], event)
+        if ASKED in sent:
+            self.asked = True
+            if self.rejects:
+                number, sent = self.automata[index].react(at.nodes[index], ("reject", *event))
         goes_on = self.setup.grain == "talks" and event[0] == "answer" and not self._may_be_lost(at)
         before = self.automata[index].views[at.nodes[index]]
         now = self.automata[index].views[number]
@@ -73,12 +85,13 @@ class Members(Rules):
             if packet[0] == "told":
                 self.told.append(f"{packet[1]}: {packet[2]}")
                 self._should_have_believed(packet[2])
-                self.asked_policy |= "redundant=Failed" in packet[2]
             elif packet[0] == "decided":
                 self.told.append(f"{self.names[index]} decides: {packet[2]}")
                 at = self._decided(at, *packet[1:])
             elif packet[0] == "reply":
                 at = self._replied(at, *packet[1:])
+            elif packet == ASKED:
+                continue
             elif packet[0] == "unanswered":
                 at = self._in_vain(at, *packet[1:])
             else:
@@ -137,6 +150,25 @@ class Members(Rules):
         if not view.up or view.generation != generation:
             return at
         return self._react(at, index, ("vain", number))
+
+    def _hung_up(self, at: Situation) -> Situation:
+        """The same without sessions that nobody will use any more: a member looks one up when something is
+        said on it, and nothing will be, before its caller has introduced itself on a new one of that number.
+        """
+        if self.setup.commits_apart:
+            return at  # a session may be on its way to its caller's memory
+        views = self.views(at)
+        for index, view in enumerate(views):
+            if not view.served or view.frozen:
+                continue
+            for session in view.served:
+                caller = views[session // 1000]
+                if caller.frozen or (caller.up and session in caller.used):
+                    continue
+                if any(packet[0] == "request" and packet[5] == session for _, packet in at.packets):
+                    continue
+                at = self._react(at, index, ("hung_up", session))
+        return at
 
     def _without(self, at: Situation, item: tuple[bool, Any]) -> Situation:
         packets = list(at.packets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator
@@ -16,21 +17,25 @@ from .faults import every
 from .search import Found, explore
 from .setup import Setup
 
-REMEMBERED = 60_000
+REMEMBERED = 250_000
 """States of members that a worker takes along to its next exploration: a gigabyte or so."""
 
 EVERY = tuple(str(place.name) for place in PLACES)
 
 
 def setups(base: Setup, faults: int) -> list[Setup]:
-    """One exploration for each fault that may come first; what comes after it may be any."""
+    """One exploration for each fault that may come first, and in it every one that may come second; but where
+    a packet may be lost or put off, each has to be seen, so these are gone through apart.
+    """
     names = EVERY[: base.nodes]
     all_ = tuple(every(names))
     if faults == 0:
         return [base]
     if faults == 1:
         return [replace(base, faults=((fault,),)) for fault in all_]
-    return [replace(base, faults=((first,), (second,))) for first in all_ for second in all_]
+    packets = tuple(fault for fault in all_ if fault in ("lost", "late"))
+    others = tuple(fault for fault in all_ if fault not in packets)
+    return [replace(base, faults=((first,), then)) for first in all_ for then in (others, packets)]
 
 
 @dataclass(slots=True)
@@ -60,6 +65,7 @@ class Worker:
 
 def _work(line: Connection) -> None:
     """Reactions that were found once serve all later explorations."""
+    gc.set_threshold(100_000, 20, 100)  # what there is stays, for the most part
     memory = Memory()
     while (job := line.recv()) is not None:
         setup, deadline, most = job
@@ -77,14 +83,6 @@ def _next(left: list[Setup], before: Found | None) -> Setup:
     setup = next(alike, left[0])
     left.remove(setup)
     return setup
-
-
-def _twin(found: Found, left: list[Setup]) -> Iterator[Found]:
-    """Where no message was ever accepted exposed, it changes nothing that policy would have forbidden it."""
-    twin = replace(found.setup, reject=True)
-    if twin in left and found.complete and not found.asked_policy and not found.setup.commits_apart:
-        left.remove(twin)
-        yield replace(found, setup=twin, seconds=0.0, twin=True)
 
 
 def run(
@@ -121,7 +119,6 @@ def run(
             for worker in team:
                 if worker.busy and (found := worker.hear(0.2 / workers)) is not None:
                     yield found
-                    yield from _twin(found, left)
             told([worker.found for worker in team if worker.busy and worker.found])
     finally:
         for worker in team:

@@ -16,6 +16,9 @@ EXPLORED = tuple(f"shadowrelay.{layer}." for layer in ("core", "wire", "primary"
 """What decides about what is found. No other layer of the relay runs in an exploration."""
 
 
+COUNTED = ("duplicates", "begun")
+
+
 class Record:
     """A file with a line for each exploration that ended. A line written for other code does not count."""
 
@@ -27,10 +30,11 @@ class Record:
             for line in path.read_text().splitlines():
                 entry = json.loads(line)
                 if entry.pop("code") == self._code:
-                    setup, duplicates = entry.pop("setup"), Counter[str](entry.pop("duplicates"))
+                    setup = entry.pop("setup")
+                    counted = {name: Counter[str](entry.pop(name)) for name in COUNTED}
                     faults = tuple(tuple(one) for one in setup.pop("faults"))
                     setup = Setup(**{**setup, "faults": faults, "line": tuple(setup["line"])})
-                    self._known[_key(setup)] = Found(setup, duplicates=duplicates, **entry)
+                    self._known[_key(setup)] = Found(setup, **counted, **entry)
 
     def of(self, setup: Setup) -> Found | None:
         return self._known.get(_key(setup))
@@ -38,7 +42,8 @@ class Record:
     def add(self, found: Found) -> None:
         """Only what is complete: the rest is to be gone through again, and further."""
         if self._path and (found.complete or found.problem):
-            entry = asdict(replace(found, duplicates=Counter())) | {"duplicates": dict(found.duplicates)}
+            entry = asdict(replace(found, duplicates=Counter(), begun=Counter()))
+            entry |= {name: dict(getattr(found, name)) for name in COUNTED}
             with self._path.open("a") as file:
                 file.write(json.dumps({"code": self._code, **entry}) + "\n")
 

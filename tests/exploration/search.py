@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from tests.simulation.checks import Broken
 
@@ -14,7 +16,7 @@ from .boundary import Boundary
 from .line import straight
 from .setup import Move, Setup
 from .situation import Situation
-from .words import describe
+from .words import describe, fault_of
 
 
 @dataclass(slots=True)
@@ -28,12 +30,11 @@ class Found:
     left: int = 0
     resting: int = 0
     local: int = 0  # states of single nodes
-    asked_policy: bool = False  # was a message ever accepted, or refused, as exposed?
-    twin: bool = False  # not gone through itself: it is the same as under the other policy
     seconds: float = 0.0  # of processor time
     problem: str = ""
     trace: list[str] = field(default_factory=list)
     duplicates: Counter[str] = field(default_factory=Counter)
+    begun: Counter[str] = field(default_factory=Counter)  # how often the last fault began, by what it was
 
     @property
     def complete(self) -> bool:
@@ -45,39 +46,60 @@ class Graph:
 
     def __init__(self) -> None:
         self.numbers: dict[Situation, int] = {}
-        self.parents: list[tuple[int, Move]] = []
-        self.depths: list[int] = []
-        self.before: list[list[int]] = []  # who leads here
+        self.parents = array("I")
+        self.indexes = array("H")  # of the step that led here first, among all that are possible before it
+        self.depths = array("H")
+        self.edges = (array("I"), array("I"))  # from where, to where
         self.resting: set[int] = set()
 
-    def add(self, situation: Situation, parent: int, move: Move) -> tuple[int, bool]:
-        known = self.numbers.get(situation)
-        if known is not None:
-            self.before[known].append(parent)
+    def add(self, situation: Situation, parent: int, index: int) -> tuple[int, bool]:
+        number = len(self.parents)
+        known = self.numbers.setdefault(situation, number)
+        if number:
+            self.edges[0].append(parent)
+            self.edges[1].append(known)
+        if known != number:
             return known, False
-        number = self.numbers[situation] = len(self.parents)
-        self.parents.append((parent, move))
+        self.parents.append(parent)
+        self.indexes.append(index)
         self.depths.append(self.depths[parent] + 1 if number else 0)
-        self.before.append([parent] if number else [])
         return number, True
 
-    def moves_to(self, number: int) -> list[Move]:
-        moves = []
+    def way_to(self, number: int, boundary: Boundary, at: Situation) -> list[Move]:
+        """The steps to that situation, from the one it all began with."""
+        indexes = []
         while number:
-            number, move = self.parents[number]
-            moves.append(move)
-        return moves[::-1]
+            indexes.append(self.indexes[number])
+            number = self.parents[number]
+        steps = []
+        for index in reversed(indexes):
+            step = boundary.step_of(at, index)
+            steps.append(step)
+            at = boundary.make(at, step)
+        return steps
 
     def stuck(self, unexplored: set[int]) -> int | None:
         """The first situation from which no way leads to rest (an unexplored one might)."""
-        good = self.resting | unexplored
-        frontier = list(good)
+        sources, targets = self.edges
+        first = array("I", bytes(4 * (len(self.parents) + 1)))
+        for target in targets:
+            first[target] += 1
+        first = array("I", accumulate(first))
+        before = array("I", bytes(4 * len(targets)))
+        for source, target in zip(sources, targets, strict=True):
+            first[target] -= 1
+            before[first[target]] = source
+        good = bytearray(len(self.parents))
+        frontier = list(self.resting | unexplored)
+        for number in frontier:
+            good[number] = 1
         while frontier:
-            for parent in self.before[frontier.pop()]:
-                if parent not in good:
-                    good.add(parent)
+            number = frontier.pop()
+            for parent in before[first[number] : first[number + 1]]:
+                if not good[parent]:
+                    good[parent] = 1
                     frontier.append(parent)
-        stuck = [(number, at) for at, number in self.numbers.items() if number not in good]
+        stuck = [(number, at) for at, number in self.numbers.items() if not good[number]]
         told = (number for number, at in stuck if len(at.taken) >= len(at.mail) and not at.packets)
         return next(told, stuck[0][0] if stuck else None)  # rather one in which all mail is through
 
@@ -95,8 +117,6 @@ def explore(
     """
     began = time.process_time()
     found, graph, boundary = Found(setup), Graph(), Boundary(setup, memory or Memory())
-    start = boundary.start()
-    graph.add(start, 0, ())
     queue: list[tuple[int, Situation]] = []
     position = 0
 
@@ -105,34 +125,29 @@ def explore(
         found.left = len(queue) - position
         found.resting = len(graph.resting)
         found.local = sum(len(automaton.views) for automaton in boundary.automata)
-        found.asked_policy = boundary.asked_policy
         found.seconds = time.process_time() - began
 
-    def failed(error: Broken, number: int, move: Move) -> Found:
-        found.problem = str(error)
-        sum_up()
-        found.trace = retell(boundary, start, [*graph.moves_to(number), move])
-        return found
-
-    number, situation = 0, start
+    start = situation = boundary.start()
+    first: list[Move] = []
     line = straight(boundary, start)
-    move: Move | None = next(line, None)
+    step: Move | None = next(line, None)
+    number = 0
     try:
-        while move is not None:
-            situation = boundary.make(situation, move)
-            number, _ = graph.add(situation, number, move)
-            move = _sent(line, situation)
-    except Broken as error:
-        return failed(error, number, move)
-    queue.append((number, situation))
-    while position < len(queue) and len(graph.parents) < most and time.monotonic() < deadline:
-        number, situation = queue[position]
-        queue[position] = (number, start)  # let go of it
-        try:
-            for move in boundary.moves(situation):
-                after = boundary.make(situation, move)
+        while step is not None:
+            first.append(step)
+            situation = boundary.make(situation, step)
+            step = _sent(line, situation)
+        root = situation
+        graph.add(root, 0, 0)
+        queue.append((0, root))
+        while position < len(queue) and len(graph.parents) < most and time.monotonic() < deadline:
+            number, situation = queue[position]
+            queue[position] = (number, root)  # let go of it
+            for index, step, after in boundary.steps(situation):
                 found.transitions += 1
-                child, new = graph.add(after, number, move)
+                child, new = graph.add(after, number, index)
+                if after.begun == len(setup.faults) > situation.begun:
+                    found.begun[fault_of(step)] += 1
                 if not new:
                     continue
                 found.duplicates.update(boundary.causes)
@@ -142,17 +157,23 @@ def explore(
                     graph.resting.add(child)
                 if not (rests and boundary.spent(after)):
                     queue.append((child, after))
-        except Broken as error:
-            return failed(error, number, move)
-        position += 1
-        if position % 256 == 0:
-            sum_up()
-            told(found)
+            position += 1
+            if position % 256 == 0:
+                sum_up()
+                told(found)
+    except Broken as error:
+        found.problem = str(error)
+        sum_up()
+        failing = boundary.made
+        if graph.parents:
+            first += [*graph.way_to(number, boundary, root), failing]
+        found.trace = retell(boundary, start, first)
+        return found
     sum_up()
     stuck = graph.stuck({number for number, _ in queue[position:]})
     if stuck is not None:
         found.problem = "from here no way leads to rest"
-        found.trace = retell(boundary, start, graph.moves_to(stuck))
+        found.trace = retell(boundary, start, [*first, *graph.way_to(stuck, boundary, root)])
     return found
 
 

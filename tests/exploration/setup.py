@@ -17,7 +17,7 @@ class Setup:
 
     faults: tuple[tuple[str, ...], ...] = ()
     nodes: int = 2
-    reject: bool = False
+    reject: bool | None = False  # None: what policy says of an exposed message is a choice at every question
     messages: int = 1
     recipients: int = 1
     commits_apart: bool = False
@@ -29,7 +29,8 @@ class Setup:
 
     @property
     def title(self) -> str:
-        return ", then ".join(one[0] if len(one) == 1 else "any" for one in self.faults) or "no fault"
+        either = (" or ".join(one) if len(one) < 3 else "any" for one in self.faults)
+        return ", then ".join(either) or "no fault"
 
 
 Move = tuple[Any, ...]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy
+from shadowrelay.core.policy import Policy
 from tests.simulation.checks import Invariants, describe
 from tests.simulation.node import Node
 from tests.simulation.peers import Peers
@@ -30,6 +31,31 @@ class Instant(float):
     def __sub__(self, other: float) -> float:  # type: ignore[override]
         gap = float(self) - float(other)
         return gap if isinstance(other, Instant) else Instant(gap)
+
+
+EXCHANGE = Peers.exchange.__qualname__
+
+
+class OpenPolicy(Policy):
+    """Policy that leaves it open whether an exposed message is rejected. It notes that it was asked."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(**{name: getattr(policy, name) for name in policy.__dataclass_fields__})
+        self.answer(reject=False)
+
+    def answer(self, *, reject: bool) -> None:
+        """What it says from now on."""
+        object.__setattr__(self, "_answer", reject)
+        object.__setattr__(self, "asked", False)
+
+    @property
+    def reject_message_on_shadow_failure(self) -> bool:  # type: ignore[override]
+        object.__setattr__(self, "asked", True)
+        return bool(self._answer)
+
+    @reject_message_on_shadow_failure.setter
+    def reject_message_on_shadow_failure(self, _: bool) -> None:
+        """Left open."""
 
 
 class Midway:
@@ -151,11 +177,11 @@ def cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 def is_over(function: Any) -> bool:
     """An answer to an exchange that has ended, or its timeout, or of a process that has."""
-    if not isinstance(function, FunctionType):
+    if type(function) is not FunctionType or not function.__closure__:
         return False
     known = dict(cells(function))
-    if known.get("open_") == [] and function.__qualname__.startswith(Peers.exchange.__qualname__):
+    if known.get("open_") == [] and function.__qualname__.startswith(EXCHANGE):
         return True
     if "generation" in known and isinstance(known.get("node"), Node):
         return bool(known["node"].generation != known["generation"]) or is_over(known.get("finish"))
-    return any(is_over(known.get(name)) for name in ("answered", "finish"))
+    return is_over(known.get("answered")) or is_over(known.get("finish"))

@@ -76,13 +76,11 @@ def test_what_was_explored_to_its_end_is_on_record_and_what_was_not_is_explored_
     assert Record(path).of(begun) is None
 
 
-def test_where_nothing_was_exposed_one_policy_stands_for_both() -> None:
-    jobs = [replace(SHORT, faults=(("hop",),), reject=reject) for reject in (False, True)]
-    first, second = run(jobs, minutes=None, most=inf, workers=1, told=lambda _: None)
-    assert (first.twin, second.twin) == (False, True)
-    assert second.setup.reject
-    itself = explore(jobs[1])
-    assert (second.states, second.transitions) == (itself.states, itself.transitions)
+def test_two_workers_find_what_one_exploration_after_the_other_finds() -> None:
+    jobs = [replace(SHORT, faults=((fault,),), reject=None) for fault in ("hop", "drain mx1", "lost")]
+    found = run(jobs, minutes=None, most=inf, workers=2, told=lambda _: None)
+    sums = {one.setup: (one.states, one.transitions) for one in found}
+    assert sums == {job: ((one := explore(job)).states, one.transitions) for job in jobs}
 
 
 def test_a_handover_at_any_moment_delivers_once_and_leaves_nothing_behind() -> None:

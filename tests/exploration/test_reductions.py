@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,12 +63,83 @@ def test_forgotten_ages_change_nothing_that_members_and_packets_come_to(
     assert {without_ages(at) for at in fewer} == {without_ages(at) for at in more}
 
 
+@pytest.mark.parametrize(
+    ("setup", "any_"),
+    [
+        (Setup(faults=(("disk mx1",),), grain="talks", at_once=True), True),
+        (Setup(faults=(("hop",),), grain="packets", at_once=True), False),
+    ],
+    ids=["a process ended", "greetings under way"],
+)
+def test_sessions_that_nobody_uses_any_more_change_nothing_when_they_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch, setup: Setup, any_: bool
+) -> None:
+    memory = Memory()
+    reduced = Boundary(setup, memory)
+    fewer, forget = everything(reduced), reduced._hung_up
+    monkeypatch.setattr(Boundary, "_hung_up", lambda _, at: at)
+    more = everything(Boundary(setup, memory))
+    assert (len(fewer) < len(more)) == any_
+    assert {forget(at) for at in more} == fewer
+
+
+def test_policy_as_a_choice_is_both_policies_and_nothing_else() -> None:
+    setup = Setup(faults=(("lost",),), grain="talks", at_once=True)
+    accept, reject, either = (
+        Boundary(replace(setup, reject=policy), Memory()) for policy in (False, True, None)
+    )
+    both = named(accept, everything(accept)), named(reject, everything(reject))
+    assert named(either, everything(either)) == both[0] | both[1]
+    assert both[1] - both[0]  # 451
+
+
+def test_second_faults_in_one_exploration_are_those_of_an_exploration_for_each() -> None:
+    setup, memory = Setup(grain="talks", at_once=True), Memory()
+    first, then = ("drain mx1",), ("disk mx1", "hop")
+    together = everything(Boundary(replace(setup, faults=(first, then)), memory))
+    apart = [everything(Boundary(replace(setup, faults=(first, (second,))), memory)) for second in then]
+    assert together == apart[0] | apart[1]
+    assert apart[0] - apart[1]
+    assert apart[1] - apart[0]
+
+
+def test_a_second_fault_when_everything_is_settled_finds_nothing_that_it_could_harm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setup, memory = Setup(faults=(("drain mx1",), ("disk mx1",)), grain="talks", at_once=True), Memory()
+    of = Boundary(setup, memory)
+    fewer = everything(of)
+    monkeypatch.setattr(Boundary, "_can_be_harmed", lambda *_: True)
+    more = everything(Boundary(setup, memory))
+    assert fewer < more
+    for at in more - fewer:
+        assert not any(view.waiting for view in of.views(at))
+        assert not any(packet[0] == "send" for _, packet in at.packets)
+        assert len(at.taken) == 1
+
+
+def test_what_a_walk_remembers_of_rows_is_what_it_would_find() -> None:
+    memory = Memory()
+    explore(Setup(faults=(("disk mx2",),), grain="talks", at_once=True), most=3_000, memory=memory)
+    for automaton in memory.every():
+        for state in range(0, len(automaton.views), 7):
+            assert automaton._numbers[Walk(automaton.again(state)).digest()] == state
+
+
+def named(of: Boundary, situations: set[Situation]) -> set[Situation]:
+    """The same with what members are in, instead of numbers."""
+    keys: Any = [{number: key for key, number in automaton._numbers.items()} for automaton in of.automata]
+    return {
+        at._replace(nodes=tuple(key[number] for key, number in zip(keys, at.nodes, strict=True)))
+        for at in situations
+    }
+
+
 def everything(of: Boundary) -> set[Situation]:
     seen = {of.start()}
     queue = [*seen]
     for at in queue:
-        for move in of.moves(at):
-            after = of.make(at, move)
+        for _, _, after in of.steps(at):
             if after not in seen:
                 seen.add(after)
                 if not (of.at_rest(after) and of.spent(after)):

@@ -14,6 +14,8 @@ MISHAPS = {"late": "put off", "hop": "its reply is lost"}
 def describe(boundary: Boundary, at: Situation, move: Move) -> str:
     """A step in words."""
     kind, *given = move
+    if kind == "reject":
+        return f"{describe(boundary, at, tuple(given))} (and policy rejects)"
     if kind == "step":
         return boundary.views(at)[given[0]].steps[given[1]]
     if kind == "message":
@@ -46,6 +48,14 @@ def describe(boundary: Boundary, at: Situation, move: Move) -> str:
         "gone": f"{said}: lost with its process",
         "mishap": f"{said}: {MISHAPS.get(given[0], 'lost')}",
     }[kind]
+
+
+def fault_of(move: Move) -> str:
+    """The fault that begins with that step."""
+    kind, *given = move
+    if kind == "reject":
+        return fault_of(tuple(given))
+    return f"{kind} {given[0]}" if kind == "drain" else str(given[0])
 
 
 def spelt(packet: tuple[Any, ...]) -> str:

@@ -134,7 +134,7 @@ class Peers:
     def greet(self, step: Greet, resume: Callable[[Any], None]) -> None:
         """On the session that polls; without one, connect first."""
         session = self.open.get(step.to)
-        number = session.number if session else self._connect()
+        number = session.number if session else self.world.session(copies=False)
 
         def done(theirs: Greeting | None, why: str) -> None:
             if theirs is None:
@@ -149,10 +149,6 @@ class Peers:
     @property
     def patience(self) -> float:
         return max(1.0, self.node.policy.shadow_heartbeat_frequency.total_seconds())
-
-    def _connect(self) -> int:
-        self.world.tokens += 1
-        return self.world.tokens
 
     def _greet(
         self, step: Greet, number: int, timeout: float, done: Callable[[Greeting | None, str], None]
@@ -217,7 +213,8 @@ class Peers:
 
     def _meet(self, name: ServerName) -> Script[None]:
         """As Members.greet does it."""
-        boundary, asked_at, number = self.node.boundary, self.world.now, self._connect()
+        boundary, asked_at = self.node.boundary, self.world.now
+        number = self.world.session(copies=True)
         script = greet(name, self.node.clock, lambda: boundary.silent(name))
         step, answer = next(script), None
         try:

@@ -132,6 +132,11 @@ class World:
         self.tokens += 1
         return f"01900000-{self.tokens:04x}-7000-8000-{self.token(48)}"
 
+    def session(self, *, copies: bool) -> int:
+        """A number for a new session: one for ``copies``, or one for everything else."""
+        self.tokens += 1
+        return self.tokens
+
     # The network. Packets are never reordered within one exchange; exchanges overtake each other freely.
 
     def carry(self, source: str, target: str, arrive: Callable[[], None], *, quiet: bool = False) -> bool:
