@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -17,10 +17,13 @@ EXPLORED = tuple(f"shadowrelay.{layer}." for layer in ("core", "wire", "primary"
 
 
 COUNTED = ("duplicates", "begun")
+FORM = {field.name for field in fields(Found)}
 
 
 class Record:
-    """A file with a line for each exploration that ended. A line written for other code does not count."""
+    """A file with a line for each exploration that ended. A line written for other code, or in another form,
+    does not count.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -29,7 +32,7 @@ class Record:
         if path and path.exists():
             for line in path.read_text().splitlines():
                 entry = json.loads(line)
-                if entry.pop("code") == self._code:
+                if entry.pop("code") == self._code and entry.keys() == FORM:
                     setup = entry.pop("setup")
                     counted = {name: Counter[str](entry.pop(name)) for name in COUNTED}
                     faults = tuple(tuple(one) for one in setup.pop("faults"))

@@ -7,12 +7,12 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 from tests.simulation.checks import Broken
 
 from .automaton import Memory
 from .boundary import Boundary
+from .graph import Graph
 from .line import straight
 from .setup import Move, Setup
 from .situation import Situation
@@ -41,69 +41,6 @@ class Found:
         return not self.left and not self.problem
 
 
-class Graph:
-    """Situations by number: how each was first reached, and which lead to which."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Situation, int] = {}
-        self.parents = array("I")
-        self.indexes = array("H")  # of the step that led here first, among all that are possible before it
-        self.depths = array("H")
-        self.edges = (array("I"), array("I"))  # from where, to where
-        self.resting: set[int] = set()
-
-    def add(self, situation: Situation, parent: int, index: int) -> tuple[int, bool]:
-        number = len(self.parents)
-        known = self.numbers.setdefault(situation, number)
-        if number:
-            self.edges[0].append(parent)
-            self.edges[1].append(known)
-        if known != number:
-            return known, False
-        self.parents.append(parent)
-        self.indexes.append(index)
-        self.depths.append(self.depths[parent] + 1 if number else 0)
-        return number, True
-
-    def way_to(self, number: int, boundary: Boundary, at: Situation) -> list[Move]:
-        """The steps to that situation, from the one it all began with."""
-        indexes = []
-        while number:
-            indexes.append(self.indexes[number])
-            number = self.parents[number]
-        steps = []
-        for index in reversed(indexes):
-            step = boundary.step_of(at, index)
-            steps.append(step)
-            at = boundary.make(at, step)
-        return steps
-
-    def stuck(self, unexplored: set[int]) -> int | None:
-        """The first situation from which no way leads to rest (an unexplored one might)."""
-        sources, targets = self.edges
-        first = array("I", bytes(4 * (len(self.parents) + 1)))
-        for target in targets:
-            first[target] += 1
-        first = array("I", accumulate(first))
-        before = array("I", bytes(4 * len(targets)))
-        for source, target in zip(sources, targets, strict=True):
-            first[target] -= 1
-            before[first[target]] = source
-        good = bytearray(len(self.parents))
-        frontier = list(self.resting | unexplored)
-        for number in frontier:
-            good[number] = 1
-        while frontier:
-            number = frontier.pop()
-            for parent in before[first[number] : first[number + 1]]:
-                if not good[parent]:
-                    good[parent] = 1
-                    frontier.append(parent)
-        stuck = [(number, at) for at, number in self.numbers.items() if not good[number]]
-        told = (number for number, at in stuck if len(at.taken) >= len(at.mail) and not at.packets)
-        return next(told, stuck[0][0] if stuck else None)  # rather one in which all mail is through
-
-
 def explore(
     setup: Setup,
     *,
@@ -116,12 +53,12 @@ def explore(
     situations. ``memory`` is that of earlier explorations of the same code.
     """
     began = time.process_time()
-    found, graph, boundary = Found(setup), Graph(), Boundary(setup, memory or Memory())
-    queue: list[tuple[int, Situation]] = []
+    found, graph, boundary = Found(setup), Graph(setup.nodes), Boundary(setup, memory or Memory())
+    queue = array("I")
     position = 0
 
     def sum_up() -> None:
-        found.states = len(graph.parents)
+        found.states = len(graph)
         found.left = len(queue) - position
         found.resting = len(graph.resting)
         found.local = sum(len(automaton.views) for automaton in boundary.automata)
@@ -137,12 +74,11 @@ def explore(
             first.append(step)
             situation = boundary.make(situation, step)
             step = _sent(line, situation)
-        root = situation
-        graph.add(root, 0, 0)
-        queue.append((0, root))
-        while position < len(queue) and len(graph.parents) < most and time.monotonic() < deadline:
-            number, situation = queue[position]
-            queue[position] = (number, root)  # let go of it
+        graph.add(situation, 0, 0)
+        queue.append(0)
+        while position < len(queue) and len(graph) < most and time.monotonic() < deadline:
+            number = queue[position]
+            situation = graph[number]
             for index, step, after in boundary.steps(situation):
                 found.transitions += 1
                 child, new = graph.add(after, number, index)
@@ -156,7 +92,7 @@ def explore(
                 if rests:
                     graph.resting.add(child)
                 if not (rests and boundary.spent(after)):
-                    queue.append((child, after))
+                    queue.append(child)
             position += 1
             if position % 256 == 0:
                 sum_up()
@@ -165,15 +101,15 @@ def explore(
         found.problem = str(error)
         sum_up()
         failing = boundary.made
-        if graph.parents:
-            first += [*graph.way_to(number, boundary, root), failing]
+        if len(graph):
+            first += [*graph.way_to(number, boundary), failing]
         found.trace = retell(boundary, start, first)
         return found
     sum_up()
-    stuck = graph.stuck({number for number, _ in queue[position:]})
+    stuck = graph.stuck(list(queue[position:]))
     if stuck is not None:
         found.problem = "from here no way leads to rest"
-        found.trace = retell(boundary, start, [*first, *graph.way_to(stuck, boundary, root)])
+        found.trace = retell(boundary, start, [*first, *graph.way_to(stuck, boundary)])
     return found
 
 
