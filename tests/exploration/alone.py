@@ -24,6 +24,9 @@ from .stand_ins import Beyond, Due, Elsewhere, Instant, Midway, OpenPolicy, Repl
 QUICK = 0.25
 """Seconds: whatever takes less is a step, whatever takes more is a deadline."""
 
+FIRST_SEND = 64 * 9000
+"""Calls are numbered by their session; those from here on are deliveries that wait for their next hop."""
+
 Event = tuple[Any, ...]
 """Something that reaches the node, see ``Alone.reach``."""
 
@@ -85,7 +88,9 @@ class Alone(World):
         if isinstance(owner, Beyond):
             _, generation, _, message_id, recipients, finish = arguments
             numbers = tuple(number for number, _ in recipients)
-            number = self.call(finish, 9000 + 10 * (int(message_id[-4:], 16) % 500) + min(numbers))
+            number = self.call(
+                finish, FIRST_SEND // 64 + 10 * (int(message_id[-4:], 16) % 500) + min(numbers)
+            )
             self.put("send", self.me, generation, number, message_id, owner.name, numbers, 0)
             return
         at = int(self.now) + (0 if delay < QUICK else max(1, math.ceil(delay - QUICK)))

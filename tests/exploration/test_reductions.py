@@ -126,6 +126,26 @@ def test_what_a_walk_remembers_of_rows_is_what_it_would_find() -> None:
             assert automaton._numbers[Walk(automaton.again(state)).digest()] == state
 
 
+def test_a_node_that_waits_for_next_hops_only_is_the_same_when_it_was_put_away() -> None:
+    memory = Memory()
+    explore(Setup(faults=(("crash mx1",),), grain="talks", at_once=True), memory=memory)
+    compared = 0
+    for automaton in memory.every():
+        keys = {number: key for key, number in automaton._numbers.items()}
+        for state, kept in automaton._kept.items():
+            if kept is not None and (sending := kept.restore()).calls:
+                assert Walk(sending).digest() == keys[state]
+                compared += 1
+                for number in tuple(sending.calls):
+                    one, other = kept.restore(), automaton.again(state)
+                    for world in (one, other):
+                        world.sent.clear()
+                        world.reach(("taken", number, (1,)))
+                        world.reach(("second",))
+                    assert (Walk(one).digest(), one.sent) == (Walk(other).digest(), other.sent)
+    assert compared > 20
+
+
 def named(of: Boundary, situations: set[Situation]) -> set[Situation]:
     """The same with what members are in, instead of numbers."""
     keys: Any = [{number: key for key, number in automaton._numbers.items()} for automaton in of.automata]
