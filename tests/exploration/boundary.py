@@ -95,8 +95,8 @@ class Boundary(Members):
         return found
 
     def _can_be_harmed(self, at: Situation) -> bool:
-        """Is there a recipient that a fault could still make lost, or served twice?"""
-        return not self._all_settled(at)
+        """Can a fault make a recipient lost, or served twice? Or is anything still to be told?"""
+        return not self._all_settled(at) or bool(self._rest(at)[1])
 
     def _begins(self, at: Situation, views: list[View], fault: str) -> Iterator[Move]:
         kind, *words = fault.split()

@@ -45,6 +45,7 @@ POLICIES = {None: "both", False: "accept", True: "reject"}
     help="One step between members: a packet, a question with its answer, a whole talk.",
 )
 @click.option("--message-first", is_flag=True, help="Nothing happens before the message comes.")
+@click.option("--apart", is_flag=True, help="Of two faults: each pair by itself, not any second one at once.")
 @click.option("--commits-apart", is_flag=True, help="A commit is a step of its own.")
 @click.option("--only", default="", help="Only explorations whose faults contain this text.")
 @click.option(
@@ -73,6 +74,7 @@ def command(
     record: Path | None,
     *,
     message_first: bool,
+    apart: bool,
     commits_apart: bool,
     as_json: bool,
 ) -> None:
@@ -99,6 +101,7 @@ def command(
                 at_once=message_first,
             ),
             faults,
+            apart=apart,
         )
         if only in setup.title
     ]

@@ -23,9 +23,10 @@ REMEMBERED = 250_000
 EVERY = tuple(str(place.name) for place in PLACES)
 
 
-def setups(base: Setup, faults: int) -> list[Setup]:
+def setups(base: Setup, faults: int, *, apart: bool = False) -> list[Setup]:
     """One exploration for each fault that may come first, and in it every one that may come second; but where
-    a packet may be lost or put off, each has to be seen, so these are gone through apart.
+    a packet may be lost or put off, each has to be seen, so these are gone through apart. ``apart``: each
+    pair by itself.
     """
     names = EVERY[: base.nodes]
     all_ = tuple(every(names))
@@ -33,6 +34,8 @@ def setups(base: Setup, faults: int) -> list[Setup]:
         return [base]
     if faults == 1:
         return [replace(base, faults=((fault,),)) for fault in all_]
+    if apart:
+        return [replace(base, faults=((first,), (second,))) for first in all_ for second in all_]
     packets = tuple(fault for fault in all_ if fault in ("lost", "late"))
     others = tuple(fault for fault in all_ if fault not in packets)
     return [replace(base, faults=((first,), then)) for first in all_ for then in (others, packets)]

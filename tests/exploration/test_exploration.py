@@ -76,6 +76,13 @@ def test_what_was_explored_to_its_end_is_on_record_and_what_was_not_is_explored_
     assert Record(path).of(begun) is None
 
 
+def test_two_faults_in_sequence_are_every_pair_in_whatever_explorations() -> None:
+    together, apart = (setups(SHORT, 2, apart=apart) for apart in (False, True))
+    pairs = [(first, second) for setup in together for first in setup.faults[0] for second in setup.faults[1]]
+    assert len(together) < len(apart) == len(set(pairs)) == 256
+    assert sorted(pairs) == sorted((first, second) for (first,), (second,) in (one.faults for one in apart))
+
+
 def test_two_workers_find_what_one_exploration_after_the_other_finds() -> None:
     jobs = [replace(SHORT, faults=((fault,),), reject=None) for fault in ("hop", "drain mx1", "lost")]
     found = run(jobs, minutes=None, most=inf, workers=2, told=lambda _: None)
