@@ -7,7 +7,7 @@ import json
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,9 +129,9 @@ class Tables:
                 [batch.column(name).cast(_SHAPE.field(name).type) for name in _SHAPE.names], schema=_SHAPE
             )
 
-    def tally(self) -> Iterator[dict[str, Any]]:
-        """What each bucket of messages adds to the counts."""
-        for path in sorted(self.tallies.glob("*.json")):
+    def tally(self, others: Iterable[Path] = ()) -> Iterator[dict[str, Any]]:
+        """What each bucket of messages adds to the counts, and each of the ``others``."""
+        for path in (*sorted(self.tallies.glob("*.json")), *others):
             yield json.loads(path.read_text("utf-8"))
 
     def examples(self, most: int) -> dict[Class, list[dict[str, Any]]]:

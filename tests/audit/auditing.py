@@ -9,6 +9,7 @@ from typing import Any
 
 from shadowaudit.audit import Audit, Question
 from shadowaudit.core.verdict import Verdict
+from shadowaudit.engine.choice import Ready
 from shadowaudit.logs.manifest import find
 from shadowaudit.logs.state import State
 
@@ -18,17 +19,30 @@ class Silent:
     def step(self, text: str) -> Iterator[None]:
         yield
 
+    def tell(self, sentence: str) -> None:
+        pass
+
 
 Auditor = Callable[..., Verdict]
 
 
 def auditor(opened: Any, base: Path) -> Auditor:
     def audit(
-        directory: Path, *, out: Path | None = None, state: Path | None = None, **question: Any
+        directory: Path,
+        *,
+        out: Path | None = None,
+        state: Path | None = None,
+        progress: Any = None,
+        **question: Any,
     ) -> Verdict:
         asked = Question(**question)
         target = out or base / f"out-{directory.name}-{abs(hash(str(directory)))}"
-        one = Audit(opened, State(state or target / ".state", kept=state is not None), target, Silent())
+        one = Audit(
+            Ready(opened, "test"),
+            State(state or target / ".state", kept=state is not None),
+            target,
+            progress or Silent(),
+        )
         return one.verify(one.read(find([directory])), asked)
 
     return audit

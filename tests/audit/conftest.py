@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from auditing import Auditor, auditor
 
+from shadowaudit.engine.here import Here
 from shadowaudit.engine.session import session
 
 
@@ -52,3 +53,8 @@ def sail(sail_session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def spark(spark_session: Any, tmp_path: Path) -> Auditor:
     return auditor(spark_session, tmp_path)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Auditor:
+    return auditor(Here(), tmp_path)

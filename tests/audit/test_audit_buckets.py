@@ -29,6 +29,7 @@ def test_many_buckets_hold_what_one_holds(
     with monkeypatch.context() as patch:
         patch.setattr(merge, "_BUCKET", 100)
         patch.setattr(ingest, "_BUCKET", 100_000)
+        patch.setattr(pieces, "_SMALL", 1)
         verdict = sail(tmp_path / "logs", out=tmp_path / "many", state=state and tmp_path / state)
     parts = list((tmp_path / "many" / "messages.parquet").iterdir())
     assert len(parts) > 5

@@ -9,6 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +23,8 @@ from resealing import logs as files_of
 from shadowaudit.cli import main
 from shadowaudit.core.findings import MEANING
 from shadowaudit.core.verdict import PROVEN
+from shadowaudit.engine import choice
+from shadowaudit.engine.here import Here
 from shadowaudit.engine.java import NoJavaError, find_java, java_version, shim
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
@@ -317,11 +321,55 @@ def test_an_old_java_is_passed_over_and_said_so(tmp_path: Path, monkeypatch: pyt
         find_java()
 
 
+def test_little_work_is_done_without_an_engine_and_the_verdict_says_so(tmp_path: Path) -> None:
+    logs, out = written(tmp_path / "logs", {"lost": 1}), tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "shadowaudit", "verify", logs, "--out", out, "--json"],
+        capture_output=True, text=True, check=False, env=without_java(tmp_path / "bin"),
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "pyspark" not in done.stderr, "nothing of it was loaded"
+    assert json.loads(done.stdout)["engine"] == "here"
+    assert "engine: here" in (out / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("asked", "work", "begun"),
+    [
+        ({"asked": "auto"}, {"octets": 1 << 20, "states": 1000}, []),
+        ({"asked": "auto"}, {"octets": 1 << 31}, ["spark"]),
+        ({"asked": "auto"}, {"states": 5_000_000}, ["spark"]),
+        ({"asked": "auto", "master": "spark://somewhere:7077"}, {"states": 1}, ["spark"]),
+        ({"asked": "here"}, {"octets": 1 << 40}, []),
+        ({"asked": "sail"}, {}, ["sail"]),
+    ],
+    ids=str,
+)
+def test_spark_is_started_for_much_work_and_for_whoever_asks(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], work: dict[str, int], begun: list[str]
+) -> None:
+    started = []
+
+    @contextmanager
+    def session(engine: str, **_: object) -> Iterator[str]:
+        started.append(engine)
+        yield f"a session of {engine}"
+        started.append("ended")
+
+    monkeypatch.setattr(choice, "session", session)
+    with choice.Chosen(starting=lambda _: nullcontext(), **asked) as chosen:  # type: ignore[arg-type]
+        got = chosen.session(**work)
+        assert chosen.session() is got if begun else isinstance(got, Here)
+        assert chosen.name == (begun or ["here"])[0]
+    assert started == [*begun, *["ended"] * len(begun)]
+
+
 @pytest.mark.slow
 def test_the_whole_audit_runs_where_there_is_no_java(tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"lost": 1})
     done = subprocess.run(
-        [sys.executable, "-m", "shadowaudit", "verify", logs, "--out", tmp_path / "out", "--json"],
+        [sys.executable, "-m", "shadowaudit", "verify", logs, "--out", tmp_path / "out", "--json",
+         "--engine", "spark"],
         capture_output=True, text=True, check=False, env=without_java(tmp_path / "bin"),
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
@@ -353,7 +401,7 @@ def test_what_goes_wrong_in_an_engine_is_shown(tmp_path: Path, engine: str) -> N
     arguments = ("--state", state, "--out", tmp_path / "out", "--engine", engine)
     typed = [sys.executable, "-m", "shadowaudit"]
     subprocess.run([*typed, "ingest", logs, *arguments[:2], *arguments[4:]], check=True, capture_output=True)
-    for table in state.glob("*.parquet"):
+    for table in state.rglob("*.parquet"):
         table.write_bytes(b"no Parquet")
     done = subprocess.run([*typed, "verify", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -33,7 +33,8 @@ def command(*, as_json: bool) -> None:
     except NoJavaError as missing:
         told_java, problem = None, str(missing)
     base = all(found[name] for name in _NEEDED)
-    engines = {"spark": bool(base and told_java), "sail": bool(base and found["pysail"])}
+    own = all(found[name] for name in _NEEDED if name not in ("pyspark", "pandas"))
+    engines = {"here": own, "spark": bool(base and told_java), "sail": bool(base and found["pysail"])}
     if as_json:
         print(
             json.dumps(

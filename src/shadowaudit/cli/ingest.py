@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
+from shadowaudit.audit import Audit
 from shadowaudit.cli import options
 from shadowaudit.cli.ending import between_turns
 from shadowaudit.cli.progress import Shown
-from shadowaudit.engine.ingest import ingest
-from shadowaudit.engine.session import session
+from shadowaudit.engine.choice import Chosen
 from shadowaudit.logs.manifest import Found
 from shadowaudit.logs.state import State
 
@@ -53,16 +53,17 @@ def command(
         state = State(state_dir)
         state.create()
         files = options.found(places, watch=watch)
-        ending = None
+        ending = audit = None
         if watch or _fresh(state, files):
-            with shown.step(f"Starting {engine}"):
-                shown.session = stack.enter_context(session(engine, master=master, memory=memory))
+            chosen = stack.enter_context(Chosen(engine, shown.step, master, memory))
+            shown.session = lambda: chosen.opened
+            audit = Audit(chosen, state, state_dir, shown, cores=options.cores())
             ending = stack.enter_context(between_turns()) if watch else None
         while True:
             fresh = _fresh(state, files)
-            if fresh:
-                with shown.step(f"Reading {len(fresh)} new files"):
-                    ingest(lambda: shown.session, state, files, slices=options.cores())
+            if fresh and audit:
+                audit.read(files)
+                audit.settle()
             if fresh or not watch:
                 options.tell_of_open_logs(shown, places)
                 _tell(len(files), len(fresh), as_json=as_json)

@@ -43,8 +43,10 @@ def watching(function: Function) -> Function:
 def engine(function: Function) -> Function:
     """How the work is done."""
     options = (
-        click.option("--engine", default="spark", metavar="spark|sail|sc://HOST:PORT", show_default=True,
-                     help="Spark, Sail (pip install pysail; no Java), or a Spark Connect server."),
+        click.option("--engine", default="auto", metavar="auto|here|spark|sail|sc://HOST:PORT",
+                     show_default=True,
+                     help="Spark, Sail (pip install pysail; no Java), a Spark Connect server; here: this "
+                     "process alone. auto: here for little work, and Spark for much."),
         click.option("--master", metavar="URL", help="Spark's master. [default: local[*]]"),
         click.option("--memory", default="2g", show_default=True, help="Memory of a local Spark."),
     )  # fmt: skip

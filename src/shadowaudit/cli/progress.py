@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ class Shown:
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         self.console = console or Console(stderr=True)
         self.quiet = quiet
-        self.session: Any = None
+        self.session: Callable[[], Any] = lambda: None
 
     def tell(self, sentence: str) -> None:
         """Something to know besides the verdict."""
@@ -72,7 +72,7 @@ class Shown:
     def _tasks(self) -> tuple[int, int]:
         """Done and all tasks of the stages that run. None with engines that do not tell."""
         try:
-            tracker = self.session.sparkContext.statusTracker()
+            tracker = self.session().sparkContext.statusTracker()
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         except Exception:  # an engine without one, or one that is being closed
             return 0, 0

@@ -20,8 +20,7 @@ from shadowaudit.cli.progress import Shown
 from shadowaudit.cli.shown import show
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.verdict import Verdict
-from shadowaudit.engine.session import SPARK, session
-from shadowaudit.logs.hashing import hashed_ahead
+from shadowaudit.engine.choice import Chosen
 from shadowaudit.logs.manifest import NoLogsError, open_logs
 from shadowaudit.logs.state import State
 from shadowaudit.report.page import write_report
@@ -118,12 +117,12 @@ def command(
         files = options.found(places, watch=watch) if places else []
         if places and not files:  # before an engine is started for nothing
             shown.tell("no closed log yet: waiting for one")
+        ahead = [] if state.kept else [file.path for file in files]
         much = sum(file.size for file in files) > _MUCH
-        ahead = [file.path for file in files] if engine == SPARK and not master and not state.kept else []
-        with shown.step(f"Starting {engine}"), hashed_ahead(ahead) as hashed:
-            shown.session = stack.enter_context(session(engine, master=master, memory=memory, much=much))
+        chosen = stack.enter_context(Chosen(engine, shown.step, master, memory, ahead, much=much))
+        shown.session = lambda: chosen.opened
         ending = stack.enter_context(between_turns()) if watch else None
-        audit = Audit(shown.session, state, out, shown, cores=options.cores(), hashed=hashed)
+        audit = Audit(chosen, state, out, shown, cores=options.cores(), hashed=chosen.hashed)
         for verdict in _verdicts(audit, places, question, ending, interval=interval):
             options.tell_of_open_logs(shown, places)
             if not no_report:

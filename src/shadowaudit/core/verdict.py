@@ -23,6 +23,7 @@ class Verdict:
     files: int
     nodes: int
     allow_open: bool = False
+    engine: str = ""  # what did the work
     timings: Mapping[str, float] = field(default_factory=dict)
 
     def count(self, severity: Severity) -> int:
@@ -97,5 +98,6 @@ class Verdict:
             "gaps": [{"what": gap.what, "where": gap.where, "so": gap.so} for gap in self.evidence.gaps],
             "unprovable": list(self.evidence.unprovable),
             "notes": list(self.evidence.notes),
+            "engine": self.engine,
             "timings": {name: round(seconds, 3) for name, seconds in self.timings.items()},
         }

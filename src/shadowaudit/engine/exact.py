@@ -21,6 +21,9 @@ SCHEMA = (
 )
 """One row a finding. ``evidence``: the rows that prove it, one a line. A message cleared has none."""
 
+HEAVIER = 30
+"""How many partial states are merged while one suspect's is looked at again, in its rows."""
+
 _SHOWN_ROWS, _SHOWN_ADDRESSES, _SHOWN_TEXT = 20, 20, 4000
 
 
@@ -40,6 +43,8 @@ def findings_of(
     evidence: Evidence,
 ) -> list[dict[str, Any]]:
     """The findings about one message, as rows of ``SCHEMA``. ``parts``: number of a file, from, to."""
+    # In an order that does not depend on when a file came, nor on how the work was spread.
+    parts = sorted(parts, key=lambda part: (files[part[0]].path, part))
     try:
         for number, _, _ in parts:
             if number not in sources:

@@ -17,25 +17,10 @@ _BUCKET = 128 << 20  # octets of logs whose messages are merged at once: as a ru
 _MOST = 1 << 16
 
 
-def ingest(
-    session: Callable[[], Any], state: State, files: Sequence[Found], *, slices: int
-) -> list[FileFacts]:
-    """Read those files that were not read before; the facts of all of them.
-
-    Needs no session when there is nothing new. Raises OSError when the state cannot be written.
-    """
-    state.create()
-    facts = {str(file.path): known for file in files if (known := state.known(file))}
-    fresh = [file for file in files if str(file.path) not in facts]
-    if fresh:
-        for one in _read(session(), state, fresh, slices):
-            facts[one.path] = one
-    return [facts[str(file.path)] for file in files]
-
-
-def _read(session: Any, state: State, files: Sequence[Found], slices: int) -> Iterator[FileFacts]:
+def ingest(session: Any, state: State, files: Sequence[Found], *, slices: int) -> Iterator[FileFacts]:
+    """Read these files and keep what they say; their facts. Raises OSError when it cannot be kept."""
     frame, parts = spread(session, [((str(file.path),), file.size) for file in files], slices)
-    result = frame.mapInArrow(_reader(str(state.directory), parts), "facts string")
+    result = frame.mapInArrow(_reader(str(state.directory.absolute()), parts), "facts string")
     for row in result.toLocalIterator() if len(files) > 10_000 else result.collect():
         yield FileFacts.from_json(row["facts"])
 

@@ -19,6 +19,7 @@ from shadowaudit.core.facts import FileFacts
 from shadowaudit.engine.blocks import Blocks
 from shadowaudit.engine.exact import arrow_schema, findings_of
 from shadowaudit.engine.spreading import spread
+from shadowaudit.logs.state import State
 
 _BUCKET = 150_000  # states: 40 MB
 _BATCH = 1000  # findings
@@ -31,29 +32,60 @@ _MANY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a task has to know. ``first`` to ``last``: the time that the curves show."""
+    """What a task has to know."""
 
-    files: tuple[FileFacts, ...]  # with no more than their rows' readers need
+    files: tuple[FileFacts, ...]  # by number: ``plain``
     evidence: Evidence
     messages: str  # directory: one table a bucket
     tallies: str  # directory: one JSON a bucket
     findings: str  # directory: one table a task
-    first: int
-    last: int
+    width: int  # of the points of the curves, in milliseconds
     since: int | None = None
     until: int | None = None
 
 
-def buckets_of(files: Sequence[FileFacts]) -> int:
-    """How many buckets the messages of these files are spread over."""
-    return min(_MOST, sum(one.messages for one in files) // _BUCKET + 1)
+@dataclass(frozen=True, slots=True)
+class States:
+    """A Parquet file of partial states: of the file with that number, or with a number for each state."""
+
+    path: str
+    rows: int
+    file: int | None = None
 
 
-def split(
-    session: Any, tables: Sequence[tuple[int, str]], buckets: int, directory: Path, *, slices: int
-) -> Blocks:
-    """The states in these tables (Parquet: number of the file that they are of, and path) by bucket."""
-    frame, parts = spread(session, [(one, Path(one[1]).stat().st_size) for one in tables], slices)
+def buckets_of(states: int) -> int:
+    """How many buckets so many partial states are spread over."""
+    return min(_MOST, states // _BUCKET + 1)
+
+
+def states_of(state: State, files: Sequence[FileFacts]) -> list[States]:
+    """The tables of all these files, which are numbered by their order."""
+    return [
+        States(str(state.table_of(one.path).absolute()), one.messages, number)
+        for number, one in enumerate(files)
+        if one.messages
+    ]
+
+
+def plain(files: Sequence[FileFacts]) -> tuple[FileFacts, ...]:
+    """With no more than their rows' readers need."""
+    return tuple(
+        FileFacts(
+            path=one.path,
+            node=one.node,
+            database=one.database,
+            boot=one.boot,
+            flavour=one.flavour,
+            messages=one.messages,
+        )
+        for one in files
+    )
+
+
+def split(session: Any, tables: Sequence[States], directory: Path, *, slices: int) -> Blocks:
+    """The states in these tables by bucket, in Arrow files in that directory."""
+    buckets = buckets_of(sum(one.rows for one in tables))
+    frame, parts = spread(session, [((one.file, one.path), one.rows) for one in tables], slices)
     found = frame.mapInArrow(_splitting(buckets, parts, str(directory)), "path string").collect()
     return Blocks(buckets, tuple(sorted(row["path"] for row in found)))
 
@@ -147,6 +179,6 @@ def _merged(job: Job, bucket: int, states: Any) -> Iterator[Any]:
             table, target, compression="none", use_dictionary=few, write_statistics=False
         ),
     )
-    told = json.dumps(tally(messages, job.first, job.last))
+    told = json.dumps(tally(messages, job.width))
     publish(Path(job.tallies, f"{bucket:05}.json"), lambda target: target.write_text(told, "utf-8"))
     return messages.suspects()

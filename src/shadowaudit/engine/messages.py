@@ -54,8 +54,46 @@ class Origins:
         )
 
 
-class Messages:
-    """One row a message. ``states``: tables of ``fold.SCHEMA`` and ``file``, the number of the state's file.
+class Rows:
+    """One row a message, with what is known of it."""
+
+    columns: dict[str, Long]
+    suspect: NDArray[np.bool_]
+
+    @classmethod
+    def read(cls, table: Any) -> Rows:
+        """From messages.parquet: the inverse of ``table``."""
+        rows = cls()
+        rows.columns = {}
+        for name in table.schema.names:
+            if name not in ("id", "suspect"):
+                none = NONE_LEAST if name in _LEAST else NONE_GREATEST
+                values = table.column(name).combine_chunks()
+                rows.columns[name] = (values.fill_null(none) if values.null_count else values).to_numpy()
+        rows.suspect = table.column("suspect").to_numpy()
+        return rows
+
+    def __getitem__(self, name: str) -> Long:
+        return self.columns[name]
+
+    def has(self, name: str) -> NDArray[np.bool_]:
+        """Where there is a least or greatest value of that name."""
+        found: NDArray[np.bool_] = self[name] != (NONE_LEAST if name in _LEAST else NONE_GREATEST)
+        return found
+
+    def table(self) -> Any:
+        """For messages.parquet."""
+        found: dict[str, Any] = {}
+        for name, values in self.columns.items():
+            mask = ~self.has(name) if name in (*_LEAST, *_GREATEST) else None
+            found[name] = pa.array(values, pa.int64(), mask=mask if mask is not None and mask.any() else None)
+        found["suspect"] = pa.array(self.suspect)
+        found["id"] = _names(self["high"], self["low"])
+        return pa.table(found)
+
+
+class Messages(Rows):
+    """Partial states merged. ``states``: tables of ``fold.SCHEMA`` and ``file``, the number of the file.
 
     All states of a message have to be in it.
     """
@@ -72,10 +110,10 @@ class Messages:
         numbers = np.empty(len(order), dtype=np.int64)
         numbers[order] = np.cumsum(new) - 1
         self._begins = np.flatnonzero(new)
-        self._order = order
+        self._order, self._numbers = order, numbers
         self._states = {name: given[name] for name in ("file", *_OF_FILES)}
         groups = Groups(numbers, len(self._begins))
-        self.columns: dict[str, Long] = {"high": high[self._begins], "low": low[self._begins]}
+        self.columns = {"high": high[self._begins], "low": low[self._begins]}
         self.columns |= {name: groups.total(given[name]) for name in SUMS}
         self.columns |= {name: groups.least(given[name]) for name in _LEAST}
         taken = np.flatnonzero(given["redirects"])
@@ -85,14 +123,6 @@ class Messages:
             self.columns[name] = groups.greatest(given[name], where)
         self.suspect = ~self._proven()
         self.chosen = np.ones(groups.size, dtype=bool)
-
-    def __getitem__(self, name: str) -> Long:
-        return self.columns[name]
-
-    def has(self, name: str) -> NDArray[np.bool_]:
-        """Where there is a least or greatest value of that name."""
-        found: NDArray[np.bool_] = self[name] != (NONE_LEAST if name in _LEAST else NONE_GREATEST)
-        return found
 
     def within(self, since: int | None, until: int | None) -> None:
         """Keep only messages of that time."""
@@ -107,8 +137,16 @@ class Messages:
             chosen = chosen & (moment >= since)
         if until is not None:
             chosen = chosen & (moment < until)
+        self.keep(chosen)
+
+    def keep(self, chosen: NDArray[np.bool_]) -> None:
+        """Keep only these messages. Once: of all that there are."""
         self.columns = {name: values[chosen] for name, values in self.columns.items()}
         self.suspect, self.chosen = self.suspect[chosen], chosen
+
+    def of(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which of the states that were given are of these messages; before any are let go."""
+        return chosen[self._numbers]
 
     def _proven(self) -> NDArray[np.bool_]:
         """A message is not suspect when its state alone proves it.
@@ -131,6 +169,11 @@ class Messages:
         found: NDArray[np.bool_] = once & begun & settled & closed & held & ~late
         return found
 
+    def told_by(self, states: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which messages these states that were given are of; before any are let go."""
+        found: NDArray[np.bool_] = np.bincount(self._numbers[states], minlength=len(self.suspect)) > 0
+        return found
+
     def suspects(self) -> Iterator[tuple[tuple[int, int], list[Part]]]:
         """Each suspect's id, and where its rows are."""
         ends = np.append(self._begins[1:], len(self._order))
@@ -140,16 +183,6 @@ class Messages:
             rows = self._order[self._begins[group] : ends[group]]
             parts = zip(*(self._states[name][rows].tolist() for name in ("file", *_OF_FILES)), strict=True)
             yield (int(self["high"][place]), int(self["low"][place])), list(parts)
-
-    def table(self) -> Any:
-        """For messages.parquet."""
-        found: dict[str, Any] = {}
-        for name, values in self.columns.items():
-            mask = ~self.has(name) if name in (*_LEAST, *_GREATEST) else None
-            found[name] = pa.array(values, pa.int64(), mask=mask if mask is not None and mask.any() else None)
-        found["suspect"] = pa.array(self.suspect)
-        found["id"] = _names(self["high"], self["low"])
-        return pa.table(found)
 
 
 def _columns(table: Any, origins: Origins) -> dict[str, Long]:

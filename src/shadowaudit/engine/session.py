@@ -68,16 +68,20 @@ def session(
         raise EngineError(f"no engine {engine!r}: say spark, sail, or sc://HOST:PORT")
 
 
+def submitted() -> bool:
+    """Does ``spark-submit`` run this?"""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_ENV_LOADED" in os.environ
+
+
 def _spark(master: str | None, memory: str, conf: dict[str, str], *, much: bool) -> Iterator[Any]:
     try:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError:
         raise EngineError("PySpark is not installed: pip install 'shadowrelay[audit]'") from None
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_ENV_LOADED" in os.environ
     settings, known = {"spark.sql.execution.pythonUDF.arrow.enabled": "true"}, None
     builder = SparkSession.builder.appName("shadowaudit")
-    if not submitted:
+    if not submitted():
         known = _java()
         builder = builder.master(master or "local[*]")
         settings |= _LOCAL | {"spark.driver.memory": memory}

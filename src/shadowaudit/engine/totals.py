@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shadowaudit.engine.messages import MOMENTS, Messages
+from shadowaudit.core.facts import FileFacts
+from shadowaudit.engine.messages import MOMENTS, Rows
 
 Long = NDArray[np.int64]
 
@@ -27,13 +29,26 @@ _CHANGES = {
 }
 
 
+def span(files: Sequence[FileFacts], since: int | None = None, until: int | None = None) -> tuple[int, int]:
+    """The time that the curves show."""
+    first = max(min((one.begins for one in files if one.begins > 0), default=0), since or 0)
+    return first, min(max((one.ends for one in files), default=0), until or sys.maxsize)
+
+
 def width_of(first: int, last: int) -> int:
-    """Milliseconds from one point of the curve to the next."""
-    return max(1000, (last - first) // CURVE_POINTS + 1)
+    """Milliseconds from one point of the curve to the next.
+
+    A power of two in seconds, and points are multiples of it: so counts for a short time can be added to
+    those for a longer one, exactly.
+    """
+    width = 1000
+    while last // width - first // width >= CURVE_POINTS:
+        width *= 2
+    return width
 
 
-def tally(messages: Messages, first: int, last: int) -> dict[str, Any]:
-    """What these messages add to the counts, plainly, for a curve from ``first`` to ``last``."""
+def tally(messages: Rows, width: int) -> dict[str, Any]:
+    """What these messages add to the counts, plainly, for a curve with points of that ``width``."""
     moments = [messages[name][messages.has(name)] for name in MOMENTS]
     known = [one for one in moments if len(one)]
     totals = {
@@ -53,11 +68,12 @@ def tally(messages: Messages, first: int, last: int) -> dict[str, Any]:
         "first_at": min((int(one.min()) for one in known), default=None),
         "last_at": max((int(one.max()) for one in known), default=None),
         "latencies": _latencies(messages),
-        "changes": _changes(messages, first, last),
+        "changes": _changes(messages, width),
+        "width": width,
     }
 
 
-def _latencies(messages: Messages) -> list[list[Any]]:
+def _latencies(messages: Rows) -> list[list[Any]]:
     """Rows of measure, node, hop, step, count."""
     accepted, final, discarded = messages["accepted_at"], messages["final_at"], messages["discard_at"]
     begun, ended = messages.has("accepted_at"), messages.has("final_at")
@@ -82,40 +98,42 @@ def _latencies(messages: Messages) -> list[list[Any]]:
     return found
 
 
-def _places(messages: Messages, name: str) -> tuple[Long, Long]:
+def _places(messages: Rows, name: str) -> tuple[Long, Long]:
     found = np.where(messages.has(name), messages[name], 0)
     values, place = np.unique(found, return_inverse=True)
     return values, place
 
 
-def _changes(messages: Messages, first: int, last: int) -> list[list[Any]]:
-    """Rows of point, what, change. What is out of the range counts at its edge."""
+def _changes(messages: Rows, width: int) -> list[list[Any]]:
+    """Rows of point, what, change."""
     found = []
     for name, (what, sign) in _CHANGES.items():
-        moments = np.clip(messages[name][messages.has(name)], first, max(first, last))
-        points = (moments - first) // width_of(first, last)
+        points = messages[name][messages.has(name)] // width
         for point, count in zip(*np.unique(points, return_counts=True), strict=True):
             found.append([int(point), what, sign * int(count)])
     return found
 
 
-def added(tallies: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Tallies of all messages' parts as one."""
+def added(tallies: Iterable[Mapping[str, Any]], first: int, last: int) -> dict[str, Any]:
+    """Tallies of all messages' parts as one, for a curve from ``first`` to ``last``.
+
+    None of the tallies may be for a longer time. What is out of the range counts at its edge.
+    """
+    width = width_of(first, last)
+    begin, end = first // width, max(first, last) // width
     totals: Counter[str] = Counter()
     latencies: Counter[tuple[str, int, int, int]] = Counter()
     changes: Counter[tuple[int, str]] = Counter()
-    first: list[int] = []
-    last: list[int] = []
+    moments: list[int] = []
     for one in tallies:
         totals.update(one["totals"])
         for measure, node, hop, step, count in one["latencies"]:
             latencies[measure, node, hop, step] += count
         for point, what, change in one["changes"]:
-            changes[point, what] += change
-        first += [one["first_at"]] if one["first_at"] is not None else []
-        last += [one["last_at"]] if one["last_at"] is not None else []
-    moments = {"first_at": min(first, default=0), "last_at": max(last, default=0)}
-    return {"totals": dict(totals) | moments, "latencies": latencies, "changes": changes}
+            changes[min(max(point * one["width"] // width, begin), end), what] += change
+        moments += [one[name] for name in ("first_at", "last_at") if one[name] is not None]
+    known = {"first_at": min(moments, default=0), "last_at": max(moments, default=0)}
+    return {"totals": dict(totals) | known, "latencies": latencies, "changes": changes}
 
 
 def latencies(
@@ -134,7 +152,7 @@ def latencies(
     ]
 
 
-def curve(changes: Mapping[tuple[int, str], int], first: int, last: int) -> list[dict[str, int]]:
+def curve(changes: Mapping[tuple[int, str], int], width: int) -> list[dict[str, int]]:
     """Messages in transit and copies held at even points of time.
 
     Accepted messages that never ended stay in transit; copies that were never discarded stay held.
@@ -144,5 +162,5 @@ def curve(changes: Mapping[tuple[int, str], int], first: int, last: int) -> list
     for point in range(min((p for p, _ in changes), default=0), max((p for p, _ in changes), default=-1) + 1):
         for what in now:
             now[what] += changes.get((point, what), 0)
-        points.append({"at": first + point * width_of(first, last), **now})
+        points.append({"at": point * width, **now})
     return points

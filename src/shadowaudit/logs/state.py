@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+import secrets
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,12 @@ from pyarrow import parquet
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.manifest import Found
+from shadowaudit.logs.settled import Settlement
 
-_VERSION = "v2"
+_VERSION = 2
+"""Of facts and partial states: higher when they say something else."""
+
+_LONG_AGO = 86_400  # seconds: nobody writes a file for that long
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +35,23 @@ class State:
     kept: bool = True
 
     def create(self) -> None:
-        """Raises OSError."""
+        """Make the directory, and clear away what was half written when somebody died. Raises OSError."""
         self.directory.mkdir(parents=True, exist_ok=True)
+        for path in self.directory.glob(".*"):
+            with suppress(FileNotFoundError):  # it is being written, and has its name now
+                if path.is_file() and path.stat().st_mtime < time.time() - _LONG_AGO:
+                    path.unlink()
 
-    def _stem(self, path: str) -> str:
-        return f"{_VERSION}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:32]}"
+    @property
+    def settlement(self) -> Settlement:
+        """What was made of it."""
+        return Settlement(self.directory.absolute() / "settled")
 
     def facts_of(self, path: str) -> Path:
-        return self.directory / f"{self._stem(path)}.json"
+        return self.directory / f"{_stem(path)}.json"
 
     def table_of(self, path: str) -> Path:
-        return self.directory / f"{self._stem(path)}.parquet"
+        return self.directory / f"{_stem(path)}.parquet"
 
     def known(self, file: Found) -> FileFacts | None:
         """The facts of that very file, if it was read before."""
@@ -52,7 +64,7 @@ class State:
     def all(self) -> list[FileFacts]:
         """The facts of every file that was ever read, also of those that are gone since."""
         found = []
-        for path in sorted(self.directory.glob(f"{_VERSION}-*.json")):
+        for path in sorted(self.directory.glob(f"v{_VERSION}-*.json")):
             try:
                 found.append(FileFacts.from_json(path.read_text("utf-8")))
             except (OSError, ValueError, TypeError, KeyError):
@@ -64,11 +76,20 @@ class State:
         facts, table = digest_file(Path(path))
         _publish(self.table_of(path), lambda target: _write_table(target, table))
         _publish(self.facts_of(path), lambda target: target.write_text(facts.to_json(), "utf-8"))
+        for version in range(1, _VERSION):
+            for ending in (".json", ".parquet"):
+                (self.directory / f"{_stem(path, version)}{ending}").unlink(missing_ok=True)
         return facts
 
-    def tables(self, facts: Iterable[FileFacts]) -> list[tuple[int, str]]:
-        """The Parquet files of those that have rows about messages, by their numbers in ``facts``."""
-        return [(number, str(self.table_of(one.path))) for number, one in enumerate(facts) if one.messages]
+    def outdated(self) -> int:
+        """How many logs were read by another version, and not again by this one."""
+        names = [path.name.partition("-") for path in self.directory.glob("v*-*.json")]
+        own = {log for version, _, log in names if version == f"v{_VERSION}"}
+        return len({log for _, _, log in names} - own)
+
+
+def _stem(path: str, version: int = _VERSION) -> str:
+    return f"v{version}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:32]}"
 
 
 def _write_table(target: Path, table: Any) -> None:
@@ -82,6 +103,6 @@ def _write_table(target: Path, table: Any) -> None:
 
 
 def _publish(target: Path, write: Any) -> None:
-    hidden = target.with_name(f".{target.name}.{os.getpid()}")
+    hidden = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     write(hidden)
     hidden.replace(target)

@@ -1,0 +1,105 @@
+"""The engine that does the work: what was asked for; else this process for little, and Spark for much."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from shadowaudit.engine.here import Here
+from shadowaudit.engine.session import SPARK, session, submitted
+from shadowaudit.logs.hashing import Hashed, hashed_ahead
+
+AUTO, HERE = "auto", "here"
+
+_TEXT = 1 << 30  # octets of logs, and
+_STATES = 1_500_000  # partial states, for which this process is done before Spark has started
+
+
+class Engine(Protocol):
+    """Gives sessions for work, and has a name."""
+
+    @property
+    def name(self) -> str: ...
+
+    def session(self, *, octets: int = 0, states: int = 0) -> Any:
+        """For so much work. Raises EngineError."""
+        ...
+
+
+@dataclass(slots=True)
+class Ready:
+    """A session that is open already."""
+
+    opened: Any
+    name: str
+
+    def session(self, *, octets: int = 0, states: int = 0) -> Any:
+        del octets, states
+        return self.opened
+
+
+@dataclass(slots=True)
+class Chosen:
+    """What ``--engine`` says: auto, here, or what ``session`` knows. Starts it when it is needed.
+
+    ``starting`` is shown while it starts. Files to hash ``ahead``, while a local Spark starts: ``hashed``.
+    ``much``: as of ``session``.
+    """
+
+    asked: str
+    starting: Callable[[str], AbstractContextManager[None]]
+    master: str | None = None
+    memory: str = "2g"
+    ahead: Sequence[Path] = ()
+    much: bool = False
+    hashed: dict[str, Hashed] = field(default_factory=dict)
+    name: str = HERE
+    _opened: Any = None
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Self:
+        if self.asked not in (AUTO, HERE):
+            self._start(self.asked)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, value, trace)
+
+    @property
+    def opened(self) -> Any:
+        """The session of an engine that was started, if one was."""
+        return self._opened
+
+    def session(self, *, octets: int = 0, states: int = 0) -> Any:
+        """One that was started does the rest as well."""
+        if self._opened is None and not self._here(octets, states):
+            self._start(SPARK)
+        if self._opened is not None:
+            return self._opened
+        self.name = HERE
+        return Here()
+
+    def _here(self, octets: int, states: int) -> bool:
+        if self.asked == HERE:
+            return True
+        # Whoever names a cluster wants the work done there.
+        elsewhere = self.master is not None or submitted()
+        return not elsewhere and octets <= _TEXT and states <= _STATES
+
+    def _start(self, engine: str) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        ahead = self.ahead if engine == SPARK and not self.master else ()
+        with self.starting(f"Starting {engine}"), hashed_ahead(ahead) as hashed:
+            opened = session(engine, master=self.master, memory=self.memory, much=self.much)
+            self._opened = self._stack.enter_context(opened)
+        self.hashed.update(hashed)
+        if handler is not signal.default_int_handler:  # Spark takes it for itself
+            signal.signal(signal.SIGINT, handler)
+        self.name = engine
