@@ -308,7 +308,9 @@ def test_a_log_that_moves_to_an_archive_is_settled_as_before(
     archive.mkdir()
     for path in files_of(faulty)[:6]:
         shutil.copy2(path, archive / path.name)
-    assert here(faulty, state=state, out=tmp_path / "out").evidence.notes
+    heard = Heard()
+    assert here(faulty, state=state, out=tmp_path / "out", progress=heard).evidence.notes
+    assert heard.told == []
     for path in files_of(faulty):
         if (archive / path.name).exists() and path.parent != archive:
             path.unlink()
