@@ -11,7 +11,7 @@ from auditing import Auditor
 from pyarrow import parquet
 
 from shadowaudit.core.facts import FileFacts
-from shadowaudit.engine import ingest, merge
+from shadowaudit.engine import ingest, merge, pieces
 from shadowaudit.engine.messages import Messages, Origins
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS

@@ -21,7 +21,7 @@ from resealing import event, rows
 from resealing import logs as files_of
 
 from shadowaudit.core.verdict import Verdict
-from shadowaudit.engine import merge, pieces
+from shadowaudit.engine import merge, pieces, totals
 from shadowaudit.generate.cluster import BEGIN, EVERY, generate
 from shadowaudit.generate.stories import FAULTS, FILE_FAULTS
 from shadowaudit.logs.file import digest_file
@@ -172,6 +172,19 @@ def files_about(message: str, name: str, logs: Path) -> list[Path]:
     first = {path: rows(path)[0] for path in files_of(logs)}
     found = [path for path, row in first.items() if message.encode() in row and event(row) == name]
     return sorted(found, key=first.__getitem__)
+
+
+def test_curves_that_grow_longer_count_what_was_settled_before_at_its_time(
+    here: Auditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faulty: Path
+) -> None:
+    monkeypatch.setattr(totals, "CURVE_POINTS", 2)  # four seconds are a long time
+    monkeypatch.setattr(pieces, "_MANY", 100)  # none is counted again
+    truth, logs = faulty.rename(tmp_path / "truth"), tmp_path / "logs"
+    for path in sorted(files_of(truth), key=lambda path: digest_file(path)[0].ends):
+        arrive([path], truth, logs)
+        found = here(logs, state=tmp_path / "state", out=tmp_path / "out")
+    assert len([*(tmp_path / "state" / "settled").glob("*-*.json")]) > 1
+    same(found, here(logs, out=tmp_path / "whole"), tmp_path / "out", tmp_path / "whole")
 
 
 def test_a_second_delivery_that_is_told_late_opens_its_message_again(
