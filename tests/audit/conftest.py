@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ def sail_session() -> Iterator[Any]:
     with session("sail") as opened:
         yield opened
 
+
+# One process talks to Sail by gRPC and starts Java by fork: gRPC's own care for forks closes what the child
+# still needs, and now and then Java does not come up.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 CONNECTED = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")
 """What PySpark looks at at each call, to know which kind of session it works for. Here both are, in turns."""
