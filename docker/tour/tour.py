@@ -173,7 +173,7 @@ def count(patience: float) -> None:
 def audit() -> None:
     """Read the tracking logs of all nodes, as they are, and judge."""
     engine.container(NODES[0])  # without a lab there is nothing to read
-    arguments = ["verify", "/tracking", "--allow-open", "--out", "/out/audit"]
+    arguments = ["verify", "/tracking", "--engine", "spark", "--allow-open", "--out", "/out/audit"]
     book = letters.out() / "lost-databases"
     for database in book.read_text().split() if book.exists() else ():
         arguments += ["--lost", database]
