@@ -23,7 +23,8 @@ from shadowrelay.core.redundancy import Attempt, Leg
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Step, Transact, Unanswered
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.running import run
-from shadowrelay.smtp.peer_client import Address, Offering, PeerConnection, PeerFailed
+from shadowrelay.smtp.peer_client import Address, PeerConnection, PeerFailed
+from shadowrelay.smtp.peer_offer import Offering
 
 log = structlog.get_logger(__name__)
 
@@ -121,7 +122,7 @@ class Members:
             session = await self.acquire(step.to)
         except PeerFailed as failed:
             return self.unreachable(step, failed)
-        offering = session.begin(step, self.database.lineage.mark)
+        offering = Offering(session, step, self.database.lineage.mark)
         return self.offered(session, offering, await offering.send(content))
 
     def offered(self, session: PeerConnection, offering: Offering, attempt: Attempt) -> Attempt:

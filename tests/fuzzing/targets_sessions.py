@@ -13,6 +13,7 @@ from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.redundancy import Leg
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
+from shadowrelay.smtp.peer_offer import Offering
 from shadowrelay.smtp.peer_session import PeerSession
 from shadowrelay.smtp.receive_content import ContentCheck, DotDecoder
 from shadowrelay.smtp.receive_session import ReceiveSession
@@ -112,7 +113,7 @@ async def _offered(connection: PeerConnection) -> object:
         yield b"Subject: x\r\n"
         yield b"\r\ny\r\n"
 
-    return await connection.begin(_OFFER, _MARK).send(content())  # type: ignore[arg-type]
+    return await Offering(connection, _OFFER, _MARK).send(content())  # type: ignore[arg-type]
 
 
 def check_next_hop(data: bytes) -> None:

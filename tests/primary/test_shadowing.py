@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from sending import MESSAGE, sender
-from stations import boundary, eventually
+from stations import Station, boundary, eventually
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.primary import shadowing
+from shadowrelay.shadow.desk import Desk
 from shadowrelay.smtp.peer_client import PeerConnection
+from shadowrelay.smtp.receive import Peer
+from shadowrelay.wire.esmtp import MailFrom, RcptTo
 
 LARGE = b"Subject: large\r\n\r\n" + (b"x" * 70 + b"\r\n") * 5000
 
@@ -77,3 +81,120 @@ async def test_who_takes_messages_back_has_few_sessions_opened(
         assert (await client.content(MESSAGE)).startswith("250 ")
         assert len(dialled) <= 2
         assert len(await holder.copies()) == 1
+
+
+# The envelope goes ahead of the content
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What happened, in its order: the recipients that a holder was told of; tests note theirs in it."""
+    found: list[str] = []
+    rcpt = Desk.rcpt
+
+    async def noted(
+        self: Desk, session: Peer, mail: MailFrom, told: RcptTo, accepted: Sequence[RcptTo]
+    ) -> object:
+        found.append(told.address)
+        return await rcpt(self, session, mail, told, accepted)
+
+    monkeypatch.setattr(Desk, "rcpt", noted)
+    return found
+
+
+async def met(owner: Station) -> None:
+    """One message goes through, so that a session with the holder is there."""
+    async with sender(owner) as client:
+        assert (await client.begin("first@example.net")).startswith("250 ")
+        assert (await client.content(MESSAGE)).startswith("250 ")
+
+
+DOTTED = MESSAGE + b".\r\n"
+
+
+async def test_a_holder_knows_the_envelope_while_the_content_is_still_awaited(
+    tmp_path: Path, told: list[str]
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        await met(owner)
+        async with sender(owner) as client:
+            assert (await client.begin("b@example.net", "c@example.net")).startswith("250 ")
+            assert (await client.say("DATA")).startswith("354 ")
+            await eventually(lambda: told == ["first@example.net", "b@example.net", "c@example.net"])
+            assert len(await holder.copies()) == 1
+            client.writer.write(DOTTED)
+            assert (await client.reply()).startswith("250 ")
+        assert len(await holder.copies()) == 2
+        assert len(told) == 3
+        assert holder.connectors[0].sessions == 1
+
+
+async def test_where_many_wait_for_contents_the_envelope_leaves_with_its_own(
+    tmp_path: Path, told: list[str]
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        await met(owner)
+        async with sender(owner) as one, sender(owner) as two:
+            assert (await two.begin("c@example.net")).startswith("250 ")
+            assert (await one.begin("b@example.net")).startswith("250 ")
+            assert (await one.say("DATA")).startswith("354 ")
+            await holder.copies()
+            told.append("content")
+            one.writer.write(DOTTED)
+            assert (await one.reply()).startswith("250 ")
+            assert told == ["first@example.net", "content", "b@example.net"]
+        assert len(await holder.copies()) == 2
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_a_session_that_ends_while_the_sender_talks_is_replaced(
+    tmp_path: Path, told: list[str], *, announced: bool
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        await met(owner)
+        members = holder.connectors[0]
+        async with sender(owner) as client:
+            assert (await client.begin("b@example.net")).startswith("250 ")
+            if announced:
+                assert (await client.say("DATA")).startswith("354 ")
+                await eventually(lambda: len(told) == 2)
+            await members.refuse(0)
+            await eventually(lambda: members.sessions == 0)
+            members.admit()
+            if announced:
+                client.writer.write(DOTTED)
+                assert (await client.reply()).startswith("250 ")
+            else:
+                assert (await client.content(MESSAGE)).startswith("250 ")
+        assert len(await holder.copies()) == 2
+        assert "HAREDIRECTFAIL" not in await owner.events()
+
+
+async def test_nothing_is_kept_of_an_envelope_whose_content_never_came(
+    tmp_path: Path, told: list[str]
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        await met(owner)
+        async with sender(owner) as client:
+            assert (await client.begin("b@example.net")).startswith("250 ")
+            assert (await client.say("DATA")).startswith("354 ")
+            await eventually(lambda: len(told) == 2)
+        await eventually(lambda: holder.connectors[0].sessions == 0)
+        await met(owner)
+        assert len(await holder.copies()) == 2
+
+
+async def test_a_member_that_is_drained_refuses_a_copy_that_was_announced_before(
+    tmp_path: Path, told: list[str]
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        await met(owner)
+        async with sender(owner) as client:
+            assert (await client.begin("b@example.net")).startswith("250 ")
+            assert (await client.say("DATA")).startswith("354 ")
+            await eventually(lambda: len(told) == 2)
+            holder.node.draining.active = True
+            client.writer.write(DOTTED)
+            assert (await client.reply()).startswith("250 ")
+        assert len(await holder.copies()) == 1
+        assert "HAREDIRECTFAIL" in await owner.events()

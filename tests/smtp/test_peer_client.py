@@ -32,6 +32,7 @@ from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.redundancy import Leg
 from shadowrelay.core.steps import Ask, Unanswered
 from shadowrelay.smtp.peer_client import Address, PeerConnection, PeerFailed
+from shadowrelay.smtp.peer_offer import Offering
 
 US = Greeting(full("mx1"), Lineage(database_id(1), (Beginning(incarnation(1), 0),), 0))
 THEM = f"{full('mx2')} {database_id(2)} {incarnation(2)}:5 {incarnation(2)}@0"
@@ -110,7 +111,7 @@ def test_a_session_that_was_reset_while_it_was_idle_fails_like_any_other(loop: s
             with pytest.raises(PeerFailed, match="xshadow"):
                 await session.greet(US)
             step = offer(full("mx2"))
-            assert (await session.begin(step, OURS).send(pieces(b"x" * 100_000))).leg is Leg.REFUSED
+            assert (await Offering(session, step, OURS).send(pieces(b"x" * 100_000))).leg is Leg.REFUSED
 
     factory = None if loop == "asyncio" else pytest.importorskip(loop).new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
@@ -204,7 +205,7 @@ async def test_a_copy_is_acknowledged_with_the_mark_of_its_commit() -> None:
         await reader.read(-1)
 
     async with member(answer) as session:
-        attempt = await session.begin(offer(full("mx2")), OURS).send(pieces(b"one", b"two"))
+        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one", b"two"))
         assert (attempt.leg, attempt.database_id) == (Leg.ACKNOWLEDGED, database_id(2))
         assert (attempt.mark, attempt.reply) == (Mark(incarnation(2), 9), "250 2.6.0 kept")
         assert session.usable
@@ -221,7 +222,7 @@ async def test_any_refusal_means_that_nothing_is_kept(refused: int) -> None:
         await reader.read(-1)
 
     async with member(answer) as session:
-        attempt = await session.begin(offer(full("mx2")), OURS).send(pieces(b"one", b"two"))
+        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one", b"two"))
         assert (attempt.leg, attempt.reply) == (Leg.REFUSED, f"451 4.3.0 Not now {MARK}")
         assert session.usable == (refused == 3)  # the replies to what was still on its way are not waited for
 
@@ -236,7 +237,7 @@ async def test_a_session_closed_right_after_a_refusal_is_still_a_refusal() -> No
         await writer.drain()
 
     async with member(answer) as session:
-        attempt = await session.begin(offer(full("mx2")), OURS).send(pieces(b"one"))
+        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one"))
         assert attempt.leg is Leg.REFUSED
 
 
@@ -257,9 +258,9 @@ async def test_a_connection_lost_before_the_end_leaves_no_copy_and_after_it_perh
         yield b"three"
 
     async with member(at_once) as session:
-        assert (await session.begin(offer(full("mx2")), OURS).send(slowly())).leg is Leg.REFUSED
+        assert (await Offering(session, offer(full("mx2")), OURS).send(slowly())).leg is Leg.REFUSED
     async with member(at_the_end) as session:
-        attempt = await session.begin(offer(full("mx2")), OURS).send(pieces(b"one"))
+        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one"))
         assert (attempt.leg, attempt.database_id, attempt.mark) == (Leg.LOST, database_id(2), None)
         assert not session.usable
 
@@ -276,7 +277,7 @@ async def test_once_the_end_was_begun_to_be_sent_there_may_be_a_copy(monkeypatch
 
     async with member(answer) as session:
         monkeypatch.setattr(PeerConnection, "drain", stuck)
-        attempt = await session.begin(offer(full("mx2")), OURS).send(pieces(b"one"))
+        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one"))
         assert attempt.leg is Leg.LOST
 
 
@@ -285,7 +286,7 @@ async def test_a_holder_that_never_answers_may_have_a_copy() -> None:
         await reader.read(-1)
 
     async with member(answer) as session:
-        attempt = await session.begin(offer(full("mx2")), OURS).send(pieces(b"one"))
+        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one"))
         assert (attempt.leg, attempt.reply) == (Leg.LOST, "offer: no answer in time")
 
 
@@ -296,7 +297,7 @@ async def test_an_acknowledgement_without_a_mark_counts_for_nothing() -> None:
         await reader.read(-1)
 
     async with member(answer) as session:
-        attempt = await session.begin(offer(full("mx2")), OURS).send(pieces(b"one"))
+        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one"))
         assert attempt.leg is Leg.LOST
 
 
@@ -381,7 +382,7 @@ async def test_very_many_chunks_do_not_block_each_other() -> None:
         await reader.read(-1)
 
     async with member(answer) as session:
-        attempt = await session.begin(offer(full("mx2")), OURS).send(pieces(*[bytes(8000)] * 6000))
+        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(*[bytes(8000)] * 6000))
         assert attempt.leg is Leg.ACKNOWLEDGED, attempt
 
 

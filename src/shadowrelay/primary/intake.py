@@ -97,7 +97,6 @@ class Intake:
 
     async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> IntakeSink:
         now = self.members.clock()
-        numbered = tuple(self._recipients(recipients))
         arrival = Arrival(
             id=self._mint(now),
             envelope=Envelope(
@@ -108,7 +107,7 @@ class Intake:
                 ret=mail.ret,
                 envid=mail.envid,
             ),
-            recipients=numbered,
+            recipients=tuple(self._recipients(recipients)),
             received_at=now,
             client_ip=session.address,
             client_hostname=session.helo,
@@ -116,6 +115,8 @@ class Intake:
             session=session.id,
         )
         shadow = self._shadows.pop(session.id, None)
+        if shadow is not None:
+            shadow.announce(lambda to: offer(arrival, to, 1))
         return IntakeSink(self, session, arrival, shadow)
 
     async def reset(self, session: Peer) -> None:

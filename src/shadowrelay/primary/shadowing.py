@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Callable
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.redundancy import Attempt
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.members import EARLY_SESSIONS, Members, seconds
-from shadowrelay.smtp.peer_client import Offering, PeerConnection, PeerFailed
+from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
+from shadowrelay.smtp.peer_offer import Offering
 
 
 class ShadowSession:
@@ -28,6 +29,7 @@ class ShadowSession:
         self._offering: Offering | None = None
         self._session: PeerConnection | None = None
         self._broken: PeerFailed | None = None
+        self._streams = False
         self._early = False
         if self.first is not None and members.early[self.first] < EARLY_SESSIONS:
             self._early = True
@@ -36,14 +38,23 @@ class ShadowSession:
             if self._session is None:
                 self._opening = asyncio.create_task(members.acquire(self.first))
 
+    def announce(self, step: Callable[[ServerName], OfferCopy]) -> None:
+        """The content is about to come. If nobody else's is, MAIL and RCPT leave now: the holder is done with
+        them when the sender is done with the content. Where many come at a time, one write costs less.
+        """
+        if self.first is not None and self._session is not None and self._members.early[self.first] == 1:
+            self._offering = Offering(self._session, step(self.first), self._members.database.lineage.mark)
+            self._offering.announce()
+
     async def begin(self, step: OfferCopy) -> None:
         """Start to stream."""
+        self._streams = True
         try:
             session = await self._opened()
         except PeerFailed as failed:
             self._broken = failed
             return
-        self._offering = session.begin(step, self._members.database.lineage.mark)
+        self._offering = self._offering or Offering(session, step, self._members.database.lineage.mark)
 
     async def stream(self, data: bytes) -> None:
         """The next octets of a body that streams. A failure is remembered, not raised."""
@@ -63,14 +74,17 @@ class ShadowSession:
         except PeerFailed as failed:
             self._opening = None
             return self._members.unreachable(step, failed)
-        offering = self._offering
-        if offering is None:
-            offering = session.begin(step, self._members.database.lineage.mark)
-            attempt = await offering.send(content)
-        elif self._broken is not None:
+        if session.closed and not self._streams:  # while the sender talked: nothing can be there
+            session.abort()
+            self._opening = self._session = self._offering = None
+            return await self._members.offer(step, content)
+        offering = self._offering or Offering(session, step, self._members.database.lineage.mark)
+        if self._broken is not None:
             attempt = offering.failed(self._broken)
-        else:
+        elif self._streams:
             attempt = await offering.finish()
+        else:
+            attempt = await offering.send(content)
         self._opening = self._session = self._offering = None
         return self._members.offered(session, offering, attempt)
 

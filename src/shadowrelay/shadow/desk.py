@@ -117,8 +117,6 @@ class Desk:
 
     async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:  # noqa: ARG002
         self._member()
-        if self._draining():
-            return DRAINING
         if not self.options.room.admits():
             log.warning("copy_refused_disk_full", member=self._member().name)
             return NO_ROOM
@@ -148,6 +146,8 @@ class Desk:
     async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> HoldSink | Reply:
         if self._offer is None:
             return Reply(503, "5.5.1", "MAIL needed first")
+        if self._draining():  # between MAIL and its content minutes can pass
+            return DRAINING
         numbered = sorted((*parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
         known = tuple(
             Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt) for number, hop, rcpt in numbered

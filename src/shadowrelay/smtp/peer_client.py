@@ -5,22 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterable
 from dataclasses import dataclass
 
 from shadowrelay.core.conversation import Answered, Greeting, Line, Query
 from shadowrelay.core.identifiers import Mark, ServerName
-from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.redundancy import Attempt, Leg
-from shadowrelay.core.steps import OfferCopy
 from shadowrelay.wire import xqdiscard, xshadow
-from shadowrelay.wire.esmtp import MailFrom, RcptTo, extensions, format_mail, format_rcpt
+from shadowrelay.wire.esmtp import extensions
 from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
 
-_OFFERED = frozenset({"8BITMIME", "SMTPUTF8", "DSN"})
 _MOST_REPLY = 1 << 20  # 200 lines of 4,096 octets
 _LITTLE = 65_536  # octets that a transport buffers before it asks for a pause
-_MOST_UNHEARD = 64  # replies to chunks that may be on their way: what nobody reads would block both ends
 
 
 class PeerFailed(Exception):
@@ -69,7 +63,7 @@ class PeerConnection:
             raise PeerFailed(step, _said(error)) from error
         session = cls(reader, writer, timeout)
         await session._expect("greeting", 220)
-        session._write(f"EHLO {own_name}\r\n".encode())
+        session.write(f"EHLO {own_name}\r\n".encode())
         offered = extensions(await session._expect("ehlo", 250))
         if str(xshadow.VERSION) not in offered.get("XSHADOW", "").split() or "XQDISCARD" not in offered:
             session.abort()
@@ -82,6 +76,11 @@ class PeerConnection:
         return self._writer.is_closing() or self._reader.at_eof()
 
     @property
+    def closed(self) -> bool:
+        """At either end, whether or not something is left to be read."""
+        return self._writer.is_closing() or self._reader._eof  # type: ignore[attr-defined]
+
+    @property
     def usable(self) -> bool:
         """Between exchanges: what the other end said unasked can only be that it leaves."""
         unasked = self._replies or self._reader._buffer  # type: ignore[attr-defined]
@@ -89,10 +88,10 @@ class PeerConnection:
 
     async def greet(self, ours: Greeting) -> Greeting:
         """XSHADOW."""
-        self._write(f"XSHADOW {xshadow.format_greeting(ours)}\r\n".encode())
+        self.write(f"XSHADOW {xshadow.format_greeting(ours)}\r\n".encode())
         reply = await self._expect("xshadow", 250)
         try:
-            text, _ = _marked(reply)
+            text, _ = marked(reply)
             self.greeting = xshadow.parse_greeting(text[-1])
         except xshadow.Malformed as error:
             self.abort()
@@ -101,12 +100,12 @@ class PeerConnection:
 
     async def ask(self, query: Query) -> tuple[Answered, tuple[str, ...]]:
         """XQDISCARD. Lines that cannot be read are returned beside the answer: they are skipped."""
-        self._write(f"XQDISCARD {xqdiscard.format_query(query)}\r\n".encode())
+        self.write(f"XQDISCARD {xqdiscard.format_query(query)}\r\n".encode())
         reply = await self._expect("xqdiscard", 250, 251)
         bad: list[str] = []
         lines: list[Line] = []
         try:
-            texts, mark = _marked(reply)
+            texts, mark = marked(reply)
         except xshadow.Malformed as error:
             self.abort()
             raise PeerFailed("xqdiscard", str(error)) from error
@@ -121,15 +120,11 @@ class PeerConnection:
                 bad.append(text)
         return Answered(tuple(lines), mark, seen), tuple(bad)
 
-    def begin(self, step: OfferCopy, mark: Mark) -> Offering:
-        """Offer a copy: MAIL and RCPT leave with the first block of content, the others as they come."""
-        return Offering(self, step, mark)
-
     async def close(self) -> None:
         """Say QUIT, if anybody listens."""
         if self.usable:
             with contextlib.suppress(PeerFailed):
-                self._write(b"QUIT\r\n")
+                self.write(b"QUIT\r\n")
                 await self._expect("quit", 221)
         self.abort()
 
@@ -138,7 +133,8 @@ class PeerConnection:
         if not self._writer.is_closing():
             self._writer.transport.abort()
 
-    def _write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
+        """What leaves next; see ``drain``."""
         # After a reset asyncio's own loop drops the octets, and uvloop raises RuntimeError where there is no
         # TLS. What became of the session is told when its reply is read.
         if not self._writer.is_closing():
@@ -185,109 +181,7 @@ class PeerConnection:
         return reply
 
 
-class Offering:
-    """One copy on its way to a holder."""
-
-    def __init__(self, session: PeerConnection, step: OfferCopy, mark: Mark) -> None:
-        self.step = step
-        self._session = session
-        self._unheard = 1 + len(step.recipients)
-        self._refusal: Reply | None = None
-        self._ended = False
-        # What leaves next, in one write: a small message is one segment, and one TLS record.
-        self._commands = _mail(step.envelope, step, mark) + b"".join(map(_rcpt, step.recipients))
-        self._block = b""  # the last one is held back: it leaves with LAST
-
-    async def write(self, data: bytes) -> None:
-        """One block; nothing leaves any more once the copy is refused. Raises PeerFailed."""
-        block, self._block = self._block, data
-        if self._refusal is not None or not block:
-            return
-        self._unheard += 1
-        await self._chunk(b"BDAT %d\r\n" % len(block), block)
-        if self._unheard > _MOST_UNHEARD:
-            await self._hear()
-
-    async def _chunk(self, command: bytes, block: bytes) -> None:
-        self._session._write(self._commands + command + block)
-        self._commands = b""
-        await self._session.drain("content")
-
-    async def _hear(self) -> None:
-        reply = await self._session.reply("offer")
-        self._unheard -= 1
-        if not reply.positive:
-            self._refusal = reply
-
-    async def send(self, content: AsyncIterable[bytes]) -> Attempt:
-        """The whole content, then ``finish``. A content that cannot be read raises, the session aborted."""
-        try:
-            async for block in content:
-                await self.write(block)
-        except PeerFailed as failed:
-            return self.failed(failed)
-        except BaseException:
-            self._session.abort()
-            raise
-        return await self.finish()
-
-    async def finish(self) -> Attempt:
-        """The end of the content, and what the holder says of it.
-
-        A refusal of the envelope, or of a chunk, is final: then nothing is kept there.
-        """
-        session = self._session
-        try:
-            if self._refusal is None and not session.lost:
-                self._ended = True
-                await self._chunk(b"BDAT %d LAST\r\n" % len(self._block), self._block)
-            while self._unheard and self._refusal is None:
-                await self._hear()
-            answer = self._refusal or await session.reply("acknowledgement")
-        except PeerFailed as failed:
-            return self.failed(failed)
-        if not answer.positive:
-            if answer.code == 421 or self._refusal is not None:
-                session.abort()
-            return self._attempt(Leg.REFUSED, str(answer))
-        try:
-            texts, mark = _marked(answer)
-        except xshadow.Malformed as error:
-            session.abort()
-            return self._attempt(Leg.LOST, str(error))
-        reply_text = f"{answer.code} {answer.enhanced} {' '.join(texts)}"
-        return self._attempt(Leg.ACKNOWLEDGED, reply_text, mark)
-
-    def failed(self, failed: PeerFailed) -> Attempt:
-        """Before the last chunk left, nothing can be there; after it, a copy may."""
-        return self._attempt(Leg.LOST if self._ended else Leg.REFUSED, str(failed))
-
-    def _attempt(self, leg: Leg, reply: str, mark: Mark | None = None) -> Attempt:
-        greeting = self._session.greeting
-        database = greeting.lineage.database_id if greeting else None
-        return Attempt(self.step.to, leg, self.step.rank, reply, database, mark)
-
-
-def _mail(envelope: Envelope, step: OfferCopy, mark: Mark) -> bytes:
-    offer = xshadow.OfferMark(step.message_id, step.epoch, step.rank, mark, step.received_at)
-    mail = MailFrom(
-        sender=envelope.sender,
-        body=envelope.body,
-        smtputf8=envelope.smtputf8,
-        ret=envelope.ret,
-        envid=envelope.envid,
-        extra={"XSHADOW": xshadow.format_offer(offer)},
-    )
-    return format_mail(mail, _OFFERED)
-
-
-def _rcpt(recipient: Recipient) -> bytes:
-    fork = xshadow.format_fork(recipient.number, recipient.next_hop)
-    rcpt = RcptTo(recipient.address, recipient.notify, recipient.orcpt, {"XFORK": fork})
-    return format_rcpt(rcpt, _OFFERED)
-
-
-def _marked(reply: Reply) -> tuple[tuple[str, ...], Mark]:
+def marked(reply: Reply) -> tuple[tuple[str, ...], Mark]:
     """The lines of a reply, and the mark that the last one ends with."""
     *before, last = reply.lines
     text, _, mark = last.rpartition(" ")

@@ -1,0 +1,126 @@
+"""A copy of a message on its way to a member that is to hold it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable
+
+from shadowrelay.core.identifiers import Mark
+from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.redundancy import Attempt, Leg
+from shadowrelay.core.steps import OfferCopy
+from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed, marked
+from shadowrelay.wire import xshadow
+from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
+from shadowrelay.wire.replies import Reply
+
+_OFFERED = frozenset({"8BITMIME", "SMTPUTF8", "DSN"})
+_MOST_UNHEARD = 64  # replies to chunks that may be on their way: what nobody reads would block both ends
+
+
+class Offering:
+    """One copy on its way to a holder: MAIL and RCPT leave with the first block of content, or when it is
+    announced; the other blocks as they come.
+    """
+
+    def __init__(self, session: PeerConnection, step: OfferCopy, mark: Mark) -> None:
+        self.step = step
+        self._session = session
+        self._unheard = 1 + len(step.recipients)
+        self._refusal: Reply | None = None
+        self._ended = False
+        # What leaves next, in one write: a small message is one segment, and one TLS record.
+        self._commands = _mail(step.envelope, step, mark) + b"".join(map(_rcpt, step.recipients))
+        self._block = b""  # the last one is held back: it leaves with LAST
+
+    def announce(self) -> None:
+        """MAIL and RCPT leave before there is any content."""
+        self._session.write(self._commands)
+        self._commands = b""
+
+    async def write(self, data: bytes) -> None:
+        """One block; nothing leaves any more once the copy is refused. Raises PeerFailed."""
+        block, self._block = self._block, data
+        if self._refusal is not None or not block:
+            return
+        self._unheard += 1
+        await self._chunk(b"BDAT %d\r\n" % len(block), block)
+        if self._unheard > _MOST_UNHEARD:
+            await self._hear()
+
+    async def _chunk(self, command: bytes, block: bytes) -> None:
+        self._session.write(self._commands + command + block)
+        self._commands = b""
+        await self._session.drain("content")
+
+    async def _hear(self) -> None:
+        reply = await self._session.reply("offer")
+        self._unheard -= 1
+        if not reply.positive:
+            self._refusal = reply
+
+    async def send(self, content: AsyncIterable[bytes]) -> Attempt:
+        """The whole content, then ``finish``. A content that cannot be read raises, the session aborted."""
+        try:
+            async for block in content:
+                await self.write(block)
+        except PeerFailed as failed:
+            return self.failed(failed)
+        except BaseException:
+            self._session.abort()
+            raise
+        return await self.finish()
+
+    async def finish(self) -> Attempt:
+        """The end of the content, and what the holder says of it.
+
+        A refusal of the envelope, or of a chunk, is final: then nothing is kept there.
+        """
+        session = self._session
+        try:
+            if self._refusal is None and not session.lost:
+                self._ended = True
+                await self._chunk(b"BDAT %d LAST\r\n" % len(self._block), self._block)
+            while self._unheard and self._refusal is None:
+                await self._hear()
+            answer = self._refusal or await session.reply("acknowledgement")
+        except PeerFailed as failed:
+            return self.failed(failed)
+        if not answer.positive:
+            if answer.code == 421 or self._refusal is not None:
+                session.abort()
+            return self._attempt(Leg.REFUSED, str(answer))
+        try:
+            texts, mark = marked(answer)
+        except xshadow.Malformed as error:
+            session.abort()
+            return self._attempt(Leg.LOST, str(error))
+        reply_text = f"{answer.code} {answer.enhanced} {' '.join(texts)}"
+        return self._attempt(Leg.ACKNOWLEDGED, reply_text, mark)
+
+    def failed(self, failed: PeerFailed) -> Attempt:
+        """Before the last chunk left, nothing can be there; after it, a copy may."""
+        return self._attempt(Leg.LOST if self._ended else Leg.REFUSED, str(failed))
+
+    def _attempt(self, leg: Leg, reply: str, mark: Mark | None = None) -> Attempt:
+        greeting = self._session.greeting
+        database = greeting.lineage.database_id if greeting else None
+        return Attempt(self.step.to, leg, self.step.rank, reply, database, mark)
+
+
+def _mail(envelope: Envelope, step: OfferCopy, mark: Mark) -> bytes:
+    offer = xshadow.OfferMark(step.message_id, step.epoch, step.rank, mark, step.received_at)
+    mail = MailFrom(
+        sender=envelope.sender,
+        body=envelope.body,
+        smtputf8=envelope.smtputf8,
+        ret=envelope.ret,
+        envid=envelope.envid,
+        extra={"XSHADOW": xshadow.format_offer(offer)},
+    )
+    return format_mail(mail, _OFFERED)
+
+
+def _rcpt(recipient: Recipient) -> bytes:
+    fork = xshadow.format_fork(recipient.number, recipient.next_hop)
+    rcpt = RcptTo(recipient.address, recipient.notify, recipient.orcpt, {"XFORK": fork})
+    return format_rcpt(rcpt, _OFFERED)
