@@ -100,7 +100,8 @@ class _Api:
 
     async def queues(self, request: Request) -> Response:
         del request
-        found, now = await self._ask(views.queues), self._clock()
+        now = self._clock()
+        found = await self._ask(lambda ledger: views.queues(ledger, now))
         return _json({"queues": [render.queue(self._node.name, queue, now) for queue in found]})
 
     async def shadow_queues(self, request: Request) -> Response:

@@ -66,12 +66,16 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """Mail of this node for one next hop. ``due``: its first recipient; None if all wait for answers."""
+    """Mail of this node for one next hop. ``due``: its first recipient; None if all wait for answers.
+
+    ``waiting``: messages that may be sent at once, and are not being sent.
+    """
 
     next_hop: NextHop
     messages: int
     recipients: int
     active: int  # forks that are being sent
+    waiting: int
     asking: int  # recipients not sent to before the members were asked
     exposed: int
     oldest: datetime
@@ -134,7 +138,7 @@ def counts(ledger: SqlLedger) -> Counts:
     )
 
 
-def queues(ledger: SqlLedger) -> list[Queue]:
+def queues(ledger: SqlLedger, now: datetime) -> list[Queue]:
     run = ledger.connection.execute
     errors = {row[0]: row[1] for row in run(SQL["last_errors"])}
     active = dict(run(SQL["active"]).fetchall())
@@ -144,13 +148,16 @@ def queues(ledger: SqlLedger) -> list[Queue]:
             messages=messages,
             recipients=recipients,
             active=active.get(hop, 0),
+            waiting=waiting,
             asking=asking,
             exposed=exposed,
             oldest=records.moment(oldest),
             due=records.maybe_moment(due),
             last_error=errors.get(hop, ""),
         )
-        for hop, messages, recipients, due, asking, oldest, exposed in run(SQL["queues"]).fetchall()
+        for hop, messages, recipients, due, asking, oldest, exposed, waiting in run(
+            SQL["queues"], (records.micros(now),)
+        ).fetchall()
     ]
 
 

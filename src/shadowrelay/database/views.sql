@@ -28,8 +28,9 @@ SELECT addressee, COUNT(*) FROM discard_event GROUP BY addressee;
 
 -- name: queues
 SELECT r.next_hop, COUNT(DISTINCT m.id), COUNT(*), MIN(r.due_at), SUM(r.due_at IS NULL), MIN(m.received_at),
-       SUM(m.exposed)
+       SUM(m.exposed), COUNT(DISTINCT CASE WHEN r.due_at <= ? AND a.message_id IS NULL THEN m.id END)
   FROM message m CROSS JOIN recipient r ON r.message_id = m.id
+  LEFT JOIN temp.active a ON a.message_id = m.id AND a.next_hop = r.next_hop
  WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready'
  GROUP BY r.next_hop ORDER BY r.next_hop;
 
