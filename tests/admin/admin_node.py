@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.node import PeerState, PeerStatus
+from shadowrelay.admin.node import HopStatus, PeerState, PeerStatus
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core import delivery, heartbeat, holding, redundancy
 from shadowrelay.core.decisions import Content
@@ -59,6 +59,7 @@ class FakeNode:
     host: str = "rack1"
     started_at: datetime = NOW - timedelta(hours=3)
     statuses: list[PeerStatus] = field(default_factory=lambda: [peer(MX2), peer(MX3)])
+    hops: dict[str, HopStatus] = field(default_factory=dict)
     readiness: tuple[bool, str] = (True, "")
     alive: bool = True
     active: bool = False  # being drained
@@ -67,6 +68,9 @@ class FakeNode:
 
     def peers(self) -> list[PeerStatus]:
         return self.statuses
+
+    def hop(self, name: NextHop) -> HopStatus:
+        return self.hops.get(name, HopStatus(sessions=0, places=40, limit="a limit"))
 
     def ready(self) -> tuple[bool, str]:
         return self.readiness

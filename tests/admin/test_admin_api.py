@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,9 +28,12 @@ from admin_node import (
 )
 
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.node import PeerState
+from shadowrelay.admin.node import HopStatus, PeerState
 from shadowrelay.core.decisions import Decision, Outcome
 from shadowrelay.core.delivery import Ending
+from shadowrelay.core.heartbeat import cut_off
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.database.queue import claim
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 UNREACHABLE = peer(
@@ -114,10 +118,6 @@ async def test_a_queue_shows_its_identity_oldest_next_attempt_and_last_error(nod
 
 
 async def test_a_queue_is_active_while_it_sends_and_asking_while_members_are_asked(node):
-    from shadowrelay.core.heartbeat import cut_off
-    from shadowrelay.core.identifiers import NextHop
-    from shadowrelay.database.queue import claim
-
     await fill(node, received(1, MX2), received(2, MX3, "x@inside.test"))
     await fill(node, lambda ledger: claim(ledger, NextHop("outside"), NOW, 10))
     await fill(node, lambda ledger: cut_off(ledger, MX3, NOW))
@@ -127,6 +127,83 @@ async def test_a_queue_is_active_while_it_sends_and_asking_while_members_are_ask
     assert (inside["status"], inside["asking"], inside["next_attempt"]) == ("asking", 1, None)
     assert (outside["status"], outside["active"]) == ("active", 1)
     assert [item["id"] for item in asking] == [message_id(2)]
+
+
+def resting(until: timedelta) -> HopStatus:
+    return HopStatus(
+        sessions=0,
+        places=1,
+        limit="",
+        failures=3,
+        error="connect: refused",
+        rests_until=NOW + until,
+    )
+
+
+async def test_a_queue_whose_next_hop_rests_says_until_when_and_why(node):
+    await fill(node, received(1, MX2), received(2, MX2, "x@inside.test"))
+    node.hops["outside"] = resting(timedelta(minutes=7))
+    async with serving(node) as port:
+        inside, outside = (await ask(port, "/api/v1/queues")).json["queues"]
+        shown = (await ask(port, f"/api/v1/messages/{message_id(1)}")).json["recipients"][0]
+        other = (await ask(port, f"/api/v1/messages/{message_id(2)}")).json["recipients"][0]
+    assert (outside["status"], outside["waiting"], outside["failures"]) == ("resting", 1, 3)
+    assert outside["rests_until"] == outside["next_attempt"] == "2026-11-21T10:07:00.000Z"
+    assert outside["why"] == (
+        "the next hop rests until 2026-11-21T10:07:00.000Z: it failed 3 times, at last connect: refused"
+    )
+    assert (shown["why"], shown["next_attempt"]) == (outside["why"], outside["next_attempt"])
+    assert (inside["status"], inside["why"], inside["rests_until"]) == ("ready", "", None)
+    assert (other["why"], other["next_attempt"]) == ("", None)
+
+
+async def test_mail_that_was_put_off_for_longer_than_its_next_hop_rests_keeps_its_time(node):
+    await fill(node, received(1, MX2), attempted(1, Ending.DEFERRED, "451 4.4.1 connect: refused"))
+    node.hops["outside"] = resting(timedelta(minutes=1))
+    async with serving(node) as port:
+        (queue,) = (await ask(port, "/api/v1/queues")).json["queues"]
+        shown = (await ask(port, f"/api/v1/messages/{message_id(1)}")).json["recipients"][0]
+    assert (queue["status"], queue["waiting"]) == ("resting", 0)
+    assert "rests until 2026-11-21T10:01:00.000Z" in queue["why"]
+    assert queue["next_attempt"] == shown["next_attempt"] == "2026-11-21T10:05:00.000Z"
+
+
+async def test_a_rest_that_is_over_is_none_and_one_session_tries_the_hop_first(node):
+    await fill(node, received(1, MX2))
+    node.hops["outside"] = resting(timedelta(0))
+    async with serving(node) as port:
+        (before,) = (await ask(port, "/api/v1/queues")).json["queues"]
+        node.hops["outside"] = replace(node.hops["outside"], sessions=1)
+        (probed,) = (await ask(port, "/api/v1/queues")).json["queues"]
+    assert (before["status"], before["why"], before["rests_until"]) == ("ready", "", None)
+    assert probed["why"] == (
+        "one session tries the next hop first: it failed 3 times, at last connect: refused"
+    )
+
+
+async def test_messages_that_wait_for_a_free_session_are_counted_and_told_the_limit(node):
+    await fill(node, *(received(number, MX2) for number in (1, 2, 3)))
+    await fill(node, lambda ledger: claim(ledger, NextHop("outside"), NOW, 1))
+    node.hops["outside"] = HopStatus(sessions=1, places=1, limit="max_outbound_connections")
+    async with serving(node) as port:
+        (queue,) = (await ask(port, "/api/v1/queues")).json["queues"]
+        sent, *waiting = [
+            (await ask(port, f"/api/v1/messages/{message_id(number)}")).json["recipients"][0]
+            for number in (3, 1, 2)  # the oldest first
+        ]
+    told = "no session is free: 1 of 1 in use (max_outbound_connections)"
+    assert (queue["status"], queue["active"], queue["waiting"], queue["why"]) == ("active", 1, 2, told)
+    assert (sent["doing"], sent["why"]) == ("active", "")
+    assert [item["why"] for item in waiting] == [told, told]
+
+
+async def test_a_queue_with_nothing_due_waits_for_no_session(node):
+    await fill(node, received(1, MX2), received(2, MX2), attempted(2, Ending.DEFERRED, "451 later"))
+    await fill(node, lambda ledger: claim(ledger, NextHop("outside"), NOW, 1))
+    node.hops["outside"] = HopStatus(sessions=1, places=1, limit="max_outbound_connections")
+    async with serving(node) as port:
+        (queue,) = (await ask(port, "/api/v1/queues")).json["queues"]
+    assert (queue["active"], queue["waiting"], queue["why"]) == (1, 0, "")
 
 
 async def test_a_shadow_queue_is_named_after_its_primary(node):

@@ -102,7 +102,8 @@ class _Api:
         del request
         now = self._clock()
         found = await self._ask(lambda ledger: views.queues(ledger, now))
-        return _json({"queues": [render.queue(self._node.name, queue, now) for queue in found]})
+        shown = [render.queue(self._node.name, queue, self._node.hop(queue.next_hop), now) for queue in found]
+        return _json({"queues": shown})
 
     async def shadow_queues(self, request: Request) -> Response:
         del request
@@ -129,7 +130,7 @@ class _Api:
 
         view, like = await self._ask(find)
         if view is not None:
-            return _json(render_messages.message(view, self._clock()))
+            return _json(render_messages.message(view, self._node.hop, self._clock()))
         if not like:
             raise Refused(404, f"no message {wanted} here, nor a memory of one; another node may have it")
         listed = ", ".join(like) + (", …" if len(like) == 5 else "")

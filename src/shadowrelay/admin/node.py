@@ -1,4 +1,4 @@
-"""What the admin API needs to know of the running node, and of each member as this process sees it."""
+"""What the admin API needs to know of the node, and of members and next hops as this process sees them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Protocol
 
 from shadowrelay.core.handover import Remains
 from shadowrelay.core.heartbeat import Watch
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 
@@ -51,6 +52,40 @@ class PeerStatus:
     next: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HopStatus:
+    """What this process knows of a next hop, in memory.
+
+    ``sessions`` send its mail, of at most ``places`` at this moment, which ``limit`` is the reason for.
+    ``failures`` in a row, and the last ``error``: nobody tries it before ``rests_until``, then one session.
+    """
+
+    sessions: int
+    places: int
+    limit: str
+    failures: int = 0
+    error: str = ""
+    rests_until: datetime | None = None
+
+    def resting(self, now: datetime) -> bool:
+        return self.rests_until is not None and now < self.rests_until
+
+    def tried_at(self, due: datetime | None, now: datetime) -> datetime | None:
+        """When mail is tried that is due then, or at once."""
+        return max(self.rests_until, due or now) if self.rests_until and self.resting(now) else due
+
+    def keeps(self, now: datetime) -> str:
+        """Why mail that is due has to wait; empty if nothing keeps it."""
+        failed = f"it failed {self.failures} time{'' if self.failures == 1 else 's'}, at last {self.error}"
+        if self.rests_until is not None and self.resting(now):
+            return f"the next hop rests until {timestamp(self.rests_until)}: {failed}"
+        if self.sessions < self.places:
+            return ""
+        if self.failures:
+            return f"one session tries the next hop first: {failed}"
+        return f"no session is free: {self.sessions} of {self.places} in use ({self.limit})"
+
+
 class DrainState(Protocol):
     """Is the node being drained?"""
 
@@ -84,6 +119,10 @@ class Node(Protocol):
 
     def peers(self) -> Sequence[PeerStatus]:
         """Every member of the settings but this node."""
+        ...
+
+    def hop(self, name: NextHop) -> HopStatus:
+        """A next hop, whether anything was sent to it so far or not."""
         ...
 
     def ready(self) -> tuple[bool, str]:

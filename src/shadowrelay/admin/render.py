@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from shadowrelay.admin.forecast import what_next
-from shadowrelay.admin.node import Node, PeerState, PeerStatus
+from shadowrelay.admin.node import HopStatus, Node, PeerState, PeerStatus
 from shadowrelay.core.decisions import Member
 from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import Mark
@@ -118,23 +118,31 @@ def _peer(peer: PeerStatus, member: Member, seen: Snapshot) -> Json:
     }
 
 
-def queue(name: str, found: Queue, now: datetime) -> Json:
+def queue(name: str, found: Queue, hop: HopStatus, now: datetime) -> Json:
     return {
         "identity": f"{name}\\{found.next_hop}",
         "next_hop": found.next_hop,
-        "status": _queue_status(found, now),
+        "status": _queue_status(found, hop, now),
         "messages": found.messages,
+        "waiting": found.waiting,
         "recipients": found.recipients,
         "active": found.active,
         "asking": found.asking,
         "exposed": found.exposed,
         "oldest": timestamp(found.oldest),
-        "next_attempt": maybe(found.due),
+        "next_attempt": maybe(found.due and hop.tried_at(found.due, now)),
         "last_error": found.last_error,
+        "why": hop.keeps(now) if found.waiting or hop.resting(now) else "",
+        "sessions": hop.sessions,
+        "places": hop.places,
+        "failures": hop.failures,
+        "rests_until": maybe(hop.rests_until) if hop.resting(now) else None,
     }
 
 
-def _queue_status(found: Queue, now: datetime) -> str:
+def _queue_status(found: Queue, hop: HopStatus, now: datetime) -> str:
+    if hop.resting(now):
+        return "resting"
     if found.active:
         return "active"
     if found.due is None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
+from shadowrelay.admin.node import HopStatus
 from shadowrelay.admin.render import Json, mark, maybe
+from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Holder, Recipient, Role, Stage
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.views import MessageView
@@ -31,7 +34,7 @@ def summary(copy: Copy) -> Json:
     }
 
 
-def message(view: MessageView, now: datetime) -> Json:
+def message(view: MessageView, hop: Callable[[NextHop], HopStatus], now: datetime) -> Json:
     """One message with all that is known of it here. Without a copy, what is remembered."""
     remembered = {
         "id": view.id,
@@ -76,20 +79,23 @@ def message(view: MessageView, now: datetime) -> Json:
             "ret": envelope.ret,
             "envid": envelope.envid,
         },
-        "recipients": [_recipient(copy, item, view, now) for item in copy.recipients],
+        "recipients": [_recipient(copy, item, view, hop(item.next_hop), now) for item in copy.recipients],
         "holders": [_holder(item) for item in copy.holders],
     }
 
 
-def _recipient(copy: Copy, recipient: Recipient, view: MessageView, now: datetime) -> Json:
+def _recipient(copy: Copy, recipient: Recipient, view: MessageView, hop: HopStatus, now: datetime) -> Json:
+    doing = _doing(copy, recipient, view, now)
+    kept = doing == "ready" or (doing == "retry" and hop.resting(now))
     return {
         "number": recipient.number,
         "address": recipient.address,
         "next_hop": recipient.next_hop,
         "status": recipient.status.value,
-        "doing": _doing(copy, recipient, view, now),
+        "doing": doing,
+        "why": hop.keeps(now) if kept else "",
         "attempts": recipient.attempts,
-        "next_attempt": maybe(recipient.next_attempt),
+        "next_attempt": maybe(hop.tried_at(recipient.next_attempt, now) if kept else recipient.next_attempt),
         "last_reply": recipient.last_reply,
         "delay_notified": recipient.delay_notified,
         "notify": list(recipient.notify),

@@ -109,7 +109,7 @@ def _recipient_row(item: Json) -> list[object]:
         item["address"],
         item["next_hop"],
         item["status"],
-        item["doing"],
+        item["why"] or item["doing"],
         item["attempts"],
         item["next_attempt"],
         item["last_reply"],

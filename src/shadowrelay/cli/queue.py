@@ -7,7 +7,17 @@ import click
 from shadowrelay.admin.client import Client
 from shadowrelay.cli.viewing import console, node_options, print_json, print_table, reporting
 
-_COLUMNS = ("queue", "status", "messages", "recipients", "exposed", "oldest", "next attempt", "last error")
+_COLUMNS = (
+    "queue",
+    "status",
+    "messages",
+    "due",
+    "recipients",
+    "exposed",
+    "oldest",
+    "next attempt",
+    "why it waits",
+)
 
 
 @click.group(short_help="Show the queues of a node: the backlog.")
@@ -18,7 +28,10 @@ def queue() -> None:
 @queue.command("list")
 @node_options
 def list_queues(node: Client, *, as_json: bool) -> None:
-    """One row per next hop, with its last error and its next attempt."""
+    """One row per next hop: its next attempt, and why its mail waits.
+
+    The column "due" is messages that may be sent now, and are not being sent.
+    """
     with reporting():
         answer = node.get("queues")
     if as_json:
@@ -28,11 +41,12 @@ def list_queues(node: Client, *, as_json: bool) -> None:
             found["identity"],
             found["status"],
             found["messages"],
+            found["waiting"],
             found["recipients"],
             found["exposed"],
             found["oldest"],
             found["next_attempt"],
-            found["last_error"],
+            found["why"] or found["last_error"],
         ]
         for found in answer["queues"]
     ]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from shadowrelay.admin.node import PeerStatus, peer_status
+from shadowrelay.admin.node import HopStatus, PeerStatus, peer_status
 from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
@@ -24,6 +24,7 @@ from shadowrelay.primary.queue import Queue
 from shadowrelay.primary.reporting import Reporter
 from shadowrelay.service.adapters import addresses, servers
 from shadowrelay.service.draining import Draining
+from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
 from shadowrelay.shadow.links import Link
 from shadowrelay.smtp.receive_connector import Connector
@@ -92,6 +93,9 @@ class Node:
             )
             for place in self.boundary.places
         ]
+
+    def hop(self, name: NextHop) -> HopStatus:
+        return hop_status(self.queue.hops, name, self.policy, asyncio.get_running_loop().time())
 
     def ready(self) -> tuple[bool, str]:
         if self.database.failed.is_set():

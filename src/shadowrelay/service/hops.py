@@ -1,0 +1,34 @@
+"""The next hops as the admin API shows them, out of what the queue keeps in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shadowrelay.admin.node import HopStatus
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.policy import Policy
+from shadowrelay.primary.outbound import Outbound
+
+_PER_HOP, _IN_ALL = "max_per_domain_outbound_connections", "max_outbound_connections"
+
+
+def hop_status(hops: Mapping[NextHop, Outbound], name: NextHop, policy: Policy, clock: float) -> HopStatus:
+    """One of them. ``clock`` is the present moment on the loop's clock."""
+    hop = hops.get(name) or Outbound(None)
+    places, limit = (
+        hop.places(clock, policy),
+        "the next hop takes no more" if clock < hop.fewer_until else _PER_HOP,
+    )
+    in_all = policy.max_outbound_connections - sum(one.workers for one in hops.values()) + hop.workers
+    if in_all < places:
+        places, limit = in_all, _IN_ALL
+    if hop.failures:  # one session probes it; those that were begun before it failed may still wait
+        places = min(places, hop.workers - len(hop.probes) + 1)
+    return HopStatus(
+        sessions=hop.workers,
+        places=places,
+        limit=limit,
+        failures=hop.failures,
+        error=hop.last_error,
+        rests_until=hop.retry_at,
+    )

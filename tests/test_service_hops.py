@@ -1,0 +1,53 @@
+"""A next hop as the admin API shows it: whether a session is free, and which limit is the reason if not."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.policy import Policy
+from shadowrelay.primary.outbound import Outbound
+from shadowrelay.service.hops import hop_status
+
+NOW = datetime(2026, 11, 22, 6, 0, tzinfo=UTC)
+OUTSIDE = NextHop("outside")
+POLICY = Policy(max_per_domain_outbound_connections=3, max_outbound_connections=4)
+
+
+def keeps(policy: Policy = POLICY, **hops: Outbound) -> str:
+    by_name = {NextHop(name): hop for name, hop in hops.items()}
+    return hop_status(by_name, OUTSIDE, policy, clock=100.0).keeps(NOW)
+
+
+def test_a_hop_that_nothing_was_sent_to_has_room():
+    assert keeps() == ""
+    assert keeps(outside=Outbound(None, workers=2)) == ""
+
+
+def test_all_sessions_of_one_hop_are_in_use():
+    told = "no session is free: 3 of 3 in use (max_per_domain_outbound_connections)"
+    assert keeps(outside=Outbound(None, workers=3)) == told
+
+
+def test_all_sessions_of_the_node_are_in_use_by_others_too():
+    told = "no session is free: 1 of 1 in use (max_outbound_connections)"
+    assert keeps(outside=Outbound(None, workers=1), inside=Outbound(None, workers=3)) == told
+
+
+def test_a_hop_that_turned_one_session_away_takes_no_more_for_a_while():
+    hop = Outbound(None, workers=2)
+    hop.turned_away(99.0, POLICY)
+    hop.workers = 1  # the one that was turned away has ended
+    assert keeps(outside=hop) == "no session is free: 1 of 1 in use (the next hop takes no more)"
+
+
+async def test_a_hop_that_failed_is_tried_by_one_session_besides_those_of_before():
+    hop = Outbound(None, workers=2, failures=1, last_error="connect: refused", retry_at=NOW)
+    assert keeps(outside=hop) == "", "both are of before: one may try"
+    async with asyncio.TaskGroup() as group:
+        probe = group.create_task(asyncio.sleep(0))
+        hop.probes.add(probe)
+        assert keeps(outside=hop) == (
+            "one session tries the next hop first: it failed 1 time, at last connect: refused"
+        )
