@@ -125,6 +125,32 @@ def test_what_a_drained_node_holds_is_told_and_once_replaced_its_disk_is_not_nee
     lab.verify()
 
 
+def state(lab: RunningLab, name: str) -> str:
+    """What the table of ``lab status`` says of a node."""
+    typed = [sys.executable, "-m", "shadowrelay", "lab", "status", "--dir", str(lab.directory)]
+    table = subprocess.run(typed, capture_output=True, text=True, check=True).stdout
+    (row,) = [line.split() for line in table.splitlines() if line.startswith(name)]
+    return row[2]
+
+
+def test_the_labs_status_tells_a_node_that_is_drained_from_one_that_is_up(lab: RunningLab):
+    lab.up("shadow_resubmit_time_span=1h", nodes=2)
+    lab.cluster.refuse()
+    lab.send(1)
+    lab.cluster.freeze("mx2")  # nobody takes over what is handed to it
+    drain(lab, "mx1", "--within", "0s")
+    assert state(lab, "mx1") == "draining"
+    lab.cluster.thaw("mx2")
+    drain(lab, "mx1")
+    assert (state(lab, "mx1"), state(lab, "mx2")) == ("drained", "up")
+    assert lab.up() == [], "a node that is drained runs, and is not waited for"
+    assert not lab.cluster.start("mx1")
+    drain(lab, "mx1", "--end")
+    assert state(lab, "mx1") == "up"
+    lab.cluster.accept()
+    lab.verify()
+
+
 def test_nodes_that_all_stop_at_once_lose_nothing(lab: RunningLab):
     lab.up("drain_timeout=10s")
     lab.cluster.refuse()

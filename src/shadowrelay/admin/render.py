@@ -28,6 +28,7 @@ def status(node: Node, seen: Snapshot, version: str, now: datetime) -> Json:
         "uptime": round((now - node.started_at).total_seconds(), 3),
         "ready": ready,
         "not_ready_because": why if not ready else "",
+        "draining": node.draining.active,
         "database_id": lineage.database_id,
         "incarnation": lineage.incarnation,
         "sequence": lineage.sequence,

@@ -15,9 +15,11 @@ from shadowrelay.lab.processes import State
 
 
 class Condition(StrEnum):
-    """SILENT: the process runs and does not answer, or not yet."""
+    """SILENT: the process runs and does not answer, or not yet. DRAINED: it takes no mail and has none left."""
 
     UP = "up"
+    DRAINING = "draining"
+    DRAINED = "drained"
     SILENT = "silent"
     FROZEN = "frozen"
     DOWN = "down"
@@ -25,7 +27,7 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """``status`` is None unless the node is up."""
+    """``status`` is None unless the node answers."""
 
     node: Node
     condition: Condition
@@ -80,6 +82,8 @@ def look_at(cluster: Cluster, node: Node) -> NodeReport:
     """One node. A frozen one is not asked: it would let the caller wait."""
     state = cluster.process(node.short).state
     found = status(node) if state is State.RUNNING else None
+    if found and found.draining:
+        return NodeReport(node, Condition.DRAINED if found.drained else Condition.DRAINING, found)
     return NodeReport(node, _condition(state, answers=found is not None), found)
 
 

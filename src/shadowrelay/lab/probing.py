@@ -18,7 +18,10 @@ _PATIENCE = 2.0  # seconds for one answer on loopback
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """``GET /api/v1/status``: counts of messages, and ``peers`` as the node tells of them."""
+    """``GET /api/v1/status``: counts of messages, and ``peers`` as the node tells of them.
+
+    ``drained``: it is being drained, and nothing is left to deliver or to hand over.
+    """
 
     database_id: str
     incarnation: str
@@ -28,12 +31,17 @@ class NodeStatus:
     safety_net: int
     exposed: int
     asking: int
+    draining: bool
+    drained: bool
     peers: tuple[Mapping[str, Any], ...]
 
 
 def node_answers(node: Node) -> bool:
-    """It greets SMTP clients and says that it is ready."""
-    return greeting(node.smtp).startswith("220") and _ready(node)
+    """It greets SMTP clients and says that it is ready; or it would, but is being drained."""
+    if greeting(node.smtp).startswith("220") and _ready(node):
+        return True
+    found = status(node)
+    return found is not None and found.draining
 
 
 def mailbox_answers(address: Address) -> bool:
@@ -55,6 +63,7 @@ def status(node: Node) -> NodeStatus | None:
     """What the node says of itself; None when it does not answer."""
     try:
         tree = _api(node).get("status")
+        draining = bool(tree["draining"])
         return NodeStatus(
             database_id=str(tree["database_id"]),
             incarnation=str(tree["incarnation"]),
@@ -64,6 +73,8 @@ def status(node: Node) -> NodeStatus | None:
             safety_net=int(tree["safety_net"]),
             exposed=int(tree["exposed"]),
             asking=int(tree["asking"]),
+            draining=draining,
+            drained=draining and bool(_api(node).get("drain")["done"]),
             peers=tuple(peer for peer in tree["peers"] if isinstance(peer, dict)),
         )
     except (ApiError, KeyError, TypeError, ValueError):
