@@ -39,6 +39,8 @@ def test_every_wrong_override_is_reported_as_a_wrong_setting_is():
                 "site",
                 "loop_hop_limit=2",
                 "name.x=1",
+                "wrongkey=7",
+                "log.colour=red",
                 "receive.default.submision=true",
                 "=1",
                 "drain_timeout=" + "[" * 100_000,
@@ -51,7 +53,11 @@ def test_every_wrong_override_is_reported_as_a_wrong_setting_is():
     assert errors["loop_hop_limit"] == (
         "loop_hop_limit = 2 (--set): out of range; allowed: an integer, from 5 to 1000"
     )
-    assert "unknown setting" in errors["name.x"]
+    assert errors["name.x"] == "name.x = 1 (--set): unknown setting"
+    assert errors["wrongkey"] == (
+        "wrongkey = 7 (--set): unknown setting; allowed: the keys in docs/reference/settings.md"
+    )
+    assert errors["log.colour"] == "log.colour = red (--set): unknown setting; allowed: level or format"
     assert 'did you mean "submission"?' in errors["receive.default.submision"]
     assert "" in errors
     assert "not a duration" in errors["drain_timeout"]

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from running_lab import RunningLab, processes_of, wait_until
 
 from shadowrelay.cli import main
+from shadowrelay.lab.ports import free_ports
 
 pytestmark = pytest.mark.lab
 
@@ -101,6 +102,25 @@ def test_a_node_that_does_not_come_up_shows_its_log_and_takes_the_others_with_it
     assert processes_of(lab.directory) == []
 
 
+@pytest.mark.parametrize("words", [("up",), ("chaos", "--minutes", "0.1")])
+def test_a_new_lab_with_a_wrong_setting_leaves_nothing_behind(lab: RunningLab, words: tuple[str, ...]):
+    assert "unknown setting" in command(lab, *words, "--set", "safety_net_holdtime=1h", status=2)
+    assert not lab.directory.exists()
+
+
+def test_a_demonstration_that_is_interrupted_at_its_start_leaves_nothing(tmp_path: Path):
+    typed = [sys.executable, "-m", "shadowrelay", "lab", "demo"]
+    running = subprocess.Popen(
+        typed, env={**os.environ, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    wait_until(lambda: processes_of(tmp_path), "the first process is started")
+    os.kill(running.pid, signal.SIGINT)
+    running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert processes_of(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_start_leaves_no_process(lab: RunningLab, number: signal.Signals):
     typed = [sys.executable, "-m", "shadowrelay", "lab", "up", "--dir", str(lab.directory)]
@@ -110,12 +130,54 @@ def test_an_interrupted_start_leaves_no_process(lab: RunningLab, number: signal.
     starting.communicate(timeout=60)
     assert starting.returncode == 1
     assert processes_of(lab.directory) == []
+    assert not lab.directory.exists()
 
 
-def test_a_wrong_setting_is_told_before_anything_starts(lab: RunningLab):
-    assert "unknown setting" in command(lab, "up", "--set", "safety_net_holdtime=1h", status=2)
+def test_a_setting_of_the_labs_own_is_told_before_anything_starts(lab: RunningLab):
     assert "each node" in command(lab, "up", "--set", "admin.listen=127.0.0.1:1", status=1)
     assert processes_of(lab.directory) == []
+    assert not lab.directory.exists()
+
+
+def test_a_wrong_setting_is_told_at_once_while_the_lab_runs(lab: RunningLab):
+    lab.up(nodes=1)
+    before = lab.cluster.node("mx1").config.read_text()
+    told = command(lab, "up", "--set", "wrongkey=7", "--set", "drain_timeout=soon", status=2)
+    assert told.splitlines() == [
+        "wrongkey = 7 (--set): unknown setting; allowed: the keys in docs/reference/settings.md",
+        'drain_timeout = "soon" (--set): not a duration; allowed: a duration such as 500ms, 15s, 2m, 1h30m '
+        "or 2d, from 0s to 1h",
+    ]
+    assert "lab down" in command(lab, "up", "--set", "drain_timeout=7s", status=1)
+    assert lab.cluster.node("mx1").config.read_text() == before
+
+
+def test_a_new_lab_that_does_not_come_up_leaves_nothing_behind_but_what_was_there(lab: RunningLab):
+    home = lab.directory / "deep" / "er"
+    on_one_port = ("--set", f"receive.second.listen=127.0.0.1:{free_ports(1)[0]}")
+    failed = CliRunner().invoke(main, ["lab", "up", "--dir", str(home), *on_one_port])
+    assert failed.exit_code == 1
+    assert "has ended; the last lines of" in failed.output
+    assert processes_of(home) == []
+    assert not lab.directory.exists()
+    (lab.directory / "logs").mkdir(parents=True)
+    (lab.directory / "notes.txt").write_text("mine")
+    command(lab, "up", *on_one_port, status=1)
+    assert sorted(path.name for path in lab.directory.iterdir()) == ["logs", "notes.txt"]
+
+
+def test_a_lab_that_was_there_keeps_everything_when_it_does_not_come_up(lab: RunningLab):
+    lab.up(nodes=2)
+    lab.cluster.down()
+    with socket.create_server(lab.cluster.node("mx2").smtp):
+        command(lab, "up", status=1)
+    lab.up()
+
+
+@pytest.mark.parametrize("words", [("start", "mx1"), ("down",), ("heal",), ("cut", "mx1", "mx2")])
+def test_a_command_without_a_lab_makes_no_directory(lab: RunningLab, words: tuple[str, ...]):
+    assert "lab up --dir" in command(lab, *words, status=1)
+    assert not lab.directory.exists()
 
 
 def test_without_a_lab_a_command_says_how_to_make_one(lab: RunningLab):

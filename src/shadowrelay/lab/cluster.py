@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from shadowrelay.core.identifiers import DatabaseId
 from shadowrelay.lab import authority, layout, network, node_settings, starting
 from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.guard import locked, undisturbed
+from shadowrelay.lab.guard import locked, undisturbed, undone_on_failure
 from shadowrelay.lab.layout import LINKS, MAILBOX, Layout, Manner, Node, Way
 from shadowrelay.lab.ports import free_ports
 from shadowrelay.lab.processes import Process, State
@@ -172,13 +172,14 @@ def up(
     Returns the names of what it started: none when the lab runs already. ``nodes`` None is the number that
     it has, or three. ``breakable``: the links of a new lab can be cut. ``options`` are KEY=VALUE for the
     settings of all nodes, and stay for later starts. A process that does not come up is stopped again, with
-    all that this call started. Raises LabError, SettingsInvalid.
+    all that this call started, and of a new lab nothing is left. Raises LabError, SettingsInvalid.
     """
-    with locked(directory):
+    with locked(directory), _undone_if_new(directory):
         at = _planned(directory, nodes, breakable=breakable)
         names = at.processes
         running = [name for name in names if process_of(at, name).alive]
         if running and options:
+            node_settings.planned(at, options)  # what is wrong with them comes first
             raise LabError(
                 f"{', '.join(running)} runs, and settings are read at a start only: "
                 f"shadowrelay lab down --dir {directory}, then up"
@@ -186,10 +187,13 @@ def up(
         _refuse_frozen(at, running)
         with undisturbed():
             prepare(at, options)
-        started = starting.start(at, names)
-        if started:
-            starting.see_one_another(at.nodes)
-        return started
+        return starting.start(at, names, meet=at.nodes)
+
+
+def _undone_if_new(directory: Path) -> AbstractContextManager[None]:
+    if layout.path_of(directory).exists():
+        return nullcontext()
+    return undone_on_failure(directory, layout.CONTENTS)
 
 
 def _planned(directory: Path, nodes: int | None, *, breakable: bool) -> Layout:

@@ -15,7 +15,7 @@ from shadowrelay.lab.processes import State
 
 
 class Condition(StrEnum):
-    """SILENT: the process runs and does not answer, or not yet. DRAINED: it takes no mail and has none left."""
+    """SILENT: the process runs and does not answer, or not yet. DRAINED: it takes no mail, and has none."""
 
     UP = "up"
     DRAINING = "draining"

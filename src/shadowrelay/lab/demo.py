@@ -42,11 +42,12 @@ def demonstrate(directory: Path | None, *, keep: bool, console: Console | None =
     try:
         held = _Demonstration(Cluster(home), story).run()
     finally:
-        if layout.path_of(home).exists():
+        began = layout.path_of(home).exists()
+        if began:
             Cluster(home).down()
-        if made and held and not keep:
+        if made and (not began or (held and not keep)):
             shutil.rmtree(made)
-        else:
+        elif began:
             story.tell(f"The lab is down. Logs, settings and mail are in {home}")
     return held
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,24 +16,56 @@ from typing import Any
 from shadowrelay.lab.errors import LabError
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+_LOCK = ".lock"
 
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """One command at a time starts and stops processes of a lab; the next one waits. Makes the directory.
 
-    Raises LabError.
+    If the body fails, directory and lock are removed again if they were made here. Raises LabError.
     """
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as problem:
-        raise LabError(f"{directory}: {problem.strerror}") from problem
-    try:
+    with undone_on_failure(directory, [_LOCK]):
+        handle = _held(directory)
+        try:
+            yield
+        finally:
+            os.close(handle)
+
+
+def _held(directory: Path) -> int:
+    while True:
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            raise LabError(f"{directory}: {problem.strerror}") from problem
         fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle
+        os.close(handle)  # whom we waited for failed, and took the file away
+
+
+@contextmanager
+def undone_on_failure(directory: Path, names: Iterable[str]) -> Iterator[None]:
+    """If the body fails, what it made under these names in the directory is removed again.
+
+    So are the directory, and those above it, that were not there before, unless something else is in them.
+    """
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    fresh = [path for name in names if not (path := directory / name).exists()]
+    try:
         yield
-    finally:
-        os.close(handle)
+    except BaseException:
+        with undisturbed():
+            for path in fresh:
+                shutil.rmtree(path, ignore_errors=True)
+                with suppress(OSError):
+                    path.unlink()
+            for path in missing:
+                with suppress(OSError):
+                    path.rmdir()
+        raise
 
 
 @contextmanager

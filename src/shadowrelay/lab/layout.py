@@ -23,6 +23,9 @@ MOST_NODES = 16
 
 PORTS_PER_NODE, PORTS_OF_MAILBOX = 3, 2
 
+CONTENTS = ("lab.json", "ca", "nodes", "tracking", "logs", MAILBOX, LINKS)
+"""What is made in the directory of a lab."""
+
 Address = tuple[str, int]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -46,10 +46,10 @@ def certificate(node: Node) -> Pair:
     return Pair(node.config.parent / f"{node.name}.pem", node.config.parent / f"{node.name}.key")
 
 
-def write(layout: Layout, options: Sequence[str]) -> None:
-    """Write the settings file of every node that has none, and apply ``KEY=VALUE`` options to all of them.
+def planned(layout: Layout, options: Sequence[str]) -> Mapping[Node, str]:
+    """The settings files that are to be written: of nodes that have none, and of all if there are options.
 
-    Nothing is written unless every file is right. Raises SettingsInvalid, LabError.
+    ``options`` are ``KEY=VALUE``. Raises SettingsInvalid, LabError, unless every file is right.
     """
     _refuse_own(options)
     texts: dict[Node, str] = {}
@@ -59,7 +59,12 @@ def write(layout: Layout, options: Sequence[str]) -> None:
             tree = apply_overrides(tree, options)
             Settings.from_tree(tree, source="--set")
             texts[node] = to_toml(tree)
-    for node, text in texts.items():
+    return texts
+
+
+def write(layout: Layout, options: Sequence[str]) -> None:
+    """Write what ``planned`` says; nothing unless every file is right. Raises SettingsInvalid, LabError."""
+    for node, text in planned(layout, options).items():
         fresh = node.config.with_suffix(".new")
         fresh.write_text(text, "utf-8")
         fresh.replace(node.config)

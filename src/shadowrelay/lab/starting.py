@@ -55,11 +55,17 @@ def process_of(at: Layout, name: str) -> Process:
     return Process(node.pid, ("run", str(node.config)))
 
 
-def start(at: Layout, names: Sequence[str], environ: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+def start(
+    at: Layout,
+    names: Sequence[str],
+    environ: Mapping[str, str] = MappingProxyType({}),
+    meet: Sequence[Node] = (),
+) -> list[str]:
     """Start those of them that are down; returns their names once they answer, and every other one too.
 
-    The caller holds the lab's lock. When one does not answer, or on Ctrl-C, all that were started are stopped
-    again. Raises LabError with the last lines of its log.
+    Nodes to ``meet`` have then seen one another, if any was started. The caller holds the lab's lock. When
+    one does not answer, or on Ctrl-C, all that were started are stopped again. Raises LabError with the last
+    lines of its log.
     """
     down = [name for name in names if not process_of(at, name).alive]
     started: list[_Started] = []
@@ -74,6 +80,8 @@ def start(at: Layout, names: Sequence[str], environ: Mapping[str, str] = Mapping
                 current = current.with_pid(name, process.pid or 0)
                 layout.save(current)
         _see_answers(current, names, started)
+        if started:
+            see_one_another(meet)
     except BaseException:
         with undisturbed():
             stop({one.name: one.process for one in started}, grace=_ABORT_GRACE)

@@ -20,6 +20,8 @@ from shadowrelay.settings.values import Format
 
 Step = str | int
 
+_MOST_NAMES = 12  # that an error tells one by one
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -166,6 +168,16 @@ def _default(node: Node, field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return ""
     return "not set" if field.default is None else node.render(field.default)
+
+
+def instead(parent: Node | None, wrong: str) -> tuple[str, str]:
+    """For a key that the schema does not have in this table: which one was meant, or else which there are."""
+    names = list(parent.table.model_fields) if parent and parent.table else []
+    if hint := suggestion(wrong, names):
+        return hint, ""
+    if len(names) > _MOST_NAMES:
+        return "", "the keys in docs/reference/settings.md"
+    return "", alternatives(names) if names else ""
 
 
 def suggestion(key: str, candidates: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from shadowrelay.settings.checks import cross_checks
-from shadowrelay.settings.description import Node, Step, dotted, find, suggestion
+from shadowrelay.settings.description import Node, Step, dotted, find, instead
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.origins import Kind, Origin, origin_of
 from shadowrelay.settings.schema import Settings
@@ -145,11 +145,10 @@ def _reason(detail: ErrorDetails) -> str:
 
 def _unknown_setting(path: Sequence[Step], origins: Mapping[str, Origin]) -> SettingError:
     """Its value is not repeated: it may be a secret under a misspelt key."""
-    key, parent = dotted(path), find(path[:-1])
-    siblings = list(parent.table.model_fields) if parent and parent.table else []
-    hint = suggestion(str(path[-1]), siblings)
+    key = dotted(path)
+    hint, allowed = instead(find(path[:-1]), str(path[-1]))
     message = " – ".join(filter(None, ["unknown setting", hint]))
-    return SettingError(key=key, source=str(origin_of(key, origins) or ""), message=message)
+    return SettingError(key=key, source=str(origin_of(key, origins) or ""), message=message, allowed=allowed)
 
 
 def _shown(node: Node, value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import tomli_w
 
-from shadowrelay.settings.description import ROOT, find, suggestion
+from shadowrelay.settings.description import find, instead
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.loading import validate
 from shadowrelay.settings.origins import Kind, Origin
@@ -32,7 +32,7 @@ def apply_overrides(tree: Mapping[str, Any], options: Iterable[str]) -> dict[str
         if not equals:
             errors.append(SettingError(key=key, message="not an option", source="--set", allowed="KEY=VALUE"))
         elif find(path) is None:
-            errors.append(SettingError(key=key, message=_unknown(path), source="--set"))
+            errors.append(_unknown(path, text))
         elif not _place(changed, path, _value(text)):
             errors.append(SettingError(key=key, message="stands below a value", source="--set"))
         else:
@@ -77,9 +77,9 @@ def _place(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> bool:
     return True
 
 
-def _unknown(path: tuple[str, ...]) -> str:
-    """Name the key that was meant, on the level where the path leaves the schema."""
+def _unknown(path: tuple[str, ...], value: str) -> SettingError:
+    """With the key that was meant, or those that there are, on the level where the path leaves the schema."""
     depth = next(depth for depth in range(1, len(path) + 1) if find(path[:depth]) is None)
-    parent = find(path[: depth - 1]) or ROOT
-    hint = suggestion(path[depth - 1], list(parent.table.model_fields) if parent.table else [])
-    return f"unknown setting – {hint}" if hint else "unknown setting"
+    hint, allowed = instead(find(path[: depth - 1]), path[depth - 1])
+    message = " – ".join(filter(None, ["unknown setting", hint]))
+    return SettingError(key=".".join(path), value=value, source="--set", message=message, allowed=allowed)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TextIO
 
 from shadowrelay.lab.chaos.verdict import Delivery
 
@@ -69,11 +70,11 @@ class Struck:
 
 
 class History:
-    """Told by several threads at a time."""
+    """Told by several threads at a time. The file is made when there is something to tell."""
 
-    def __init__(self, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._file = file.open("a", encoding="utf-8")
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: TextIO | None = None
         self._lock = threading.Lock()
         self.attempts: list[Attempt] = []
         self.arrivals: list[Arrival] = []
@@ -89,11 +90,15 @@ class History:
                     self.arrivals.append(what)
                 case Struck():
                     self.faults.append(what)
+            if self._file is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._path.open("a", encoding="utf-8")
             self._file.write(f"{line}\n")
 
     def close(self) -> None:
         with self._lock:
-            self._file.close()
+            if self._file is not None:
+                self._file.close()
 
     def acknowledged(self) -> Counter[Delivery]:
         return _deliveries(one for one in self.attempts if one.outcome is Outcome.ACKNOWLEDGED)
