@@ -6,6 +6,8 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -32,8 +34,10 @@ from rich.console import Console
 from shadowrelay.admin.node import PeerState
 from shadowrelay.cli import main, viewing
 from shadowrelay.core.delivery import Ending
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.settings import Settings, SettingsInvalid
 
+TWINS = ("mx2.north.test", "mx2.south.test")
 EVIL = "\x1b]0;title\x07\x9b31m [bold]red[/bold] :smile:"
 
 
@@ -177,6 +181,28 @@ async def test_retire_says_what_it_did_and_what_is_left_to_do(node):
     assert node.told_of == [MX2]
 
 
+async def test_a_member_is_retired_by_its_first_label_and_the_question_names_it_whole(node):
+    async with serving(node) as port:
+        asked = await run("peer", "retire", "mx2", port=port)
+        done = await run("peer", "retire", "MX2", "--yes", port=port)
+        unknown = await run("peer", "retire", "mx9", "--yes", port=port)
+    assert f"Is {MX2} gone for good?" in asked.stderr
+    assert done.exit_code == 0
+    assert node.told_of == [MX2]
+    assert "mx9 is no member here; the members are: mx2.example.net, mx3.example.net" in unknown.stderr
+
+
+async def test_a_label_that_two_members_have_retires_neither(node):
+    node.statuses = [
+        replace(one, name=ServerName(name)) for one, name in zip(node.statuses, TWINS, strict=True)
+    ]
+    async with serving(node) as port:
+        result = await run("peer", "retire", "mx2", "--yes", port=port)
+    assert result.exit_code == 1
+    assert "mx2 may be mx2.north.test, mx2.south.test" in result.stderr
+    assert node.told_of == []
+
+
 async def test_retire_asks_first_and_does_nothing_without_a_yes(node):
     async with serving(node) as port:
         result = await run("peer", "retire", MX2, port=port)
@@ -208,8 +234,54 @@ async def test_a_node_that_is_not_there_is_told_with_its_url_and_a_remedy():
     result = await run("status", "--admin", f"http://127.0.0.1:{port}")
     assert result.exit_code == 1
     assert f"no answer from the node at http://127.0.0.1:{port}: " in result.stderr
+    assert "Is it running?" in result.stderr
     assert "--admin or SHADOWRELAY_ADMIN" in result.stderr
     assert "Traceback" not in result.output
+
+
+@asynccontextmanager
+async def stranger(answer: bytes, *, at_once: bool) -> AsyncIterator[int]:
+    """The port of a server that says this, at once or when asked, and closes."""
+
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not at_once:
+            await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        if answer:
+            await reader.read(1)
+        writer.close()
+
+    async with await asyncio.start_server(reply, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("greeting", "scheme", "told"),
+    [
+        (
+            b"220 mx1.example.net ESMTP\r\n",
+            "http",
+            "what answers at {url} is an SMTP server: it says '220 mx1.example.net ESMTP'",
+        ),
+        (b"220 mx1.example.net ESMTP\r\n", "https", "no TLS session with what answers at {url}"),
+        (
+            b"SSH-2.0-\x1b[31m" + b"x" * 5000 + b"\r\n",
+            "http",
+            "is no HTTP server: it says 'SSH-2.0-\\x1b[31mx",
+        ),
+        (b"", "http", "what listens at {url} closed the connection without an answer"),
+    ],
+)
+async def test_a_port_of_something_else_is_told_by_what_it_says(greeting, scheme, told):
+    async with stranger(greeting, at_once=bool(greeting)) as port:
+        url = f"{scheme}://127.0.0.1:{port}"
+        result = await run("status", "--admin", url)
+    assert result.exit_code == 1
+    assert told.format(url=url) in result.stderr
+    assert "that of a node's setting admin.listen, such as http://127.0.0.1:8025" in result.stderr
+    assert len(result.stderr) < 500
+    assert "\x1b" not in result.stderr
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8025", "ftp://mx1", "http://", "http://mx1:port"])

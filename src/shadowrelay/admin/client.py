@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.client import HTTPException
+from http.client import BadStatusLine, HTTPException, RemoteDisconnected
+from ssl import SSLError
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
@@ -13,6 +14,12 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 
 MOST = 64 * 2**20
 """Octets of an answer that are read."""
+
+_MOST_SHOWN = 80  # characters of what a stranger says
+_EXPECTED = (
+    "The URL that goes into --admin or SHADOWRELAY_ADMIN is that of a node's setting admin.listen, such as "
+    "http://127.0.0.1:8025; senders and members have ports of their own"
+)
 
 
 class ApiError(Exception):
@@ -68,11 +75,21 @@ class Client:
             with error:
                 raise ApiError(self._refusal(error.code, error.read(MOST))) from error
         except (URLError, OSError, HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            raise ApiError(
-                f"no answer from the node at {self.url}: {reason}. Is it running? Another node's URL goes "
-                "into --admin or SHADOWRELAY_ADMIN (its setting is admin.listen)"
-            ) from error
+            raise ApiError(f"{self._no_answer(error)} {_EXPECTED}") from error
+
+    def _no_answer(self, error: Exception) -> str:
+        """Who is there instead of a node's admin API, as far as one can see."""
+        reason = getattr(error, "reason", None) or error
+        match reason:
+            case RemoteDisconnected():
+                return f"what listens at {self.url} closed the connection without an answer."
+            case BadStatusLine(args=(line, *_)):
+                who = "an SMTP server" if line.startswith(("220", "421", "554")) else "no HTTP server"
+                return f"what answers at {self.url} is {who}: it says {line.strip()[:_MOST_SHOWN]!r}."
+            case SSLError():
+                return f"no TLS session with what answers at {self.url}: {reason.reason or reason}."
+            case _:
+                return f"no answer from the node at {self.url}: {reason}. Is it running?"
 
     def _read(self, body: bytes) -> dict[str, Any]:
         try:
@@ -80,7 +97,7 @@ class Client:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise ApiError(f"what answers at {self.url} is not a shadowrelay node")
+            raise ApiError(f"what answers at {self.url} is no shadowrelay node. {_EXPECTED}")
         return found
 
     def _refusal(self, status: int, body: bytes) -> str:
@@ -89,4 +106,4 @@ class Client:
         try:
             return str(json.loads(body)["error"])
         except (ValueError, KeyError, TypeError):
-            return f"the node at {self.url} answered with HTTP status {status}"
+            return f"what answers at {self.url}, by HTTP status {status}, is no shadowrelay node. {_EXPECTED}"

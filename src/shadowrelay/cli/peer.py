@@ -34,9 +34,12 @@ def list_peers(node: Client, *, as_json: bool) -> None:
 def retire(node: Client, name: str, *, yes: bool, as_json: bool) -> None:
     """Say that member NAME is gone for good. To be said to every node that remains.
 
+    NAME is a member's name (mx1.example.net), or its first label (mx1) if no other member has that.
+
     Its copies no longer count, and what this node holds for it is promoted and delivered: mail goes out
     twice if NAME is alive after all.
     """
+    name = _full(node, name)
     if not yes:
         click.confirm(
             f"Is {name} gone for good? What is held for it is delivered now: twice, if it is alive.",
@@ -50,3 +53,14 @@ def retire(node: Client, name: str, *, yes: bool, as_json: bool) -> None:
     for sentence in (*answer["did"], answer["to_do"]):
         click.echo(clean(sentence))
     return None
+
+
+def _full(node: Client, given: str) -> str:
+    """The member's whole name; what names no member is left to the node to refuse."""
+    with reporting():
+        names = [str(peer["name"]) for peer in node.get("peers")["peers"]]
+    wanted = given.lower()
+    like = [name for name in names if wanted in (name, name.partition(".")[0])]
+    if wanted not in names and len(like) > 1:
+        raise click.ClickException(f"{given} may be {clean(like)}: give the whole name")
+    return wanted if wanted in names or not like else like[0]
