@@ -398,6 +398,7 @@ async def test_a_drain_begins_ends_and_tells_what_is_left(node):
     assert {key: value for key, value in begun.items() if key != "draining"} == {
         "name": OURS,
         "done": False,
+        "arriving": 0,
         "queued": 1,
         "exposed": 0,
         "set_aside": 0,

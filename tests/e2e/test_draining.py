@@ -6,10 +6,14 @@ import json
 import smtplib
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
 from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
+
+from shadowrelay.lab.probing import greeting
+from shadowrelay.lab.probing import status as status_of
 
 pytestmark = pytest.mark.lab
 
@@ -48,6 +52,30 @@ def test_a_node_that_stops_hands_its_queue_over_and_the_others_deliver_it_once(l
     lab.verify()
 
 
+def test_mail_that_was_under_way_when_the_node_was_told_to_stop_is_handed_over_too(lab: RunningLab):
+    lab.up("shadow_resubmit_time_span=1h", "drain_timeout=20s")
+    lab.cluster.refuse()
+    node = lab.cluster.node("mx1")
+    sender = smtplib.SMTP(*node.smtp)
+    sender.ehlo("client.test")
+    sender.mail("sender@outside.test")
+    sender.rcpt(INSIDE)
+    assert sender.docmd("DATA")[0] == 354
+    stopping = threading.Thread(target=lab.cluster.stop, args=("mx1",))
+    stopping.start()
+    wait_until(lambda: greeting(node.smtp).startswith("421"), "the node stops")
+    wait_until(lambda: (found := status_of(node)) and not found.queued, "nothing is in its queue")
+    sender.send(b"Subject: late\r\n\r\nlate\r\n.\r\n")
+    assert sender.getreply()[0] == 250
+    sender.close()
+    stopping.join()
+    (told,) = lab.said("mx1", "node_drained")
+    assert (told["queued"], sum(told["handed_over"].values())) == (0, 1)
+    lab.cluster.accept()
+    wait_until(lambda: list(lab.cluster.layout.mailbox.dir.glob("*/*/new/*")), "delivered meanwhile")
+    lab.cluster.start("mx1")
+
+
 def test_a_drained_node_takes_no_mail_and_no_copies_until_the_drain_ends(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=1h", "reject_message_on_shadow_failure=true")
     lab.cluster.refuse()
@@ -65,6 +93,25 @@ def test_a_drained_node_takes_no_mail_and_no_copies_until_the_drain_ends(lab: Ru
     lab.send(1)
     lab.cluster.accept()
     lab.verify()
+
+
+def test_a_drain_is_not_done_while_a_message_is_under_way(lab: RunningLab):
+    lab.up("shadow_resubmit_time_span=1h")
+    lab.cluster.refuse()
+    sender = smtplib.SMTP(*lab.cluster.node("mx1").smtp)
+    sender.ehlo("client.test")
+    sender.mail("sender@outside.test")
+    sender.rcpt(INSIDE)
+    assert sender.docmd("DATA")[0] == 354
+    assert "1 session under way" in said(lab, "mx1", "--within", "0s")[1]
+    code, told = drain(lab, "mx1", "--within", "0s")
+    assert (code, told["done"], told["arriving"], told["queued"]) == (1, False, 1, 0)
+    sender.send(b"Subject: late\r\n\r\nlate\r\n.\r\n")
+    assert sender.getreply()[0] == 250
+    sender.close()
+    code, told = drain(lab, "mx1")
+    assert (code, told["done"], sum(told["handed_over"].values())) == (0, True, 1)
+    lab.cluster.accept()
 
 
 def test_a_boundary_whose_other_members_are_gone_says_what_is_left_and_keeps_it(lab: RunningLab):

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from running_lab import RunningLab, processes_of, wait_until
 
 from shadowrelay.cli import main
+from shadowrelay.lab.layout import MAILBOX
 from shadowrelay.lab.ports import free_ports
 
 pytestmark = pytest.mark.lab
@@ -172,6 +173,14 @@ def test_a_lab_that_was_there_keeps_everything_when_it_does_not_come_up(lab: Run
     with socket.create_server(lab.cluster.node("mx2").smtp):
         command(lab, "up", status=1)
     lab.up()
+
+
+def test_a_stop_that_takes_long_says_what_it_waits_for(lab: RunningLab):
+    lab.up("drain_timeout=5s", nodes=2)
+    lab.cluster.freeze(MAILBOX)
+    lab.send(1)
+    assert "waits for members and next hops that do not answer: 20 s at most" in command(lab, "stop", "mx1")
+    lab.cluster.thaw(MAILBOX)
 
 
 @pytest.mark.parametrize("words", [("start", "mx1"), ("down",), ("heal",), ("cut", "mx1", "mx2")])

@@ -58,6 +58,7 @@ def drain(node: Node, left: Remains) -> Json:
         "name": node.name,
         "draining": node.draining.active,
         "done": left.done,
+        "arriving": left.arriving,
         "queued": left.queued,
         "exposed": left.exposed,
         "set_aside": left.set_aside,

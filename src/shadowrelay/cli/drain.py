@@ -55,6 +55,8 @@ def _told(answer: Json) -> list[str]:
             f"{counted(number, 'message')} handed over to {name}"
             + (f"; {waiting} not yet taken" if waiting else "")
         )
+    if answer["arriving"]:
+        told.append(f"{counted(answer['arriving'], 'session')} under way: a message in it may still be taken")
     left = counted(answer["queued"], "message")
     told.append(f"{left} left in its queue" if answer["queued"] else "Nothing is left in its queue")
     told += [f"{number} of them with a copy at {name}" for name, number in answer["held_by"].items()]

@@ -95,7 +95,11 @@ def thaw(node: str, directory: Path) -> None:
 @in_directory
 def stop(node: str, directory: Path) -> None:
     """SIGTERM: the process finishes what it is doing, and ends."""
-    done(directory, lambda cluster: cluster.stop(node), f"{node} has stopped")
+    done(
+        directory,
+        lambda cluster: cluster.stop(node, lambda told: click.echo(told, err=True)),
+        f"{node} has stopped",
+    )
 
 
 @lab.command("wipe")

@@ -51,6 +51,7 @@ class Remains:
     ``held_for``: copies held here, by the owner of the message; those that were handed over are among them.
     ``handed_over``: messages since the drain began, by their new owner; ``awaited``: those of them that it
     has not yet taken, which it does at the next contact. ``reachable``: members that can be spoken to.
+    ``arriving``: sessions in which a message is under way that this node may still take.
     """
 
     queued: int
@@ -61,14 +62,15 @@ class Remains:
     handed_over: Mapping[ServerName, int]
     awaited: Mapping[ServerName, int]
     reachable: frozenset[ServerName]
+    arriving: int = 0
 
     @property
     def done(self) -> bool:
-        """Nothing is left to deliver, and every new owner knows that it is one: no mail waits for this node.
+        """Nothing is left to deliver or to take, and every new owner knows that it is one.
 
         What is ``held_for`` others is their second copy still, until they have made another one.
         """
-        return not self.queued and not self.awaited
+        return not (self.queued or self.awaited or self.arriving)
 
     @property
     def waits(self) -> bool:

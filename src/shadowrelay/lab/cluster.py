@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from shadowrelay.lab.starting import process_of
 DEFAULT_NODES = 3
 
 _SIGNAL_DEADLINE = 10.0  # seconds until the kernel has acted on a signal that cannot be refused
+_SOON = 3.0  # seconds in which most processes have stopped
 _GRACE = 15.0  # seconds beyond the drain timeout of a node that was asked to stop
 
 
@@ -61,13 +62,20 @@ class Cluster:
     def thaw(self, name: str) -> None:
         self._signalled(name, freeze=False)
 
-    def stop(self, name: str) -> None:
-        """SIGTERM, and wait for its graceful end."""
+    def stop(self, name: str, late: Callable[[str], object] = str) -> None:
+        """SIGTERM, and wait for its graceful end. When that takes a while, ``late`` is told why it may."""
         process = self._alive(name)
         if process.state is State.FROZEN:
             raise LabError(f"{name} is frozen and cannot stop gracefully: thaw it first, or kill it")
         process.signal(SIGTERM)
-        if not process.wait(self._patience(name)):
+        if process.wait(_SOON):
+            return
+        patience = self._patience(name)
+        late(
+            f"{name} finishes what is under way and hands over its mail, which waits for members and next "
+            f"hops that do not answer: {patience:.0f} s at most"
+        )
+        if not process.wait(patience):
             raise LabError(f"{name} (pid {process.pid}) has not stopped in time, and still runs")
 
     def wipe(self, name: str) -> DatabaseId | None:

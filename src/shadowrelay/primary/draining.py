@@ -35,15 +35,19 @@ class Drain:
     changed: Callable[[], None]  # there is something to say to the members
     _given: Counter[ServerName] = field(default_factory=Counter)
 
-    async def run(self, until: float) -> Remains:
-        """Work until nothing is left, nobody is there to take it, or it is ``until`` on the loop's clock."""
+    async def run(self, until: float, arriving: Callable[[], bool]) -> Remains:
+        """Work until nothing is left, nobody is there to take it, or it is ``until`` on the loop's clock.
+
+        Nothing is left only once no mail is ``arriving`` any more.
+        """
         self._given.clear()
         loop = asyncio.get_running_loop()
         patient = min(loop.time() + PATIENCE, (loop.time() + until) / 2)
         while True:
             remains = await self._pass(deliverable_too=loop.time() >= patient)
             alone = not remains.reachable and loop.time() >= patient
-            if not remains.waits or alone or loop.time() >= until:
+            done = (alone or not remains.waits) and not arriving()
+            if done or loop.time() >= until:
                 return remains
             await asyncio.sleep(INTERVAL)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -24,9 +25,11 @@ class Draining:
         self._drain = drain
         self._patience = patience  # seconds for sessions to finish
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closing: Sequence[Connector] = ()
 
     async def remains(self) -> Remains:
-        return await self._drain.remains()
+        left = await self._drain.remains()
+        return replace(left, arriving=sum(connector.sessions for connector in self._closing))
 
     async def begin(self, connectors: Sequence[Connector]) -> Remains:
         """Begin, and go on in the background until ``end`` or ``finish``. Idempotent."""
@@ -34,15 +37,14 @@ class Draining:
             self.active = True
             log.warning("drain_begins")
         if not self._tasks:
-            self._start(self._drain.run(math.inf))
-            for connector in connectors:
-                self._start(connector.refuse(self._patience))
+            self._start(self._empty(connectors, math.inf))
         return await self.remains()
 
     async def end(self, connectors: Sequence[Connector]) -> Remains:
         """Take mail and copies again. What was handed over stays where it is."""
         await self._cancel()
         self.active = False
+        self._closing = ()
         for connector in connectors:
             connector.admit()
         log.warning("drain_ends")
@@ -52,9 +54,14 @@ class Draining:
         """The node stops: work until nothing is left, or until that time on the loop's clock."""
         await self._cancel()
         self.active = True
-        await asyncio.gather(
-            self._drain.run(until), *(connector.refuse(self._patience) for connector in connectors)
-        )
+        await self._empty(connectors, until)
+
+    async def _empty(self, connectors: Sequence[Connector], until: float) -> None:
+        """Sessions may finish, and what they bring is delivered or handed over like the rest."""
+        self._closing = connectors
+        async with asyncio.TaskGroup() as group:
+            sessions = [group.create_task(one.refuse(self._patience)) for one in connectors]
+            await self._drain.run(until, lambda: not all(session.done() for session in sessions))
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.create_task(work)
