@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
+from shadowrelay.lab import authority
 from shadowrelay.settings import Settings, SettingsInvalid
 
 PEER = {"listen": "127.0.0.1:2526", "externally_secured": ["127.0.0.0/8"]}
@@ -46,12 +54,49 @@ def test_certificate_and_key_come_together_and_have_to_be_there(tmp_path: Path):
 def test_a_peer_connector_needs_tls_or_externally_secured_networks(tmp_path: Path):
     assert set(errors_of(peer={"listen": "127.0.0.1:2526"})) == {"peer.certificate"}
     assert "peer.key" in errors_of(peer={**PEER, "certificate": str(tmp_path)})
-    files = {name: tmp_path / f"{name}.pem" for name in ("certificate", "key", "ca")}
-    for file in files.values():
-        file.write_text("PEM")
-    settings = Settings.from_tree(tree(peer={"listen": "127.0.0.1:2526", **files}))
+    settings = Settings.from_tree(tree(peer={"listen": "127.0.0.1:2526", **issued(tmp_path)}))
     assert settings.peer is not None
     assert settings.peer.tls
+
+
+def issued(directory: Path, name: str = "mx1.example.net") -> dict[str, str]:
+    """Certificate, key and authority of a member."""
+    made = directory / name
+    authority.init(made, name="an authority", now=datetime.now(UTC))
+    authority.issue(made, name, now=datetime.now(UTC), out=made)
+    files = {"certificate": f"{name}.pem", "key": f"{name}.key", "ca": "ca.pem"}
+    return {key: str(made / file) for key, file in files.items()}
+
+
+def test_a_file_that_is_no_certificate_or_no_key_is_told_before_the_start(tmp_path: Path):
+    files, others = issued(tmp_path), issued(tmp_path, "mx2.example.net")
+    text = tmp_path / "text.pem"
+    text.write_text("PEM")
+
+    def told(**changes: str) -> dict[str, str]:
+        return errors_of(peer={"listen": "127.0.0.1:2526", **files, **changes})
+
+    for key in ("certificate", "ca"):
+        assert told(**{key: str(text)}) == {
+            f"peer.{key}": f'peer.{key} = "{text}": holds no certificate in PEM'
+        }
+    for wrong in (str(text), others["key"]):
+        assert told(key=wrong) == {
+            "peer.key": f'peer.key = "{wrong}": is not the private key of peer.certificate; '
+            "allowed: a file in PEM, without a passphrase"
+        }
+    sender = {"listen": "127.0.0.1:25", "tls_certificate": files["certificate"], "tls_key": others["key"]}
+    assert set(errors_of(receive={"a": sender})) == {"receive.a.tls_key"}
+    route = {"domains": ["*"], "host": "mail.example.net", "ca": str(text)}
+    assert set(errors_of(routes={"world": route})) == {"routes.world.ca"}
+
+
+def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked_for_it(tmp_path: Path):
+    files = issued(tmp_path)
+    key = load_pem_private_key(Path(files["key"]).read_bytes(), password=None)
+    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"sesame"))
+    Path(files["key"]).write_bytes(locked)
+    assert set(errors_of(peer={"listen": "127.0.0.1:2526", **files})) == {"peer.key"}
 
 
 def test_members_need_a_peer_connector():

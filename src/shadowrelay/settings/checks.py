@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
@@ -14,6 +15,8 @@ from shadowrelay.settings.schema import Member, ReceiveConnector, Settings, Tls
 from shadowrelay.settings.values import format_duration
 
 Refuse = Callable[..., SettingError]
+
+_KEY = "a file in PEM, without a passphrase"
 
 
 def cross_checks(
@@ -50,9 +53,9 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
     if (connector.tls_certificate is None) != (connector.tls_key is None):
         missing = "tls_key" if connector.tls_key is None else "tls_certificate"
         yield refuse(f"{key}.{missing}", "has to be set", allowed="tls_certificate and tls_key, or neither")
-    yield from _files(
-        {f"{key}.tls_certificate": connector.tls_certificate, f"{key}.tls_key": connector.tls_key}, refuse
-    )
+    certificate, private = f"{key}.tls_certificate", f"{key}.tls_key"
+    files = {certificate: connector.tls_certificate, private: connector.tls_key}
+    yield from _files(files, refuse, certificate=certificate, key=private)
 
 
 def _peer(settings: Settings, broken: frozenset[str], refuse: Refuse) -> Iterator[SettingError]:
@@ -69,20 +72,48 @@ def _peer(settings: Settings, broken: frozenset[str], refuse: Refuse) -> Iterato
             "has to be set: members are known by their certificates",
             allowed="certificate, key and ca together, or externally_secured networks alone",
         )
-    yield from _files(files, refuse)
+    yield from _files(files, refuse, certificate="peer.certificate", key="peer.key")
 
 
-def _files(files: Mapping[str, Path | None], refuse: Refuse) -> Iterator[SettingError]:
-    for key, path in files.items():
-        if path is None:
-            continue
-        if not path.is_file():
-            yield refuse(key, "there is no such file", value=path)
-            continue
-        try:
-            path.open("rb").close()
-        except OSError as error:
-            yield refuse(key, f"cannot be read: {error.strerror}", value=path)
+def _files(
+    files: Mapping[str, Path | None], refuse: Refuse, *, certificate: str = "", key: str = ""
+) -> Iterator[SettingError]:
+    """Are they there, and what they are said to be: certificates all, but for the ``key`` of one of them?"""
+    sound: dict[str, Path] = {}
+    for name, path in files.items():
+        if path is not None:
+            if wrong := _unreadable(path) or (name != key and _no_certificate(path)):
+                yield refuse(name, wrong, value=path)
+            else:
+                sound[name] = path
+    if {certificate, key} <= sound.keys() and (wrong := _no_key(sound[certificate], sound[key])):
+        yield refuse(key, f"{wrong} {certificate}", value=sound[key], allowed=_KEY)
+
+
+def _unreadable(path: Path) -> str:
+    if not path.is_file():
+        return "there is no such file"
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return ""
+
+
+def _no_certificate(path: Path) -> str:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
+    except (ssl.SSLError, OSError):
+        return "holds no certificate in PEM"
+    return ""
+
+
+def _no_key(certificate: Path, key: Path) -> str:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except (ssl.SSLError, OSError):
+        return "is not the private key of"
+    return ""
 
 
 def _members(settings: Settings, broken: frozenset[str], refuse: Refuse) -> Iterator[SettingError]:
