@@ -42,7 +42,7 @@ ACCEPTING = (
     Fault(
         name="the first candidate's silence counts as its answer",
         rule=_LOSES,
-        file="smtp/peer_client.py",
+        file="smtp/peer_offer.py",
         edits=(
             (
                 "        return self._attempt(Leg.LOST if self._ended else Leg.REFUSED, str(failed))",
@@ -83,7 +83,7 @@ ACCEPTING = (
     Fault(
         name="the end of a copy is noted after it was sent",
         rule="what may be held elsewhere is revoked, or told of the outcome",
-        file="smtp/peer_client.py",
+        file="smtp/peer_offer.py",
         edits=(
             (
                 "                self._ended = True\n"
