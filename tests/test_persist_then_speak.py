@@ -16,6 +16,7 @@ from stations import Station, boundary, offer, pieces
 from shadowrelay.core.conversation import Answered, Query, Question, Revocation
 from shadowrelay.core.redundancy import Leg
 from shadowrelay.core.steps import Ask
+from shadowrelay.core.tracking import Taken
 from shadowrelay.database import group_commit
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.snapshot import take_snapshot
@@ -110,7 +111,7 @@ async def test_a_reply_is_marked_with_what_is_committed_and_not_with_what_may_ne
     inside, may = threading.Event(), threading.Event()
 
     def slow(ledger: SqlLedger) -> None:
-        take_snapshot(ledger, "1", datetime.now(UTC))
+        take_snapshot(ledger, "1", datetime.now(UTC), Taken.HOURLY)
         inside.set()
         may.wait(10)
 

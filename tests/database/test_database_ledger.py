@@ -60,7 +60,7 @@ from shadowrelay.core.messages import (
     Stage,
     Status,
 )
-from shadowrelay.core.tracking import Receive
+from shadowrelay.core.tracking import Receive, Taken
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.records import moment
@@ -368,11 +368,11 @@ async def test_a_snapshot_lists_what_is_in_transit_and_counts_it(tmp_path: Path)
         for copy in (ours, held, settled):
             await found.transact(save(copy))
         await Outbox(found).forget(99)
-        assert await found.transact(lambda ledger: take_snapshot(ledger, "snap", NOW)) == 2
+        assert await found.transact(lambda ledger: take_snapshot(ledger, "snap", NOW, Taken.STOP)) == 2
         rows = [row.columns for row in await Outbox(found).rows_after(0, 99)]
     assert [row["event-id"] for row in rows] == ["LOAD"] * 3
     assert {row.get("network-message-id") for row in rows[:2]} == {ours.id, held.id}
-    assert "S:Count=2" in rows[2]["custom-data"]
+    assert "S:Count=2;S:Taken=stop" in rows[2]["custom-data"]
 
 
 async def test_events_and_writes_of_a_decision_are_one_transaction(tmp_path: Path) -> None:

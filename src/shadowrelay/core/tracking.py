@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import ClassVar
 
 from shadowrelay.core.identifiers import MessageId, ServerName
@@ -264,6 +265,14 @@ class Load(TrackingEvent):
         return {"Snapshot": self.snapshot, "Role": self.copy.role}
 
 
+class Taken(StrEnum):
+    """When a snapshot was taken. After that of STOP the log goes on only when the node is started again."""
+
+    START = "start"
+    HOURLY = "hourly"
+    STOP = "stop"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotEnd:
     """Closes a snapshot with the count of its LOAD rows. It is about no message."""
@@ -271,6 +280,7 @@ class SnapshotEnd:
     at: datetime
     snapshot: str
     count: int
+    taken: Taken
 
     def columns(self) -> Columns:
         """The row, keyed by column name."""
@@ -278,5 +288,7 @@ class SnapshotEnd:
             "date-time": timestamp(self.at),
             "source": "BOOTLOADER",
             "event-id": "LOAD",
-            "custom-data": entries({"Snapshot": self.snapshot, "Count": str(self.count)}),
+            "custom-data": entries(
+                {"Snapshot": self.snapshot, "Count": str(self.count), "Taken": self.taken}
+            ),
         }

@@ -8,13 +8,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision
-from shadowrelay.core.tracking import Load, SnapshotEnd
+from shadowrelay.core.tracking import Load, SnapshotEnd, Taken
 from shadowrelay.database.ledger import SQL, SqlLedger
 
 PAGE = 1000
 
 
-def take_snapshot(ledger: SqlLedger, snapshot: str, now: datetime) -> int:
+def take_snapshot(ledger: SqlLedger, snapshot: str, now: datetime, taken: Taken) -> int:
     """Log every message in a queue or shadow queue, and then their count, in one transaction."""
     count, last = 0, ""
     while True:
@@ -27,5 +27,6 @@ def take_snapshot(ledger: SqlLedger, snapshot: str, now: datetime) -> int:
         if len(rows) < PAGE:
             break
         last = rows[-1][0]
-    ledger.apply(Decision(None, (), (SnapshotEnd(at=now, snapshot=snapshot, count=count),)))
+    end = SnapshotEnd(at=now, snapshot=snapshot, count=count, taken=taken)
+    ledger.apply(Decision(None, (), (end,)))
     return count

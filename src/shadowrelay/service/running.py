@@ -17,6 +17,7 @@ import structlog
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
+from shadowrelay.core.tracking import Taken
 from shadowrelay.database import content, ephemeral
 from shadowrelay.database.snapshot import take_snapshot
 from shadowrelay.database.transport import TransportDatabase
@@ -107,7 +108,7 @@ async def _serve(node: Node) -> None:
         guard = group.create_task(_until_failed(database))
         logging = group.create_task(writer.run(log_stop), name="tracking writer")
         api = group.create_task(serve(build_app(node, token=token), listening, admin_stop), name="admin")
-        await _snapshot(database)
+        await _snapshot(database, Taken.START)
         members = connectors.for_members(node, settings.peer) if settings.peer else None
         senders = [connectors.for_senders(node, name, each) for name, each in settings.receive.items()]
         if members:
@@ -125,7 +126,7 @@ async def _serve(node: Node) -> None:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
         await node.members.close()
-        await _snapshot(database)
+        await _snapshot(database, Taken.STOP)
         admin_stop.set()
         log_stop.set()
         await asyncio.gather(api, logging)
@@ -153,7 +154,9 @@ def _start_stages(node: Node, group: asyncio.TaskGroup) -> list[asyncio.Task[Non
             Reconcile(node.members, node.inquiry, away, wake.set, node.nudge).run(), name="reconcile"
         ),
         group.create_task(Expiry(database, node.policy, utcnow).run(), name="expiry"),
-        group.create_task(_every(SNAPSHOT_INTERVAL, partial(_snapshot, database)), name="snapshots"),
+        group.create_task(
+            _every(SNAPSHOT_INTERVAL, partial(_snapshot, database, Taken.HOURLY)), name="snapshots"
+        ),
     ]
 
 
@@ -184,5 +187,5 @@ async def _drain(node: Node, members: Connector | None) -> None:
         await members.stop(1.0)
 
 
-async def _snapshot(database: TransportDatabase) -> None:
-    await database.transact(lambda ledger: take_snapshot(ledger, str(uuid4()), utcnow()))
+async def _snapshot(database: TransportDatabase, taken: Taken) -> None:
+    await database.transact(lambda ledger: take_snapshot(ledger, str(uuid4()), utcnow(), taken))
