@@ -12,7 +12,7 @@ from typing import Protocol
 
 from shadowaudit.core.copies import distinct
 from shadowaudit.core.evidence import Evidence
-from shadowaudit.core.facts import FileFacts
+from shadowaudit.core.facts import FileFacts, Opened
 from shadowaudit.core.fingerprint import digest
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.core.weighing import weigh
@@ -46,13 +46,12 @@ class Progress(Protocol):
 class Question:
     """What is asked of the logs. Times in milliseconds; ``lost``: ids of databases whose disk was lost.
 
-    ``open_from``: the first row of the log that a node still writes, as its name said before the others
-    were read.
+    ``opened``: logs that nodes still wrote, as it was before the others were read.
     """
 
     lost: Sequence[str] = ()
     allow_open: bool = False
-    open_from: Mapping[str, int] = field(default_factory=dict)
+    opened: Sequence[Opened] = ()
     since: int | None = None
     until: int | None = None
 
@@ -123,7 +122,7 @@ class Audit:
             files,
             lost=question.lost,
             allow_open=question.allow_open,
-            open_from=question.open_from,
+            opened=question.opened,
             since=question.since,
             notes=notes,
         )

@@ -13,15 +13,17 @@ from shadowaudit.core.weighing import weigh
 from shadowaudit.engine.exact import judge_any
 from shadowaudit.logs.extract import Key, Piece, Source, rows_of
 from shadowaudit.logs.file import digest_file
+from shadowaudit.logs.manifest import open_logs
 
 
 def judged(
-    directory: Path, *, lost: Sequence[str] = (), allow_open: bool = False
+    directory: Path, *, lost: Sequence[str] = (), allow_open: bool = False, since: int | None = None
 ) -> tuple[Verdict, dict[str, set[Class]]]:
     """The verdict, and the classes found for each message that has any."""
     digests = [digest_file(path) for path in sorted(directory.rglob("MSGTRK*.LOG"))]
     facts, notes = distinct([one for one, _ in digests])
-    evidence = weigh(facts, lost=lost, allow_open=allow_open, notes=notes)
+    opened = open_logs([directory])
+    evidence = weigh(facts, lost=lost, allow_open=allow_open, opened=opened, since=since, notes=notes)
     pieces: dict[Key, list[Piece]] = {}
     for one, table in digests:
         if not one.messages or one not in facts:

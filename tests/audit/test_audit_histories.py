@@ -26,12 +26,12 @@ def log(directory: Path, node: str, database: str, boot: str, *, after: int = 0)
     return Log(place, f"{node}.example.com", database, boot * 16, sequence=after)
 
 
-def begin(one: Log, at: int) -> None:
-    one.snapshot(BEGIN + at, f"{one.boot}-{at}", [])
+def begin(one: Log, at: int, taken: str = "start") -> None:
+    one.snapshot(BEGIN + at, f"{one.boot}-{at}", [], taken)
 
 
 def stop(one: Log, at: int) -> None:
-    begin(one, at)
+    begin(one, at, "stop")
     one.close(BEGIN + at)
 
 

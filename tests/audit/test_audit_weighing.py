@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shadowaudit.core.evidence import Evidence
-from shadowaudit.core.facts import FileFacts, Snapshot
+from shadowaudit.core.facts import FileFacts, Opened, Snapshot
 from shadowaudit.core.weighing import weigh
 
 MX1, MX2 = "db-of-mx1", "db-of-mx2"
@@ -84,16 +84,18 @@ def test_what_another_node_saw_and_is_there_is_not_missed() -> None:
     assert told(weigh([*WHOLE, closing(1, 5, node="mx2", database=MX2, witnessed={MX1: 20})])) == []
 
 
-@pytest.mark.parametrize(("first", "missing"), [(21, []), (30, ["saw row 35"]), (None, ["saw row 35"])])
+@pytest.mark.parametrize(
+    ("first", "missing"), [(21, []), (30, ["saw row 35", "begins at row 30"]), (None, ["saw row 35"])]
+)
 def test_rows_that_others_saw_are_in_the_log_that_is_open_if_it_begins_where_the_others_end(
     first: int | None, missing: list[str]
 ) -> None:
     witness = closing(1, 5, node="mx2", database=MX2, witnessed={MX1: 35})
-    opened = {} if first is None else {"mx1": first}
-    evidence = weigh([*WHOLE, witness], allow_open=True, open_from=opened)
+    opened = [] if first is None else [Opened(node="mx1", boot="a", first=first)]
+    evidence = weigh([*WHOLE, witness], allow_open=True, opened=opened)
     assert [text in what for text, what in zip(missing, told(evidence), strict=True)] == [True] * len(missing)
     assert not evidence.complete("mx1")
-    assert told(weigh([*WHOLE, witness], open_from=opened)) != []
+    assert told(weigh([*WHOLE, witness], opened=opened)) != []
 
 
 def test_a_log_of_a_node_that_runs_may_end_anywhere() -> None:
@@ -142,7 +144,7 @@ def test_a_loss_that_no_row_of_others_agrees_with_is_not_believed() -> None:
     "agrees",
     [
         closing(1, 5, node="mx2", database=MX2, promoted={MX1: 3}),
-        closing(1, 5, boot="b", database="db-of-mx1-after"),
+        closing(1, 5, boot="b", database="db-of-mx1-after", begins=100),
     ],
     ids=["a holder promoted", "another database followed"],
 )

@@ -130,7 +130,10 @@ def test_a_frozen_owner_that_was_overtaken_and_came_back_is_seen_to_have_sent_no
     story = recovery.test_an_owner_that_was_frozen_too_long_asks_before_it_delivers_again
     verdict, _, _ = audited(lab, lambda: story(lab))
     assert verdict.status == PROVEN, verdict.as_dict()
-    assert dict(verdict.classes) == {Class.EXPOSED: 3, Class.PROMOTED_UNVERIFIED: 3}
+    # What it hears first, that they were delivered or that they were taken, its log says: or not.
+    told = (Class.PROMOTED, Class.PROMOTED_UNVERIFIED)
+    assert set(verdict.classes) <= {Class.EXPOSED, *told}
+    assert (verdict.classes[Class.EXPOSED], sum(verdict.classes.get(one, 0) for one in told)) == (3, 3)
 
 
 @pytest.mark.slow
@@ -147,10 +150,11 @@ def test_a_database_that_was_put_back_is_proven_once_its_loss_is_declared(
 
 @pytest.mark.slow
 def test_when_owner_and_holder_are_lost_the_audit_names_what_went_with_them(lab: RunningLab) -> None:
+    """That none of it was delivered in the last moment, no log can tell: they went with the disks."""
     story = two.test_when_owner_and_holder_are_lost_the_logs_name_what_went_with_them
     verdict, _, _ = audited(lab, lambda: story(lab))
-    assert verdict.status == VIOLATED
-    assert verdict.classes[Class.LOST] == 3, verdict.as_dict()
+    assert verdict.status == INCOMPLETE
+    assert verdict.classes[Class.UNPROVEN_LOSS] == 3, verdict.as_dict()
 
 
 def test_a_lab_that_runs_is_audited_by_what_it_has_closed_and_the_rest_is_named(lab: RunningLab) -> None:

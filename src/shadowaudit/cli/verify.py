@@ -141,11 +141,11 @@ def _verdicts(
     """One verdict; with ``ending`` one whenever there is something new, until an end is asked for."""
     before: list[FileFacts] = []
     while True:
-        opened = {one.node: one.first for one in open_logs(places)}  # first: they may be closed meanwhile
+        opened = open_logs(places)  # first: they may be closed meanwhile
         facts = _facts(audit, places, watch=ending is not None)
         if facts != before:
             before = facts
-            yield audit.verify(facts, replace(question, open_from=opened))
+            yield audit.verify(facts, replace(question, opened=opened))
         if ending is None or ending.wait(interval):
             return
 

@@ -60,6 +60,9 @@ KNOWN = frozenset(
 )  # fmt: skip
 """Exchange's other events: they say nothing about where a message is."""
 
+STOP = "stop"
+"""When the snapshot was taken that ends a log."""
+
 DISCARDED = "ExplicitlyDiscarded"
 SETTLED_ELSEWHERE = frozenset({DISCARDED, "DeliveredElsewhere"})
 """Reasons of HADISCARD that say: delivered, and the owner told us so."""

@@ -28,9 +28,9 @@ class Database:
     flavour: str = Flavour.RELAY
     segments: tuple[Segment, ...] = ()  # in the order of life; none: named by others, and has no log
     snapshot: tuple[int, int] | None = None  # the last complete one: sequences of its first and closing row
-    closed: bool = False  # the log ends with a snapshot, so nothing comes after its last row
+    closed: bool = False  # the log ends as one does when a node stops: nothing comes after its last row
     whole: bool = True  # no fault between its first and its last row
-    from_start: bool = True
+    from_start: bool = True  # row 1 is here
     lost: bool = False  # declared, and its end was lost
     rolled_back: bool = False  # an older state of it was put back: what came after that has a gap
 
@@ -39,9 +39,14 @@ class Database:
         return max((segment.last for segment in self.segments), default=0)
 
     @property
+    def unbroken(self) -> bool:
+        """From its first row to its last one no row is missing."""
+        return self.whole and self.from_start
+
+    @property
     def ends(self) -> bool:
         """Nothing can have happened in it of which no row is here."""
-        sound = self.whole and self.from_start and not self.lost and not self.rolled_back
+        sound = self.unbroken and not self.lost and not self.rolled_back
         return sound and self.closed and bool(self.segments)
 
     @property

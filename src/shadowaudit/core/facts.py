@@ -44,6 +44,15 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A log that a node still writes, by its name: whose it is, and its first row. It is not read."""
+
+    node: str
+    boot: str
+    first: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
     """One file. ``first`` and ``last`` are sequences (row numbers in Exchange's logs, which have none)."""
 

@@ -17,6 +17,7 @@ from shadowaudit.core.events import (
 )
 from shadowaudit.core.evidence import Database, Evidence
 from shadowaudit.core.findings import Class, Finding, combined
+from shadowaudit.core.involved import Involved
 from shadowaudit.core.promotions import promotions
 from shadowaudit.core.replay import Ending, replay
 
@@ -49,8 +50,10 @@ class _Case:
         for index in self.told_once:
             self.by_kind[events[index].kind].append(index)
         self.traces = {name: replay(*found) for name, found in self._by_database().items()}
-        self.unknown = self._involved_without_logs()
-        self.untold = self.lost or self.unknown or self.open  # there may be more rows than are at hand
+        told = [events[index] for index in self.told_once]
+        self.involved = Involved(told, self.traces, evidence)
+        # There may be more rows than are at hand.
+        self.untold = self.involved.lost or self.involved.unknown or self.involved.open
         self.exposed: int | None = None
 
     def _by_database(self) -> dict[str, tuple[Database, list[tuple[int, Event]]]]:
@@ -68,28 +71,6 @@ class _Case:
 
     def _rows(self, *kinds: Kind) -> list[int]:
         return sorted(index for kind in kinds for index in self.by_kind.get(kind, ()))
-
-    def _involved_without_logs(self) -> bool:
-        """May there be rows about this message that are not at hand?"""
-        databases = [trace.database for trace in self.traces.values()]
-        databases += [
-            self.evidence.databases[owner]
-            for index in self._rows(Kind.RESUBMIT, Kind.HARECEIVE)
-            if (owner := self.events[index].entries.get("OwnerDb", "")) in self.evidence.databases
-        ]
-        servers = {
-            self.events[index].peer
-            for index in self._rows(Kind.HAREDIRECT, Kind.HARECEIVE, Kind.RESUBMIT, Kind.TRANSFER)
-        }
-        databases += [self.evidence.databases[one] for name in servers for one in self._of(name)]
-        self.lost = any(one.lost or one.rolled_back for one in databases)
-        self.open = any(not one.closed and not one.lost and one.segments for one in databases)
-        missing = any(not one.lost and not (one.whole and one.from_start) for one in databases)
-        return missing or any(not self._of(name) for name in servers)
-
-    def _of(self, node: str) -> tuple[str, ...]:
-        lost = (one.id for one in self.evidence.databases.values() if one.node == node and not one.segments)
-        return (*self.evidence.nodes.get(node, ()), *lost)
 
     def judgement(self) -> Judgement:
         findings = [
@@ -110,8 +91,9 @@ class _Case:
         announced = self._rows(Kind.HAREDIRECT, Kind.HAREDIRECTFAIL)
         for index in announced:
             database = (trace := self.traces[self.events[index].database]).database
-            sound = database.whole and database.from_start and not (database.lost or database.rolled_back)
-            if not trace.owned and sound:
+            sound = database.unbroken and not (database.lost or database.rolled_back)
+            # RECEIVE is the next row: behind the last one it may still come.
+            if not trace.owned and sound and self.events[index].sequence < database.last:
                 detail = "made redundant by a node whose log has neither its reception nor its promotion"
                 yield Finding(Class.UNKNOWN_ORIGIN, detail, rows=(index,))
         if origins or self.untold:
@@ -151,6 +133,8 @@ class _Case:
         after = self._copy_after(index)
         if received.entries.get("Replication") == "Failed":
             yield self._alone(index, "after it was accepted")
+        elif not self.traces[received.database].database.unbroken:
+            return  # the row may be one that is missing
         elif after is not None:
             yield Finding(Class.LATE_COPY, "HAREDIRECT comes after RECEIVE", rows=(index, after))
         else:
@@ -190,8 +174,12 @@ class _Case:
             if self.events[index].reason in SETTLED_ELSEWHERE:
                 told |= set(self.events[index].recipients)
                 word.append(index)
-        if not self._rows(*ORIGINS) and self.untold:
-            owed |= told
+        if not self._rows(*ORIGINS):
+            if self.untold:
+                owed |= told
+            elif nowhere := told - owed - settled:
+                detail = "a holder was told that it was delivered, and no node's log has it"
+                yield Finding(Class.OPEN, detail, _all(nowhere), tuple(word))
         missing = owed - settled
         by_word = missing & told if self.untold else set()
         if by_word:
@@ -214,11 +202,15 @@ class _Case:
         )
         rows = tuple(self._rows(*ORIGINS))
         gone = missing - held - tail
-        if gone and self.unknown:
+        if gone and self.involved.unknown:
             return Finding(Class.UNPROVEN_LOSS, "logs that may tell are missing", _all(gone), rows)
-        if gone and self.open:
+        if gone and self.involved.open:
             return Finding(Class.OPEN, "what the open logs will say is not known yet", _all(gone), rows)
+        if gone and gone == (unseen := self.involved.lost_ends(gone)):
+            detail = "it was there when the disk was lost, or may have been settled in the last rows before"
+            return Finding(Class.UNPROVEN_LOSS, detail, _all(gone), rows)
         if gone:
+            gone -= unseen
             what = Class.LOST if gone == owed else Class.PARTIALLY_LOST
             rows = (*rows, *self._rows(Kind.HARECEIVE, Kind.HADISCARD, Kind.RESUBMIT))
             return Finding(what, f"{len(gone)} of {len(owed)} recipients", _all(gone), rows)

@@ -46,6 +46,7 @@ class Trace:
     contradictions: list[tuple[str, int]] = field(default_factory=list)
     ownerless: list[int] = field(default_factory=list)  # ends or promotions of what the node did not have
     entered: bool = False
+    begun: bool = False  # it came here in a row that is here: none about it was before
     owned: bool = False
     yielded: int = -2  # sequence of the last TRANSFER
     yielding: bool = False  # it was the row before
@@ -120,6 +121,7 @@ def _leave(trace: Trace, named: set[int]) -> None:
 
 
 def _enter(trace: Trace, role: Role, named: set[int]) -> None:
+    trace.begun = trace.begun or not (trace.entered or trace.known)
     trace.role, trace.entered = role, True
     trace.owned |= role is Role.PRIMARY
     trace.left = set(named)

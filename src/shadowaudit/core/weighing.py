@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from shadowaudit.core.evidence import Database, Evidence, Gap, Segment
-from shadowaudit.core.facts import Fault, FileFacts, Flavour
+from shadowaudit.core.facts import Fault, FileFacts, Flavour, Opened
+from shadowaudit.core.lives import forks, goes_on, lives_of, strays
 
 
 def weigh(
@@ -20,18 +20,18 @@ def weigh(
     *,
     lost: Iterable[str] = (),
     allow_open: bool = False,
-    open_from: Mapping[str, int] | None = None,
+    opened: Iterable[Opened] = (),
     since: int | None = None,
     notes: Iterable[str] = (),
 ) -> Evidence:
     """Judge the files, of which none is a copy of another (``copies.distinct``).
 
-    ``lost``: databases whose disk was lost, ``allow_open``: nodes may still be running, ``open_from``: the
-    first row of the log that a node still writes, ``since``: nothing before that moment (milliseconds)
+    ``lost``: databases whose disk was lost, ``allow_open``: nodes may still be running, ``opened``: logs that
+    nodes still wrote before the files were looked for, ``since``: nothing before that moment (milliseconds)
     matters, so a log may begin before it. ``notes``: what is known already, and changes nothing.
     """
     weighing = _Weighing(list(files), frozenset(lost), allow_open=allow_open, since=since)
-    weighing.open_from = open_from or {}
+    weighing.opened = tuple(opened)
     return replace(weighing.result(), notes=tuple(notes))
 
 
@@ -40,7 +40,7 @@ class _Weighing:
         self, files: list[FileFacts], lost: frozenset[str], *, allow_open: bool, since: int | None
     ) -> None:
         self.files, self.lost, self.allow_open, self.since = files, lost, allow_open, since
-        self.open_from: Mapping[str, int] = {}
+        self.opened: tuple[Opened, ...] = ()
         self.gaps: list[Gap] = []
         self.unprovable: list[str] = []
         self.databases: dict[str, Database] = {}
@@ -70,6 +70,12 @@ class _Weighing:
                 self.newest[files[0].node] = database
         for database, files in by_database.items():
             self._chain(database, files)
+        for log in strays(self.opened, by_database, self.lost):
+            self._gap(
+                f"the log that {log.node} still writes begins at row {log.first}",
+                log.node,
+                f"no closed log ends with row {log.first - 1}: files between them are missing",
+            )
         self._without_logs()
         for name in sorted(self.lost):
             self._excuse(self.databases[name])
@@ -105,11 +111,11 @@ class _Weighing:
                 id=database, node=node, flavour=Flavour.EXCHANGE, segments=tuple(segments), closed=True
             )
             return
-        lives = _lives(files)
+        lives = lives_of(files)
         ending = lives[-1][-1]
         last, closed = ending.last, ending.last_closes_snapshot
-        forks = _forks(lives)
-        back = bool(forks) or database in self.set_back
+        set_back = forks(lives)
+        back = bool(set_back) or database in self.set_back
         declared, newest = database in self.lost, self.newest[node] == database
         # Of a database that was set back and went on, the end of what was given up is lost, not its own.
         lost = declared and not (back and (closed or newest))
@@ -146,11 +152,13 @@ class _Weighing:
                 segments.append(Segment(file.boot, file.first, file.last, file.begins))
         if back and not declared:
             whole = False
-            self._given_up(database, node, forks)
-        running = self.allow_open and newest
+            self._given_up(database, node, set_back)
+        written = [one for one in self.opened if one.node == node]
+        continued = any(goes_on(one, files) for one in written)
+        running = self.allow_open and newest and (continued or not written)
         if self.witnessed.get(database, 0) > last and not lost and not back:
             whole = False  # nobody is accused by what is not in it
-            if not (running and self.open_from.get(node, last + 2) <= last + 1):
+            if not (running and continued):
                 self._gap(
                     f"another node saw row {self.witnessed[database]} of database {database}, "
                     f"its log ends with row {last}",
@@ -161,40 +169,43 @@ class _Weighing:
             self._gap(
                 f"the log of database {database} ends without a closing snapshot",
                 f"{node}, {ending.path}",
-                self._why_open(node, database),
+                self._why_open(node, database, written),
             )
         self.databases[database] = Database(
             id=database,
             node=node,
             segments=tuple(segments),
             snapshot=self._last_snapshot(database, lives),
-            closed=closed,
+            closed=closed and not continued,
             whole=whole,
-            from_start=lives[0][0].first == 1 or self._may_begin_late(lives[0][0]),
+            from_start=lives[0][0].first == 1,
             lost=lost,
-            rolled_back=bool(forks) or (declared and back),
+            rolled_back=bool(set_back) or (declared and back),
         )
 
-    def _given_up(self, database: str, node: str, forks: Sequence[FileFacts]) -> None:
+    def _given_up(self, database: str, node: str, ends: Sequence[FileFacts]) -> None:
         """Rows that were given up may have been on their way to the log: none says how many there were."""
         excuse = f"Say --lost {database} if that is so"
-        for fork in forks:
+        for fork in ends:
             self._gap(
                 f"database {database} was set back to an older state",
                 f"{node}, after row {fork.last} in {fork.path}",
                 f"what it did after that row, until it was set back, is in nobody's log. {excuse}",
             )
-        if not forks:
+        if not ends:
             self._gap(
                 f"holders say that database {database} was set back, and its log does not show it",
                 node,
                 f"the log of a life is missing. {excuse}",
             )
 
-    def _why_open(self, node: str, database: str) -> str:
-        if (newest := self.newest[node]) != database:
+    def _why_open(self, node: str, database: str, written: Sequence[Opened]) -> str:
+        newer = f"database {newest}" if (newest := self.newest[node]) != database else ""
+        if not newer and written and self.allow_open:
+            newer = f"a log that begins at row {written[0].first}"
+        if newer:
             return (
-                f"the node went on with database {newest}: rows are missing, and what they told is not "
+                f"the node went on with {newer}: rows are missing, and what they told is not "
                 f"known. Say --lost {database} if its disk was lost"
             )
         return (
@@ -212,10 +223,8 @@ class _Weighing:
         """
         name, node = database.id, database.node
         promoted = self.promoted.get(name, 0)
-        successors = [
-            one for one in self.databases.values() if one.node == node and one.id != name and one.segments
-        ]
-        if not promoted and not successors and not database.rolled_back:
+        followed = self.newest.get(node, name) != name
+        if not promoted and not followed and not database.rolled_back:
             self._gap(
                 f"database {name} was declared lost, and no row of another database agrees",
                 node,
@@ -249,7 +258,7 @@ class _Weighing:
             end, count = ends.get(name, (0, -1))
             if rows == count:
                 best = (end - count, end)  # the later life's, should its numbers be lower
-            else:
+            elif not (self._may_begin_late(lives[0][0]) and 0 <= end - count < lives[0][0].first):
                 told = "no closing row" if count < 0 else f"{count} rows by its closing row"
                 self._gap(
                     f"snapshot {name} has {rows} rows, and {told}",
@@ -279,20 +288,5 @@ class _Weighing:
             self._gap("a node without logs", server, "whether it holds what others say it holds is not known")
 
 
-def _silence(what: str, where: str, so: str) -> None:
-    del what, where, so
-
-
-def _lives(files: Sequence[FileFacts]) -> list[list[FileFacts]]:
-    """The files by incarnation, in the order of life: by sequence, and a life set back by its clock."""
-    lives: dict[str, list[FileFacts]] = defaultdict(list)
-    for file in sorted(files, key=lambda one: (one.first, one.begins)):
-        lives[file.boot].append(file)
-    ordered = sorted(lives.values(), key=lambda life: life[0].first)
-    # A database that was set back gives numbers out again: then only the node's own clock tells the order.
-    return sorted(lives.values(), key=lambda life: life[0].begins) if _forks(ordered) else ordered
-
-
-def _forks(lives: Sequence[Sequence[FileFacts]]) -> list[FileFacts]:
-    """The last file of each life whose end was given up: the next one gives its numbers out again."""
-    return [before[-1] for before, after in pairwise(lives) if before[-1].last >= after[0].first]
+def _silence(*gap: str) -> None:
+    del gap

@@ -75,7 +75,7 @@ def generate(
     places = dict(zip(chance.sample(range(messages), len(kinds)), kinds, strict=True))
     logs = [_log(directory / name.partition(".")[0], name, chance, file_size) for name in _NODES]
     for log in logs:
-        log.snapshot(BEGIN - 1000, _uuid(chance), [])
+        log.snapshot(BEGIN - 1000, _uuid(chance), [], "start")
     found: dict[str, tuple[str, ...]] = {}
     left: list[Message] = []
     waiting: list[tuple[int, int, int, Row]] = []

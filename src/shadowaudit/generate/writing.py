@@ -77,12 +77,12 @@ class Log:
         if self._size >= self.limit:
             self.close(at)
 
-    def snapshot(self, at: int, name: str, rows: list[Row]) -> None:
+    def snapshot(self, at: int, name: str, rows: list[Row], taken: str = "stop") -> None:
         """What the node holds at that moment, and how much that is."""
         for row in rows:
             row.custom = f";S:Snapshot={name};S:Role={row.custom}"
             self.write(at, row)
-        closing = f";S:Snapshot={name};S:Count={len(rows)}"
+        closing = f";S:Snapshot={name};S:Count={len(rows)};S:Taken={taken}"
         self.write(at, Row("LOAD", "", "", 0, "BOOTLOADER", server=self.node, custom=closing))
 
     def close(self, at: int) -> None:

@@ -112,7 +112,8 @@ class _Digest:
             self.first_is_snapshot = bool(found.kind[0] == load)
         self.last, self.ends = int(found.sequence[-1]), int(found.at[-1])
         last = found.message[-1]
-        self.last_closes = bool(found.kind[-1] == load and not (found.high[last] or found.low[last]))
+        closes = bool(found.kind[-1] == load and not (found.high[last] or found.low[last]))
+        self.last_closes = closes and self.learnt.goes_on != self.last
         self.rows += len(found.row)
 
     def _compare(self) -> None:

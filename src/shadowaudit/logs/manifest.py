@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from shadowaudit.core.facts import Opened
 from shadowaudit.logs.layout import NAME
 
 _OPEN = re.compile(r"\.(?P<closed>MSGTRK-.+\.LOG)\.open")
@@ -24,13 +25,11 @@ class Found:
     modified: int  # nanoseconds
 
 
-@dataclass(frozen=True, slots=True)
-class OpenLog:
-    """A log that a node still writes, its first row, and when it began it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLog(Opened):
+    """A log that a node still writes, where, and when it began it."""
 
     path: Path
-    node: str
-    first: int
     since: datetime
 
     def told(self, now: datetime) -> str:
@@ -77,7 +76,13 @@ def open_logs(places: Iterable[Path]) -> list[OpenLog]:
                 told = NAME.fullmatch(closed["closed"]) if closed else None
                 if told:
                     path = Path(directory, name).absolute()
-                    found[path] = OpenLog(path, told["node"], int(told["first"]), _since(path))
+                    found[path] = OpenLog(
+                        path=path,
+                        node=told["node"],
+                        boot=told["boot"],
+                        first=int(told["first"]),
+                        since=_since(path),
+                    )
     return [found[path] for path in sorted(found)]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from shadowaudit.core.events import DISCARDED, FINALS, Kind, entries_of, kind_of
+from shadowaudit.core.events import DISCARDED, FINALS, STOP, Kind, entries_of, kind_of
 from shadowaudit.core.facts import Fault
 from shadowaudit.core.fingerprint import BITS, digest, weights
 from shadowaudit.logs.cells import SLACK, Cells, keys, template
@@ -73,6 +73,7 @@ class Learnt:
     faults: dict[Fault, None] = field(default_factory=dict)
     listed: Counter[str] = field(default_factory=Counter)
     closings: dict[str, tuple[int, int]] = field(default_factory=dict)  # snapshot: count, sequence
+    goes_on: int = 0  # sequence of the last row that closes a snapshot of a node that runs
     shadows: dict[str, None] = field(default_factory=dict)
     databases: dict[str, str] = field(default_factory=dict)
     set_back: dict[str, str] = field(default_factory=dict)
@@ -218,6 +219,8 @@ class RelaySteps:
                 count = entries.get("Count", "")
                 self.learnt.listed[snapshot] += 0
                 self.learnt.closings[snapshot] = (int(count) if count.isdigit() else -1, int(sequence[row]))
+                if entries.get("Taken", STOP) != STOP:  # older versions did not say
+                    self.learnt.goes_on = int(sequence[row])
 
     def _holders(
         self, table: Grid, kind: Long, parsed: list[dict[str, str]], which: Long, new: NDArray[np.bool_]
