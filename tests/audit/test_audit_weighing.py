@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -229,3 +230,30 @@ def test_a_database_whose_log_has_a_gap_accuses_nobody() -> None:
     evidence = weigh([file(1, 10), closing(12, 20)])
     assert not evidence.databases[MX1].whole
     assert not evidence.complete("mx1")
+
+
+def test_a_declared_loss_explains_the_end_of_a_log_and_not_a_hole_in_it() -> None:
+    after = file(1, 5, database=AFTER, boot="b", begins=100)
+    evidence = weigh([file(1, 10), file(13, 20), after], lost=[MX1], allow_open=True)
+    assert told(evidence) == ["rows 11 to 12 of database db-of-mx1 are missing"]
+
+
+def test_a_log_that_goes_on_has_not_ended() -> None:
+    assert weigh(WHOLE).complete("mx1")
+    assert not weigh(WHOLE, opened=[Opened(node="mx1", boot="b", first=21)]).complete("mx1")
+
+
+def test_a_snapshot_that_began_in_a_file_deleted_by_age_is_not_missed() -> None:
+    cut = Snapshot(id="s", listed=1, count=3, end=101)
+    late = closing(100, 120, begins=5000, first_is_snapshot=True, snapshots=(cut,))
+    assert told(weigh([late], since=6000)) == []
+    inside = replace(cut, end=119)
+    assert told(weigh([replace(late, snapshots=(inside,))], since=6000)) != []
+
+
+def test_a_database_that_was_set_back_twice_ends_with_the_life_that_began_last() -> None:
+    files = (*SET_BACK, file(6, 12, boot="c", begins=200, first_is_snapshot=True))
+    for given in (files, files[::-1]):
+        evidence = weigh(given, lost=[MX1])
+        assert told(evidence) == ["the log of database db-of-mx1 ends without a closing snapshot"]
+        assert "after row 20 of its life a and after row 30 of its life b is in" in evidence.unprovable[0]

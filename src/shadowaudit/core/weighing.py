@@ -119,14 +119,13 @@ class _Weighing:
         declared, newest = database in self.lost, self.newest[node] == database
         # Of a database that was set back and went on, the end of what was given up is lost, not its own.
         lost = declared and not (back and (closed or newest))
-        say = _silence if lost else self._gap  # the loss that was declared explains what is missing
         whole = not any(file.faults for file in files)
         segments = []
         expected = 1
         for life in lives:
             if not life[0].first_is_snapshot and not (not segments and life[0].first > 1):
                 whole = False
-                say(
+                self._gap(
                     f"the life {life[0].boot} of the database does not begin with a snapshot",
                     life[0].path,
                     "the first rows of that life are missing",
@@ -140,10 +139,12 @@ class _Weighing:
                     if declared and back and (life is not lives[-1] or file is life[0]):
                         self.gone[database].append(f"in its rows {expected} to {file.first - 1}")
                     else:
-                        say(missing, f"{node}, before {file.path}", "messages of that time cannot be judged")
+                        self._gap(
+                            missing, f"{node}, before {file.path}", "messages of that time cannot be judged"
+                        )
                 elif file.first < expected and segments and segments[-1].boot == file.boot:
                     whole = False
-                    say(
+                    self._gap(
                         f"rows from {file.first} of database {database} are there twice",
                         file.path,
                         "two files that are not the same tell the same rows, or two nodes write as one",
@@ -286,7 +287,3 @@ class _Weighing:
         excused = {one.node for one in self.databases.values() if not one.segments}
         for server in sorted(named - set(nodes) - excused):
             self._gap("a node without logs", server, "whether it holds what others say it holds is not known")
-
-
-def _silence(*gap: str) -> None:
-    del gap

@@ -47,8 +47,8 @@ def without(
     store: Settlement, pieces: Sequence[Piece], new: Sequence[States], token: str, width: int
 ) -> tuple[list[Piece], list[Any]]:
     """The pieces less those messages that new states tell more of, and the ids of these (two arrays each)."""
-    if not pieces:
-        return [], []
+    if not pieces or not new:
+        return list(pieces), []
     prints = np.unique(np.concatenate([_prints(*words_of(one)) for one in new]))
     kept, again = [], []
     for place, piece in enumerate(pieces):
