@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from shadowaudit.core.events import Event, Kind
-from shadowaudit.core.facts import FileFacts
+from shadowaudit.core.facts import FileFacts, Snapshot
 from shadowaudit.core.findings import Class
 from shadowaudit.core.judge import judge
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, Verdict
@@ -57,3 +60,132 @@ def test_what_is_open_at_the_end_of_a_log_is_allowed_when_nodes_run(*, allow_ope
     classes = {Class.OPEN.value: 1}
     verdict = Verdict(totals={}, classes=classes, evidence=EVIDENCE, files=3, nodes=3, allow_open=allow_open)
     assert verdict.status == status
+
+
+TAKEN = (
+    row("mx2", 2, Kind.HARECEIVE, "mx1"),
+    row("mx1", 2, Kind.HAREDIRECT, "mx2"),
+    row("mx1", 3, Kind.RECEIVE),
+    row("mx2", 3, Kind.RESUBMIT, "mx1", "heartbeat-lost"),
+    row("mx2", 4, Kind.DELIVER),
+    row("mx1", 4, Kind.TRANSFER, "mx2"),
+    row("mx1", 5, Kind.HARECEIVE, "mx2", "taken"),
+    row("mx1", 6, Kind.HADISCARD, "mx2", "ExplicitlyDiscarded"),
+)
+
+
+def without(kind: Kind, node: str, events: tuple[Event, ...] = TAKEN) -> tuple[Event, ...]:
+    return tuple(one for one in events if (one.kind, one.node) != (kind, node))
+
+
+def test_a_message_that_was_taken_over_contradicts_nothing() -> None:
+    assert found(*TAKEN) == {Class.PROMOTED, Class.EXPOSED}
+
+
+def test_rows_are_played_in_the_order_of_their_numbers_however_they_were_read() -> None:
+    assert found(*reversed(TAKEN)) == found(*TAKEN)
+
+
+@pytest.mark.parametrize(
+    ("what", "events"),
+    [
+        ("received twice", (*DELIVERED, row("mx1", 5, Kind.RECEIVE))),
+        (
+            "a copy came that was there already",
+            (row("mx2", 1, Kind.HARECEIVE, "mx1"), *DELIVERED),
+        ),
+        ("TRANSFER without the copy that is kept", without(Kind.HARECEIVE, "mx1")),
+        ("ownership ended without TRANSFER", without(Kind.TRANSFER, "mx1")),
+        (
+            "a copy changed its owner that was not there",
+            (*TAKEN, row("mx3", 5, Kind.HARECEIVE, "mx2", "taken")),
+        ),
+        ("TRANSFER of what the node did not own", (*TAKEN, row("mx3", 5, Kind.TRANSFER, "mx2"))),
+        ("it lists other recipients than were left", (*DELIVERED, row("mx2", 5, Kind.LOAD))),
+        ("a copy was let go that was not there", without(Kind.HARECEIVE, "mx2", DELIVERED)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_rows_of_one_node_that_cannot_follow_each_other_are_told(
+    what: str, events: tuple[Event, ...]
+) -> None:
+    details = [one.detail for one in judge(events, EVIDENCE).findings if one.what is Class.INCONSISTENT]
+    assert [what in one for one in details] == [True]
+
+
+def test_a_node_that_promotes_what_it_does_not_hold_is_named() -> None:
+    events = without(Kind.HARECEIVE, "mx2")
+    assert Class.UNKNOWN_ORIGIN in found(*events)
+
+
+def test_a_copy_that_another_node_made_is_none_of_the_owner() -> None:
+    events = (*without(Kind.HAREDIRECT, "mx1", DELIVERED), row("mx3", 2, Kind.HAREDIRECT, "mx2"))
+    assert Class.ONE_COPY in found(*events)
+
+
+def test_a_delivery_that_a_holder_was_told_of_and_no_whole_log_shows_is_a_violation() -> None:
+    assert found(*without(Kind.DELIVER, "mx1", DELIVERED)) >= {Class.PREMATURE_DISCARD, Class.OPEN}
+
+
+def test_a_database_that_was_set_back_goes_on_with_the_life_that_began_last() -> None:
+    """The rows that were given up have higher numbers than what it did since."""
+
+    def life(boot: str, first: int, last: int, **more: Any) -> FileFacts:
+        return FileFacts(
+            path=boot, node="mx1", database="mx1", boot=boot, first=first, last=last, rows=last - first + 1,
+            first_is_snapshot=True, **more,
+        )  # fmt: skip
+
+    listed = (Snapshot(id="s", listed=1, count=1, end=13),)
+    now = life("b", 11, 13, begins=100, last_closes_snapshot=True, snapshots=listed)
+    events = (
+        row("mx1", 5, Kind.RECEIVE),
+        row("mx1", 18, Kind.DEFER),
+        replace(row("mx1", 12, Kind.LOAD), boot="b", entries={"Role": "primary"}),
+    )
+    evidence = weigh([life("a", 1, 20), now], lost=["mx1"])
+    assert {one.what for one in judge(events, evidence).findings} == {Class.ONE_COPY, Class.IN_TRANSIT}
+    sent = [replace(one, kind=Kind.DELIVER) if one.kind is Kind.DEFER else one for one in events]
+    assert {one.what for one in judge(sent, evidence).findings} == {Class.ONE_COPY, Class.ORPHAN}
+
+
+def test_a_takeover_allows_no_second_delivery_by_the_same_database() -> None:
+    assert Class.DUPLICATE in found(*TAKEN, row("mx2", 5, Kind.DELIVER))
+    assert Class.DUPLICATE not in found(*TAKEN, row("mx1", 7, Kind.DELIVER))
+
+
+GIVEN_AWAY = (
+    row("mx2", 2, Kind.HARECEIVE, "mx1"),
+    row("mx1", 2, Kind.HAREDIRECT, "mx2"),
+    row("mx1", 3, Kind.RECEIVE),
+    row("mx1", 4, Kind.TRANSFER, "mx3"),
+    row("mx1", 5, Kind.HARECEIVE, "mx3", "taken"),
+    row("mx1", 6, Kind.HADISCARD, "mx3", "Superseded"),
+    row("mx2", 3, Kind.HADISCARD, "mx1", "Superseded"),
+)
+"""mx3 took it over, all others let it go, and mx3's log has no row about it."""
+
+
+@pytest.mark.parametrize(
+    ("worth", "what"),
+    [
+        ({}, Class.LOST),
+        ({"whole": False}, Class.UNPROVEN_LOSS),
+        ({"from_start": False}, Class.UNPROVEN_LOSS),
+        ({"lost": True}, Class.UNPROVEN_LOSS),
+        ({"rolled_back": True}, Class.UNPROVEN_LOSS),
+        ({"closed": False}, Class.OPEN),
+        (None, Class.UNPROVEN_LOSS),
+    ],
+    ids=str,
+)
+def test_a_message_is_lost_only_if_the_log_of_who_had_it_last_can_tell(
+    worth: dict[str, bool] | None, what: Class
+) -> None:
+    databases, nodes = dict(EVIDENCE.databases), dict(EVIDENCE.nodes)
+    if worth is None:
+        del databases["mx3"], nodes["mx3"]
+    else:
+        databases["mx3"] = replace(databases["mx3"], **worth)
+    findings = judge(GIVEN_AWAY, replace(EVIDENCE, databases=databases, nodes=nodes)).findings
+    assert [one.what for one in findings] == [what]

@@ -100,7 +100,9 @@ def test_rows_that_others_saw_are_in_the_log_that_is_open_if_it_begins_where_the
 
 
 def test_a_log_of_a_node_that_runs_may_end_anywhere() -> None:
-    assert told(weigh([file(1, 10)], allow_open=True)) == []
+    evidence = weigh([file(1, 10)], allow_open=True)
+    assert told(evidence) == []
+    assert not evidence.complete("mx1")
 
 
 AFTER = "db-of-mx1-after"
@@ -257,3 +259,19 @@ def test_a_database_that_was_set_back_twice_ends_with_the_life_that_began_last()
         evidence = weigh(given, lost=[MX1])
         assert told(evidence) == ["the log of database db-of-mx1 ends without a closing snapshot"]
         assert "after row 20 of its life a and after row 30 of its life b is in" in evidence.unprovable[0]
+
+
+@pytest.mark.parametrize(("first", "missed"), [(11, False), (21, False), (30, True)])
+def test_of_a_database_that_was_set_back_the_log_may_go_on_with_an_older_row(
+    first: int, *, missed: bool
+) -> None:
+    other = closing(1, 5, node="mx2", database=MX2, set_back={MX1: "mx1"})
+    evidence = weigh([*WHOLE, other], lost=[MX1], opened=[Opened(node="mx1", boot="b", first=first)])
+    assert ["still writes" in gap for gap in told(evidence)] == [True] * missed
+
+
+def test_a_log_of_a_node_that_runs_may_end_in_the_middle_of_a_snapshot() -> None:
+    begun = Snapshot(id="s", listed=2)
+    assert told(weigh([file(1, 10, snapshots=(begun,))], allow_open=True)) == []
+    followed = [file(1, 10, snapshots=(begun,)), file(11, 20)]
+    assert told(weigh(followed, allow_open=True)) == ["snapshot s has 2 rows, and no closing row"]

@@ -23,12 +23,6 @@ class Involved:
         self._traces, self._evidence = traces, evidence
         self._given = [event for event in events if event.kind in _GIVEN]
         databases = [trace.database for trace in traces.values()]
-        databases += [
-            evidence.databases[owner]
-            for event in events
-            if event.kind in (Kind.RESUBMIT, Kind.HARECEIVE)
-            and (owner := event.entries.get("OwnerDb", "")) in evidence.databases
-        ]
         servers = {event.peer for event in events if event.kind in _PEERS}
         databases += [evidence.databases[one] for name in servers for one in self._of(name)]
         self.lost = any(one.lost or one.rolled_back for one in databases)

@@ -230,6 +230,10 @@ class _Case:
             rows = sorted({index for found in double.values() for index in found})
             cause, why = self._allowed(rows)
             what = Class.ALLOWED_DUPLICATE if cause else Class.DUPLICATE
+            # A cause is told by the database that sent it, before it does.
+            senders = {self.events[index].database for index in rows}
+            if not cause and not all(self.traces[one].database.unbroken for one in senders):
+                what = Class.UNEXPLAINED
             yield Finding(what, cause or "no cause in the logs", _all(double), (*rows, *why))
         elif dropped:
             rows = sorted({index for found in dropped.values() for index in found})

@@ -254,12 +254,16 @@ class _Weighing:
                 listed[one.id] += one.listed
                 if one.end is not None and one.count is not None:
                     ends[one.id] = (one.end, one.count)
+        first, last = lives[0][0], lives[-1][-1]
+        going_on = set() if last.last_closes_snapshot else {one.id for one in last.snapshots}
         best: tuple[int, int] | None = None
         for name, rows in listed.items():
             end, count = ends.get(name, (0, -1))
             if rows == count:
                 best = (end - count, end)  # the later life's, should its numbers be lower
-            elif not (self._may_begin_late(lives[0][0]) and 0 <= end - count < lives[0][0].first):
+            elif count < 0 and name in going_on:
+                continue  # the end of the log is in the middle of it
+            elif count < 0 or end - count >= first.first or not self._may_begin_late(first):
                 told = "no closing row" if count < 0 else f"{count} rows by its closing row"
                 self._gap(
                     f"snapshot {name} has {rows} rows, and {told}",

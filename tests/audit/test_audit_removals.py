@@ -1,0 +1,65 @@
+"""One row is taken out of clean logs, each in turn, or all that follow: that is seen, and nobody accused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from plainly import judged
+from resealing import copied, each_row, logs, removed, resealed
+
+from shadowaudit.core.findings import MEANING, Severity
+from shadowaudit.core.verdict import INCOMPLETE, PROVEN
+from shadowaudit.generate.cluster import generate
+from shadowaudit.generate.writing import footer
+
+STORIES = ("promotion", "handover", "exposed", "in-transit", "orphan")
+"""What the promise allows, one message each, besides ordinary ones."""
+
+TWICE = ("dropped-duplicate", "in-doubt", "false-promotion")
+"""Of these any one delivery would do."""
+
+HEAD = 5  # lines before the first row
+
+
+@pytest.fixture
+def clean(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    generate(tmp_path / "clean", messages=12, faults=dict.fromkeys(request.param, 1), seed=3)
+    assert judged(tmp_path / "clean")[0].status == PROVEN
+    return tmp_path / "clean"
+
+
+@pytest.mark.parametrize("clean", [STORIES, TWICE], ids=["", "delivered twice"], indirect=True)
+def test_a_row_that_is_missing_is_seen_and_held_against_no_node(clean: Path, tmp_path: Path) -> None:
+    for number in range(each_row(clean)):
+        gone = removed(clean, tmp_path / "logs", number)
+        verdict, found = judged(tmp_path / "logs")
+        assert verdict.status == INCOMPLETE, (number, gone, verdict.as_dict())
+        accused = {one for names in found.values() for one in names if MEANING[one][0] is Severity.VIOLATION}
+        assert accused == set(), (number, gone)
+
+
+@pytest.mark.parametrize("clean", [(*STORIES, *TWICE)], ids=[""], indirect=True)
+def test_a_log_of_a_node_that_runs_may_end_with_any_row(clean: Path, tmp_path: Path) -> None:
+    for path in logs(copied(clean, tmp_path / "logs")):
+        whole = path.read_bytes()
+        *lines, _ = whole.splitlines(keepends=True)
+        for end in range(HEAD + 1, len(lines)):
+            covered = b"".join(lines[:end])
+            path.write_bytes(covered + footer(covered, 1, end - HEAD, end - HEAD))
+            verdict, _ = judged(tmp_path / "logs", allow_open=True)
+            assert verdict.status == PROVEN, (path, end - HEAD, verdict.as_dict())
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("clean", [STORIES], ids=[""], indirect=True)
+def test_a_row_that_is_missing_in_files_sealed_again_is_seen(clean: Path, tmp_path: Path) -> None:
+    missed: Counter[str] = Counter()
+    for number in range(each_row(clean)):
+        gone = removed(clean, tmp_path / "logs", number)
+        resealed(tmp_path / "logs")
+        if judged(tmp_path / "logs")[0].status == PROVEN:
+            missed[gone] += 1
+    assert set(missed) <= {"DEFER", "HAREDIRECT", "HAREDIRECTFAIL"}
+    assert missed["HAREDIRECT"] <= 1, "only that of the copy which was made again"
