@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from shadowaudit.core.events import Event, Kind
+from shadowaudit.core.evidence import Gap
 from shadowaudit.core.facts import FileFacts, Snapshot
-from shadowaudit.core.findings import Class
+from shadowaudit.core.findings import Class, Finding, combined
 from shadowaudit.core.judge import judge
-from shadowaudit.core.verdict import INCOMPLETE, PROVEN, Verdict
+from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
 from shadowaudit.core.weighing import weigh
 
 NODES = ("mx1", "mx2", "mx3")
@@ -102,6 +103,14 @@ def test_rows_are_played_in_the_order_of_their_numbers_however_they_were_read() 
         ),
         ("TRANSFER of what the node did not own", (*TAKEN, row("mx3", 5, Kind.TRANSFER, "mx2"))),
         ("it lists other recipients than were left", (*DELIVERED, row("mx2", 5, Kind.LOAD))),
+        (
+            "it lists other recipients than were left",
+            (
+                *(replace(one, recipients=(1, 2)) for one in DELIVERED[:3]),
+                row("mx1", 4, Kind.DELIVER),
+                replace(row("mx1", 5, Kind.LOAD), recipients=(1, 2)),
+            ),
+        ),
         ("a copy was let go that was not there", without(Kind.HARECEIVE, "mx2", DELIVERED)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -147,6 +156,8 @@ def test_a_database_that_was_set_back_goes_on_with_the_life_that_began_last() ->
     assert {one.what for one in judge(events, evidence).findings} == {Class.ONE_COPY, Class.IN_TRANSIT}
     sent = [replace(one, kind=Kind.DELIVER) if one.kind is Kind.DEFER else one for one in events]
     assert {one.what for one in judge(sent, evidence).findings} == {Class.ONE_COPY, Class.ORPHAN}
+    given_up = (row("mx1", 11, Kind.RECEIVE),)
+    assert {one.what for one in judge(given_up, evidence).findings} == {Class.ONE_COPY, Class.UNPROVEN_LOSS}
 
 
 def test_a_takeover_allows_no_second_delivery_by_the_same_database() -> None:
@@ -189,3 +200,59 @@ def test_a_message_is_lost_only_if_the_log_of_who_had_it_last_can_tell(
         databases["mx3"] = replace(databases["mx3"], **worth)
     findings = judge(GIVEN_AWAY, replace(EVIDENCE, databases=databases, nodes=nodes)).findings
     assert [one.what for one in findings] == [what]
+
+
+def test_what_an_earlier_snapshot_listed_and_the_last_one_does_not_vanished() -> None:
+    files = [
+        FileFacts(
+            path="mx1", node="mx1", database="mx1", boot="a", first=1, last=9, rows=9, first_is_snapshot=True,
+            last_closes_snapshot=True,
+            snapshots=(Snapshot(id="s", listed=1, count=1, end=5), Snapshot(id="t", count=0, end=9)),
+        )
+    ]  # fmt: skip
+    events = (
+        row("mx1", 2, Kind.HAREDIRECT, "mx2"),
+        row("mx1", 3, Kind.RECEIVE),
+        replace(row("mx1", 4, Kind.LOAD), entries={"Role": "primary"}),
+    )
+    assert Class.VANISHED in {one.what for one in judge(events, weigh(files)).findings}
+
+
+@pytest.mark.parametrize(
+    ("reason", "epoch", "what"),
+    [
+        ("database-replaced", 2, Class.FALSE_PROMOTION),
+        ("database-rolled-back", 2, Class.FALSE_PROMOTION),
+        ("handed-over", 2, Class.PROMOTED),
+        ("handed-over", 3, Class.FALSE_PROMOTION),
+        ("heartbeat-lost", 2, Class.PROMOTED),
+    ],
+)
+def test_a_promotion_is_judged_by_the_owners_own_log(reason: str, epoch: int, what: Class) -> None:
+    entries = {"OwnerDb": "mx1", "Reason": reason}
+    events = [
+        replace(one, reason=reason, entries=entries, epoch=epoch) if one.kind is Kind.RESUBMIT else
+        replace(one, epoch=2) if one.kind is Kind.TRANSFER else one
+        for one in TAKEN
+    ]  # fmt: skip
+    assert {one.what for one in judge(events, EVIDENCE).findings} == {what, Class.EXPOSED}
+
+
+@pytest.mark.parametrize(("lost", "what"), [(True, Class.HOLDERS_WORD), (False, Class.PREMATURE_DISCARD)])
+def test_what_a_holder_was_told_is_proof_if_the_owners_disk_was_lost(*, lost: bool, what: Class) -> None:
+    databases = {**EVIDENCE.databases, "mx1": replace(EVIDENCE.databases["mx1"], lost=lost)}
+    events = without(Kind.DELIVER, "mx1", DELIVERED)
+    findings = judge(events, replace(EVIDENCE, databases=databases)).findings
+    assert what in {one.what for one in findings}
+
+
+def test_a_violation_that_is_seen_counts_although_evidence_is_missing() -> None:
+    gap = Gap("a row is missing", "somewhere", "who knows")
+    told: dict[str, Any] = {"totals": {}, "files": 3, "nodes": 3, "evidence": replace(EVIDENCE, gaps=(gap,))}
+    assert Verdict(classes={}, **told).status == INCOMPLETE
+    assert Verdict(classes={Class.LOST.value: 1}, **told).status == VIOLATED
+
+
+def test_findings_of_one_class_on_several_nodes_are_one_with_all_rows() -> None:
+    one, other = (Finding(Class.VANISHED, f"mx{n}", (n,), (n, 9)) for n in (1, 2))
+    assert combined([one, other]) == (Finding(Class.VANISHED, "mx1; mx2", (1, 2), (1, 9, 2)),)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from shadowaudit.core.copies import distinct
 from shadowaudit.core.evidence import Evidence
-from shadowaudit.core.facts import FileFacts, Opened, Snapshot
+from shadowaudit.core.facts import Fault, FileFacts, Opened, Snapshot
 from shadowaudit.core.weighing import weigh
 
 MX1, MX2 = "db-of-mx1", "db-of-mx2"
@@ -275,3 +276,11 @@ def test_a_log_of_a_node_that_runs_may_end_in_the_middle_of_a_snapshot() -> None
     assert told(weigh([file(1, 10, snapshots=(begun,))], allow_open=True)) == []
     followed = [file(1, 10, snapshots=(begun,)), file(11, 20)]
     assert told(weigh(followed, allow_open=True)) == ["snapshot s has 2 rows, and no closing row"]
+
+
+@pytest.mark.parametrize(("fault", "several"), [(Fault.TRAILING, True), (Fault.WRONG_HASH, False)])
+def test_a_file_whose_hash_is_not_of_all_its_octets_is_no_copy_of_another(
+    fault: Fault, *, several: bool
+) -> None:
+    one = file(1, 10, sha256="same", size=9, faults=(fault,))
+    assert len(distinct([one, replace(one, path="elsewhere")])[0]) == 1 + several
