@@ -30,7 +30,7 @@ def test_the_page_lists_exactly_the_planted_faults() -> None:
 def test_what_is_said_of_each_fault_is_what_is_planted() -> None:
     said = {name: (where, rule, test) for name, where, rule, test in rows()}
     for fault in FAULTS:
-        assert said[fault.name] == (f"`{fault.file}`", fault.rule, f"`{fault.test}`")
+        assert said[fault.name] == (f"`{fault.where}`", fault.rule, f"`{fault.test}`")
     for mutant in MUTANTS:
         found = f"`simulation/scenarios/{mutant.scenario}.txt`" if mutant.scenario else f"seed {mutant.seed}"
         assert said[mutant.name][-1] == found

@@ -16,6 +16,9 @@ from shadowaudit.engine.session import session
 
 @pytest.fixture(scope="session")
 def sail_session() -> Iterator[Any]:
+    if os.environ.get("AUDIT_ENGINE") == "here":  # no engine: what was planted in the code shows all the same
+        yield Here()
+        return
     pytest.importorskip("pysail", reason="Sail is not installed: pip install pysail")
     with session("sail") as opened:
         yield opened

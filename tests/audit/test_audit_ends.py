@@ -367,3 +367,22 @@ def test_a_copy_that_came_before_the_holders_log_begins_is_not_missed(here: Audi
         one.files[0].unlink()
     verdict = here(tmp_path / "logs", since=BEGIN + 2900)
     assert verdict.status == PROVEN, verdict.as_dict()
+
+
+# What the sums alone would clear.
+
+
+def test_a_message_that_was_sent_in_doubt_once_is_noted(here: Auditor, tmp_path: Path) -> None:
+    def story(one: Message) -> None:
+        one.accepted()
+        one.deliver(40, custom=";S:InDoubt=true")
+        one.discard(800)
+
+    mx1, mx2 = log(tmp_path / "logs", "mx1", AFTER, "a"), log(tmp_path / "logs", "mx2", OTHER, "c")
+    for one in (mx1, mx2):
+        begin(one, 0)
+    mail(1, 1000, mx1, mx2, story)
+    for one in (mx1, mx2):
+        stop(one, 5000)
+    verdict = here(tmp_path / "logs")
+    assert (verdict.status, dict(verdict.classes)) == (PROVEN, {Class.IN_DOUBT.value: 1})

@@ -17,6 +17,7 @@ from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.writing import footer
 from shadowaudit.logs.file import digest_file
+from shadowaudit.logs.lines import Reading
 from shadowaudit.logs.manifest import NoLogsError, find
 from shadowaudit.logs.state import State
 
@@ -77,6 +78,7 @@ def test_the_apostrophe_before_a_formula_is_taken_off_and_no_other(field: str, t
 
 def test_doubled_quotes_in_a_field_are_one_and_a_comma_in_quotes_is_none() -> None:
     assert split_row(b'a,"say ""b"", c",d\r\n', 3, strict=True) == ["a", 'say "b", c', "d"]
+    assert [split_row(b'a,"b"\r\n', count, strict=True) for count in (1, 3)] == [None, None]
 
 
 def test_a_row_that_is_no_utf_8_is_unreadable(logs: Path) -> None:
@@ -151,6 +153,24 @@ def test_a_file_that_was_tampered_with_is_named(logs: Path, harm: object, fault:
     verdict, _ = judged(logs)
     assert verdict.status == INCOMPLETE or verdict.status == 1
     assert any(gap.where == str(path) and fault in gap.what for gap in verdict.evidence.gaps)
+
+
+def test_a_file_under_a_name_that_is_not_its_own_is_named(logs: Path) -> None:
+    path = files_of(logs)[0]
+    moved = path.rename(path.with_name(path.name.replace("-1.LOG", "-2.LOG")))
+    assert Fault.WRONG_RANGE in digest_file(moved)[0].faults
+
+
+def test_a_row_that_is_missing_at_the_edge_of_a_block_is_missed(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = Reading.blocks
+    monkeypatch.setattr(Reading, "blocks", lambda reading: blocks(reading, 2000))
+    path = files_of(logs)[0]
+    lines = lines_of(path)
+    for place in range(6, len(lines) - 2):
+        facts = write(path, lines[:place] + lines[place + 1 :], sealed=True)
+        assert facts.faults == (Fault.GAP,)
 
 
 EXCHANGES = b"#Software: Microsoft Exchange Server\r\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import time
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from shadowrelay.lab.guard import terminable
 from shadowrelay.lab.progress import Bar, bar
 from tests.simulation.mutants import MUTANTS, Mutant, hunt
 
-from .mutants_table import Row, row_of, simulated, written
+from .mutants_table import Row, kind_of, row_of, simulated, written
 from .planted import FAULTS
 from .planting import Bench, Ending, Fault, Outcome
 
@@ -29,8 +30,9 @@ _NAMES = (*(fault.name for fault in FAULTS), *(mutant.name for mutant in MUTANTS
 @click.option("--only", "names", multiple=True, help="This fault; may be repeated. Part of its name will do.")
 @click.option(
     "--kind",
-    type=click.Choice(["source", "simulation"]),
-    help="Faults in a copy of the source, caught by tests; or planted while the simulation runs.",
+    type=click.Choice(["source", "audit", "simulation"]),
+    help="Faults in a copy of the relay's source or the audit's, caught by tests; or planted while the "
+    "simulation runs.",
 )
 @click.option("--jobs", default=min(2, os.cpu_count() or 1), show_default=True, type=click.IntRange(1, 64))
 @click.option(
@@ -40,18 +42,34 @@ _NAMES = (*(fault.name for fault in FAULTS), *(mutant.name for mutant in MUTANTS
     type=click.IntRange(0, 100_000),
     help="Look through the first N seeds where the one on record shows nothing any more.",
 )
+@click.option(
+    "--audit", "of_audit", metavar="N", type=click.IntRange(0), help="Only N of the audit's, drawn."
+)
+@click.option("--seed", default=0, show_default=True, help="For --audit.")
 @click.option("--docs", is_flag=True, help="Write the table into docs/mutants.md. All faults, all caught.")
 @click.option("--json", "as_json", is_flag=True, help="The table as JSON.")
 def command(
-    names: tuple[str, ...], kind: str | None, jobs: int, seeds: int, docs: bool, as_json: bool
+    names: tuple[str, ...],
+    kind: str | None,
+    jobs: int,
+    seeds: int,
+    of_audit: int | None,
+    seed: int,
+    docs: bool,
+    as_json: bool,
 ) -> None:
     """Plant one fault at a time, and see that the test named for it fails.
 
     The working tree is not touched: each fault goes into a copy of the source, which is thrown away. Without
     any fault all those tests have to pass. Exit status 0: they do, and every fault was caught.
     """
-    faults = [fault for fault in FAULTS if kind != "simulation" and _wanted(fault.name, names)]
-    mutants = [mutant for mutant in MUTANTS if kind != "source" and _wanted(mutant.name, names)]
+    kinds = [kind] if kind else ["source", "audit", "simulation"]
+    faults = [fault for fault in FAULTS if kind_of(fault) in kinds and _wanted(fault.name, names)]
+    mutants = [mutant for mutant in MUTANTS if "simulation" in kinds and _wanted(mutant.name, names)]
+    if of_audit is not None:
+        theirs = [fault for fault in faults if kind_of(fault) == "audit"]
+        drawn = random.Random(seed).sample(theirs, min(of_audit, len(theirs)))
+        faults = [fault for fault in faults if kind_of(fault) == "source" or fault in drawn]
     if not faults and not mutants:
         raise click.UsageError(f"no such fault; there are: {'; '.join(_NAMES)}")
     began = time.monotonic()

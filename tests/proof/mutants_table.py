@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .planting import ROOT, Fault
+from .planting import AUDIT, ROOT, Fault
 
 PAGE = ROOT / "docs" / "mutants.md"
 BEGIN = "<!-- The table is written by scripts/prove mutants --docs -->"
@@ -33,8 +33,12 @@ class Row:
         return f"| {self.name} | `{self.where}` | {self.rule} | {test} |"
 
 
+def kind_of(fault: Fault) -> str:
+    return "audit" if fault.package == AUDIT else "source"
+
+
 def row_of(fault: Fault) -> Row:
-    return Row(kind="source", name=fault.name, where=fault.file, rule=fault.rule, test=fault.test)
+    return Row(kind=kind_of(fault), name=fault.name, where=fault.where, rule=fault.rule, test=fault.test)
 
 
 def simulated(name: str, modules: Iterable[str], *, seed: int | None, scenario: str) -> Row:

@@ -1,11 +1,28 @@
-"""All planted faults, in the order of a message's life."""
+"""All planted faults: in the relay in the order of a message's life, in the audit from files to verdicts."""
 
 from __future__ import annotations
 
 from .planted_accepting import ACCEPTING
+from .planted_audit_judging import JUDGING
+from .planted_audit_knowing import KNOWING
+from .planted_audit_reading import READING
+from .planted_audit_replaying import REPLAYING
+from .planted_audit_settling import SETTLING
+from .planted_audit_summing import SUMMING
+from .planted_audit_weighing import WEIGHING
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
 from .planting import Fault
 
-FAULTS: tuple[Fault, ...] = (*ACCEPTING, *HOLDING, *DELIVERING, *DATABASE)
+RELAY: tuple[Fault, ...] = (*ACCEPTING, *HOLDING, *DELIVERING, *DATABASE)
+AUDIT: tuple[Fault, ...] = (
+    *READING,
+    *SUMMING,
+    *WEIGHING,
+    *KNOWING,
+    *JUDGING,
+    *REPLAYING,
+    *SETTLING,
+)
+FAULTS = (*RELAY, *AUDIT)

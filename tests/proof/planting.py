@@ -25,7 +25,8 @@ from pathlib import Path
 from .whence import VARIABLE
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = Path("src", "shadowrelay")
+SOURCE = ROOT / "src"
+RELAY, AUDIT = "shadowrelay", "shadowaudit"
 
 _PATIENCE = 120.0  # seconds that a test may take on a machine that does other things as well
 _FAILED = re.compile(r"^FAILED \S.*?(?: - (.*))?$", re.MULTILINE)
@@ -41,9 +42,15 @@ class Fault:
 
     name: str
     rule: str
-    file: str  # below src/shadowrelay
+    file: str  # in its package
     edits: tuple[tuple[str, str], ...]
     test: str
+    package: str = RELAY
+
+    @property
+    def where(self) -> str:
+        """The file, by the name of its package if that is not the relay's."""
+        return self.file if self.package == RELAY else f"{self.package}/{self.file}"
 
     def planted(self, source: str) -> str:
         """The source with this fault in it. Raises LookupError if an edit does not apply any more."""
@@ -52,6 +59,21 @@ class Fault:
                 raise LookupError(f"{self.name}: {self.file} has {old!r} {found} times")
             source = source.replace(old, new)
         return source
+
+
+def in_audit(file: str, *faults: tuple[str, str, str, str, str]) -> list[Fault]:
+    """Faults in one file of the audit: name, rule, text to take out, text to put in, and the test."""
+    return [
+        Fault(
+            name=name,
+            rule=rule,
+            file=file,
+            edits=((old, new),),
+            test=f"audit/test_audit_{test}",
+            package=AUDIT,
+        )
+        for name, rule, old, new, test in faults
+    ]
 
 
 class Ending(Enum):
@@ -83,7 +105,7 @@ class Bench:
     def try_out(self, fault: Fault) -> Outcome:
         """The test that is named for the fault, with the fault. Raises LookupError."""
         with self._copy() as source:
-            file = source / "shadowrelay" / fault.file
+            file = source / fault.package / fault.file
             file.write_text(fault.planted(file.read_text("utf-8")), "utf-8")
             Path(cache_from_source(str(file))).unlink(missing_ok=True)
             compile(file.read_text("utf-8"), fault.file, "exec")
@@ -111,7 +133,7 @@ class Bench:
     def _copy(self) -> Iterator[Path]:
         directory = Path(tempfile.mkdtemp(dir=self._home))
         try:
-            shutil.copytree(ROOT / PACKAGE, directory / "src" / "shadowrelay")
+            shutil.copytree(SOURCE, directory / "src")
             yield directory / "src"
         finally:
             shutil.rmtree(directory, ignore_errors=True)
@@ -121,6 +143,7 @@ class Bench:
         command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
         command += [f"--basetemp={source.parent / 'tests'}", *(str(ROOT / "tests" / test) for test in tests)]
         environment = os.environ | {"PYTHONPATH": str(source), "COLUMNS": "400", VARIABLE: str(source)}
+        environment["AUDIT_ENGINE"] = "here"  # what is planted is no engine's, and each would have to start
         with self._lock:
             if self._over:
                 return Outcome(Ending.STRANGE, "given up", 0.0)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from . import mutants
 from .mutants_table import BEGIN, END, row_of, simulated, written
-from .planted import FAULTS
+from .planted import AUDIT, FAULTS, RELAY
 from .planting import Bench, Ending, Outcome
 
 REPORTS = next(fault for fault in FAULTS if fault.name == "the id of a report is drawn")
@@ -34,7 +34,19 @@ def run(*arguments: str) -> tuple[int, dict[str, object]]:
 
 def test_all_faults_caught_is_a_success() -> None:
     code, told = run("--kind", "source")
-    assert (code, told["held"], len(told["faults"])) == (0, True, len(FAULTS))  # type: ignore[arg-type]
+    assert (code, told["held"], len(told["faults"])) == (0, True, len(RELAY))  # type: ignore[arg-type]
+    code, told = run("--kind", "audit")
+    assert (code, told["held"], len(told["faults"])) == (0, True, len(AUDIT))  # type: ignore[arg-type]
+
+
+def test_some_of_the_audits_faults_are_drawn_by_a_seed() -> None:
+    def drawn(seed: int) -> list[str]:
+        _, told = run("--kind", "audit", "--audit", "9", "--seed", str(seed))
+        return [row["name"] for row in told["faults"]]  # type: ignore[attr-defined]
+
+    assert len(drawn(1)) == 9
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
 
 
 @pytest.mark.parametrize("ending", [Ending.PASSED, Ending.STRANGE])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from .planted import FAULTS
-from .planting import PACKAGE, ROOT, Bench, Ending, Fault
+from .planting import ROOT, SOURCE, Bench, Ending, Fault
 
 SMALL = Fault(
     name="a report is drawn",
@@ -26,7 +26,7 @@ SMALL = Fault(
 
 
 def source(fault: Fault) -> str:
-    return (ROOT / PACKAGE / fault.file).read_text("utf-8")
+    return (SOURCE / fault.package / fault.file).read_text("utf-8")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

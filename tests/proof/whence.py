@@ -1,4 +1,4 @@
-"""A plugin of pytest: the relay under test is the copy that it is meant to be, or there is no test."""
+"""A plugin of pytest: relay and audit under test are the copies that are meant, or there is no test."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import shadowaudit
 import shadowrelay
 
 VARIABLE = "MUTANT_SOURCE"
@@ -14,6 +15,7 @@ VARIABLE = "MUTANT_SOURCE"
 
 def pytest_configure() -> None:
     meant = os.environ.get(VARIABLE, "")
-    found = Path(shadowrelay.__file__).parents[1]
-    if str(found) != meant:
-        raise pytest.UsageError(f"the relay is imported from {found} and not from {meant}")
+    for name, package in (("relay", shadowrelay), ("audit", shadowaudit)):
+        found = Path(package.__file__).parents[1]
+        if str(found) != meant:
+            raise pytest.UsageError(f"the {name} is imported from {found} and not from {meant}")

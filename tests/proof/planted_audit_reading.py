@@ -1,0 +1,157 @@
+"""Faults in what is read of files, and what they are found to be."""
+
+from __future__ import annotations
+
+from .planting import in_audit
+
+_GAPS = "what is missing gives no proof"
+READING = (
+    *in_audit(
+        "core/copies.py",
+        (
+            "a file that tells the same rows otherwise is a copy",
+            _GAPS,
+            "            same[one.sha256, one.size, tuple",
+            "            same[one.database, one.first, tuple",
+            ("hostile.py::test_a_file_that_tells_the_same_rows_otherwise_is_a_fault_and_makes_no_duplicates"),
+        ),
+        (
+            "a file that was not compared is a copy",
+            _GAPS,
+            "        if one.rows and not _NOT_COMPARED & set(one.faults):",
+            "        if one.rows:",
+            "weighing.py::test_a_file_whose_hash_is_not_of_all_its_octets_is_no_copy_of_another",
+        ),
+    ),
+    *in_audit(
+        "core/text.py",
+        (
+            "a row may have fields too few",
+            _GAPS,
+            "    return fields if len(fields) == count else None",
+            '    return (fields + [""] * count)[:count]',
+            "hostile.py::test_doubled_quotes_in_a_field_are_one_and_a_comma_in_quotes_is_none",
+        ),
+    ),
+    *in_audit(
+        "logs/file.py",
+        (
+            "the hash is not compared",
+            _GAPS,
+            "        if footer.sha256 != self.sha256:",
+            "        if not footer.sha256:",
+            "hostile.py::test_a_file_that_was_tampered_with_is_named",
+        ),
+        (
+            "the number of rows is not compared",
+            _GAPS,
+            "        if footer.rows != self.rows + self.unreadable:",
+            "        if footer.rows < 0:",
+            "hostile.py::test_a_file_that_was_tampered_with_is_named",
+        ),
+        (
+            "the range is not compared",
+            _GAPS,
+            "        if (footer.first, footer.last) != (self.first, self.last) or not named:",
+            "        if not named:",
+            "hostile.py::test_a_file_that_was_tampered_with_is_named",
+        ),
+        (
+            "the name is not compared",
+            _GAPS,
+            "        if (footer.first, footer.last) != (self.first, self.last) or not named:",
+            "        if (footer.first, footer.last) != (self.first, self.last):",
+            "hostile.py::test_a_file_under_a_name_that_is_not_its_own_is_named",
+        ),
+        (
+            "octets after the footer are no fault",
+            _GAPS,
+            "            faults[Fault.TRAILING] = None",
+            "            pass",
+            "hostile.py::test_a_file_that_was_tampered_with_is_named",
+        ),
+        (
+            "a file needs no footer",
+            _GAPS,
+            "            faults[Fault.NO_FOOTER] = None\n",
+            "            pass\n",
+            "hostile.py::test_a_file_that_was_tampered_with_is_named",
+        ),
+        (
+            "numbers need not rise",
+            _GAPS,
+            "            if (rises <= 0).any():",
+            "            if (rises < -10**9).any():",
+            "hostile.py::test_a_row_that_cannot_be_is_reported_and_nothing_is_proven",
+        ),
+        (
+            "numbers may leave rows out",
+            _GAPS,
+            "            if (rises > 1).any():",
+            "            if (rises > 10**9).any():",
+            "hostile.py::test_a_row_that_cannot_be_is_reported_and_nothing_is_proven",
+        ),
+        (
+            "numbers may leave rows out between blocks",
+            _GAPS,
+            (
+                "            rises = np.diff(found.sequence, prepend=self.last) if self.rows else "
+                "np.diff(found.sequence)"
+            ),
+            "            rises = np.diff(found.sequence)",
+            "hostile.py::test_a_row_that_is_missing_at_the_edge_of_a_block_is_missed",
+        ),
+        (
+            "any last row ends a log",
+            _GAPS,
+            "        self.last_closes = closes and self.learnt.goes_on != self.last",
+            "        self.last_closes = True",
+            "ends.py::test_a_file_may_end_before_the_reception_of_what_is_copied[False-3]",
+        ),
+        (
+            "any snapshot ends a log",
+            _GAPS,
+            "        self.last_closes = closes and self.learnt.goes_on != self.last",
+            "        self.last_closes = closes",
+            "ends.py::test_a_log_that_ends_with_a_snapshot_of_a_node_that_runs_does_not_end_there[start]",
+        ),
+        (
+            "any row begins a life",
+            _GAPS,
+            "            self.first_is_snapshot = bool(found.kind[0] == load)",
+            "            self.first_is_snapshot = True",
+            "removals.py::test_a_row_that_is_missing_in_files_sealed_again_is_seen",
+        ),
+        (
+            "rows that cannot be read are no fault",
+            _GAPS,
+            "            faults[Fault.UNREADABLE_ROWS] = None",
+            "            pass",
+            "hostile.py::test_a_row_that_is_no_utf_8_is_unreadable",
+        ),
+        (
+            "a log of ours under another header is Exchange's",
+            _GAPS,
+            "            self.learnt.faults[Fault.WRONG_HEADER] = None\n            if self.others",
+            "            if self.others",
+            "hostile.py::test_a_log_of_ours_that_pretends_to_be_exchanges_is_no_weaker_proof",
+        ),
+        (
+            "our name over Exchange's header is no fault",
+            _GAPS,
+            (
+                "            if footer is not None or NAME.fullmatch(self.path.name):\n"
+                "                faults[Fault.WRONG_HEADER] = None"
+            ),
+            "            if footer is None and footer:\n                faults[Fault.WRONG_HEADER] = None",
+            "hostile.py::test_an_empty_log_of_ours_that_pretends_to_be_exchanges_is_named",
+        ),
+        (
+            "a file that cannot be read is no fault",
+            _GAPS,
+            "            self.learnt.faults[Fault.UNREADABLE_FILE] = None\n",
+            "            pass\n",
+            "hostile.py::test_a_file_that_cannot_be_read_is_named",
+        ),
+    ),
+)
