@@ -15,7 +15,8 @@ from shadowaudit.cli import main
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
 from shadowaudit.generate.stories import FAULTS, OWNER, Message
-from shadowaudit.generate.writing import Log
+from shadowaudit.generate.writing import Log, Row
+from shadowaudit.logs.file import digest_file
 
 
 def classes(found: dict[str, set[Class]]) -> set[Class]:
@@ -386,3 +387,51 @@ def test_a_message_that_was_sent_in_doubt_once_is_noted(here: Auditor, tmp_path:
         stop(one, 5000)
     verdict = here(tmp_path / "logs")
     assert (verdict.status, dict(verdict.classes)) == (PROVEN, {Class.IN_DOUBT.value: 1})
+
+
+def test_a_copy_at_another_node_than_was_said_is_no_copy_there(here: Auditor, tmp_path: Path) -> None:
+    mx1, mx2, mx3 = (
+        log(tmp_path / "logs", name, database, name[-1])
+        for name, database in (("mx1", AFTER), ("mx2", OTHER), ("mx3", LOST))
+    )
+    for one in (mx1, mx2, mx3):
+        begin(one, 0)
+    said: list[Message] = []
+    mail(1, 1000, mx1, mx2, said.append)
+    delivered(said[0])
+    for moment, who, row in sorted(said[0].steps, key=lambda step: step[0]):
+        (mx1 if who == OWNER else mx3).write(moment, row)
+    for one in (mx1, mx2, mx3):
+        stop(one, 5000)
+    assert here(tmp_path / "logs").classes == {Class.FALSE_COPY.value: 1}
+
+
+# What rows say of other nodes' logs.
+
+
+def test_rows_tell_which_other_databases_there_are_and_how_far_their_logs_have_to_reach(
+    tmp_path: Path,
+) -> None:
+    def row(event: str, number: int, **more: str) -> Row:
+        return Row(event, f"0190b5c4-0000-7000-8000-{number:012x}", "user@example.com", 1, **more)
+
+    mx1 = log(tmp_path, "mx1", AFTER, "a")
+    begin(mx1, 0)
+    shadow = ";S:Shadow=mx2.example.com;S:ShadowDb=" + OTHER
+    for number, sequence in enumerate([17, 23, 42]):
+        reference = f"{'c' * 16}:{sequence}"
+        mx1.write(BEGIN + 1, row("HAREDIRECT", number, server="mx2", custom=shadow, reference=reference))
+    owner = ";S:Rank=1;S:OwnerDb=" + LOST
+    mx1.write(BEGIN + 2, row("HARECEIVE", 7, client="mx3.example.com", custom=owner))
+    for number in (7, 8):
+        reason = f";S:Reason=database-rolled-back;S:Owner=mx3.example.com;S:OwnerDb={LOST}"
+        mx1.write(BEGIN + 3, row("RESUBMIT", number, client="mx3.example.com", custom=reason, epoch=2))
+    stop(mx1, 4)
+    facts, _ = digest_file(mx1.files[0])
+    assert facts.witnessed == {OTHER: 42}
+    assert facts.databases == {OTHER: "mx2.example.com", LOST: "mx3.example.com"}
+    assert set(facts.shadows) == {"mx2.example.com", "mx3.example.com"}
+    assert (facts.promoted, facts.set_back) == ({LOST: 2}, {LOST: "mx3.example.com"})
+    told = " ".join(gap.what for gap in judged(tmp_path)[0].evidence.gaps)
+    assert f"database {OTHER} has no log" in told
+    assert f"database {LOST} has no log" in told
