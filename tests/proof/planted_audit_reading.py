@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .planting import in_audit
 
+_LOST = "a message that is lost is found"
 _GAPS = "what is missing gives no proof"
 READING = (
     *in_audit(
@@ -152,6 +153,73 @@ READING = (
             "            self.learnt.faults[Fault.UNREADABLE_FILE] = None\n",
             "            pass\n",
             "hostile.py::test_a_file_that_cannot_be_read_is_named",
+        ),
+        (
+            "a hash made ahead counts though the file was changed",
+            _GAPS,
+            (
+                "            if self.known is not None and (self.known.size, self.known.modified) == "
+                "(size, modified):"
+            ),
+            "            if self.known is not None:",
+            "ahead.py::test_a_hash_of_a_file_that_was_changed_since_does_not_count",
+        ),
+    ),
+    *in_audit(
+        "logs/lines.py",
+        (
+            "a hash made ahead counts whatever it covers",
+            _GAPS,
+            "        if self._known.covered == self._covered:",
+            "        if self._known:",
+            "ahead.py::test_a_hash_that_covers_other_octets_is_made_again",
+        ),
+        (
+            "what follows the footer is part of the file",
+            _GAPS,
+            "                covered = int(starts[line])",
+            "                covered = size",
+            "hostile.py::test_a_subject_may_hold_anything_and_the_row_still_counts[formula]",
+        ),
+    ),
+    *in_audit(
+        "logs/grid.py",
+        (
+            "a row need not end with CRLF",
+            _GAPS,
+            (
+                "    plain = (ends - begins >= 2) & (block.octets[ends - 1] == 10) & "
+                "(block.octets[ends - 2] == 13)"
+            ),
+            "    plain = ends - begins >= 2",
+            "cells.py::test_a_row_has_the_cells_that_a_careful_reader_finds[0.02-0]",
+        ),
+        (
+            "rows that are no text are rows",
+            _GAPS,
+            "    if not each or not is_text(raw.data):",
+            "    if not each:",
+            "hostile.py::test_a_row_that_is_no_utf_8_is_unreadable",
+        ),
+    ),
+    *in_audit(
+        "logs/extract.py",
+        (
+            "named recipients are not read",
+            _LOST,
+            '            tuple(int(part) for part in named.split("+")) if named else',
+            "            tuple(range(1, int(count or 0) + 1)) if named else",
+            "hostile.py::test_a_subject_may_hold_anything_and_the_row_still_counts[formula]",
+        ),
+    ),
+    *in_audit(
+        "logs/manifest.py",
+        (
+            "open logs are not looked for",
+            _GAPS,
+            '                told = NAME.fullmatch(closed["closed"]) if closed else None',
+            "                told = None",
+            "ends.py::test_a_newer_database_of_which_there_is_only_an_open_log_ends_the_older_one",
         ),
     ),
 )

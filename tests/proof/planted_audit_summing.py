@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .planting import in_audit
 
+_LOST = "a message that is lost is found"
 _CLEAN = "no false alarm"
 _SUMS = "the sums clear only what is proven"
 _GAPS = "what is missing gives no proof"
@@ -67,6 +68,109 @@ SUMMING = (
             "                self.learnt.listed[snapshot] += 1",
             "                self.learnt.listed[snapshot] += 0",
             "faults.py::test_a_fault_alone_is_found_as_what_it_is[in-transit]",
+        ),
+        (
+            "holders' marks are not noted",
+            _GAPS,
+            (
+                "                learnt.witnessed[database] = max(learnt.witnessed.get(database, 0), "
+                "int(sequence))"
+            ),
+            "                pass",
+            "ends.py::test_rows_tell_which_other_databases_there_are_and_how_far_their_logs_have_to_reach",
+        ),
+        (
+            "databases that owners name are not noted",
+            _GAPS,
+            '            learnt.databases[database] = one.get("Shadow", "")\n',
+            "",
+            "ends.py::test_rows_tell_which_other_databases_there_are_and_how_far_their_logs_have_to_reach",
+        ),
+        (
+            "databases that holders name are not noted",
+            _GAPS,
+            "            learnt.databases[database] = server\n            learnt.shadows",
+            "            learnt.shadows",
+            "ends.py::test_rows_tell_which_other_databases_there_are_and_how_far_their_logs_have_to_reach",
+        ),
+        (
+            "a set back database is not noted",
+            _GAPS,
+            "                learnt.set_back[database] = server",
+            "                pass",
+            "ends.py::test_rows_tell_which_other_databases_there_are_and_how_far_their_logs_have_to_reach",
+        ),
+        (
+            "who holds is not compared with who is said to",
+            _SUMS,
+            "        copies = np.where(new, -(digest(learnt.node) >> 22), copies)",
+            "        copies = np.where(new, -copies, copies)",
+            "sums.py::test_one_sum_that_does_not_agree_makes_a_suspect",
+        ),
+    ),
+    *in_audit(
+        "logs/fold.py",
+        (
+            "deliveries are counted, not whose they are",
+            _SUMS,
+            '        "owed": groups.total(steps.print, origin) - groups.total(steps.print, final),',
+            '        "owed": groups.total(steps.print * 0, origin),',
+            "sums.py::test_what_came_in_and_did_not_go_out_is_the_balance_of_a_message",
+        ),
+        (
+            "what came into a database need not leave it",
+            _SUMS,
+            '        "balance": groups.total(steps.salted, enters) - groups.total(steps.salted, leaves),',
+            '        "balance": groups.total(steps.salted * 0, enters),',
+            "sums.py::test_what_came_in_and_did_not_go_out_is_the_balance_of_a_message",
+        ),
+        (
+            "odd rows are not counted",
+            _SUMS,
+            '        "odd": groups.count(np.flatnonzero(steps.odd)),',
+            '        "odd": groups.count(np.flatnonzero(steps.odd & False)),',
+            "ends.py::test_a_message_that_was_sent_in_doubt_once_is_noted",
+        ),
+        (
+            "the last copy counts, not the first",
+            _SUMS,
+            '        "redirect_at": groups.least(steps.sequence, redirect),',
+            '        "redirect_at": groups.least(steps.sequence * 0, redirect),',
+            "faults.py::test_a_fault_alone_is_found_as_what_it_is[late-copy]",
+        ),
+        (
+            "who holds is not compared",
+            _SUMS,
+            '        "holders": groups.total(steps.copies, np.flatnonzero(steps.copies)),',
+            '        "holders": groups.total(steps.copies * 0, np.flatnonzero(steps.copies)),',
+            "ends.py::test_a_copy_at_another_node_than_was_said_is_no_copy_there",
+        ),
+        (
+            "a message's last row is not read again",
+            _LOST,
+            '        "file_to": groups.greatest(offsets[steps.row + 1]),',
+            '        "file_to": groups.greatest(offsets[steps.row]),',
+            (
+                "sums.py::test_a_holder_that_lets_go_of_other_recipients_than_it_held_is_seen_in_the_"
+                "balance_alone"
+            ),
+        ),
+        (
+            "a message's first row is not read again",
+            _LOST,
+            '        "file_from": groups.least(offsets[steps.row]),',
+            '        "file_from": groups.least(offsets[steps.row + 1]),',
+            "ends.py::test_a_row_that_is_missing_before_the_reception_accuses_nobody",
+        ),
+    ),
+    *in_audit(
+        "logs/exchange.py",
+        (
+            "our rows are not known again",
+            _GAPS,
+            '    return bool(pc.any(pc.starts_with(table["custom-data"], "S:Seq=")).as_py())',
+            "    return False",
+            "hostile.py::test_a_log_of_ours_that_pretends_to_be_exchanges_is_no_weaker_proof",
         ),
     ),
 )
