@@ -120,7 +120,7 @@ async def test_a_reply_is_marked_with_what_is_committed_and_not_with_what_may_ne
         committed = called.database.lineage.mark
         writing = asyncio.ensure_future(called.database.transact(slow))
         await asyncio.to_thread(inside.wait, 10)
-        session._write(b"NOOP\r\n")
+        session.write(b"NOOP\r\n")
         try:
             reply = await session.reply("noop")
         finally:
