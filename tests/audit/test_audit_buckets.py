@@ -59,7 +59,7 @@ def test_rows_longer_than_a_block_are_whole(tmp_path: Path, size: int) -> None:
     found = []
     for block in reading.blocks(size):
         for number in range(block.rows):
-            found.append((int(block.offsets[number]), block.row(number)))
+            found.append((block.at + int(block.begins[number]), block.row(number)))
     text = path.read_bytes()
     assert [row for _, row in found] == [*rows, rows[0]]
     assert all(text[at : at + len(row)] == row for at, row in found)

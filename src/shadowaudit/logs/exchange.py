@@ -35,7 +35,8 @@ class ExchangeSteps:
         kind = np.array([KINDS[kind_of(name.upper())] for name in events], dtype=np.int64)[event]
         ids = table["network-message-id"]
         ids = pc.if_else(pc.equal(pc.binary_length(ids), 0), table["message-id"], ids)
-        message, high, low = keys(Cells.of(ids))
+        named, message = Cells.of(ids).numbered()
+        high, low = keys(named)
         lists, which = uniques(table["recipient-address"])
         parsed = [tuple(digest(one) for one in members(text)) for text in lists]
         count = np.array([len(one) for one in parsed], dtype=np.int64)[which]

@@ -55,7 +55,6 @@ def fold(steps: Steps, block: Block) -> Any:
     redirect = np.flatnonzero(is_any(kind, Kind.HAREDIRECT))
     received = np.flatnonzero(is_any(kind, Kind.RECEIVE))
     enters, leaves = np.flatnonzero(steps.enters), np.flatnonzero(steps.leaves)
-    offsets = block.offsets
     columns = {
         "high": steps.high,
         "low": steps.low,
@@ -76,7 +75,7 @@ def fold(steps: Steps, block: Block) -> Any:
         "bounced": groups.total(count, np.flatnonzero(is_any(kind, Kind.FAIL))),
         "redirect_at": groups.least(steps.sequence, redirect),
         "accepted_at": groups.least(steps.at, origin),
-        "file_from": groups.least(offsets[steps.row]),
+        "file_from": groups.least(block.at + block.begins[steps.row]),
         "held_at": groups.least(
             steps.at, np.flatnonzero(steps.enters & ~is_any(kind, Kind.RECEIVE, Kind.DSN))
         ),
@@ -84,7 +83,7 @@ def fold(steps: Steps, block: Block) -> Any:
         "final_at": groups.greatest(steps.at, final),
         "discard_at": groups.greatest(steps.at, np.flatnonzero(is_any(kind, Kind.HADISCARD))),
         "hop": groups.greatest(steps.hop, np.flatnonzero(steps.hop > 0)),
-        "file_to": groups.greatest(offsets[steps.row + 1]),
+        "file_to": groups.greatest(block.at + block.ends[steps.row]),
     }
     about = (steps.high != 0) | (steps.low != 0)
     if not about.all():

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shadowaudit.core.facts import Flavour
+from shadowaudit.logs import loops
 from shadowaudit.logs.cells import SLACK, Long, Octets
 from shadowaudit.logs.hashing import Hashed, sha256_of
 from shadowaudit.logs.layout import Layout
@@ -19,54 +20,62 @@ from shadowaudit.logs.layout import Layout
 BLOCK = 12 << 20  # files have 10 MB unless somebody wanted others
 _ROOM = 1 << 20  # for the row that a block ends in, and ``SLACK``
 
-PART = 1 << 18
-"""Octets that are searched in a step: they stay in the processor's cache."""
-
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows in a piece. ``starts``: where each begins in ``octets``, and the end; ``offsets``: in the file.
+    """Rows in a piece of a file. ``begins``, ``ends``: where each is in ``octets``, which begin ``at`` there.
 
-    ``octets`` go on for ``SLACK`` after the last row, and hold others when the next block is asked for.
+    ``marks``: where commas, quotes and carriage returns are, in rows and between them. ``octets`` go on for
+    ``SLACK`` after the last row; they and the marks are others when the next block is asked for.
     """
 
     octets: Octets
-    starts: Long
-    offsets: Long
+    begins: Long
+    ends: Long
+    at: int
+    marks: Long
 
     @property
     def rows(self) -> int:
-        return len(self.starts) - 1
-
-    @property
-    def raw(self) -> Octets:
-        return self.octets[: self.starts[-1]]
+        return len(self.begins)
 
     @property
     def data(self) -> memoryview:
-        return self.raw.data
+        """The rows, one after the other."""
+        runs = np.flatnonzero(self.begins[1:] != self.ends[:-1]) + 1
+        pieces = [
+            self.octets[self.begins[one] : self.ends[other - 1]]
+            for one, other in pairwise([0, *runs.tolist(), self.rows])
+        ]
+        return (pieces[0] if len(pieces) == 1 else np.concatenate(pieces)).data
 
     def row(self, index: int) -> bytes:
-        return self.octets[self.starts[index] : self.starts[index + 1]].tobytes()
+        return self.octets[self.begins[index] : self.ends[index]].tobytes()
 
     def only(self, keep: NDArray[np.bool_]) -> Block:
-        """Some of the rows, moved together."""
-        lengths = np.diff(self.starts)[keep]
-        begins = self.starts[:-1][keep]
-        runs = np.flatnonzero(np.append(True, begins[1:] != begins[:-1] + lengths[:-1]))
-        bounds = np.append(runs, len(begins))
-        pieces = [
-            self.octets[begins[one] : begins[other - 1] + lengths[other - 1]]
-            for one, other in pairwise(bounds)
-        ]
-        offsets, size = self.offsets[:-1][keep], lengths[-1]
-        return Block(
-            np.concatenate([*pieces, np.zeros(SLACK, dtype=np.uint8)]),
-            np.concatenate(([0], np.cumsum(lengths))),
-            np.append(offsets, offsets[-1] + size),
-        )
+        """Some of the rows."""
+        return Block(self.octets, self.begins[keep], self.ends[keep], self.at, self.marks)
+
+
+class _Marker:
+    """Finds what rows and cells end at. Its arrays serve for one block after the other."""
+
+    def __init__(self) -> None:
+        self._hits = np.zeros(loops.PART + 8, dtype=np.uint8)
+        self._marks = self._ends = np.empty(0, dtype=np.int64)
+
+    def of(self, raw: Octets) -> tuple[Long, Long]:
+        """Where commas, quotes and carriage returns are; and where each line ends, the last one anyway."""
+        if len(raw) >= len(self._ends):
+            # As many as could be: what is not needed takes no memory.
+            self._marks, self._ends = (np.empty(len(raw) + 1, dtype=np.int64) for _ in range(2))
+        marks, lines = loops.marked(raw, self._hits, self._hits.view(np.int64), self._marks, self._ends)
+        if not lines or self._ends[lines - 1] != len(raw):
+            self._ends[lines] = len(raw)
+            lines += 1
+        return self._marks[:marks], self._ends[:lines]
 
 
 class Reading:
@@ -80,6 +89,7 @@ class Reading:
         self.layout = Layout()
         self.size = 0
         self._known = known
+        self._marker = _Marker()
         self._covered, self._sum = 0, hashlib.sha256()
 
     def sha256(self) -> str:
@@ -137,9 +147,7 @@ class Reading:
 
     def _block(self, octets: Octets, size: int, at: int) -> Iterator[Block]:
         raw = octets[:size]
-        ends = places(raw, ord("\n")) + 1
-        if not len(ends) or ends[-1] != size:
-            ends = np.append(ends, size)
+        marks, ends = self._marker.of(raw)
         starts = np.concatenate(([0], ends))
         firsts = raw[starts[:-1]]
         covered = size
@@ -154,18 +162,12 @@ class Reading:
             self.layout.trailing = True
         self._cover(raw[:covered].data)
         if self.layout.flavour is not Flavour.RELAY:
-            starts = _joined(places(raw, ord('"')), starts)
+            starts = _joined(marks[raw[marks] == ord('"')], starts)
             firsts = raw[starts[:-1]]
         keep = firsts != ord("#")
         keep[(np.diff(starts) <= 2) & ((firsts == 10) | (firsts == 13))] = False
-        rows = np.flatnonzero(keep)
-        if not len(rows):
-            return
-        if rows[-1] - rows[0] + 1 == len(rows):  # comments at the edges only
-            inner = starts[rows[0] : rows[-1] + 2]
-            yield Block(octets[inner[0] :], inner - inner[0], inner + at)
-        else:
-            yield Block(octets, starts, starts + at).only(keep)
+        if keep.any():
+            yield Block(octets, starts[:-1][keep], starts[1:][keep], at, marks)
 
 
 def _joined(quotes: Long, starts: Long) -> Long:
@@ -175,29 +177,3 @@ def _joined(quotes: Long, starts: Long) -> Long:
     inside = np.searchsorted(quotes, starts) % 2 == 1
     kept: Long = starts[~inside]
     return kept
-
-
-def places(raw: Octets, octet: int, at: int = 0) -> Long:
-    """Where that octet is, if ``raw`` begins at that place."""
-    hits = np.empty(min(PART, len(raw)), dtype=bool)
-    found = []
-    for begin in range(0, len(raw), PART):
-        part = raw[begin : begin + PART]
-        some = np.flatnonzero(np.equal(part, octet, out=hits[: len(part)]))
-        some += at + begin
-        found.append(some)
-    return np.concatenate(found) if len(found) != 1 else found[0]
-
-
-def has(raw: Octets, octet: int) -> bool:
-    """Is that octet there?"""
-    hits = np.empty(min(PART, len(raw)), dtype=bool)
-    parts = (raw[at : at + PART] for at in range(0, len(raw), PART))
-    return any(bool(np.equal(part, octet, out=hits[: len(part)]).any()) for part in parts)
-
-
-def count(raw: Octets, octet: int) -> int:
-    """How often that octet is there."""
-    hits = np.empty(min(PART, len(raw)), dtype=bool)
-    parts = (raw[at : at + PART] for at in range(0, len(raw), PART))
-    return sum(int(np.count_nonzero(np.equal(part, octet, out=hits[: len(part)]))) for part in parts)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from shadowaudit.core.events import DISCARDED, FINALS, STOP, Kind, entries_of, kind_of
+from shadowaudit.core.events import DELIVERIES, DISCARDED, FINALS, STOP, Kind, entries_of, kind_of
 from shadowaudit.core.facts import Fault
 from shadowaudit.core.fingerprint import BITS, digest, weights
-from shadowaudit.logs.cells import SLACK, Cells, keys, template
+from shadowaudit.logs import loops
+from shadowaudit.logs.cells import KEEP, Cells, Numbers, keys, packed
 from shadowaudit.logs.grid import Grid
 from shadowaudit.logs.rows import moments
 
@@ -23,23 +26,14 @@ Long = NDArray[np.int64]
 KINDS = {kind: 1 << number for number, kind in enumerate(Kind)}
 """A bit for each kind: so a row is asked for several at once."""
 
-_SEQUENCE = b"S:Seq="
-_DIGITS = 18  # that 64 bits always hold
+_PART = 1500  # rows: as many octets as the processor has at hand
 _MOST = 1 << 21  # recipients that one row can plausibly have
 
-COLUMNS = {
-    "date-time": 24,
-    "client-hostname": 0,
-    "server-hostname": 0,
-    "source-context": 0,
-    "event-id": 16,
-    "network-message-id": 40,
-    "recipient-count": 8,
-    "reference": 0,
-    "custom-data": 128,
-    "log-id": 0,
-}
-"""What is read of our logs' rows, and how many octets of it in each row, a multiple of 8."""
+COLUMNS = (
+    "date-time", "client-hostname", "server-hostname", "source-context", "event-id", "network-message-id",
+    "recipient-count", "reference", "custom-data", "log-id",
+)  # fmt: skip
+"""What is read of our logs' rows."""
 
 
 @dataclass(slots=True)
@@ -117,15 +111,18 @@ class RelaySteps:
         custom = table["custom-data"]
         if not learnt.boot and len(table):
             self._begin(custom.text(0))
-        sequence, tails = self._identity(custom)
+        found = _Columns.of(table, f";S:Boot={learnt.boot};S:Db={learnt.database}")
+        sequence, which, message = found.sequence, found.tails.of, found.ids.of
+        if (sequence < 0).any():
+            learnt.faults[Fault.MIXED] = None
+            sequence = np.maximum(sequence, 0)
         if table["log-id"].text(0) != f"{learnt.boot}-{sequence[0]}":
             learnt.faults[Fault.MIXED] = None
-        entries, which = tails.texts()
-        parsed = [entries_of(text.removeprefix(";")) for text in entries]
-        events, event = table["event-id"].texts()
-        kind = np.array([KINDS[kind_of(name)] for name in events], dtype=np.int64)[event]
-        message, high, low = keys(table["network-message-id"])
-        count, plain, salted = self._recipients(table["recipient-count"], parsed, which)
+        parsed = [entries_of(text.removeprefix(";")) for text in found.tails.distinct.texts()]
+        events = found.events.distinct.texts()
+        kind = np.array([KINDS[kind_of(name)] for name in events], dtype=np.int64)[found.events.of]
+        high, low = keys(found.ids.distinct)
+        count, plain, salted = self._recipients(found.counts, parsed, which)
         context = table["source-context"]
         new = is_any(kind, Kind.HARECEIVE) & (context.lengths == 0)
         discarded = is_any(kind, Kind.HADISCARD)
@@ -141,14 +138,10 @@ class RelaySteps:
         odd |= (is_any(kind, Kind.HARECEIVE) & ~new) | (is_any(kind, Kind.HADISCARD) & ~discarded)
         self._snapshots(kind, parsed, which, sequence, (high | low)[message])
         copies = self._holders(table, kind, parsed, which, new)
-        settles = is_any(kind, Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER)
-        servers, server = table["server-hostname"].at(settles).texts()
-        hops = np.zeros(len(kind), dtype=np.int64)
-        hops[settles] = np.array([self._name(name) for name in servers], dtype=np.int64)[server]
         return Steps(
             row=table.index,
             sequence=sequence,
-            at=moments(table["date-time"].arrow()),
+            at=found.at,
             kind=kind,
             message=message,
             high=high,
@@ -158,7 +151,7 @@ class RelaySteps:
             salted=salted,
             copies=copies,
             odd=odd,
-            hop=hops,
+            hop=self._hops(found.servers, is_any(kind, *DELIVERIES)),
             enters=is_any(kind, Kind.RECEIVE, Kind.DSN) | new,
             leaves=leaves,
         )
@@ -168,35 +161,13 @@ class RelaySteps:
         self.learnt.boot, self.learnt.database = own.get("Boot", ""), own.get("Db", "")
         self._weights = Weights(digest(self.learnt.database))
 
-    def _identity(self, custom: Cells) -> tuple[Long, Cells]:
-        """Sequences, and custom-data after ``S:Seq``, ``S:Boot`` and ``S:Db``, which stand first."""
-        own = f";S:Boot={self.learnt.boot};S:Db={self.learnt.database}".encode()
-        # Sequences rise: nearly always all of a block have as many digits as its first.
-        likely = custom.octets(0).find(own) - len(_SEQUENCE)
-        good, numbers = _sequences(custom, likely, own)
-        size = len(_SEQUENCE) + likely + len(own)
-        if good.all():
-            return numbers, custom.after(size)
-        begin = np.where(good, custom.begin + size, custom.begin)
-        left = np.flatnonzero(~good)
-        numbers[left] = 0
-        for digits in range(1, _DIGITS + 1):
-            if len(left):
-                good, found = _sequences(custom.at(left), digits, own)
-                numbers[left[good]] = found[good]
-                begin[left[good]] += len(_SEQUENCE) + digits + len(own)
-                left = left[~good]
-        if len(left):
-            self.learnt.faults[Fault.MIXED] = None
-        return numbers, Cells(custom.data, begin, custom.end)
-
     def _recipients(
-        self, counts: Cells, parsed: list[dict[str, str]], which: Long
+        self, counts: Numbers, parsed: list[dict[str, str]], which: Long
     ) -> tuple[Long, Long, Long]:
         """Recipients by number: those that S:Recipients names, else 1 to recipient-count."""
-        texts, place = counts.texts()
+        texts = counts.distinct.texts()
         number = np.array([int(t) if t.isascii() and t.isdigit() else 0 for t in texts], dtype=np.int64)
-        count = np.minimum(number, _MOST)[place]
+        count = np.minimum(number, _MOST)[counts.of]
         plain, salted = self._weights.upto(count)
         named = [_numbers(one.get("Recipients", "")) for one in parsed]
         some = np.flatnonzero(np.array([bool(one) for one in named])[which])
@@ -256,30 +227,67 @@ class RelaySteps:
             if one.get("Reason") == "database-rolled-back":
                 learnt.set_back[database] = server
 
-    def _name(self, name: str) -> int:
-        number = digest(name) if name else 0
-        if name and len(self.learnt.names) < 1000:
-            self.learnt.names[str(number)] = name
-        return number
+    def _hops(self, servers: Numbers, settles: NDArray[np.bool_]) -> Long:
+        """Digests of the servers that took responsibility, and their names, in the order of the rows."""
+        number = servers.of[settles]
+        first = np.full(len(servers.distinct), len(number))
+        first[number[::-1]] = np.arange(
+            len(number) - 1, -1, -1
+        )  # of rows with one number the first one stays
+        hops = np.zeros(len(first), dtype=np.int64)
+        for one in np.argsort(first)[: np.count_nonzero(first < len(number))].tolist():
+            if name := servers.distinct.text(one):
+                hops[one] = digest(name)
+                if len(self.learnt.names) < 1000:
+                    self.learnt.names[str(hops[one])] = name
+        return np.where(settles, hops[servers.of], 0)
 
 
-def _sequences(custom: Cells, digits: int, own: bytes) -> tuple[NDArray[np.bool_], Long]:
-    """Which cells begin with a sequence of so many digits and then ``own``; and the sequences."""
-    size = len(_SEQUENCE) + digits + len(own)
-    good, numbers = custom.lengths >= size, np.zeros(len(custom), dtype=np.int64)
-    if not 0 < digits <= _DIGITS or size > SLACK or not good.any():
-        return np.zeros(len(custom), dtype=bool), numbers
-    words = custom.words(size)
-    blank = bytes(digits)
-    wanted, masks = template(_SEQUENCE + blank + own, b"\xff" * len(_SEQUENCE) + blank + b"\xff" * len(own))
-    for place, (word, mask) in enumerate(zip(wanted, masks, strict=True)):
-        good &= (words[:, place] & mask) == word
-    octets = words.view(np.uint8)
-    for place in range(len(_SEQUENCE), len(_SEQUENCE) + digits):
-        digit = octets[:, place] - np.uint8(ord("0"))  # wraps around: what is no digit is more than 9
-        good &= digit <= 9
-        numbers = numbers * 10 + digit
-    return good, numbers
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What all rows are asked for, part by part: as long as a part's octets are at hand."""
+
+    sequence: Long  # -1: it has none
+    at: Long
+    tails: Numbers  # custom-data after what identifies the row
+    events: Numbers
+    ids: Numbers
+    counts: Numbers
+    servers: Numbers
+
+    @classmethod
+    def of(cls, table: Grid, own: str) -> Self:
+        """``own``: what stands behind the sequence."""
+        size = len(table)
+        sequence, rest, at = np.empty((3, size), dtype=np.int64)
+        custom, times, words = table["custom-data"], table["date-time"], packed(own.encode())
+        names = ("event-id", "network-message-id", "recipient-count", "server-hostname")
+        numbers = [Numbers(Cells(custom.data, rest, custom.end)), *(Numbers(table[name]) for name in names)]
+        for begin in range(0, size, _PART):
+            rows = slice(begin, begin + _PART)
+            part = custom.at(rows)
+            loops.sequences(
+                part.begin,
+                part.end,
+                part.data,
+                part.words,
+                KEEP,
+                words,
+                len(own.encode()),
+                sequence[rows],
+                rest[rows],
+            )
+            _moments(times.at(rows), at[rows])
+            for one in numbers:
+                one.add(rows)
+        return cls(sequence, at, *numbers)
+
+
+def _moments(times: Cells, found: Long) -> None:
+    loops.moments(times.begin, times.end, times.words, found)
+    left = np.flatnonzero(found == loops.NONE)
+    if len(left):
+        found[left] = moments(pa.array(times.at(left).texts(), pa.string()))
 
 
 def _numbers(text: str) -> tuple[int, ...]:
