@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,12 +102,22 @@ def _spark(master: str | None, memory: str, conf: dict[str, str], *, much: bool)
     try:
         yield opened
     finally:
-        opened.stop()
+        _stop(opened)
         if known is not None and known.made is not None:
             gateway: Any = SparkContext._gateway
             SparkContext._gateway = SparkContext._jvm = None  # another session starts a Java of its own
             gateway.shutdown()
             known.keep(gateway.proc)
+
+
+def _stop(opened: Any) -> None:
+    """PySpark would wait for its server of accumulators, which looks once a second whether it shall end."""
+    context = opened.sparkContext
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        context._accumulatorServer = None
+        threading.Thread(target=server.shutdown, daemon=True).start()
+    opened.stop()
 
 
 def _java() -> Classes | None:

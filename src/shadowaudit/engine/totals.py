@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from shadowaudit.core.facts import FileFacts
@@ -92,16 +93,22 @@ def _latencies(messages: Rows) -> list[list[Any]]:
     for name, (value, where) in measures.items():
         step = np.log10(np.maximum(value[where], 0) + 1.0) * STEPS_PER_DECADE
         key = (node[where] * len(hops) + hop[where]) * _STEPS + np.floor(step).astype(np.int64)
-        for one, count in zip(*np.unique(key, return_counts=True), strict=True):
-            pair, at = divmod(int(one), _STEPS)
-            found.append([name, int(nodes[pair // len(hops)]), int(hops[pair % len(hops)]), at, int(count)])
+        for one, count in _counted(key):
+            pair, at = divmod(one, _STEPS)
+            found.append([name, int(nodes[pair // len(hops)]), int(hops[pair % len(hops)]), at, count])
     return found
 
 
 def _places(messages: Rows, name: str) -> tuple[Long, Long]:
-    found = np.where(messages.has(name), messages[name], 0)
-    values, place = np.unique(found, return_inverse=True)
-    return values, place
+    """Each value once, and for each message the place of its own."""
+    found = pa.array(np.where(messages.has(name), messages[name], 0)).dictionary_encode()
+    return found.dictionary.to_numpy(), found.indices.to_numpy().astype(np.int64)
+
+
+def _counted(values: Long) -> Iterator[tuple[int, int]]:
+    """Each value, and how often it is there. Without sorting, as they are few."""
+    found = pa.array(values).value_counts()
+    return zip(*(found.field(name).to_pylist() for name in ("values", "counts")), strict=True)
 
 
 def _changes(messages: Rows, width: int) -> list[list[Any]]:
@@ -109,8 +116,7 @@ def _changes(messages: Rows, width: int) -> list[list[Any]]:
     found = []
     for name, (what, sign) in _CHANGES.items():
         points = messages[name][messages.has(name)] // width
-        for point, count in zip(*np.unique(points, return_counts=True), strict=True):
-            found.append([int(point), what, sign * int(count)])
+        found += [[point, what, sign * count] for point, count in _counted(points)]
     return found
 
 

@@ -91,17 +91,22 @@ class Numbers:
         self._begin, self._end = np.empty((2, rows), dtype=np.int64)
         self._count = 0
 
-    def add(self, rows: slice) -> None:
-        column = self._column
+    def add(self, rows: slice) -> Cells:
+        """Returns the cells that were not there before."""
+        column, before = self._column, self._count
         begin, end = column.begin[rows], column.end[rows]
         self._count = loops.numbered(
-            begin, end, column.words, KEEP, self._table, self._begin, self._end, self._count, self.of[rows]
+            begin, end, column.words, KEEP, self._table, self._begin, self._end, before, self.of[rows]
         )
+        return self._from(before)
 
     @property
     def distinct(self) -> Cells:
         """Each cell once, by its number."""
-        return Cells(self._column.data, self._begin[: self._count], self._end[: self._count])
+        return self._from(0)
+
+    def _from(self, first: int) -> Cells:
+        return Cells(self._column.data, self._begin[first : self._count], self._end[first : self._count])
 
 
 def packed(octets: bytes) -> Long:

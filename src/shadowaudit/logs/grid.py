@@ -41,7 +41,10 @@ def split(block: Block, fields: Sequence[str], wanted: Sequence[str]) -> Grid:
     are named in ``unreadable``.
     """
     columns = np.array([wanted.index(name) if name in wanted else -1 for name in fields], dtype=np.int64)
-    begin, end = np.zeros((2, len(wanted), block.rows), dtype=np.int64)
+    begin, end = np.empty((2, len(wanted), block.rows), dtype=np.int64)
+    for place, name in enumerate(wanted):
+        if name not in fields:
+            begin[place] = end[place] = 0
     state = np.empty(block.rows, dtype=np.uint8)
     loops.cut(block.begins, block.ends, block.octets, block.marks, columns, begin, end, state)
     if not is_text(block.data):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ class Block:
     begins: Long
     ends: Long
     at: int
-    marks: Long
+    marks: NDArray[Any]
 
     @property
     def rows(self) -> int:
@@ -64,13 +65,15 @@ class _Marker:
 
     def __init__(self) -> None:
         self._hits = np.zeros(loops.PART + 8, dtype=np.uint8)
-        self._marks = self._ends = np.empty(0, dtype=np.int64)
+        self._marks: NDArray[Any] = np.empty(0, dtype=np.int32)
+        self._ends = self._marks
 
-    def of(self, raw: Octets) -> tuple[Long, Long]:
+    def of(self, raw: Octets) -> tuple[NDArray[Any], NDArray[Any]]:
         """Where commas, quotes and carriage returns are; and where each line ends, the last one anyway."""
         if len(raw) >= len(self._ends):
             # As many as could be: what is not needed takes no memory.
-            self._marks, self._ends = (np.empty(len(raw) + 1, dtype=np.int64) for _ in range(2))
+            size, place = len(raw) + 1, np.int32 if len(raw) < 1 << 31 else np.int64
+            self._marks, self._ends = np.empty(size, place), np.empty(size, place)
         marks, lines = loops.marked(raw, self._hits, self._hits.view(np.int64), self._marks, self._ends)
         if not lines or self._ends[lines - 1] != len(raw):
             self._ends[lines] = len(raw)
@@ -170,7 +173,7 @@ class Reading:
             yield Block(octets, starts[:-1][keep], starts[1:][keep], at, marks)
 
 
-def _joined(quotes: Long, starts: Long) -> Long:
+def _joined(quotes: NDArray[Any], starts: Long) -> Long:
     """Row starts without those that are within quotes; all of them if quotes are not in pairs."""
     if not len(quotes) or len(quotes) % 2:
         return starts

@@ -121,7 +121,7 @@ class RelaySteps:
         parsed = [entries_of(text.removeprefix(";")) for text in found.tails.distinct.texts()]
         events = found.events.distinct.texts()
         kind = np.array([KINDS[kind_of(name)] for name in events], dtype=np.int64)[found.events.of]
-        high, low = keys(found.ids.distinct)
+        high, low = found.high, found.low
         count, plain, salted = self._recipients(found.counts, parsed, which)
         context = table["source-context"]
         new = is_any(kind, Kind.HARECEIVE) & (context.lengths == 0)
@@ -249,9 +249,11 @@ class _Columns:
 
     sequence: Long  # -1: it has none
     at: Long
+    ids: Numbers
+    high: Long  # each id once
+    low: Long
     tails: Numbers  # custom-data after what identifies the row
     events: Numbers
-    ids: Numbers
     counts: Numbers
     servers: Numbers
 
@@ -260,27 +262,20 @@ class _Columns:
         """``own``: what stands behind the sequence."""
         size = len(table)
         sequence, rest, at = np.empty((3, size), dtype=np.int64)
-        custom, times, words = table["custom-data"], table["date-time"], packed(own.encode())
-        names = ("event-id", "network-message-id", "recipient-count", "server-hostname")
-        numbers = [Numbers(Cells(custom.data, rest, custom.end)), *(Numbers(table[name]) for name in names)]
+        custom, times, behind = table["custom-data"], table["date-time"], own.encode()
+        ids, tails = Numbers(table["network-message-id"]), Numbers(Cells(custom.data, rest, custom.end))
+        others = [Numbers(table[name]) for name in ("event-id", "recipient-count", "server-hostname")]
+        given, words, keyed = packed(behind), custom.words, []
         for begin in range(0, size, _PART):
             rows = slice(begin, begin + _PART)
-            part = custom.at(rows)
-            loops.sequences(
-                part.begin,
-                part.end,
-                part.data,
-                part.words,
-                KEEP,
-                words,
-                len(own.encode()),
-                sequence[rows],
-                rest[rows],
-            )
+            texts = custom.begin[rows], custom.end[rows], custom.data, words
+            loops.sequences(*texts, KEEP, given, len(behind), sequence[rows], rest[rows])
             _moments(times.at(rows), at[rows])
-            for one in numbers:
+            keyed.append(keys(ids.add(rows)))
+            for one in (tails, *others):
                 one.add(rows)
-        return cls(sequence, at, *numbers)
+        high, low = (np.concatenate(parts) for parts in zip(*keyed, strict=True))
+        return cls(sequence, at, ids, high, low, tails, *others)
 
 
 def _moments(times: Cells, found: Long) -> None:
