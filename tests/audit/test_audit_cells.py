@@ -30,7 +30,7 @@ CELLS = (
 @pytest.fixture(params=["as it stands", "compiled"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything here has to be so in both ways in which the loops run."""
-    monkeypatch.setattr(compiled, "left", -1 if request.param == "compiled" else 100 * LITTLE)
+    monkeypatch.setattr(compiled, "left", -1 if request.param == "compiled" else 1000 * LITTLE)
 
 
 def blocks(path: Path, rows: list[bytes]) -> list[Block]:

@@ -34,7 +34,7 @@ COLUMNS = (
     "rows", "", "whole process, s", "job, s", "processor, s", "peak memory, MB", "× DuckDB, whole process",
     "× DuckDB, job", "target", "",
 )  # fmt: skip
-_PACKAGES = ("pyspark", "pysail", "duckdb", "pyarrow", "numpy")
+_PACKAGES = ("pyspark", "pysail", "duckdb", "pyarrow", "numpy", "numba")
 _TOLD = ("when", "processor", "cores", "memory", "kernel", "disk", "shadowrelay")
 
 

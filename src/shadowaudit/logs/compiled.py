@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 LITTLE = 1 << 20
-"""Octets that a process reads before it is worth it to have numba loaded: a tenth of a second."""
+"""Octets that a process reads before it has numba loaded, which takes longer than these as they are."""
 
 
 class Compiler:
