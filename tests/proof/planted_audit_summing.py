@@ -41,8 +41,8 @@ SUMMING = (
         (
             "rows of another database are this one's",
             _GAPS,
-            "        if len(left):\n            self.learnt.faults[Fault.MIXED] = None",
-            "        if len(left):\n            pass",
+            "        if (sequence < 0).any():\n            learnt.faults[Fault.MIXED] = None",
+            "        if (sequence < 0).any():",
             "hostile.py::test_a_row_that_cannot_be_is_reported_and_nothing_is_proven",
         ),
         (
@@ -148,8 +148,8 @@ SUMMING = (
         (
             "a message's last row is not read again",
             _LOST,
-            '        "file_to": groups.greatest(offsets[steps.row + 1]),',
-            '        "file_to": groups.greatest(offsets[steps.row]),',
+            '        "file_to": groups.greatest(block.at + block.ends[steps.row]),',
+            '        "file_to": groups.greatest(block.at + block.begins[steps.row]),',
             (
                 "sums.py::test_a_holder_that_lets_go_of_other_recipients_than_it_held_is_seen_in_the_"
                 "balance_alone"
@@ -158,8 +158,8 @@ SUMMING = (
         (
             "a message's first row is not read again",
             _LOST,
-            '        "file_from": groups.least(offsets[steps.row]),',
-            '        "file_from": groups.least(offsets[steps.row + 1]),',
+            '        "file_from": groups.least(block.at + block.begins[steps.row]),',
+            '        "file_from": groups.least(block.at + block.ends[steps.row]),',
             "ends.py::test_a_row_that_is_missing_before_the_reception_accuses_nobody",
         ),
     ),
