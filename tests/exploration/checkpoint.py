@@ -1,13 +1,15 @@
 """A node between two steps, put away and taken out again, so that the way to it need not be gone again.
 
-Scripts that are under way cannot be copied, but for one: a delivery that waits for its next hop has only said
-what it was begun with, and is begun again. So a node that waits for nothing else can be copied, and that may
-be for any time. What never changes (rows, moments, functions without memory) is shared by all copies.
+Scripts that are under way cannot be copied. But a script does nothing by itself, so one that still knows all
+it was begun with and has been told is begun again, and told the same (``AGAIN``). A node in which nothing
+else is under way can be copied, and that may be for any time. What never changes (rows, moments, functions
+without memory) is shared by all copies.
 """
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -15,11 +17,23 @@ from io import BytesIO
 from types import CellType, CodeType, FunctionType, GeneratorType
 from typing import Any
 
+from shadowrelay.core.greeting import greet
 from shadowrelay.core.steps import Script
-from shadowrelay.primary import delivering
+from shadowrelay.primary.delivering import deliver
+from shadowrelay.shadow.talking import poll
 
-from .alone import FIRST_SEND, Alone
+from .alone import Alone
 from .stand_ins import Reply
+
+AGAIN: dict[CodeType, tuple[Any, tuple[str, ...], tuple[tuple[str, ...], ...]]] = {
+    deliver.__code__: (deliver, ("copy", "next_hop", "recipients", "clock"), ()),
+    greet.__code__: (greet, ("member", "clock", "after_silence"), (("mine", "asked_at"),)),
+    poll.__code__: (poll, ("member", "inquiry", "policy", "clock"), (("query",),)),
+}
+"""Scripts that can be begun again: what each is begun with, and what it is told at its first steps."""
+
+OWN = {poll.__code__: {"more"}}
+"""What such a script knows beside what it was told, as long as it was told no more than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +49,7 @@ class Checkpoint:
 
 
 def keep(world: Alone) -> Checkpoint | None:
-    """None while something is under way in that node that cannot be begun again."""
-    if world.vain or any(number < FIRST_SEND for number in world.calls):
-        return None
+    """None while a script is under way in that node that cannot be begun again."""
     file, shared = BytesIO(), list[Any]()
     try:
         _Pickler(file, shared).dump(world)
@@ -68,12 +80,11 @@ class _Pickler(pickle.Pickler):
             body = _Body(value.__code__, value.__globals__, value.__qualname__)
             return _function, (body, value.__closure__), value.__defaults__, None, None, _default
         if kind is CellType:
-            return _cell, (), value.cell_contents, None, None, _fill
+            return _cell, (), (value.cell_contents,), None, None, _fill
         if kind is GeneratorType:
-            if value.gi_code is not delivering.deliver.__code__ or "sent" in value.gi_frame.f_locals:
-                raise pickle.PicklingError("it waits for something")
-            known = value.gi_frame.f_locals
-            return _delivery, tuple(known[name] for name in ("copy", "next_hop", "recipients", "clock"))
+            if value.gi_frame is None:
+                return _over, (value.__qualname__,)
+            return _script, _what_it_was_told(value)
         return NotImplemented
 
 
@@ -100,14 +111,40 @@ def _cell() -> CellType:
     return CellType()
 
 
-def _fill(cell: CellType, contents: Any) -> None:
-    cell.cell_contents = contents
+def _fill(cell: CellType, contents: tuple[Any]) -> None:
+    (cell.cell_contents,) = contents
 
 
-def _delivery(*given: Any) -> Script[Any]:
-    """One that has just told its first step, as it was when it was put away."""
-    script = delivering.deliver(*given)
+def _what_it_was_told(script: GeneratorType[Any, Any, Any]) -> tuple[Any, ...]:
+    begun, names, told = AGAIN.get(script.gi_code, (None, (), ()))
+    known = dict(script.gi_frame.f_locals)
+    given = [known.pop(name, None) for name in names]
+    answers = []
+    for answer in told:
+        if answer[0] in known:
+            values = tuple(known.pop(name) for name in answer)
+            answers.append(values if len(values) > 1 else values[0])
+    if begun is None or known.keys() - OWN.get(script.gi_code, set()):
+        raise pickle.PicklingError("it waits for something else")
+    return begun, tuple(given), tuple(answers)
+
+
+def _script(
+    begun: Callable[..., Script[Any]], given: tuple[Any, ...], answers: tuple[Any, ...]
+) -> Script[Any]:
+    """One that has just told a step, as it was when it was put away."""
+    script = begun(*given)
     next(script)
+    for answer in answers:
+        script.send(answer)
+    return script
+
+
+def _over(title: str) -> Script[Any]:
+    """One that has ended, or was dropped."""
+    script: Script[Any] = (step for step in ())
+    script.close()
+    script.__qualname__ = title
     return script
 
 
