@@ -27,7 +27,7 @@ from .keys import Rows, Walk
 from .stand_ins import Due, cells, is_over
 
 DONE = (Status.DELIVERED, Status.RELAYED)
-LIVE = 20_000
+LIVE = 2_000
 """States of which nodes are kept running, so that the way to them need not be gone again."""
 
 ALIKE = 4

@@ -45,7 +45,9 @@ POLICIES = {None: "both", False: "accept", True: "reject"}
     help="One step between members: a packet, a question with its answer, a whole talk.",
 )
 @click.option("--message-first", is_flag=True, help="Nothing happens before the message comes.")
-@click.option("--apart", is_flag=True, help="Of two faults: each pair by itself, not any second one at once.")
+@click.option(
+    "--apart", is_flag=True, help="Of two faults: each pair by itself, not all like second ones at once."
+)
 @click.option("--commits-apart", is_flag=True, help="A commit is a step of its own.")
 @click.option("--only", default="", help="Only explorations whose faults contain this text.")
 @click.option(
@@ -106,20 +108,22 @@ def command(
         if only in setup.title
     ]
     kept = Record(record)
-    results = [found for setup in jobs if (found := kept.of(setup))]
+    results = list({found.setup: found for setup in jobs for found in kept.of(setup)}.values())
+    left = [setup for setup in jobs if not kept.of(setup)]
+    ended = len(jobs) - len(left)
     with bar("explore", len(jobs)) as shown:
 
         def told(running: list[Found]) -> None:
             states = sum(found.states for found in (*results, *running))
-            shown.tell(f"{states:,} states", len(results))
+            shown.tell(f"{states:,} states", ended)
 
-        left = [setup for setup in jobs if not kept.of(setup)]
         for found in run(left, minutes=minutes, most=most or inf, workers=workers, told=told):
             results.append(found)
             kept.add(found)
+            ended += 1
             if found.problem:
                 shown.say(f"{found.setup.title}: {found.problem}")
-    results.sort(key=lambda found: jobs.index(found.setup))
+    results.sort(key=lambda found: jobs.index(found.setup) if found.setup in jobs else -1)
     _say(as_json, results, Console(width=WIDTH))
     raise SystemExit(1 if any(found.problem for found in results) else 0)
 

@@ -17,16 +17,20 @@ from .faults import every
 from .search import Found, explore
 from .setup import Setup
 
-REMEMBERED = 250_000
-"""States of members that a worker takes along to its next exploration: a gigabyte or so."""
+REMEMBERED = 120_000
+"""States of members that a worker takes along to its next exploration: two or three gigabytes."""
 
 EVERY = tuple(str(place.name) for place in PLACES)
 
+TOGETHER = (("lost", "late"), ("hop", "drain"), ("crash", "disk"), ("rollback",), ("freeze",), ("cut",))
+"""Kinds of second faults that one exploration goes through, those that are soonest done first. Where a packet
+may be lost or put off each has to be seen, so these are among themselves.
+"""
+
 
 def setups(base: Setup, faults: int, *, apart: bool = False) -> list[Setup]:
-    """One exploration for each fault that may come first, and in it every one that may come second; but where
-    a packet may be lost or put off, each has to be seen, so these are gone through apart. ``apart``: each
-    pair by itself.
+    """One exploration for each fault that may come first, and in it all of like kinds that may come second.
+    ``apart``: each pair by itself.
     """
     names = EVERY[: base.nodes]
     all_ = tuple(every(names))
@@ -36,9 +40,8 @@ def setups(base: Setup, faults: int, *, apart: bool = False) -> list[Setup]:
         return [replace(base, faults=((fault,),)) for fault in all_]
     if apart:
         return [replace(base, faults=((first,), (second,))) for first in all_ for second in all_]
-    packets = tuple(fault for fault in all_ if fault in ("lost", "late"))
-    others = tuple(fault for fault in all_ if fault not in packets)
-    return [replace(base, faults=((first,), then)) for first in all_ for then in (others, packets)]
+    alike = [tuple(fault for fault in all_ if fault.split()[0] in kinds) for kinds in TOGETHER]
+    return [replace(base, faults=((first,), then)) for then in alike for first in all_]
 
 
 @dataclass(slots=True)

@@ -39,8 +39,22 @@ class Record:
                     setup = Setup(**{**setup, "faults": faults, "line": tuple(setup["line"])})
                     self._known[_key(setup)] = Found(setup, **counted, **entry)
 
-    def of(self, setup: Setup) -> Found | None:
-        return self._known.get(_key(setup))
+    def of(self, setup: Setup) -> list[Found]:
+        """What there is of it: that exploration, or others that went through all of its second faults."""
+        if known := self._known.get(_key(setup)):
+            return [known]
+        if len(setup.faults) < 2:
+            return []
+        first, then = setup.faults
+        others = [
+            found
+            for found in self._known.values()
+            if len(found.setup.faults) == 2
+            and found.setup.faults[0] == first
+            and found.setup == replace(setup, faults=found.setup.faults)
+            and not set(then).isdisjoint(found.setup.faults[1])
+        ]
+        return others if set(then) <= {fault for found in others for fault in found.setup.faults[1]} else []
 
     def add(self, found: Found) -> None:
         """Only what is complete: the rest is to be gone through again, and further."""

@@ -29,8 +29,13 @@ class Setup:
 
     @property
     def title(self) -> str:
-        either = (" or ".join(one) if len(one) < 3 else "any" for one in self.faults)
-        return ", then ".join(either) or "no fault"
+        return ", then ".join(_either(one) for one in self.faults) or "no fault"
+
+
+def _either(faults: tuple[str, ...]) -> str:
+    """They themselves where they are few, else their kinds."""
+    kinds = tuple(dict.fromkeys(fault.split()[0] for fault in faults))
+    return " or ".join(faults if len(faults) < 3 else kinds) if len(kinds) < 3 else "any"
 
 
 Move = tuple[Any, ...]

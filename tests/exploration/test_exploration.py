@@ -69,11 +69,26 @@ def test_what_was_explored_to_its_end_is_on_record_and_what_was_not_is_explored_
     )
     for found in (explore(done), explore(begun, most=50)):
         Record(path).add(found)
-    kept = Record(path).of(done)
-    assert kept is not None
+    (kept,) = Record(path).of(done)
     assert kept.complete
     assert kept.duplicates.keys() == {"next hop's reply lost"}
-    assert Record(path).of(begun) is None
+    assert not Record(path).of(begun)
+
+
+def test_second_faults_are_on_record_when_other_explorations_went_through_all_of_them(tmp_path: Path) -> None:
+    path, first = tmp_path / "record", ("drain mx2",)
+    both, more = (
+        replace(SHORT, faults=(first, then)) for then in (("lost", "late"), ("lost", "late", "hop"))
+    )
+    apart = [replace(SHORT, faults=(first, (then,))) for then in both.faults[1]]
+    for found in (explore(replace(SHORT, faults=(first,))), explore(apart[0])):
+        Record(path).add(found)
+    assert not Record(path).of(both)
+    Record(path).add(explore(apart[1]))
+    assert [found.setup for found in Record(path).of(both)] == apart
+    assert not Record(path).of(more)
+    assert not Record(path).of(replace(both, reject=True))
+    assert not Record(path).of(replace(both, faults=(("drain mx1",), both.faults[1])))
 
 
 def test_two_faults_in_sequence_are_every_pair_in_whatever_explorations() -> None:
