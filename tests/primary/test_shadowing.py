@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from sending import MESSAGE, sender
+from sending import MESSAGE, Sender, sender
 from stations import Station, boundary, eventually
 
 from shadowrelay.core.identifiers import ServerName
@@ -15,6 +16,7 @@ from shadowrelay.primary import shadowing
 from shadowrelay.shadow.desk import Desk
 from shadowrelay.smtp.peer_client import PeerConnection
 from shadowrelay.smtp.receive import Peer
+from shadowrelay.smtp.receive_connector import Connector
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 
 LARGE = b"Subject: large\r\n\r\n" + (b"x" * 70 + b"\r\n") * 5000
@@ -112,21 +114,38 @@ async def met(owner: Station) -> None:
 DOTTED = MESSAGE + b".\r\n"
 
 
+class Announced(NamedTuple):
+    owner: Station
+    holder: Station
+    client: Sender
+
+    async def content(self) -> str:
+        self.client.writer.write(DOTTED)
+        return await self.client.reply()
+
+
+@asynccontextmanager
+async def announced(directory: Path, told: list[str], *recipients: str) -> AsyncIterator[Announced]:
+    """A sender has said DATA, and the holder knows the recipients."""
+    async with boundary(directory, "mx1", "mx2") as (owner, holder):
+        await met(owner)
+        async with sender(owner) as client:
+            assert (await client.begin(*recipients)).startswith("250 ")
+            assert (await client.say("DATA")).startswith("354 ")
+            await eventually(lambda: len(told) == 1 + max(1, len(recipients)))
+            yield Announced(owner, holder, client)
+
+
 async def test_a_holder_knows_the_envelope_while_the_content_is_still_awaited(
     tmp_path: Path, told: list[str]
 ) -> None:
-    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
-        await met(owner)
-        async with sender(owner) as client:
-            assert (await client.begin("b@example.net", "c@example.net")).startswith("250 ")
-            assert (await client.say("DATA")).startswith("354 ")
-            await eventually(lambda: told == ["first@example.net", "b@example.net", "c@example.net"])
-            assert len(await holder.copies()) == 1
-            client.writer.write(DOTTED)
-            assert (await client.reply()).startswith("250 ")
-        assert len(await holder.copies()) == 2
+    async with announced(tmp_path, told, "b@example.net", "c@example.net") as found:
+        assert told == ["first@example.net", "b@example.net", "c@example.net"]
+        assert len(await found.holder.copies()) == 1
+        assert (await found.content()).startswith("250 ")
+        assert len(await found.holder.copies()) == 2
         assert len(told) == 3
-        assert holder.connectors[0].sessions == 1
+        assert found.holder.connectors[0].sessions == 1
 
 
 async def test_where_many_wait_for_contents_the_envelope_leaves_with_its_own(
@@ -146,55 +165,49 @@ async def test_where_many_wait_for_contents_the_envelope_leaves_with_its_own(
         assert len(await holder.copies()) == 2
 
 
-@pytest.mark.parametrize("announced", [True, False])
-async def test_a_session_that_ends_while_the_sender_talks_is_replaced(
-    tmp_path: Path, told: list[str], *, announced: bool
-) -> None:
+async def replaced(members: Connector) -> None:
+    """All sessions of that connector end, and it takes others."""
+    await members.refuse(0)
+    await eventually(lambda: members.sessions == 0)
+    members.admit()
+
+
+async def test_a_session_that_ends_while_the_sender_talks_is_replaced(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
         await met(owner)
-        members = holder.connectors[0]
         async with sender(owner) as client:
             assert (await client.begin("b@example.net")).startswith("250 ")
-            if announced:
-                assert (await client.say("DATA")).startswith("354 ")
-                await eventually(lambda: len(told) == 2)
-            await members.refuse(0)
-            await eventually(lambda: members.sessions == 0)
-            members.admit()
-            if announced:
-                client.writer.write(DOTTED)
-                assert (await client.reply()).startswith("250 ")
-            else:
-                assert (await client.content(MESSAGE)).startswith("250 ")
+            await replaced(holder.connectors[0])
+            assert (await client.content(MESSAGE)).startswith("250 ")
         assert len(await holder.copies()) == 2
         assert "HAREDIRECTFAIL" not in await owner.events()
+
+
+async def test_a_session_that_ends_once_the_envelope_was_told_is_replaced(
+    tmp_path: Path, told: list[str]
+) -> None:
+    async with announced(tmp_path, told) as found:
+        await replaced(found.holder.connectors[0])
+        assert (await found.content()).startswith("250 ")
+        assert len(await found.holder.copies()) == 2
+        assert "HAREDIRECTFAIL" not in await found.owner.events()
 
 
 async def test_nothing_is_kept_of_an_envelope_whose_content_never_came(
     tmp_path: Path, told: list[str]
 ) -> None:
-    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
-        await met(owner)
-        async with sender(owner) as client:
-            assert (await client.begin("b@example.net")).startswith("250 ")
-            assert (await client.say("DATA")).startswith("354 ")
-            await eventually(lambda: len(told) == 2)
-        await eventually(lambda: holder.connectors[0].sessions == 0)
-        await met(owner)
-        assert len(await holder.copies()) == 2
+    async with announced(tmp_path, told) as found:
+        found.client.writer.transport.abort()
+        await eventually(lambda: found.holder.connectors[0].sessions == 0)
+        await met(found.owner)
+        assert len(await found.holder.copies()) == 2
 
 
 async def test_a_member_that_is_drained_refuses_a_copy_that_was_announced_before(
     tmp_path: Path, told: list[str]
 ) -> None:
-    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
-        await met(owner)
-        async with sender(owner) as client:
-            assert (await client.begin("b@example.net")).startswith("250 ")
-            assert (await client.say("DATA")).startswith("354 ")
-            await eventually(lambda: len(told) == 2)
-            holder.node.draining.active = True
-            client.writer.write(DOTTED)
-            assert (await client.reply()).startswith("250 ")
-        assert len(await holder.copies()) == 1
-        assert "HAREDIRECTFAIL" in await owner.events()
+    async with announced(tmp_path, told) as found:
+        found.holder.node.draining.active = True
+        assert (await found.content()).startswith("250 ")
+        assert len(await found.holder.copies()) == 1
+        assert "HAREDIRECTFAIL" in await found.owner.events()
