@@ -114,6 +114,7 @@ def test_a_drain_is_not_done_while_a_message_is_under_way(lab: RunningLab):
     lab.cluster.accept()
 
 
+@pytest.mark.slow
 def test_a_boundary_whose_other_members_are_gone_says_what_is_left_and_keeps_it(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=1h", nodes=2)
     lab.cluster.refuse()
@@ -129,6 +130,7 @@ def test_a_boundary_whose_other_members_are_gone_says_what_is_left_and_keeps_it(
     lab.verify()
 
 
+@pytest.mark.slow
 def test_a_drain_is_not_done_before_the_new_owner_has_taken_the_mail(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=1h")
     lab.cluster.refuse()
@@ -198,6 +200,7 @@ def test_the_labs_status_tells_a_node_that_is_drained_from_one_that_is_up(lab: R
     lab.verify()
 
 
+@pytest.mark.slow
 def test_nodes_that_all_stop_at_once_lose_nothing(lab: RunningLab):
     lab.up("drain_timeout=10s")
     lab.cluster.refuse()
