@@ -288,6 +288,35 @@ def test_a_delivery_that_a_holder_was_told_of_and_no_log_received_is_not_proven(
     assert Class.OPEN in classes(found)
 
 
+def test_a_copy_that_is_still_held_tells_how_far_its_owners_log_has_to_reach(tmp_path: Path) -> None:
+    mx1, mx2 = log(tmp_path, "mx1", AFTER, "a"), log(tmp_path, "mx2", OTHER, "c")
+    for one in (mx1, mx2):
+        begin(one, 0)
+    mail(1, 1000, mx1, mx2, delivered)
+    stop(mx1, 2000)
+    again = log(tmp_path, "mx1", AFTER, "d", after=mx1.sequence)
+    begin(again, 3000)
+
+    def waits(one: Message) -> None:
+        one.hold(custom=f";S:OwnerDb={AFTER}", reference=f"{again.boot}:{again.sequence}")
+        one.redirect()
+        one.receive()
+
+    mail(2, 4000, again, mx2, waits)
+    for one, role in ((again, "primary"), (mx2, "shadow")):
+        waiting = Row("LOAD", f"0190b5c4-0000-7000-8000-{2:012x}", "user2@example.com", 1, custom=role)
+        one.snapshot(BEGIN + 6000, "end", [waiting])
+        one.close(BEGIN + 6000)
+    assert judged(tmp_path)[0].status == PROVEN
+    for path in again.files:
+        path.unlink()
+    verdict, _ = judged(tmp_path)
+    assert verdict.status == INCOMPLETE
+    assert [f"another node saw row 6 of database {AFTER}" in gap.what for gap in verdict.evidence.gaps] == [
+        True
+    ]
+
+
 # Files are deleted after some time: then one asks for the time since.
 
 
@@ -422,13 +451,15 @@ def test_rows_tell_which_other_databases_there_are_and_how_far_their_logs_have_t
         reference = f"{'c' * 16}:{sequence}"
         mx1.write(BEGIN + 1, row("HAREDIRECT", number, server="mx2", custom=shadow, reference=reference))
     owner = ";S:Rank=1;S:OwnerDb=" + LOST
-    mx1.write(BEGIN + 2, row("HARECEIVE", 7, client="mx3.example.com", custom=owner))
+    offered = f"{'d' * 16}:31"
+    mx1.write(BEGIN + 2, row("HARECEIVE", 7, client="mx3.example.com", custom=owner, reference=offered))
+    mx1.write(BEGIN + 2, row("HARECEIVE", 8, client="mx3.example.com", custom=owner, context="taken"))
     for number in (7, 8):
         reason = f";S:Reason=database-rolled-back;S:Owner=mx3.example.com;S:OwnerDb={LOST}"
         mx1.write(BEGIN + 3, row("RESUBMIT", number, client="mx3.example.com", custom=reason, epoch=2))
     stop(mx1, 4)
     facts, _ = digest_file(mx1.files[0])
-    assert facts.witnessed == {OTHER: 42}
+    assert facts.witnessed == {OTHER: 42, LOST: 31}
     assert facts.databases == {OTHER: "mx2.example.com", LOST: "mx3.example.com"}
     assert set(facts.shadows) == {"mx2.example.com", "mx3.example.com"}
     assert (facts.promoted, facts.set_back) == ({LOST: 2}, {LOST: "mx3.example.com"})

@@ -80,10 +80,24 @@ SUMMING = (
             "ends.py::test_rows_tell_which_other_databases_there_are_and_how_far_their_logs_have_to_reach",
         ),
         (
+            "owners' marks are not noted",
+            _GAPS,
+            '        if database := one.get("ShadowDb") or one.get("OwnerDb"):',
+            '        if database := one.get("ShadowDb"):',
+            "ends.py::test_a_copy_that_is_still_held_tells_how_far_its_owners_log_has_to_reach",
+        ),
+        (
+            "of rows that name a database alike, the last one tells how far, whether it says it or not",
+            _GAPS,
+            "        lasts[which[far]] = rows[far]  # rather one that says how far\n",
+            "",
+            "ends.py::test_rows_tell_which_other_databases_there_are_and_how_far_their_logs_have_to_reach",
+        ),
+        (
             "databases that owners name are not noted",
             _GAPS,
             '            learnt.databases[database] = one.get("Shadow", "")\n',
-            "",
+            "            pass\n",
             "ends.py::test_rows_tell_which_other_databases_there_are_and_how_far_their_logs_have_to_reach",
         ),
         (

@@ -63,6 +63,7 @@ def example(kind: type[Any]) -> Any:
         "recipients": (),
         "attempts": (HOSTILE, HOSTILE),
         "holder": A_HOLDER,
+        "mark": A_HOLDER.mark,
     }
     names = [field.name for field in dataclasses.fields(kind) if field.init]
     return kind(**{name: known.get(name, HOSTILE) for name in names})

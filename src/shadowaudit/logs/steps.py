@@ -202,7 +202,10 @@ class RelaySteps:
         copies = np.where(is_any(kind, Kind.HAREDIRECT), said, 0)
         copies = np.where(new, -(digest(learnt.node) >> 22), copies)
         lasts = np.zeros(len(parsed), dtype=np.int64)
-        lasts[which] = np.arange(len(which))  # of rows with one number the last one stays
+        rows = np.arange(len(which))
+        lasts[which] = rows  # of rows with one number the last one stays,
+        far = table["reference"].lengths > 0
+        lasts[which[far]] = rows[far]  # rather one that says how far
         counts = np.bincount(which, minlength=len(parsed))
         for one, last, count in zip(parsed, lasts.tolist(), counts.tolist(), strict=True):
             self._named(table, one, last, count)
@@ -211,13 +214,14 @@ class RelaySteps:
     def _named(self, table: Grid, one: dict[str, str], last: int, count: int) -> None:
         """Other servers and their databases, as so many rows name them: all have the same entries."""
         learnt = self.learnt
+        if database := one.get("ShadowDb") or one.get("OwnerDb"):
+            sequence = table["reference"].text(last).rpartition(":")[2]
+            if sequence.isascii() and sequence.isdigit():
+                learnt.witnessed[database] = max(learnt.witnessed.get(database, 0), int(sequence))
         if "Shadow" in one:
             learnt.shadows[one["Shadow"]] = None
         if database := one.get("ShadowDb"):
             learnt.databases[database] = one.get("Shadow", "")
-            sequence = table["reference"].text(last).rpartition(":")[2]
-            if sequence.isascii() and sequence.isdigit():
-                learnt.witnessed[database] = max(learnt.witnessed.get(database, 0), int(sequence))
         if database := one.get("OwnerDb"):
             server = table["client-hostname"].text(last)
             learnt.databases[database] = server

@@ -68,7 +68,7 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
             received_at=offer.received_at,
             check_at=now + policy.orphan_check_interval,
         )
-        event = HaReceive(at=now, copy=copy, primary=offer.owner)
+        event = HaReceive(at=now, copy=copy, primary=offer.owner, mark=offer.mark)
         return Decision(Held.QUEUED, (SaveCopy(None, copy, content), *known_of_owner), (event,))
     if known.owned:  # two owners: both ask, and epoch, rank and name decide
         return Decision(Held.NOT_YOURS, ask_about(known, now).writes)
@@ -85,11 +85,10 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
         offered_in=offer.mark.incarnation,
         check_at=now + policy.orphan_check_interval,
     )
-    return Decision(
-        Held.QUEUED,
-        (SaveCopy(known, copy), *known_of_owner),
-        (HaReceive(at=now, copy=copy, recipients=copy.unsettled, primary=offer.owner, reason="again"),),
+    event = HaReceive(
+        at=now, copy=copy, recipients=copy.unsettled, primary=offer.owner, mark=offer.mark, reason="again"
     )
+    return Decision(Held.QUEUED, (SaveCopy(known, copy), *known_of_owner), (event,))
 
 
 def _answered_for(known: Copy, offer: Offer) -> Copy:

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
 
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.messages import Holder
 from shadowrelay.core.tracking_row import Columns, TrackingEvent, entries, fork, listed, timestamp
 
@@ -56,11 +56,10 @@ class HaRedirect(TrackingEvent):
         return self.holder.name
 
     def more(self) -> Columns:
-        mark = self.holder.mark
         return {
             "source-context": listed(self.attempts),
             "server-hostname": self.shadow,
-            "reference": f"{mark.incarnation}:{mark.sequence}" if mark else "",
+            "reference": _spelt(self.holder.mark),
         }
 
     def custom(self) -> dict[str, str]:
@@ -80,14 +79,23 @@ class HaRedirectFail(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaReceive(TrackingEvent):
-    """On the shadow server: a copy is held for the primary server (``reason`` says why, if not offered)."""
+    """On the shadow server: a copy is held for the primary server (``reason`` says why, if not offered).
+
+    ``mark``: the owner's when it offered the copy, so that our log is a witness of how far the owner's has to
+    reach.
+    """
 
     event_id: ClassVar[str] = "HARECEIVE"
     primary: ServerName
+    mark: Mark | None = None
     reason: str = ""
 
     def more(self) -> Columns:
-        return {"client-hostname": self.primary, "source-context": self.reason}
+        return {
+            "client-hostname": self.primary,
+            "source-context": self.reason,
+            "reference": _spelt(self.mark),
+        }
 
     def custom(self) -> dict[str, str]:
         return {"Rank": str(self.copy.rank), "OwnerDb": self.copy.owner_database}
@@ -292,3 +300,7 @@ class SnapshotEnd:
                 {"Snapshot": self.snapshot, "Count": str(self.count), "Taken": self.taken}
             ),
         }
+
+
+def _spelt(mark: Mark | None) -> str:
+    return f"{mark.incarnation}:{mark.sequence}" if mark else ""
