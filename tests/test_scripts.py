@@ -117,3 +117,17 @@ def test_every_dependency_is_constrained():
     needed = re.findall(r'^    "([A-Za-z0-9-]+)[><=]=', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert needed
     assert set(needed) <= constrained
+
+
+def test_a_demonstration_that_is_interrupted_is_not_audited_and_leaves_nothing(
+    checkout: Path, tmp_path: Path
+):
+    for name, text in (("shadowrelay", "exit 130"), ("shadowaudit", "echo audited")):
+        command = checkout / ".venv" / "bin" / name
+        command.write_text(f"#!/bin/sh\n{text}\n")
+        command.chmod(0o755)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    ended = run(checkout / "scripts" / "demo", TMPDIR=str(scratch))
+    assert (ended.returncode, list(scratch.iterdir())) == (130, [])
+    assert "audited" not in ended.stdout

@@ -175,3 +175,29 @@ def test_an_api_that_everyone_reaches_without_a_token_is_a_warning():
 
 def test_relaying_for_every_address_is_a_warning():
     assert "open relay" in warnings_of(relay_networks=["::/0"])
+
+
+def test_mail_accepted_for_a_domain_without_a_route_is_a_warning():
+    routes = {"inside": {"domains": ["example.net", "*.example.net"], "host": "127.0.0.1"}}
+    accepted = ["example.net", "*.example.net", "example.org"]
+    assert warnings_of(accepted_domains=accepted, routes=routes).count("no route covers") == 1
+    assert "accepted_domains has example.org" in warnings_of(accepted_domains=accepted, routes=routes)
+
+
+def test_members_without_shadow_redundancy_are_a_warning():
+    assert "no message has a second copy" in warnings_of(
+        peer=PEER, members=[MX2], shadow_redundancy_enabled=False
+    )
+    assert "no message has a second copy" not in warnings_of(shadow_redundancy_enabled=False)
+
+
+def test_taking_over_sooner_than_asking_is_a_warning():
+    spans = {"shadow_resubmit_time_span": "10s", "shadow_heartbeat_frequency": "1h"}
+    assert "taken over from owners that nobody asked" in warnings_of(**spans)
+    assert "nobody asked" not in warnings_of()
+
+
+def test_a_certificate_of_another_server_is_a_warning(tmp_path: Path):
+    peer = {"listen": "127.0.0.1:2526", **issued(tmp_path)}
+    assert "is not one of mx9.example.net" in warnings_of(peer=peer, name="mx9.example.net")
+    assert "is not one of" not in warnings_of(peer=peer)

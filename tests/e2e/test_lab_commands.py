@@ -117,19 +117,19 @@ def test_a_demonstration_that_is_interrupted_at_its_start_leaves_nothing(tmp_pat
     wait_until(lambda: processes_of(tmp_path), "the first process is started")
     os.kill(running.pid, signal.SIGINT)
     running.communicate(timeout=60)
-    assert running.returncode == 1
+    assert running.returncode == 130
     assert processes_of(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_start_leaves_no_process(lab: RunningLab, number: signal.Signals):
     typed = [sys.executable, "-m", "shadowrelay", "lab", "up", "--dir", str(lab.directory)]
     starting = subprocess.Popen(typed, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     wait_until(lambda: processes_of(lab.directory), "the first process is started")
     os.kill(starting.pid, number)
     starting.communicate(timeout=60)
-    assert starting.returncode == 1
+    assert starting.returncode == 130
     assert processes_of(lab.directory) == []
     assert not lab.directory.exists()
 

@@ -161,7 +161,8 @@ def status(directory: Path, *, as_json: bool) -> None:
 @in_directory
 def down(directory: Path) -> None:
     """Stop every process of the lab. All data stays, for another up."""
-    with problems():
+    again = f"shadowrelay lab down --dir {shlex.quote(str(directory))}"
+    with problems(f"interrupted: some of it is down or stopping, the rest still runs; {again} goes on"):
         killed = Cluster(directory).down()
     for name in killed:
         click.echo(f"{name} did not stop in time and was killed", err=True)

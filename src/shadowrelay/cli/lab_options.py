@@ -31,14 +31,21 @@ in_new_directory = click.option(
 keeping = click.option("--keep", is_flag=True, help="Keep the directory after success too.")
 
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells count it: nothing was decided, nothing failed."""
+
+
 @contextmanager
-def problems() -> Iterator[None]:
-    """What a lab cannot do becomes the command's error; SIGTERM ends it as Ctrl-C does."""
+def problems(interrupted: str = "interrupted") -> Iterator[None]:
+    """What a lab cannot do becomes the command's error. Ctrl-C, SIGTERM and SIGHUP end it with that word."""
     try:
         with terminable():
             yield
     except LabError as problem:
         raise click.ClickException(str(problem)) from problem
+    except KeyboardInterrupt:
+        click.echo(interrupted, err=True)
+        raise SystemExit(INTERRUPTED) from None
 
 
 def done(directory: Path, act: Callable[[Cluster], None], text: str) -> None:

@@ -25,6 +25,14 @@ class Room:
         """Octets."""
         return shutil.disk_usage(self.directory).free
 
+    @property
+    def shortage(self) -> str:
+        """In words, for whoever is to make room."""
+        return (
+            f"mail is put off: {self.free / 2**20:,.0f} MiB are free on the disk of {self.directory}, "
+            f"minimum_free_disk is {self.minimum / 2**20:,.0f} MiB, and a quarter more ends it"
+        )
+
     def admits(self, size: int = 0) -> bool:
         """May mail of that many octets (0: unknown) be taken? A large one closes the door to no other."""
         free = self.free

@@ -15,7 +15,8 @@ from typing import Any
 
 from shadowrelay.lab.errors import LabError
 
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+_ENDS = (signal.SIGTERM, signal.SIGHUP)
+_INTERRUPTS = (signal.SIGINT, *_ENDS)
 _LOCK = ".lock"
 
 
@@ -70,7 +71,7 @@ def undone_on_failure(directory: Path, names: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back until the end: a process must not be started without being written down.
+    """Hold Ctrl-C, SIGTERM and SIGHUP back to the end: no process may be started and not be written down.
 
     Handlers are exchanged, not the signal mask: another thread may take a signal that this one blocks.
     Outside the main thread, where Python never delivers signals, nothing needs holding back.
@@ -96,17 +97,22 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does, with everything tidied up. In the main thread only."""
+    """Let SIGTERM, and the end of the terminal, end the command as Ctrl-C does, with everything tidied up.
+
+    In the main thread only. What is ignored (nohup) stays ignored.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         del number, frame
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    heard = [number for number in _ENDS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:
-        _restore(signal.SIGTERM, before)
+        for number, handler in before.items():
+            _restore(number, handler)
 
 
 def _restore(number: int, handler: Any) -> None:

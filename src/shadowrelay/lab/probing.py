@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import socket
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,11 +35,9 @@ class NodeStatus:
 
 
 def node_answers(node: Node) -> bool:
-    """It greets SMTP clients and says that it is ready; or it would, but is being drained."""
-    if greeting(node.smtp).startswith("220") and _ready(node):
-        return True
+    """Its admin API does, and it greets SMTP clients; or it would, but is being drained."""
     found = status(node)
-    return found is not None and found.draining
+    return found is not None and (found.draining or greeting(node.smtp).startswith("220"))
 
 
 def mailbox_answers(address: Address) -> bool:
@@ -99,13 +95,3 @@ def message(node: Node, message_id: str) -> Mapping[str, Any] | None:
 
 def _api(node: Node) -> Client:
     return Client(node.admin, admin_token(node), _PATIENCE)
-
-
-def _ready(node: Node) -> bool:
-    host, _, port = node.admin.removeprefix("http://").rpartition(":")
-    with closing(http.client.HTTPConnection(host, int(port), timeout=_PATIENCE)) as connection:
-        try:
-            connection.request("GET", "/healthz/ready")
-            return connection.getresponse().status == 200
-        except (OSError, http.client.HTTPException):
-            return False

@@ -106,6 +106,8 @@ class Node:
             return False, "the node is being drained"
         if not self.connectors:
             return False, "the node is starting"
+        if not self.room.admits():
+            return False, self.room.shortage
         return True, "the node takes mail"
 
     def live(self) -> bool:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
+from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.policy import ShadowMessagePreference
+from shadowrelay.core.routing import Route, route_for
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
 from shadowrelay.settings.schema import Member, ReceiveConnector, Settings, Tls
@@ -201,7 +203,39 @@ def warnings(settings: Settings) -> list[str]:
         found.append("members are trusted by their address (peer.externally_secured), without TLS")
     if settings.admin.token is None and not _loopback(settings.admin.listen.host):
         found.append(f"admin.listen is {settings.admin.listen} and no admin.token is set: anyone may use it")
+    if not policy.shadow_redundancy_enabled and settings.members:
+        found.append(
+            "shadow_redundancy_enabled is false: no message has a second copy, whoever the members are"
+        )
+    span, heartbeat = policy.shadow_resubmit_time_span, policy.shadow_heartbeat_frequency
+    if policy.shadow_redundancy_enabled and span <= heartbeat:
+        found.append(
+            f"shadow_resubmit_time_span is {format_duration(span)}, shadow_heartbeat_frequency "
+            f"{format_duration(heartbeat)}: mail is taken over from owners that nobody asked meanwhile"
+        )
+    routes = [Route(NextHop(name), tuple(route.domains)) for name, route in settings.routes.items()]
+    for domain in settings.accepted_domains:
+        if not route_for("anyone@" + domain.replace("*", "any"), routes):
+            found.append(
+                f"accepted_domains has {domain}, which no route covers: its mail is answered 451 4.4.4"
+            )
+    if settings.peer and settings.peer.certificate and not _names(settings.peer.certificate, settings.name):
+        found.append(
+            f"peer.certificate is not one of {settings.name}: other members will not believe this node"
+        )
     return found
+
+
+def _names(certificate: Path, name: str) -> bool:
+    """Is it a certificate of that server?"""
+    from cryptography import x509  # only here: it takes a while
+
+    try:
+        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound):
+        return False
+    return name.lower() in (entry.lower() for entry in names.get_values_for_type(x509.DNSName))
 
 
 def _eligible(settings: Settings) -> list[Member]:
