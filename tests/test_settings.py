@@ -278,3 +278,11 @@ def test_shadow_message_preference_local_only_is_set_in_one_step(written):
     settings = Settings.load(written('shadow_message_preference_setting = "local_only"\n' + MINIMAL), {})
     assert settings.policy().shadow_message_preference_setting is ShadowMessagePreference.LOCAL_ONLY
     assert settings.policy().max_retries_for_remote_site_shadow == 4
+
+
+def test_an_unknown_table_names_the_file_that_it_is_in(tmp_path: Path):
+    file = tmp_path / "node.toml"
+    file.write_text('name = "mx1.example.net"\n[recieve.default]\nlisten = "127.0.0.1:2525"\n')
+    with pytest.raises(SettingsInvalid) as refused:
+        Settings.load(file, {})
+    assert f"recieve ({file}): unknown setting" in "\n".join(map(str, refused.value.errors))

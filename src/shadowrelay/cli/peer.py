@@ -56,11 +56,13 @@ def retire(node: Client, name: str, *, yes: bool, as_json: bool) -> None:
 
 
 def _full(node: Client, given: str) -> str:
-    """The member's whole name; what names no member is left to the node to refuse."""
+    """The member's whole name. Raises ClickException if none is meant, or more than one may be."""
     with reporting():
         names = [str(peer["name"]) for peer in node.get("peers")["peers"]]
     wanted = given.lower()
     like = [name for name in names if wanted in (name, name.partition(".")[0])]
     if wanted not in names and len(like) > 1:
         raise click.ClickException(f"{given} may be {clean(like)}: give the whole name")
-    return wanted if wanted in names or not like else like[0]
+    if not like:
+        raise click.ClickException(f"{given} is no member here; the members are: {clean(names)}")
+    return wanted if wanted in names else like[0]

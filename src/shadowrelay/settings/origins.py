@@ -28,9 +28,10 @@ DEFAULT = Origin(Kind.DEFAULT)
 
 
 def origin_of(key: str, origins: Mapping[str, Origin]) -> Origin | None:
-    """The origin of a dotted key, or of the nearest table or list that it stands in."""
+    """The origin of a dotted key, or of the nearest table or list that it stands in, or of what is in it."""
+    within = (f"{key}.", f"{key}[")
     while key:
         if key in origins:
             return origins[key]
         key = key[: max(key.rfind("."), key.rfind("["), 0)]
-    return None
+    return next((origin for name, origin in origins.items() if name.startswith(within)), None)
