@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from shadowaudit.core.facts import FileFacts, Opened
 from shadowaudit.core.fingerprint import digest
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.core.weighing import weigh
+from shadowaudit.engine.ahead import Ahead
 from shadowaudit.engine.blocks import Blocks
 from shadowaudit.engine.choice import Engine
 from shadowaudit.engine.exact import HEAVIER
@@ -23,7 +24,6 @@ from shadowaudit.engine.ingest import ingest, passed
 from shadowaudit.engine.merge import Job, States, judge, plain, split, states_of
 from shadowaudit.engine.settle import Merged, settle
 from shadowaudit.engine.totals import added, curve, latencies, span, width_of
-from shadowaudit.logs.hashing import Hashed
 from shadowaudit.logs.manifest import Found
 from shadowaudit.logs.settled import MESSAGES, TALLY, Piece, linked
 from shadowaudit.logs.state import State
@@ -83,7 +83,7 @@ class Audit:
     progress: Progress
     cores: int = 2
     timings: dict[str, float] = field(default_factory=dict)
-    hashed: Mapping[str, Hashed] = field(default_factory=dict)  # made ahead
+    ahead: Ahead | None = None  # reads already
     _passed: Blocks | None = None
 
     def read(self, files: Sequence[Found]) -> list[FileFacts]:
@@ -91,9 +91,8 @@ class Audit:
         if not self.state.kept:
             session = self.engine.session(octets=sum(file.size for file in files))
             with self._step("read", f"Reading {len(files)} files"):
-                found, self._passed = passed(
-                    session, self.state.directory, files, self.hashed, slices=self.cores
-                )
+                ahead = self.ahead or Ahead(self.state.directory, files)
+                found, self._passed = passed(session, ahead, files, slices=self.cores)
             return found
         self.state.create()
         facts = {str(file.path): known for file in files if (known := self.state.known(file))}

@@ -1,71 +1,99 @@
-"""Hashes made while the engine starts are those of the file as it is read, or they do not count."""
+"""Files read while the engine starts count as if a task had read them: once, and as they are."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from shadowaudit.core.facts import Fault
+from shadowaudit.core.facts import FileFacts
+from shadowaudit.engine.ahead import Ahead
+from shadowaudit.engine.blocks import Blocks, Reader
+from shadowaudit.engine.here import Here
+from shadowaudit.engine.ingest import passed
 from shadowaudit.generate.cluster import generate
 from shadowaudit.logs.file import digest_file
-from shadowaudit.logs.hashing import Hashed, hashed_ahead
+from shadowaudit.logs.manifest import Found, find
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> list[Path]:
+def logs(tmp_path: Path) -> list[Found]:
     generate(tmp_path / "logs", messages=60, faults={}, seed=5, file_size=8_000)
-    return sorted((tmp_path / "logs").rglob("*.LOG"))
+    return find([tmp_path / "logs"])
 
 
-def ahead(paths: Sequence[Path]) -> dict[str, Hashed]:
-    with hashed_ahead(paths) as found:
-        deadline = time.monotonic() + 30
-        while len(found) < len(paths) and time.monotonic() < deadline:
-            time.sleep(0.01)
-    return found
+def ahead(tmp_path: Path, files: Sequence[Found]) -> Ahead:
+    """Has read these files."""
+    made = Ahead(tmp_path / "states", files)
+    made.begin()
+    made.found()
+    return made
 
 
-def test_a_hash_made_ahead_covers_what_the_footer_speaks_of(logs: list[Path]) -> None:
-    found = ahead(logs)
-    for path in logs:
-        covered = path.read_bytes()[: found[str(path)].covered]
-        assert hashlib.sha256(covered).hexdigest() == found[str(path)].sha256
-        facts, _ = digest_file(path, found[str(path)])
-        assert facts == digest_file(path)[0]
-        assert not facts.faults
+def states(blocks: Blocks, files: Sequence[Found]) -> list[tuple[Any, ...]]:
+    reader = Reader(blocks, [str(one.path) for one in files])
+    tables = [reader.states(bucket) for bucket in range(blocks.buckets)]
+    return sorted(tuple(row.values()) for table in tables for row in table.to_pylist())
 
 
-def test_the_hash_made_ahead_is_the_one_that_is_compared(logs: list[Path]) -> None:
-    known = replace(ahead(logs[:1])[str(logs[0])], sha256="0" * 64)
-    assert Fault.WRONG_HASH in digest_file(logs[0], known)[0].faults
+def check(found: tuple[list[FileFacts], Blocks], files: Sequence[Found]) -> None:
+    """Each of these files counts once, as it is now."""
+    facts, blocks = found
+    read = [digest_file(one.path) for one in files]
+    assert facts == [one for one, _ in read]
+    expected = [
+        (*row.values(), number) for number, (_, table) in enumerate(read) for row in table.to_pylist()
+    ]
+    assert states(blocks, files) == sorted(expected)
 
 
-def test_a_hash_of_a_file_that_was_changed_since_does_not_count(logs: list[Path]) -> None:
-    known = ahead(logs[:1])[str(logs[0])]
-    text = bytearray(logs[0].read_bytes())
-    place = text.index(b"user")
-    text[place : place + 4] = b"resu"
-    logs[0].write_bytes(text)
-    os.utime(logs[0], ns=(known.modified + 1, known.modified + 1))
-    assert Fault.WRONG_HASH in digest_file(logs[0], known)[0].faults
+@pytest.mark.parametrize("share", [0, 3, None], ids=["none", "some", "all"])
+def test_it_makes_no_difference_which_files_were_read_ahead(
+    logs: list[Found], tmp_path: Path, share: int | None
+) -> None:
+    check(passed(Here(), ahead(tmp_path, logs[:share]), logs, slices=2), logs)
 
 
-def test_a_hash_that_covers_other_octets_is_made_again(logs: list[Path]) -> None:
-    known = replace(ahead(logs[:1])[str(logs[0])], covered=7, sha256="0" * 64)
-    assert digest_file(logs[0], known)[0] == digest_file(logs[0])[0]
+def test_spark_reads_what_was_not_read_ahead(spark_session: Any, logs: list[Found], tmp_path: Path) -> None:
+    check(passed(spark_session, ahead(tmp_path, logs[:3]), logs, slices=2), logs)
 
 
-def test_files_that_are_gone_or_have_no_footer_are_no_harm(logs: list[Path], tmp_path: Path) -> None:
-    bare = tmp_path / "MSGTRK20260101-1.LOG"
-    bare.write_bytes(b"#Fields: date-time,event-id,recipient-address\r\n")
-    found = ahead([tmp_path / "none", bare][1:])
-    assert digest_file(bare, found[str(bare)])[0] == digest_file(bare)[0]
-    with hashed_ahead([tmp_path / "none"]) as nothing:
-        pass
-    assert not nothing
+def test_a_file_that_was_changed_since_it_was_read_ahead_is_read_again(
+    logs: list[Found], tmp_path: Path
+) -> None:
+    early = ahead(tmp_path, logs)
+    changed = logs[1].path
+    rows = changed.read_bytes().splitlines(keepends=True)
+    changed.write_bytes(b"".join(rows[:-5]))
+    os.utime(changed, ns=(1, 1))
+    files = find([tmp_path / "logs"])
+    check(passed(Here(), early, files, slices=2), files)
+
+
+def test_a_file_that_went_away_since_it_was_read_ahead_does_not_count(
+    logs: list[Found], tmp_path: Path
+) -> None:
+    check(passed(Here(), ahead(tmp_path, logs), logs[1:], slices=2), logs[1:])
+
+
+def test_what_was_not_begun_leaves_everything_to_the_tasks(logs: list[Found], tmp_path: Path) -> None:
+    check(passed(Here(), Ahead(tmp_path / "states", logs), logs, slices=2), logs)
+
+
+def test_states_that_cannot_be_kept_are_an_error(logs: list[Found], tmp_path: Path) -> None:
+    (tmp_path / "states").write_bytes(b"in the way")
+    early = Ahead(tmp_path / "states", logs)
+    early.begin()
+    with pytest.raises(FileExistsError):
+        early.found()
+    early.end()
+
+
+def test_an_end_leaves_the_other_files_unread(logs: list[Found], tmp_path: Path) -> None:
+    early = Ahead(tmp_path / "states", logs)
+    early.end()
+    early.begin()
+    assert early.found() == ([], [])

@@ -11,7 +11,7 @@ from auditing import Auditor
 from pyarrow import parquet
 
 from shadowaudit.core.facts import FileFacts
-from shadowaudit.engine import ingest, merge, pieces
+from shadowaudit.engine import ahead, merge, pieces
 from shadowaudit.engine.messages import Messages, Origins
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
@@ -28,7 +28,7 @@ def test_many_buckets_hold_what_one_holds(
     )
     with monkeypatch.context() as patch:
         patch.setattr(merge, "_BUCKET", 100)
-        patch.setattr(ingest, "_BUCKET", 100_000)
+        patch.setattr(ahead, "_BUCKET", 100_000)
         patch.setattr(pieces, "_SMALL", 1)
         verdict = sail(tmp_path / "logs", out=tmp_path / "many", state=state and tmp_path / state)
     parts = list((tmp_path / "many" / "messages.parquet").iterdir())

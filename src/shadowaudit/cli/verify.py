@@ -20,6 +20,7 @@ from shadowaudit.cli.progress import Shown
 from shadowaudit.cli.shown import show
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.verdict import Verdict
+from shadowaudit.engine.ahead import Ahead
 from shadowaudit.engine.choice import Chosen
 from shadowaudit.logs.manifest import NoLogsError, open_logs
 from shadowaudit.logs.state import State
@@ -117,12 +118,14 @@ def command(
         files = options.found(places, watch=watch) if places else []
         if places and not files:  # before an engine is started for nothing
             shown.tell("no closed log yet: waiting for one")
-        ahead = [] if state.kept else [file.path for file in files]
         much = sum(file.size for file in files) > _MUCH
-        chosen = stack.enter_context(Chosen(engine, shown.step, master, memory, ahead, much=much))
+        ahead = Ahead(state.directory, files)
+        stack.callback(ahead.end)
+        meanwhile = ahead.begin if much and not state.kept else None
+        chosen = stack.enter_context(Chosen(engine, shown.step, master, memory, meanwhile, much=much))
         shown.session = lambda: chosen.opened
         ending = stack.enter_context(between_turns()) if watch else None
-        audit = Audit(chosen, state, out, shown, cores=options.cores(), hashed=chosen.hashed)
+        audit = Audit(chosen, state, out, shown, cores=options.cores(), ahead=ahead)
         for verdict in _verdicts(audit, places, question, ending, interval=interval):
             options.tell_of_open_logs(shown, places)
             if not no_report:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from shadowaudit.engine.here import Here
 from shadowaudit.engine.session import SPARK, session, submitted
-from shadowaudit.logs.hashing import Hashed, hashed_ahead
 
 AUTO, HERE = "auto", "here"
 
@@ -47,17 +45,16 @@ class Ready:
 class Chosen:
     """What ``--engine`` says: auto, here, or what ``session`` knows. Starts it when it is needed.
 
-    ``starting`` is shown while it starts. Files to hash ``ahead``, while a local Spark starts: ``hashed``.
-    ``much``: as of ``session``.
+    ``starting`` is shown while it starts. ``meanwhile`` begins what can be done while this machine's Spark
+    starts. ``much``: as of ``session``.
     """
 
     asked: str
     starting: Callable[[str], AbstractContextManager[None]]
     master: str | None = None
     memory: str = "2g"
-    ahead: Sequence[Path] = ()
+    meanwhile: Callable[[], None] | None = None
     much: bool = False
-    hashed: dict[str, Hashed] = field(default_factory=dict)
     name: str = HERE
     _opened: Any = None
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -95,11 +92,11 @@ class Chosen:
 
     def _start(self, engine: str) -> None:
         handler = signal.getsignal(signal.SIGINT)
-        ahead = self.ahead if engine == SPARK and not self.master else ()
-        with self.starting(f"Starting {engine}"), hashed_ahead(ahead) as hashed:
+        if self.meanwhile is not None and engine == SPARK and not self.master and not submitted():
+            self.meanwhile()
+        with self.starting(f"Starting {engine}"):
             opened = session(engine, master=self.master, memory=self.memory, much=self.much)
             self._opened = self._stack.enter_context(opened)
-        self.hashed.update(hashed)
         if handler is not signal.default_int_handler:  # Spark takes it for itself
             signal.signal(signal.SIGINT, handler)
         self.name = engine

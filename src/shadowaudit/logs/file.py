@@ -12,7 +12,6 @@ from shadowaudit.core.facts import Fault, FileFacts, Flavour, Snapshot
 from shadowaudit.logs import exchange, steps
 from shadowaudit.logs.fold import fold, joined
 from shadowaudit.logs.grid import split
-from shadowaudit.logs.hashing import Hashed
 from shadowaudit.logs.layout import NAME
 from shadowaudit.logs.lines import Block, Reading
 from shadowaudit.logs.rows import read
@@ -21,14 +20,14 @@ from shadowaudit.logs.steps import KINDS, Learnt, RelaySteps, Steps
 _SHOWN = 120  # characters of an unreadable row that are shown
 
 
-def digest_file(path: Path, known: Hashed | None = None) -> tuple[FileFacts, Any]:
-    """Facts and partial states (an Arrow table of ``fold.SCHEMA``). ``known``: its hash, made ahead."""
-    return _Digest(path, known).result()
+def digest_file(path: Path) -> tuple[FileFacts, Any]:
+    """Facts and partial states (an Arrow table of ``fold.SCHEMA``)."""
+    return _Digest(path).result()
 
 
 class _Digest:
-    def __init__(self, path: Path, known: Hashed | None) -> None:
-        self.path, self.known = path, known
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self.reading = Reading(path)
         self.sha256 = ""
         self.learnt = Learnt()
@@ -47,8 +46,6 @@ class _Digest:
         try:
             status = self.path.stat()
             size, modified = status.st_size, status.st_mtime_ns
-            if self.known is not None and (self.known.size, self.known.modified) == (size, modified):
-                self.reading = Reading(self.path, self.known)
             for block in self.reading.blocks():
                 self._block(block)
             self.sha256 = self.reading.sha256()

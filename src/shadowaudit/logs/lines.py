@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from shadowaudit.core.facts import Flavour
 from shadowaudit.logs import loops
 from shadowaudit.logs.cells import SLACK, Long, Octets
-from shadowaudit.logs.hashing import Hashed, sha256_of
 from shadowaudit.logs.layout import Layout
 
 BLOCK = 12 << 20  # files have 10 MB unless somebody wanted others
@@ -82,31 +81,18 @@ class _Marker:
 
 
 class Reading:
-    """One pass over a file: blocks of rows, and the hash of what its footer covers.
+    """One pass over a file: blocks of rows, and the hash of what its footer covers."""
 
-    ``known``: that hash, made before of this very file. One that covers something else is made again.
-    """
-
-    def __init__(self, path: Path, known: Hashed | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.layout = Layout()
         self.size = 0
-        self._known = known
         self._marker = _Marker()
-        self._covered, self._sum = 0, hashlib.sha256()
+        self._sum = hashlib.sha256()
 
     def sha256(self) -> str:
-        """Of what was read, without what the footer is and follows it. Raises OSError."""
-        if self._known is None:
-            return self._sum.hexdigest()
-        if self._known.covered == self._covered:
-            return self._known.sha256
-        return sha256_of(self.path, self._covered)
-
-    def _cover(self, octets: bytes | memoryview) -> None:
-        self._covered += len(octets)
-        if self._known is None:
-            self._sum.update(octets)
+        """Of what was read, without what the footer is and follows it."""
+        return self._sum.hexdigest()
 
     def blocks(self, size: int = BLOCK) -> Iterator[Block]:
         """Raises OSError. One buffer serves for all: memory that is new costs more than the reading."""
@@ -121,7 +107,7 @@ class Reading:
                     break
                 begin = 0
                 if not self.size and buffer.startswith(_BOM):
-                    self._cover(_BOM)
+                    self._sum.update(_BOM)
                     begin = len(_BOM)
                 self.size += count
                 have += count
@@ -163,7 +149,7 @@ class Reading:
                 self.layout.trailing = self.layout.trailing or int(starts[line + 1]) < size
         if self.layout.footer is not None and covered == size:
             self.layout.trailing = True
-        self._cover(raw[:covered].data)
+        self._sum.update(raw[:covered].data)
         if self.layout.flavour is not Flavour.RELAY:
             starts = _joined(marks[raw[marks] == ord('"')], starts)
             firsts = raw[starts[:-1]]
