@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import dataset, parquet
+from pyarrow import compute, parquet
 
 from shadowaudit.core.findings import Class, Severity
 from shadowaudit.core.verdict import Verdict
@@ -119,15 +119,13 @@ class Tables:
             yield add
 
     def _of(self, severity: Severity) -> Iterator[Any]:
-        if not any(self.judged.glob("*.parquet")):
-            return
-        found = dataset.dataset(self.judged, format="parquet", exclude_invalid_files=False)
-        for batch in found.to_batches(
-            columns=_SHAPE.names, filter=dataset.field("severity") == severity.value, batch_size=5000
-        ):
-            yield pa.RecordBatch.from_arrays(
-                [batch.column(name).cast(_SHAPE.field(name).type) for name in _SHAPE.names], schema=_SHAPE
-            )
+        for path in sorted(self.judged.glob("*.parquet")):
+            for batch in parquet.ParquetFile(path).iter_batches(5000, columns=_SHAPE.names):
+                some = batch.filter(compute.equal(batch.column("severity"), severity.value))
+                if len(some):
+                    yield pa.RecordBatch.from_arrays(
+                        [some.column(one.name).cast(one.type) for one in _SHAPE], schema=_SHAPE
+                    )
 
     def tally(self, others: Iterable[Path] = ()) -> Iterator[dict[str, Any]]:
         """What each bucket of messages adds to the counts, and each of the ``others``."""

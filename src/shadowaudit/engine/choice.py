@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from shadowaudit.engine.here import Here
+from shadowaudit.engine.lean import without_pandas
 from shadowaudit.engine.session import SPARK, session, submitted
 
 AUTO, HERE = "auto", "here"
@@ -60,6 +61,7 @@ class Chosen:
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
+        without_pandas()
         if self.asked not in (AUTO, HERE):
             self._start(self.asked)
         return self

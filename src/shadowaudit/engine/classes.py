@@ -39,11 +39,11 @@ class Classes:
 
     def keep(self, java: subprocess.Popen[Any]) -> None:
         """Have Java end, and keep what it writes then. What cannot be kept is only missing next time."""
+        if java.stdin is not None:
+            java.stdin.close()  # Java's sign that nobody needs it
         if self.made is None:
             return
         try:
-            if java.stdin is not None:
-                java.stdin.close()  # Java's sign that nobody needs it
             java.wait(_LONGEST)
             self.made.replace(self.kept)
             for other in self.kept.parent.glob("classes-*.jsa"):

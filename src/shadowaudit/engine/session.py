@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 import threading
@@ -30,6 +32,7 @@ _LOCAL = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
+    "spark.python.daemon.module": "shadowaudit.engine.daemon",
     # Java only moves blocks here: quickly compiled code serves better than fast code that comes too late.
     _OPTIONS: f"-Dlog4j2.configurationFile={_LOGGING} -XX:TieredStopAtLevel=1",
 }
@@ -103,11 +106,12 @@ def _spark(master: str | None, memory: str, conf: dict[str, str], *, much: bool)
         yield opened
     finally:
         _stop(opened)
-        if known is not None and known.made is not None:
+        if known is not None and much:
             gateway: Any = SparkContext._gateway
             SparkContext._gateway = SparkContext._jvm = None  # another session starts a Java of its own
             gateway.shutdown()
             known.keep(gateway.proc)
+            atexit.register(gc.freeze)  # else all that was loaded is searched for cycles once more
 
 
 def _stop(opened: Any) -> None:
