@@ -17,7 +17,7 @@ from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.writing import footer
 from shadowaudit.logs.file import digest_file
-from shadowaudit.logs.lines import Reading
+from shadowaudit.logs.lines import Reading, Room
 from shadowaudit.logs.manifest import NoLogsError, find
 from shadowaudit.logs.state import State
 
@@ -293,3 +293,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, logs: Path) -> None
     facts = digest_file(logs / "mx1" / "MSGTRK-mx1.example.net-00-1.LOG")[0]
     assert Fault.UNREADABLE_FILE in facts.faults
     assert judged(logs)[0].status == INCOMPLETE
+
+
+def test_what_a_file_before_left_in_memory_is_not_read(tmp_path: Path) -> None:
+    room = Room()
+    longer, shorter, bare = (tmp_path / name for name in ("longer", "shorter", "bare"))
+    generate(tmp_path / "logs", messages=40, faults={}, seed=5)
+    (log, *_) = sorted((tmp_path / "logs").rglob("*.LOG"))
+    longer.write_bytes(b"\xef\xbb\xbf" + log.read_bytes())
+    shorter.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+    bare.write_bytes(b"\xef")
+    for path in (longer, bare, shorter, log, bare, longer):
+        facts, states = digest_file(path, room)
+        alone, expected = digest_file(path)
+        assert facts == alone
+        assert states.equals(expected)

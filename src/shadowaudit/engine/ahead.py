@@ -11,6 +11,7 @@ from threading import Lock
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.engine.blocks import Writer
 from shadowaudit.logs.file import digest_file
+from shadowaudit.logs.lines import Room
 from shadowaudit.logs.manifest import Found
 
 _BUCKET = 128 << 20  # octets of logs whose messages are merged at once: as a rule 130,000 states
@@ -82,7 +83,8 @@ class Ahead:
 
 def reading(writer: Writer, files: Iterator[tuple[int, str]]) -> Iterator[tuple[list[FileFacts], list[str]]]:
     """Read these files, known by their numbers: facts, and where the writer has put states meanwhile."""
+    room = Room()
     for number, path in files:
-        facts, states = digest_file(Path(path))
+        facts, states = digest_file(Path(path), room)
         yield [facts], writer.add(states, number)
     yield [], writer.finish()

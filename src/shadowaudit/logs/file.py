@@ -13,22 +13,22 @@ from shadowaudit.logs import exchange, steps
 from shadowaudit.logs.fold import fold, joined
 from shadowaudit.logs.grid import split
 from shadowaudit.logs.layout import NAME
-from shadowaudit.logs.lines import Block, Reading
+from shadowaudit.logs.lines import Block, Reading, Room
 from shadowaudit.logs.rows import read
 from shadowaudit.logs.steps import KINDS, Learnt, RelaySteps, Steps
 
 _SHOWN = 120  # characters of an unreadable row that are shown
 
 
-def digest_file(path: Path) -> tuple[FileFacts, Any]:
-    """Facts and partial states (an Arrow table of ``fold.SCHEMA``)."""
-    return _Digest(path).result()
+def digest_file(path: Path, room: Room | None = None) -> tuple[FileFacts, Any]:
+    """Facts and partial states (an Arrow table of ``fold.SCHEMA``). ``room`` serves for other files, too."""
+    return _Digest(path, room).result()
 
 
 class _Digest:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, room: Room | None) -> None:
         self.path = path
-        self.reading = Reading(path)
+        self.reading = Reading(path, room)
         self.sha256 = ""
         self.learnt = Learnt()
         self.tables: list[Any] = []
