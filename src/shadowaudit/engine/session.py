@@ -120,6 +120,7 @@ def _stop(opened: Any) -> None:
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         context._accumulatorServer = None
+        server.handle_error = lambda *_: None  # Java may be gone before it looks: that is no news
         threading.Thread(target=server.shutdown, daemon=True).start()
     opened.stop()
 
