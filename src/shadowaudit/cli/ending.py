@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-INTERRUPTED = 130
-"""Exit status of a command that was ended in the middle of what it did: it says nothing."""
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LOOK = 0.1
 

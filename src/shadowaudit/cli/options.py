@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import click
 
-from shadowaudit.cli.ending import INTERRUPTED
 from shadowaudit.cli.progress import Shown
 from shadowaudit.engine.session import EngineError
+from shadowaudit.interruption import INTERRUPTED, putting_away
 from shadowaudit.logs.manifest import Found, NoLogsError, NoneClosedError, find, open_logs, still_open
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -95,7 +95,8 @@ def told() -> Iterator[None]:
     What nobody foresaw has its traceback, and status 2 as well: 1 would say that the promise was broken.
     """
     try:
-        yield
+        with putting_away():
+            yield
     except KeyboardInterrupt:
         print("interrupted: no verdict", file=sys.stderr, flush=True)
         os._exit(INTERRUPTED)  # everything is put away; Sail's threads would not let the interpreter end

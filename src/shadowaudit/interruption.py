@@ -1,0 +1,37 @@
+"""What an interruption does: it ends the process at once, wherever there is nothing to put away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+INTERRUPTED = 130
+"""Exit status of a command that was ended in the middle of what it did: it says nothing."""
+
+
+def at_once(number: int, frame: FrameType | None) -> None:
+    """A signal handler, for the whole command but ``putting_away``.
+
+    No exception would do: one in the middle of an import is taken for another, or for no matter.
+    """
+    del number, frame
+    os.write(sys.stderr.fileno(), b"interrupted: no verdict\n")
+    os._exit(INTERRUPTED)
+
+
+@contextmanager
+def putting_away() -> Iterator[None]:
+    """While it lasts, an interruption is a KeyboardInterrupt, which has things put away."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not at_once:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, at_once)
