@@ -161,6 +161,7 @@ class Audit:
             files=len(facts),
             nodes=len({one.node for one in facts if one.node}),
             allow_open=question.allow_open,
+            selected=question.since is not None or question.until is not None,
             engine=self.engine.name,
             timings=self.timings,
         )

@@ -22,12 +22,13 @@ from resealing import logs as files_of
 
 from shadowaudit.cli import main
 from shadowaudit.core.findings import MEANING
-from shadowaudit.core.verdict import PROVEN
+from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 from shadowaudit.engine import choice
 from shadowaudit.engine.here import Here
 from shadowaudit.engine.java import NoJavaError, find_java, java_version, shim
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
+from shadowaudit.generate.writing import Log
 from shadowaudit.logs.manifest import find, open_logs
 from shadowaudit.logs.state import State
 
@@ -111,6 +112,8 @@ def test_the_report_needs_nothing_else_and_escapes_what_strangers_wrote(tmp_path
         (("verify", ".", "--engine", "steam"), "no tracking log"),
         (("verify", ".", "--watch"), "--watch needs --state"),
         (("verify", ".", "--since", "yesterday"), "is no time"),
+        (("verify", ".", "--since", "2026-11-22", "--until", "2026-11-21"), "--until has to be later"),
+        (("verify", ".", "--since", "2026-11-22", "--until", "2026-11-22T00:00Z"), "--until has to be later"),
         (("generate", "x", "--faults", "floods=1"), "no fault 'floods'"),
         (("generate", "x", "--messages", "1", "--faults", "lost=2"), "do not fit"),
         (("explain", "someone"), "say where the logs are"),
@@ -222,14 +225,42 @@ def test_a_message_whose_id_is_none_is_not_cleared(sail: Auditor, tmp_path: Path
 
 def test_only_messages_of_the_time_asked_for_are_judged(sail: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", messages=200)
-    whole = sail(logs, out=tmp_path / "whole")
+    sail(logs, out=tmp_path / "whole")
     moments = sorted(parquet.read_table(tmp_path / "whole" / "messages.parquet")["accepted_at"].to_pylist())
     middle = moments[100]  # one message's own: it belongs to one side only
     before, after = sail(logs, until=middle), sail(logs, since=middle)
     assert before.totals["messages"] + after.totals["messages"] == 200
     assert 0 < before.totals["messages"] < 200
-    none = sail(logs, since=whole.totals["last_at"] + 1)
-    assert (none.status, dict(none.totals)) == (PROVEN, {})
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [("--since", "2030-01-01"), ("--until", "2020-01-01"), ("--since", "2030-01-01", "--json")],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("kept", [False, True], ids=["", "state"])
+def test_of_a_time_in_which_no_message_was_received_nothing_is_proven(
+    tmp_path: Path, chosen: tuple[str, ...], *, kept: bool
+) -> None:
+    logs, out = written(tmp_path / "logs", {"lost": 2}), tmp_path / "out"
+    result = run("verify", logs, "--out", out, *chosen, *(("--state", tmp_path / "state") if kept else ()))
+    assert result.exit_code == 3
+    assert "no message in these logs was received in the time asked for" in result.stdout
+    assert "Proven" not in result.stdout
+    assert "no message in these logs" in (out / "report.html").read_text("utf-8")
+
+
+def test_logs_of_nodes_that_received_nothing_prove_that_nothing_was_lost(
+    here: Auditor, tmp_path: Path
+) -> None:
+    log = Log(tmp_path / "logs", "mx1.example.net", "0" * 32, "1" * 16)
+    log.directory.mkdir()
+    log.snapshot(1_795_000_000_000, "a", [], "start")
+    log.snapshot(1_795_000_001_000, "b", [])
+    log.close(1_795_000_001_000)
+    verdict = here(tmp_path / "logs")
+    assert (verdict.status, dict(verdict.totals)) == (PROVEN, {})
+    assert here(tmp_path / "logs", since=1_795_000_000_500).status == INCOMPLETE
 
 
 def test_a_log_that_ends_in_the_middle_is_fine_while_nodes_run(sail: Auditor, tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ def command(
       0  proven
       1  the promise was broken: see violations.csv
       2  usage: nothing to read, no engine; or the audit itself failed
-      3  not provable: rows, files, nodes or the end of a log are missing (the report says which)
+      3  not provable: rows, files, nodes or the end of a log are missing (the report says which), or no
+         message was received in the time asked for
 
     With --watch, Ctrl-C ends it after the verdict under way, with that one's status. Without, Ctrl-C gives
     none, and status 130.
@@ -107,6 +108,8 @@ def command(
         raise click.UsageError("say where the logs are: shadowaudit verify DIR…")
     if watch and state_dir is None:
         raise click.UsageError("--watch needs --state DIR, to read each file once")
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError("--until has to be later than --since: no message is received in between")
     question = Question(lost=lost, allow_open=allow_open, since=since, until=until)
     status = options.USAGE
     with options.told(), ExitStack() as stack:

@@ -15,7 +15,10 @@ PROVEN, VIOLATED, USAGE, INCOMPLETE = 0, 1, 2, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What was audited, and what follows. ``classes``: messages by what was found about them."""
+    """What was audited, and what follows. ``classes``: messages by what was found about them.
+
+    ``selected``: only messages of a certain time were asked for.
+    """
 
     totals: Mapping[str, int]
     classes: Mapping[str, int]
@@ -23,6 +26,7 @@ class Verdict:
     files: int
     nodes: int
     allow_open: bool = False
+    selected: bool = False
     engine: str = ""  # what did the work
     timings: Mapping[str, float] = field(default_factory=dict)
 
@@ -36,12 +40,17 @@ class Verdict:
         return MEANING[what][0]
 
     @property
+    def void(self) -> bool:
+        """Is nothing known of the time asked for? Of no message everything could be proven."""
+        return self.selected and not self.totals.get("messages", 0)
+
+    @property
     def status(self) -> int:
         if self.count(Severity.VIOLATION):
             return VIOLATED
         if self.evidence.gaps or self.count(Severity.UNPROVEN):
             return INCOMPLETE
-        return PROVEN
+        return INCOMPLETE if self.void else PROVEN
 
     @property
     def strength(self) -> str:
@@ -70,6 +79,8 @@ class Verdict:
             case 1:
                 broken = self.count(Severity.VIOLATION)
                 return f"The promise was broken: {broken:,} violations among {accepted:,} messages."
+            case _ if self.void:
+                return "Not provable: no message in these logs was received in the time asked for."
             case _:
                 missing = len(self.evidence.gaps) + self.count(Severity.UNPROVEN)
                 return (
