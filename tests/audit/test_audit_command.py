@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -301,6 +301,51 @@ def test_logs_that_are_still_open_are_named_beside_the_verdict(
     result = run(command, logs, "--engine", "sail", "--state", tmp_path / "state")
     assert "note: still open, and not read: mx1.example.net (since 09:00:00Z" in result.stderr
     assert "mx2.example.net" not in result.stderr
+
+
+def packed(directory: Path) -> None:
+    (directory / "MSGTRK-mx1.example.net-00-1.LOG.gz").write_bytes(b"")
+
+
+def named_like_a_log(directory: Path) -> None:
+    (directory / "MSGTRK-mx1.example.net-00-1.LOG").mkdir()
+
+
+@pytest.mark.parametrize("command", ["verify", "ingest", "explain"])
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (lambda _: None, "closed logs are files named MSGTRK….LOG"),
+        (packed, "MSGTRK-mx1.example.net-00-1.LOG.gz: unpack them first"),
+        (named_like_a_log, "closed logs are files named MSGTRK….LOG"),
+    ],
+    ids=["empty", "packed", "a directory"],
+)
+def test_no_directory_without_a_log_is_passed_over(
+    tmp_path: Path, command: str, made: Callable[[Path], None], sentence: str
+) -> None:
+    logs, other = written(tmp_path / "logs"), tmp_path / "other"
+    other.mkdir()
+    made(other)
+    options = {
+        "verify": ("--out", tmp_path / "out"),
+        "ingest": ("--state", tmp_path / "state"),
+        "explain": (),
+    }[command]
+    what = ("user1@example.com",) if command == "explain" else ()
+    result = run(command, *what, logs, other, *options)
+    assert result.exit_code == 2
+    assert f"no tracking log in {other}" in result.output
+    assert sentence in result.output
+
+
+def test_a_directory_where_a_node_still_writes_its_first_log_is_no_error(tmp_path: Path) -> None:
+    logs, other = written(tmp_path / "logs"), tmp_path / "other"
+    other.mkdir()
+    (other / ".MSGTRK-mx4.example.net-0123456789abcdef-1.LOG.open").touch()
+    result = run("verify", logs, other, "--out", tmp_path / "out")
+    assert result.exit_code == PROVEN
+    assert "note: still open, and not read: mx4.example.net" in result.stderr
 
 
 def test_an_open_log_without_a_header_yet_is_as_old_as_its_last_octet(tmp_path: Path) -> None:

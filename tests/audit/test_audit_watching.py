@@ -147,6 +147,16 @@ def test_one_may_watch_before_the_first_log_is_closed(tmp_path: Path, logs: Path
         ended(process, 0)
 
 
+def test_who_watches_is_told_of_a_directory_without_logs(tmp_path: Path, logs: Path) -> None:
+    (tmp_path / "other").mkdir()
+    places = (logs, tmp_path / "other", "--state", tmp_path / "state", "--out", tmp_path / "out")
+    with running("verify", *places, "--watch", "--json") as process:
+        step(process, f"waiting for logs: no tracking log in {tmp_path / 'other'}")
+        assert line(process)["status"] == 0
+        process.send_signal(signal.SIGINT)
+        ended(process, 0)
+
+
 def test_who_watched_and_saw_no_log_has_no_verdict(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     with running("verify", tmp_path / "logs", "--state", tmp_path / "state", "--watch") as process:

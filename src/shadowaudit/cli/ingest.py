@@ -52,7 +52,7 @@ def command(
         shown = Shown()
         state = State(state_dir)
         state.create()
-        files = options.found(places, watch=watch)
+        files = options.found(places, watch=watch, shown=shown)
         ending = audit = None
         if watch or _fresh(state, files):
             chosen = stack.enter_context(Chosen(engine, shown.step, master, memory))

@@ -72,14 +72,21 @@ class Moment(click.ParamType[int]):
         return int(moment.timestamp() * 1000)
 
 
-def found(places: Sequence[Path], *, watch: bool) -> list[Found]:
-    """The closed logs; none while one waits for the first. Raises NoLogsError."""
-    try:
+def found(places: Sequence[Path], *, watch: bool, shown: Shown | None = None) -> list[Found]:
+    """The closed logs; who watches waits for those of a directory that has none, and is told so by ``shown``.
+
+    Raises NoLogsError.
+    """
+    if not watch:
         return find(places)
-    except NoneClosedError:
-        if not watch:
-            raise
-        return []
+    logs: list[Found] = []
+    for place in places:
+        try:
+            logs += find([place])
+        except NoneClosedError as problem:
+            if shown:
+                shown.tell(f"waiting for logs: {problem}")
+    return find([one.path for one in logs]) if logs else []
 
 
 def tell_of_open_logs(shown: Shown, places: Sequence[Path]) -> None:

@@ -118,7 +118,7 @@ def command(
         if state_dir is None:
             shutil.rmtree(state.directory, ignore_errors=True)
             stack.callback(shutil.rmtree, state.directory, ignore_errors=True)
-        files = options.found(places, watch=watch) if places else []
+        files = options.found(places, watch=watch, shown=shown) if places else []
         if places and not files:  # before an engine is started for nothing
             shown.tell("no closed log yet: waiting for one")
         much = sum(file.size for file in files) > _MUCH

@@ -12,6 +12,7 @@ from pathlib import Path
 from shadowaudit.core.facts import Opened
 from shadowaudit.logs.layout import NAME
 
+_PACKED = re.compile(r"MSGTRK.+\.LOG\.(gz|bz2|xz|zst|zip)", re.IGNORECASE)
 _OPEN = re.compile(r"\.(?P<closed>MSGTRK-.+\.LOG)\.open")
 _DATE = re.compile(rb"^#Date: (\S+)\r$", re.MULTILINE)
 
@@ -49,21 +50,33 @@ class NoneClosedError(NoLogsError):
 def find(places: Iterable[Path]) -> list[Found]:
     """Every closed log below these directories (or the files named), each once, in the order of their paths.
 
-    Files that are still written have names that begin with a dot, and are left out. Raises NoLogsError.
+    Files that are still written have names that begin with a dot, and are left out. Raises NoLogsError: also
+    where one of the directories has neither a closed log nor an open one, whatever is in the others.
     """
     asked = list(places)
-    found = {one.path.resolve(): one for place in asked for one in _below(place)}
+    found: dict[Path, Found] = {}
+    for place in asked:
+        unread = open_logs([place])  # first: they may be closed meanwhile
+        logs = {one.path.resolve(): one for one in _below(place)}
+        if not logs and not unread:
+            raise NoneClosedError(_nothing_in(place))
+        found |= logs
     if not found:
         where = ", ".join(map(str, asked))
-        if unread := open_logs(asked):
-            raise NoneClosedError(
-                f"no closed tracking log in {where}: {still_open(unread, datetime.now(UTC))}"
-            )
-        raise NoneClosedError(
-            f"no tracking log in {where}: closed logs are named MSGTRK….LOG; one that a node still writes "
-            "begins with a dot and is read after it was closed (at least hourly, and at shutdown)"
-        )
+        told = still_open(open_logs(asked), datetime.now(UTC))
+        raise NoneClosedError(f"no closed tracking log in {where}: {told}")
     return [found[path] for path in sorted(found)]
+
+
+def _nothing_in(place: Path) -> str:
+    """A sentence about a directory without logs: not mounted, compressed, or another one."""
+    packed = [name for _, _, names in os.walk(place) for name in names if _PACKED.fullmatch(name)]
+    if packed:
+        return f"no tracking log in {place}, but compressed ones, such as {min(packed)}: unpack them first"
+    return (
+        f"no tracking log in {place}: closed logs are files named MSGTRK….LOG; one that a node still writes "
+        "begins with a dot and is read after it was closed (at least hourly, and at shutdown)"
+    )
 
 
 def open_logs(places: Iterable[Path]) -> list[OpenLog]:
