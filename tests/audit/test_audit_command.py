@@ -28,7 +28,7 @@ from shadowaudit.engine.here import Here
 from shadowaudit.engine.java import NoJavaError, find_java, java_version, shim
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
-from shadowaudit.generate.writing import Log
+from shadowaudit.generate.writing import Log, Row
 from shadowaudit.logs.manifest import find, open_logs
 from shadowaudit.logs.state import State
 
@@ -117,6 +117,10 @@ def test_the_report_needs_nothing_else_and_escapes_what_strangers_wrote(tmp_path
         (("generate", "x", "--faults", "floods=1"), "no fault 'floods'"),
         (("generate", "x", "--messages", "1", "--faults", "lost=2"), "do not fit"),
         (("explain", "someone"), "say where the logs are"),
+        (("explain", "", "."), "say which message"),
+        (("explain", "<>", "."), "say which message"),
+        (("explain", "someone", ".", "--most", "0"), "--most"),
+        (("explain", "someone", ".", "--most", "-1"), "--most"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -156,6 +160,60 @@ def test_a_message_is_explained_by_its_id_and_by_an_address(tmp_path: Path) -> N
     by_address = [json.loads(line) for line in run("explain", address, logs, "--json").output.splitlines()]
     assert message in {one["id"] for one in by_address}
     assert run("explain", "nobody@example.net", logs).exit_code == 1
+
+
+def test_of_many_messages_the_earliest_are_explained_and_the_others_counted(tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs")
+
+    def times(shown: Result) -> list[str]:
+        return [json.loads(line)["rows"][0].split(",")[0] for line in shown.stdout.splitlines()]
+
+    everything = run("explain", "sender@example.org", logs, "--json", "--most", 100)
+    assert (everything.exit_code, everything.stderr) == (0, "")
+    assert len(times(everything)) == 100
+    assert times(everything) == sorted(times(everything))
+    some = run("explain", "sender@example.org", logs, "--json")
+    assert times(some) == times(everything)[:20]
+    assert some.stderr == "… and 80 more: --most 100\n"
+    assert "… and 97 more: --most 100" in run("explain", "sender@example.org", logs, "--most", 3).stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("Ann.Lee@example.com", True),
+        ("<Ann.Lee@EXAMPLE.com>", True),
+        ("ann.lee@example.com", False),
+        ("Lee@example.com", False),
+        ("Ann.Lee@example.co", False),
+        ("@", False),
+        ("Report", False),
+        ("{id}", True),
+        ("{ID}", True),
+        ("<{tail}@example.org>", True),
+        ("{tail}@Example.ORG", True),
+        ("{tail}", False),
+    ],
+)
+def test_whole_ids_and_addresses_are_explained_and_no_part_of_them(
+    tmp_path: Path, asked: str, *, found: bool
+) -> None:
+    log = Log(tmp_path, "mx1.example.net", "0" * 32, "1" * 16)
+    name = "0190b5c4-0000-7000-8000-0000000000ab"
+    log.write(1_795_000_000_000, Row("RECEIVE", name, "other@example.net;Ann.Lee@Example.COM", 2))
+    log.close(1_795_000_000_000)
+    result = run("explain", asked.format(id=name, ID=name.upper(), tail=name[-12:]), tmp_path)
+    assert result.exit_code == (0 if found else 1), result.output
+    assert (name in result.stdout) == found
+
+
+def test_who_finds_no_message_is_told_which_logs_were_not_searched(tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs")
+    opened(max(logs.glob("mx1*/*"), key=lambda path: int(path.stem.rpartition("-")[2])))
+    result = run("explain", "nobody@example.net", logs)
+    assert result.exit_code == 1
+    assert "note: still open, and not read: mx1.example.net" in result.stderr
+    assert "no row of a closed log mentions nobody@example.net" in result.stderr
 
 
 @pytest.mark.parametrize("width", [80, 160])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from rich.padding import Padding
 from rich.table import Table
 
 from shadowaudit.cli import options
+from shadowaudit.cli.progress import Shown
 from shadowaudit.core.events import Event
-from shadowaudit.core.findings import MEANING
+from shadowaudit.core.findings import MEANING, Finding
 from shadowaudit.core.weighing import weigh
 from shadowaudit.engine.exact import judge_any, message_id
-from shadowaudit.logs.manifest import find
+from shadowaudit.logs.manifest import find, open_logs
 from shadowaudit.logs.seek import journeys
 
 
@@ -28,7 +29,13 @@ from shadowaudit.logs.seek import journeys
 @options.places
 @click.option("--lost", multiple=True, metavar="DATABASE-ID", help="As for verify.")
 @click.option("--allow-open", is_flag=True, help="As for verify.")
-@click.option("--most", default=20, show_default=True, help="Show no more messages than that.")
+@click.option(
+    "--most",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Show no more messages than that.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print rows and findings as JSON, one message a line.")
 def command(
     what: str, places: tuple[Path, ...], lost: tuple[str, ...], most: int, *, allow_open: bool, as_json: bool
@@ -36,41 +43,50 @@ def command(
     """Tell the journey of a message over all nodes: who had it, when, and what is wrong with that.
 
     MESSAGE-ID is the id of the log (network-message-id) or the Message-ID header; an ADDRESS of a sender or
-    recipient tells of all its messages. The files are searched as they are: no engine is needed.
-    Exit status 0: found, 1: no row mentions it.
+    recipient tells of all its messages, the earliest first. Give the whole of it: a part of an id or of an
+    address finds nothing. The domain of an address may be in upper or lower case, the part before it is taken
+    as it is.
+
+    The files are searched as they are: no engine is needed. Logs that a node still writes are not, and are
+    named. Exit status 0: found, 1: no row mentions it, 2: usage.
     """
+    if not what.strip("<> "):
+        raise click.UsageError("say which message: its id, or an address of its sender or a recipient")
     if not places:
         raise click.UsageError("say where the logs are: shadowaudit explain MESSAGE-ID DIR…")
     with options.told():
-        found, facts = journeys(what, find(places), most=most)
-        evidence = weigh(facts, lost=lost, allow_open=allow_open)
-    console = Console()
-    for rows in found:
-        events = sorted(rows, key=lambda event: (event.at, event.sequence))
-        findings = judge_any(events, evidence).findings
-        if as_json:
-            told = [{"class": one.what, "severity": one.severity, "detail": one.detail} for one in findings]
-            print(
-                json.dumps(
-                    {"id": message_id(events), "rows": [one.line for one in events], "findings": told},
-                    ensure_ascii=False,
-                )
-            )
-            continue
-        _tell(console, events)
-        for one in findings:
-            console.print(
-                Padding(
-                    f"[bold]{one.what}[/]: {escape(one.detail)} [dim]({MEANING[one.what][1]})[/]",
-                    (0, 0, 0, 2),
-                ),
-                highlight=False,
-            )
-        if not findings:
-            console.print("  [green]nothing to remark[/]")
-    if not found:
-        print(f"no row mentions {what}", file=sys.stderr)
+        opened = open_logs(places)  # first: they may be closed meanwhile
+        found = journeys(what, find(places), most=most)
+        evidence = weigh(found.facts, lost=lost, allow_open=allow_open, opened=opened)
+        console = Console()
+        for rows in found.rows:
+            events = sorted(rows, key=lambda event: (event.at, event.sequence))
+            findings = judge_any(events, evidence).findings
+            if as_json:
+                _print(events, findings)
+            else:
+                _tell(console, events)
+                _remark(console, findings)
+        options.tell_of_open_logs(Shown(), places)
+    if found.more:
+        print(f"… and {found.more} more: --most {len(found.rows) + found.more}", file=sys.stderr)
+    if not found.rows:
+        print(f"no row {'of a closed log ' if opened else ''}mentions {what}", file=sys.stderr)
         sys.exit(1)
+
+
+def _print(events: list[Event], findings: Sequence[Finding]) -> None:
+    told = [{"class": one.what, "severity": one.severity, "detail": one.detail} for one in findings]
+    journey = {"id": message_id(events), "rows": [one.line for one in events], "findings": told}
+    print(json.dumps(journey, ensure_ascii=False))
+
+
+def _remark(console: Console, findings: Sequence[Finding]) -> None:
+    for one in findings:
+        remark = f"[bold]{one.what}[/]: {escape(one.detail)} [dim]({MEANING[one.what][1]})[/]"
+        console.print(Padding(remark, (0, 0, 0, 2)), highlight=False)
+    if not findings:
+        console.print("  [green]nothing to remark[/]")
 
 
 def _tell(console: Console, events: list[Event]) -> None:
