@@ -134,6 +134,46 @@ def test_wrong_usage_is_status_2_and_a_sentence(
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize(
+    "arguments", [("verify", "logs", "--out"), ("generate",)], ids=lambda value: value[0]
+)
+@pytest.mark.parametrize("state", [(), ("--state", "state")], ids=["", "state"])
+@pytest.mark.parametrize(
+    ("place", "sentence"), [("/proc/nowhere", "/proc/nowhere: No such file"), ("a file", "is a file")]
+)
+def test_a_place_that_cannot_be_written_to_is_named_without_a_traceback(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    state: tuple[str, ...],
+    place: str,
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "logs")
+    (tmp_path / "a file").touch()
+    result = run(*arguments, place, *(state if arguments[0] == "verify" else ()))
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "empty"])
+def test_what_could_not_be_generated_leaves_nothing(tmp_path: Path, *, there: bool) -> None:
+    logs = tmp_path / "logs"
+    if there:
+        logs.mkdir()
+    result = run("generate", "--faults", "file=1", logs)  # of the only file of a node
+    assert result.exit_code == 2
+    assert list(tmp_path.rglob("*")) == ([logs] if there else [])
+
+
+def test_a_fault_without_a_number_is_one(tmp_path: Path) -> None:
+    told = run("generate", "--faults", "lost", tmp_path / "logs", "--json").stdout
+    assert json.loads(told)["faults"] == {"lost": 1}
+    assert "once without a count" in " ".join(run("generate", "--help").output.split())
+
+
 @pytest.mark.parametrize("failing", ["shadowaudit.audit.weigh", "shadowaudit.cli.verify.write_report"])
 def test_an_audit_that_fails_gives_no_verdict_and_shows_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,9 @@ from shadowaudit.__main__ import main
 main()
 raise SystemExit(f"{at} was not imported")
 """
+
+MAIN = "from shadowaudit.__main__ import main; main()"
+DEADLINE = 60
 
 WITHOUT = """
 import sys
@@ -65,6 +70,26 @@ def test_an_interruption_after_the_verdict_leaves_no_other_answer(tmp_path: Path
     done = run(at_the_end, tmp_path, "late", "verify", logs)
     assert done.returncode == 130
     assert "✓ Proven" in done.stdout
+
+
+def test_interrupted_generating_leaves_nothing_and_speaks_of_no_verdict(tmp_path: Path) -> None:
+    arguments = ["generate", "--messages", "100000000", "--file-size", "10000", str(tmp_path / "logs")]
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + MAIN
+    process = subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True)
+    try:
+        end = time.monotonic() + DEADLINE
+        while not list(tmp_path.rglob("*.LOG")):
+            assert time.monotonic() < end
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=DEADLINE)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == "interrupted"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", [("verify",), ("explain", "user@example.com")], ids=" ".join)

@@ -24,7 +24,7 @@ from shadowaudit.logs.state import State
     "--state",
     "state_dir",
     required=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Where it is kept. On a cluster: a directory that all machines see under this path.",
 )
@@ -48,7 +48,7 @@ def command(
     """
     if not places:
         raise click.UsageError("say where the logs are: shadowaudit ingest DIR… --state DIR")
-    with options.told(), ExitStack() as stack:
+    with options.told("interrupted: what was read is kept"), ExitStack() as stack:
         shown = Shown()
         state = State(state_dir)
         state.create()

@@ -96,7 +96,7 @@ def tell_of_open_logs(shown: Shown, places: Sequence[Path]) -> None:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def told(interrupted: str = "interrupted: no verdict") -> Iterator[None]:
     """Problems that the user can mend end with a sentence and status 2, not with a traceback.
 
     What nobody foresaw has its traceback, and status 2 as well: 1 would say that the promise was broken.
@@ -105,17 +105,17 @@ def told() -> Iterator[None]:
         with putting_away():
             yield
     except KeyboardInterrupt:
-        print("interrupted: no verdict", file=sys.stderr, flush=True)
+        print(interrupted, file=sys.stderr, flush=True)
         os._exit(INTERRUPTED)  # everything is put away; Sail's threads would not let the interpreter end
     except (NoLogsError, EngineError) as problem:
         raise _Refused(str(problem)) from None
-    except PermissionError as problem:
-        raise _Refused(f"{problem.filename}: {problem.strerror}") from None
     except FileExistsError as problem:
         raise _Refused(f"{problem.filename or problem}: exists already") from None
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except Exception as problem:
+        if isinstance(problem, OSError) and problem.filename:
+            raise _Refused(f"{problem.filename}: {problem.strerror}") from None
         traceback.print_exc()
         name = type(problem).__name__
         raise _Refused(f"the audit failed ({name}, see above): this is no verdict") from problem

@@ -33,7 +33,7 @@ _MUCH = 1 << 30  # octets of logs
 @options.places
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     default=Path("audit"),
     show_default=True,
     help="Where verdict.json, the tables and report.html go.",
@@ -41,7 +41,7 @@ _MUCH = 1 << 30  # octets of logs
 @click.option(
     "--state",
     "state_dir",
-    type=click.Path(path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Keep what was read, and read only files that are new.",
 )
@@ -119,6 +119,7 @@ def command(
             shutil.rmtree(state.directory, ignore_errors=True)
             stack.callback(shutil.rmtree, state.directory, ignore_errors=True)
         files = options.found(places, watch=watch, shown=shown) if places else []
+        out.mkdir(parents=True, exist_ok=True)
         if places and not files:  # before an engine is started for nothing
             shown.tell("no closed log yet: waiting for one")
         much = sum(file.size for file in files) > _MUCH

@@ -5,9 +5,11 @@ from __future__ import annotations
 import heapq
 import json
 import random
+import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from shadowaudit.generate.writing import Log, Row
 
 BEGIN = 1_795_000_000_000  # 2026-11-18
 EVERY = 20  # milliseconds between two messages
+_TRUTH = "truth.json"
 _NODES = ("mx1.example.net", "mx2.example.net", "mx3.example.net")
 
 
@@ -64,7 +67,8 @@ def generate(
 ) -> Truth:
     """Write the logs of three nodes below ``directory``, and truth.json. Same arguments, same files.
 
-    Raises FileExistsError if there are logs already, ValueError if there are more faults than messages.
+    Raises FileExistsError if there are logs already, ValueError if the faults do not fit. Then, and when
+    it is interrupted, nothing is left of what it wrote.
     """
     chance = random.Random(seed)  # noqa: S311 -- has to be the same again
     kinds = [name for name, count in faults.items() if name in FAULTS for _ in range(count)]
@@ -72,6 +76,18 @@ def generate(
         raise ValueError(f"{len(kinds)} faults do not fit {messages} messages")
     if directory.exists() and any(directory.iterdir()):
         raise FileExistsError(f"{directory} is not empty")
+    with _wholly(directory):
+        return _written(directory, kinds, messages, faults, chance, file_size)
+
+
+def _written(
+    directory: Path,
+    kinds: Sequence[str],
+    messages: int,
+    faults: Mapping[str, int],
+    chance: random.Random,
+    file_size: int,
+) -> Truth:
     places = dict(zip(chance.sample(range(messages), len(kinds)), kinds, strict=True))
     logs = [_log(directory / name.partition(".")[0], name, chance, file_size) for name in _NODES]
     for log in logs:
@@ -100,8 +116,24 @@ def generate(
         log.close(at + 1000)
     spoilt = spoil([log.files for log in logs], faults, chance)
     truth = Truth(messages, sum(log.sequence for log in logs), dict(faults), found, tuple(spoilt))
-    (directory / "truth.json").write_text(json.dumps(truth.as_dict(), indent=1) + "\n", "utf-8")
+    (directory / _TRUTH).write_text(json.dumps(truth.as_dict(), indent=1) + "\n", "utf-8")
     return truth
+
+
+@contextmanager
+def _wholly(directory: Path) -> Iterator[None]:
+    """What is written to a new or empty directory is there as a whole, or not at all."""
+    new = not directory.exists()
+    try:
+        yield
+    except BaseException:
+        for name in (one.partition(".")[0] for one in _NODES):
+            shutil.rmtree(directory / name, ignore_errors=True)
+        (directory / _TRUTH).unlink(missing_ok=True)
+        if new:
+            with suppress(OSError):  # it was not made yet, or somebody else uses it
+                directory.rmdir()
+        raise
 
 
 def _log(directory: Path, name: str, chance: random.Random, size: int) -> Log:
