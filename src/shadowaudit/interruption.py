@@ -35,3 +35,25 @@ def putting_away() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, at_once)
+
+
+@contextmanager
+def insisting() -> Iterator[None]:
+    """While it lasts, an interruption is seen at the end, even if a library has taken it for no matter."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    asked: list[int] = []
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is ask:  # Spark takes it for itself
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    if asked:
+        raise KeyboardInterrupt

@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
+from shadowaudit.engine import choice
 from shadowaudit.generate.cluster import generate
 
 INTERRUPTED = """
@@ -90,6 +93,37 @@ def test_interrupted_generating_leaves_nothing_and_speaks_of_no_verdict(tmp_path
     assert process.returncode == 130
     assert told.splitlines()[-1] == "interrupted"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["without_pandas", "session"])
+def test_an_interruption_that_a_library_takes_for_no_matter_ends_the_command_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    opened: list[bool] = []
+
+    @contextmanager
+    def session(*_: object, **__: object) -> Iterator[None]:
+        opened.append(True)
+        swallow()
+        try:
+            yield
+        finally:
+            opened.clear()
+
+    def swallow() -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(choice, "without_pandas", swallow if where == "without_pandas" else lambda: None)
+    monkeypatch.setattr(choice, "session", session if where == "session" else lambda *_, **__: nullcontext())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), choice.Chosen("sail", lambda _: nullcontext()):
+            pass
+        assert not opened, "what was started is ended"
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("command", [("verify",), ("explain", "user@example.com")], ids=" ".join)

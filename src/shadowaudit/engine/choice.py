@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 from shadowaudit.engine.here import Here
 from shadowaudit.engine.lean import without_pandas
 from shadowaudit.engine.session import SPARK, session, submitted
+from shadowaudit.interruption import insisting
 
 AUTO, HERE = "auto", "here"
 
@@ -61,9 +62,14 @@ class Chosen:
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
-        without_pandas()
+        with insisting():  # pyarrow's first look for pandas takes any exception for its absence
+            without_pandas()
         if self.asked not in (AUTO, HERE):
-            self._start(self.asked)
+            try:
+                self._start(self.asked)
+            except BaseException:  # nobody exits what was not entered
+                self._stack.close()
+                raise
         return self
 
     def __exit__(
@@ -96,7 +102,7 @@ class Chosen:
         handler = signal.getsignal(signal.SIGINT)
         if self.meanwhile is not None and engine == SPARK and not self.master and not submitted():
             self.meanwhile()
-        with self.starting(f"Starting {engine}"):
+        with self.starting(f"Starting {engine}"), insisting():
             opened = session(engine, master=self.master, memory=self.memory, much=self.much)
             self._opened = self._stack.enter_context(opened)
         if handler is not signal.default_int_handler:  # Spark takes it for itself
