@@ -109,7 +109,15 @@ def test_the_report_needs_nothing_else_and_escapes_what_strangers_wrote(tmp_path
     [
         (("verify",), "say where the logs are"),
         (("verify", "nowhere"), "does not exist"),
-        (("verify", ".", "--engine", "steam"), "no tracking log"),
+        (
+            ("verify", ".", "--engine", "steam"),
+            "no engine 'steam': say auto, here, spark, sail, sc://HOST:PORT",
+        ),
+        (("verify", ".", "--memory", "much"), "'much' is no amount of memory"),
+        (("verify", ".", "--state", "s", "--watch", "--interval", "0"), "--interval"),
+        (("verify", ".", "--state", "s", "--watch", "--interval", "-1"), "--interval"),
+        (("verify", "--state", "mistyped"), "there is no state in mistyped"),
+        (("ingest", ".", "--state", "s", "--engine", "steam"), "no engine 'steam'"),
         (("verify", ".", "--watch"), "--watch needs --state"),
         (("verify", ".", "--since", "yesterday"), "is no time"),
         (("verify", ".", "--since", "2026-11-22", "--until", "2026-11-21"), "--until has to be later"),
@@ -132,6 +140,18 @@ def test_wrong_usage_is_status_2_and_a_sentence(
     assert result.exit_code == 2
     assert sentence in result.output
     assert "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+def test_one_of_a_kind_is_not_spoken_of_as_many(tmp_path: Path) -> None:
+    log = Log(tmp_path / "logs", "mx1.example.net", "0" * 32, "1" * 16)
+    log.directory.mkdir()
+    log.snapshot(1_795_000_000_000, "a", [], "start")
+    log.close(1_795_000_000_000)
+    told = run("verify", tmp_path / "logs", "--out", tmp_path / "out").stdout
+    assert "1 file of 1 node: " in told
+    assert "missing (1 time)." in told
+    assert "<p>1 file of 1 node</p>" in (tmp_path / "out" / "report.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from shadowaudit.logs.manifest import Found, NoLogsError, NoneClosedError, find,
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 USAGE = 2
+_ENGINES = ("auto", "here", "spark", "sail", "sc://HOST:PORT")
 
 
 def places(function: Function) -> Function:
@@ -33,6 +35,7 @@ def watching(function: Function) -> Function:
     options = (
         click.option("--watch", is_flag=True, help="Go on whenever a log is closed, until Ctrl-C."),
         click.option("--interval", default=10.0, show_default=True,
+                     type=click.FloatRange(min=0, min_open=True),
                      help="Seconds between two looks, with --watch."),
     )  # fmt: skip
     for option in reversed(options):
@@ -40,15 +43,30 @@ def watching(function: Function) -> Function:
     return function
 
 
+def _known(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """An engine's name: before anything is read, or started."""
+    if value in _ENGINES[:-1] or value.startswith("sc://"):
+        return value
+    raise click.BadParameter(f"no engine {value!r}: say {', '.join(_ENGINES)}", ctx, param)
+
+
+def _amount(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Memory as Java writes it."""
+    if re.fullmatch(r"[1-9]\d*[kmgt]", value, re.ASCII | re.IGNORECASE):
+        return value
+    raise click.BadParameter(f"{value!r} is no amount of memory: write it as 2g or 512m", ctx, param)
+
+
 def engine(function: Function) -> Function:
     """How the work is done."""
     options = (
-        click.option("--engine", default="auto", metavar="auto|here|spark|sail|sc://HOST:PORT",
-                     show_default=True,
+        click.option("--engine", default="auto", metavar="|".join(_ENGINES), show_default=True,
+                     callback=_known,
                      help="Spark, Sail (pip install pysail; no Java), a Spark Connect server; here: this "
                      "process alone. auto: here for little work, and Spark for much."),
         click.option("--master", metavar="URL", help="Spark's master. [default: local[*]]"),
-        click.option("--memory", default="2g", show_default=True, help="Memory of a local Spark."),
+        click.option("--memory", default="2g", show_default=True, callback=_amount,
+                     help="Memory of a local Spark."),
     )  # fmt: skip
     for option in reversed(options):
         function = option(function)

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from shadowaudit.core.findings import MEANING, Class, Severity
-from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
+from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict, counted
 
 _COLOUR = {Severity.VIOLATION: "red", Severity.UNPROVEN: "yellow", Severity.NOTE: "cyan"}
 _SIGN = {PROVEN: "[bold green]✓", VIOLATED: "[bold red]✗", INCOMPLETE: "[bold yellow]?"}
@@ -20,8 +20,9 @@ def show(verdict: Verdict, out: Path, console: Console, *, report: bool) -> None
     """Problems first, then what is allowed, then where to read more."""
     totals = verdict.totals
     console.print(
-        f"{verdict.files} files of {verdict.nodes} nodes: {totals.get('rows', 0):,} rows about "
-        f"{totals.get('messages', 0):,} messages; {totals.get('delivered', 0):,} deliveries; "
+        f"{counted(verdict.files, 'file')} of {counted(verdict.nodes, 'node')}: "
+        f"{counted(totals.get('rows', 0), 'row')} about "
+        f"{counted(totals.get('messages', 0), 'message')}; {totals.get('delivered', 0):,} deliveries; "
         f"{totals.get('suspects', 0):,} judged row by row",
         highlight=False,
     )

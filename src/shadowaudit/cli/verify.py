@@ -108,6 +108,8 @@ def command(
         raise click.UsageError("say where the logs are: shadowaudit verify DIR…")
     if watch and state_dir is None:
         raise click.UsageError("--watch needs --state DIR, to read each file once")
+    if not places and state_dir is not None and not state_dir.exists():
+        raise click.UsageError(f"there is no state in {state_dir}: say where the logs are, or where it is")
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--until has to be later than --since: no message is received in between")
     question = Question(lost=lost, allow_open=allow_open, since=since, until=until)

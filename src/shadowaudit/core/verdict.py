@@ -62,30 +62,30 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The verdict in one sentence."""
-        accepted = self.totals.get("messages", 0)
+        accepted = counted(self.totals.get("messages", 0), "message")
         match self.status:
             case 0 if self.evidence.weaker:
                 return (
-                    f"Nothing lost or doubled is seen among {accepted:,} messages. Exchange's logs number "
+                    f"Nothing lost or doubled is seen among {accepted}. Exchange's logs number "
                     "nothing, so rows that are missing would not show: this is a weaker proof."
                 )
             case 0 if self.evidence.unprovable:
                 return (
-                    f"Proven of the {accepted:,} messages in the logs: none was lost, or doubled without "
+                    f"Proven of the {accepted} in the logs: none was lost, or doubled without "
                     f"an allowed cause. Not provable: {' '.join(self.evidence.unprovable)}"
                 )
             case 0:
-                return f"Proven: of {accepted:,} messages none was lost, or doubled without an allowed cause."
+                return f"Proven: of {accepted} none was lost, or doubled without an allowed cause."
             case 1:
                 broken = self.count(Severity.VIOLATION)
-                return f"The promise was broken: {broken:,} violations among {accepted:,} messages."
+                return f"The promise was broken: {counted(broken, 'violation')} among {accepted}."
             case _ if self.void:
                 return "Not provable: no message in these logs was received in the time asked for."
             case _:
                 missing = len(self.evidence.gaps) + self.count(Severity.UNPROVEN)
                 return (
-                    f"Not provable: no violation is seen among {accepted:,} messages, but evidence is "
-                    f"missing ({missing} times)."
+                    f"Not provable: no violation is seen among {accepted}, but evidence is "
+                    f"missing ({counted(missing, 'time')})."
                 )
 
     def as_dict(self) -> dict[str, Any]:
@@ -112,3 +112,8 @@ class Verdict:
             "engine": self.engine,
             "timings": {name: round(seconds, 3) for name, seconds in self.timings.items()},
         }
+
+
+def counted(many: int, what: str) -> str:
+    """So many of what has that name."""
+    return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"

@@ -14,7 +14,7 @@ import jinja2
 import pyarrow.parquet as pq
 
 from shadowaudit.core.findings import MEANING, Class, Severity
-from shadowaudit.core.verdict import Verdict
+from shadowaudit.core.verdict import Verdict, counted
 from shadowaudit.report.charts import distribution, over_time
 from shadowaudit.tables import Tables
 
@@ -71,6 +71,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     made.filters["number"] = lambda value: f"{value:,}"
+    made.filters["counted"] = counted
     made.filters["addresses"] = lambda text: ", ".join(json.loads(text or "[]"))
     made.filters["duration"] = _milliseconds
     return made
