@@ -50,6 +50,11 @@ class Classes:
                 if other.stat().st_mtime < time.time() - _UNUSED:
                     other.unlink()
         except (OSError, subprocess.TimeoutExpired):
+            self.discard()
+
+    def discard(self) -> None:
+        """Leave nothing of what Java began to write."""
+        if self.made is not None:
             self.made.unlink(missing_ok=True)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shadowaudit.engine.classes import Classes, classes
+from shadowaudit.engine.gateway import ended_on_failure
 from shadowaudit.engine.java import NoJavaError, find_java, shim
 
 SPARK, SAIL = "spark", "sail"
@@ -96,22 +97,32 @@ def _spark(master: str | None, memory: str, conf: dict[str, str], *, much: bool)
     for name, value in (settings | conf).items():
         builder = builder.config(name, value)
     try:
+        with ended_on_failure():
+            yield from _opened(builder)
+            if known is not None and much:
+                gateway: Any = SparkContext._gateway
+                SparkContext._gateway = SparkContext._jvm = None  # another session starts a Java of its own
+                gateway.shutdown()
+                known.keep(gateway.proc)
+                atexit.register(gc.freeze)  # else all that was loaded is searched for cycles once more
+    except BaseException:
+        if known is not None:
+            known.discard()
+        raise
+
+
+def _opened(builder: Any) -> Iterator[Any]:
+    try:
         opened = builder.getOrCreate()
+        opened.sparkContext.setLogLevel("ERROR")
     except Exception as problem:
         raise EngineError(
             f"Spark does not start ({_first_line(problem)}): see shadowaudit doctor"
         ) from problem
-    opened.sparkContext.setLogLevel("ERROR")
     try:
         yield opened
     finally:
         _stop(opened)
-        if known is not None and much:
-            gateway: Any = SparkContext._gateway
-            SparkContext._gateway = SparkContext._jvm = None  # another session starts a Java of its own
-            gateway.shutdown()
-            known.keep(gateway.proc)
-            atexit.register(gc.freeze)  # else all that was loaded is searched for cycles once more
 
 
 def _stop(opened: Any) -> None:

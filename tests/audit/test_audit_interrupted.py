@@ -1,0 +1,101 @@
+"""Ctrl-C and SIGTERM while Spark starts or works: no process is left, and nothing but the end is told."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shadowaudit.engine.java import NoJavaError, find_java
+from shadowaudit.generate.cluster import generate
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+DEADLINE = 120
+PROCESSES = Path("/proc")
+MARK = "SHADOWAUDIT_TEST_MARK"
+
+
+def told(mark: str) -> dict[int, bytes]:
+    """The command lines of the processes that have the mark, by their ids."""
+    found = {}
+    for place in PROCESSES.iterdir():
+        try:
+            if place.name.isdigit() and f"{MARK}={mark}".encode() in (place / "environ").read_bytes():
+                found[int(place.name)] = (place / "cmdline").read_bytes()
+        except OSError:  # it ended meanwhile
+            continue
+    return found
+
+
+def a_script_starts(mark: str, temporary: Path) -> bool:
+    return any(b"spark-class" in line for line in told(mark).values())
+
+
+def java_starts(mark: str, temporary: Path) -> bool:
+    return any(b"org.apache.spark.deploy.SparkSubmit" in line for line in told(mark).values())
+
+
+def java_answers(mark: str, temporary: Path) -> bool:
+    """The context is made: that takes Java some seconds more."""
+    return any(place.name.startswith("blockmgr-") for place in temporary.glob("*/*")) or any(
+        place.name.startswith("blockmgr-") for place in temporary.iterdir()
+    )
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    chosen = secrets.token_hex(8)
+    yield chosen
+    for process in told(chosen):
+        os.kill(process, signal.SIGKILL)
+
+
+def wait(true: Callable[[], bool]) -> bool:
+    end = time.monotonic() + DEADLINE
+    while not (found := true()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (PROCESSES / "self" / "environ").exists(), reason="processes are found by /proc")
+@pytest.mark.parametrize("moment", [a_script_starts, java_starts, java_answers])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_who_is_interrupted_while_spark_starts_leaves_no_process(
+    tmp_path: Path,
+    mark: str,
+    moment: Callable[[str, Path], bool],
+    number: signal.Signals,
+    status: int,
+) -> None:
+    try:
+        find_java()
+    except NoJavaError as problem:
+        pytest.skip(str(problem))
+    generate(tmp_path / "logs", messages=20, faults={}, seed=3, file_size=30_000)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    typed = ["verify", str(tmp_path / "logs"), "--engine", "spark", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shadowaudit", *typed],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, MARK: mark, "TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary)},
+    )
+    assert wait(lambda: moment(mark, temporary) or process.poll() is not None)
+    os.killpg(process.pid, number)
+    said, _ = process.communicate(timeout=DEADLINE)  # until nobody has the pipe any more
+    assert process.returncode == status, said
+    assert "Traceback" not in said
+    assert ("interrupted: no verdict" in said) == (number == signal.SIGINT)
+    assert wait(lambda: not told(mark)), told(mark)
