@@ -106,6 +106,7 @@ class Audit:
     def settle(self) -> None:
         """Settle all that was ever read: the next verdict is about the rest."""
         files, _ = counted(self.state.all())
+        self.state.check(files)
         with self.state.settlement.held():
             self._settled(files)
 
@@ -117,6 +118,13 @@ class Audit:
                 "before they are read again: name their directories"
             )
         files, notes = counted(facts)
+        if self.state.kept:
+            for path in self.state.unreadable():
+                self.progress.tell(
+                    f"{path} cannot be read, and the log that it tells of does not count before it is read "
+                    "again: name its directory. Or delete that file, if that log shall count no more"
+                )
+            self.state.check(files)
         evidence = weigh(
             files,
             lost=question.lost,

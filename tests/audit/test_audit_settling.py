@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 import test_audit_exchange as exchange
 from auditing import Auditor
+from click.testing import CliRunner, Result
 from pyarrow import parquet
 from resealing import event, rows
 from resealing import logs as files_of
 
+from shadowaudit.cli import main
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.engine import merge, pieces, totals
 from shadowaudit.generate.cluster import BEGIN, EVERY, generate
@@ -405,3 +407,70 @@ def test_engines_go_on_from_what_another_settled(
         arrive(files[number::3], truth, logs)
         found = audit(logs, state=tmp_path / "state", out=tmp_path / "out")
     same(found, sail(logs, out=tmp_path / "whole"), tmp_path / "out", tmp_path / "whole")
+
+
+def spoilt(state: Path, what: str) -> Path:
+    """A file of the state, of a log that has messages."""
+    path = max(state.glob("v2-*.parquet"), key=lambda one: one.stat().st_size)
+    match what:
+        case "gone":
+            path.unlink()
+        case "cut short":
+            cut(path)
+        case "facts":
+            path = path.with_suffix(".json")
+            cut(path)
+    return path
+
+
+@pytest.mark.parametrize("what", ["gone", "cut short", "facts"])
+def test_what_was_kept_of_a_log_and_is_damaged_is_read_again_from_the_log(
+    here: Auditor, tmp_path: Path, faulty: Path, what: str
+) -> None:
+    state = tmp_path / "state"
+    is_that_of_all_at_once(here, faulty, state, tmp_path)
+    path = spoilt(state, what)
+    assert is_that_of_all_at_once(here, faulty, state, tmp_path).told == []
+    assert path.exists()
+
+
+def verified(state: Path) -> Result:
+    return CliRunner().invoke(main, ["verify", "--state", str(state), "--out", str(state.parent / "asked")])
+
+
+@pytest.mark.parametrize("what", ["gone", "cut short"])
+def test_what_was_kept_of_a_log_and_is_damaged_is_named_where_the_log_is_not_given(
+    here: Auditor, tmp_path: Path, faulty: Path, what: str
+) -> None:
+    state = tmp_path / "state"
+    here(faulty, state=state, out=tmp_path / "out")
+    path = spoilt(state, what)
+    said = verified(state)
+    assert (said.exit_code, "Traceback" in said.output) == (2, False), said.output
+    assert f"{path} is missing or damaged" in said.output
+    path.with_suffix(".json").unlink()  # as it says
+    assert verified(state).exit_code in (1, 3)
+
+
+def test_damage_in_the_middle_of_a_table_is_noticed_and_named(
+    here: Auditor, tmp_path: Path, faulty: Path
+) -> None:
+    state = tmp_path / "state"
+    here(faulty, state=state, out=tmp_path / "out")
+    path = max(state.glob("v2-*.parquet"), key=lambda one: one.stat().st_size)
+    octets = bytearray(path.read_bytes())
+    octets[len(octets) // 4] ^= 0xFF
+    path.write_bytes(octets)
+    shutil.rmtree(state / "settled")
+    said = verified(state)
+    assert (said.exit_code, "Traceback" in said.output) == (2, False), said.output
+    assert f"{path} cannot be read" in said.output
+
+
+def test_facts_that_cannot_be_read_and_whose_log_is_not_given_are_told(
+    here: Auditor, tmp_path: Path, faulty: Path
+) -> None:
+    state = tmp_path / "state"
+    here(faulty, state=state, out=tmp_path / "out")
+    path = spoilt(state, "facts")
+    assert f"{path} cannot be read, and the log that it tells of does not count" in verified(state).output

@@ -18,6 +18,7 @@ from shadowaudit.cli.progress import Shown
 from shadowaudit.engine.session import EngineError
 from shadowaudit.interruption import INTERRUPTED, putting_away
 from shadowaudit.logs.manifest import Found, NoLogsError, NoneClosedError, find, open_logs, still_open
+from shadowaudit.logs.state import DamagedStateError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -125,7 +126,7 @@ def told(interrupted: str = "interrupted: no verdict") -> Iterator[None]:
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr, flush=True)
         os._exit(INTERRUPTED)  # everything is put away; Sail's threads would not let the interpreter end
-    except (NoLogsError, EngineError) as problem:
+    except (NoLogsError, EngineError, DamagedStateError) as problem:
         raise _Refused(str(problem)) from None
     except FileExistsError as problem:
         raise _Refused(f"{problem.filename or problem}: exists already") from None

@@ -19,7 +19,7 @@ from shadowaudit.core.facts import FileFacts
 from shadowaudit.engine.blocks import Blocks
 from shadowaudit.engine.exact import arrow_schema, findings_of
 from shadowaudit.engine.spreading import spread
-from shadowaudit.logs.state import State
+from shadowaudit.logs.state import State, states_in
 
 _BUCKET = 150_000  # states: 40 MB
 _BATCH = 1000  # findings
@@ -105,7 +105,6 @@ def _splitting(
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
-        from pyarrow import parquet
 
         from shadowaudit.engine.blocks import Writer
 
@@ -113,7 +112,7 @@ def _splitting(
             writer = Writer(directory, f"{part:05}", buckets)
             paths: list[str] = []
             for number, path in parts[part]:
-                paths += writer.add(parquet.read_table(path, use_threads=False, memory_map=True), number)
+                paths += writer.add(states_in(path), number)
             yield pa.RecordBatch.from_pydict({"path": pa.array([*paths, *writer.finish()], pa.string())})
 
     return run

@@ -17,6 +17,7 @@ from shadowaudit.engine.messages import Rows
 from shadowaudit.engine.totals import tally
 from shadowaudit.logs.fold import SCHEMA
 from shadowaudit.logs.settled import KEYS, MESSAGES, STATES, TALLY, Piece, Settlement
+from shadowaudit.logs.state import states_in
 
 _SMALL = 50_000  # messages: a piece with fewer is joined with others
 _MANY = 8  # small pieces: so a verdict writes few messages again
@@ -79,7 +80,7 @@ def looked_up(store: Settlement, tables: Sequence[States], ids: Sequence[Any], n
         pairs = zip(*(word[near].tolist() for word in words), strict=True)
         here = near[[pair in wanted for pair in pairs]]
         if len(here):
-            table = parquet.read_table(one.path, use_threads=False, memory_map=True).take(pa.array(here))
+            table = states_in(one.path).take(pa.array(here))
             number = pa.array(np.full(len(here), one.file, dtype=np.int32))
             found.append(table.append_column("file", number))
     whole, path = pa.concat_tables(found), store.path(name, STATES)
@@ -104,7 +105,7 @@ def joined(store: Settlement, pieces: Sequence[Piece], token: str, width: int) -
 
 def words_of(states: States) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The ids in a table of states."""
-    table = parquet.read_table(states.path, columns=["high", "low"], use_threads=False, memory_map=True)
+    table = states_in(states.path, ["high", "low"])
     return table["high"].to_numpy(), table["low"].to_numpy()
 
 

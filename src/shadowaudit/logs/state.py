@@ -6,11 +6,13 @@ import hashlib
 import os
 import secrets
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyarrow import parquet
 
 from shadowaudit.core.facts import FileFacts
@@ -21,7 +23,13 @@ from shadowaudit.logs.settled import Settlement
 _VERSION = 2
 """Of facts and partial states: higher when they say something else."""
 
+_MAGIC = b"PAR1"  # at both ends of a Parquet file
+
 _LONG_AGO = 86_400  # seconds: nobody writes a file for that long
+
+
+class DamagedStateError(Exception):
+    """A file of the state is missing or was changed, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +62,50 @@ class State:
         return self.directory / f"{_stem(path)}.parquet"
 
     def known(self, file: Found) -> FileFacts | None:
-        """The facts of that very file, if it was read before."""
+        """The facts of that very file, if it was read before and what is kept of it is whole."""
         try:
             facts = FileFacts.from_json(self.facts_of(str(file.path)).read_text("utf-8"))
         except (OSError, ValueError, TypeError, KeyError):
             return None
-        return facts if (facts.size, facts.modified) == (file.size, file.modified) else None
+        same = (facts.size, facts.modified) == (file.size, file.modified)
+        return facts if same and self._whole(facts) else None
 
     def all(self) -> list[FileFacts]:
         """The facts of every file that was ever read, also of those that are gone since."""
-        found = []
+        return self._told()[0]
+
+    def unreadable(self) -> list[Path]:
+        """Facts that cannot be read: which log they are of is not known any more."""
+        return self._told()[1]
+
+    def _told(self) -> tuple[list[FileFacts], list[Path]]:
+        found, unreadable = [], []
         for path in sorted(self.directory.glob(f"v{_VERSION}-*.json")):
             try:
                 found.append(FileFacts.from_json(path.read_text("utf-8")))
             except (OSError, ValueError, TypeError, KeyError):
-                continue
-        return found
+                unreadable.append(path)
+        return found, unreadable
+
+    def check(self, facts: Iterable[FileFacts]) -> None:
+        """Raises DamagedStateError if partial states of a file are not there any more."""
+        for one in facts:
+            if not self._whole(one):
+                raise DamagedStateError(
+                    f"{self.table_of(one.path)} is missing or damaged: it keeps what {one.path} says. Give "
+                    "the directory of that log, and it is read again; or delete "
+                    f"{self.facts_of(one.path)}, and that log counts no more"
+                )
+
+    def _whole(self, facts: FileFacts) -> bool:
+        """Is there a table with both ends? What is wrong between them shows when it is read."""
+        try:
+            with self.table_of(facts.path).open("rb") as table:
+                begins = table.read(len(_MAGIC))
+                table.seek(-len(_MAGIC), os.SEEK_END)
+                return begins == table.read() == _MAGIC
+        except OSError:
+            return not facts.messages
 
     def read(self, path: str) -> FileFacts:
         """Read a file and keep what it says. Again changes nothing. Raises OSError of the state."""
@@ -99,7 +135,22 @@ def _write_table(target: Path, table: Any) -> None:
         compression="lz4",
         use_dictionary=False,
         write_statistics=False,
+        write_page_checksum=True,
     )
+
+
+def states_in(path: str, columns: Sequence[str] | None = None) -> Any:
+    """The table of partial states in that file. Raises DamagedStateError."""
+    names = list(columns) if columns else None
+    try:
+        return parquet.read_table(
+            path, columns=names, use_threads=False, memory_map=True, page_checksum_verification=True
+        )
+    except (OSError, pa.ArrowException) as problem:
+        told = (str(problem).splitlines() or [type(problem).__name__])[0]
+        raise DamagedStateError(
+            f"{path} cannot be read ({told}). Delete it, and ask again with the directories of the logs"
+        ) from None
 
 
 def _publish(target: Path, write: Any) -> None:
