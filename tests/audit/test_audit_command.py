@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -207,6 +208,17 @@ def test_an_audit_that_fails_gives_no_verdict_and_shows_why(
     assert result.exit_code == 2, "1 would say that the promise was broken"
     assert "the disk is on fire" in result.stderr
     assert "no verdict" in result.stderr
+
+
+def test_where_nothing_answers_at_a_servers_address_it_is_said_and_not_waited_for(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    logs, address = written(tmp_path / "logs"), f"sc://127.0.0.1:{port}"
+    typed = [sys.executable, "-m", "shadowaudit", "verify", str(logs), "--engine", address]
+    done = subprocess.run(typed, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert done.returncode == 2
+    assert f"{address} does not answer" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_message_is_explained_by_its_id_and_by_an_address(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from shadowaudit.engine.classes import Classes, classes
 from shadowaudit.engine.gateway import ended_on_failure
@@ -19,6 +21,9 @@ from shadowaudit.engine.java import NoJavaError, find_java, shim
 SPARK, SAIL = "spark", "sail"
 
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()  # with blanks escaped
+
+_CONNECT_PORT = 15002  # as Spark Connect has it unless told
+_REACHED = 10.0  # seconds until a server has to take a connection
 
 _OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -64,6 +69,7 @@ def session(
     elif engine == SAIL:
         yield from _sail()
     elif engine.startswith("sc://"):
+        _answers(engine)
         opened = _connect(engine)
         try:
             yield opened
@@ -168,6 +174,15 @@ def _sail() -> Iterator[Any]:
     finally:
         for stop in stopping:
             stop()
+
+
+def _answers(address: str) -> None:
+    """PySpark would try again for minutes. Raises EngineError."""
+    try:
+        told = urlsplit(address)
+        socket.create_connection((told.hostname or "", told.port or _CONNECT_PORT), _REACHED).close()
+    except (OSError, ValueError) as problem:
+        raise EngineError(f"{address} does not answer: {_first_line(problem)}") from None
 
 
 def _connect(address: str) -> Any:
