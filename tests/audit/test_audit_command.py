@@ -221,6 +221,16 @@ def test_where_nothing_answers_at_a_servers_address_it_is_said_and_not_waited_fo
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("name", ["MSGTRK-f.LOG", ".MSGTRK-mx1.example.com-aaaa-1.LOG.open"])
+def test_what_has_a_logs_name_and_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    logs = written(tmp_path / "logs")
+    os.mkfifo(logs / name)
+    typed = [sys.executable, "-m", "shadowaudit", "verify", str(logs), "--engine", "here"]
+    done = subprocess.run(typed, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert ("the file cannot be read: it is a FIFO, and no file" in done.stdout) == (name[0] != ".")
+    assert done.returncode == (0 if name[0] == "." else 3), done.stdout
+
+
 def test_a_message_is_explained_by_its_id_and_by_an_address(tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"late-copy": 1})
     found = json.loads((logs / "truth.json").read_text("utf-8"))["found"]

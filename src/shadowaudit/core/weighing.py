@@ -101,6 +101,8 @@ class _Weighing:
             detail = fault
             if fault == Fault.UNREADABLE_ROWS:
                 detail = f"{file.unreadable} {fault}, such as {file.example!r}"
+            elif fault == Fault.UNREADABLE_FILE and file.example:
+                detail = f"{fault}: {file.example}"
             self._gap(detail, file.path, "what the rows in question told is not known")
 
     def _chain(self, database: str, files: list[FileFacts]) -> None:

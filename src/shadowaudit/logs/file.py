@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,11 @@ def digest_file(path: Path, room: Room | None = None) -> tuple[FileFacts, Any]:
     return _Digest(path, room).result()
 
 
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a directory"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
+
+
 class _Digest:
     def __init__(self, path: Path, room: Room | None) -> None:
         self.path = path
@@ -46,6 +53,8 @@ class _Digest:
         try:
             status = self.path.stat()
             size, modified = status.st_size, status.st_mtime_ns
+            if not stat.S_ISREG(status.st_mode):  # to open one may wait for ever
+                raise OSError(errno.EINVAL, f"it is {_kind(status.st_mode)}, and no file")
             for block in self.reading.blocks():
                 self._block(block)
             self.sha256 = self.reading.sha256()

@@ -102,6 +102,8 @@ def open_logs(places: Iterable[Path]) -> list[OpenLog]:
 def _since(path: Path) -> datetime:
     """When it was begun, as its header says; when it was last written, if that is not on disk yet."""
     try:
+        if not path.is_file():  # a FIFO, say: to open it would wait for ever
+            return datetime.now(UTC)
         with path.open("rb") as file:
             date = _DATE.search(file.read(1000))
         if date:
