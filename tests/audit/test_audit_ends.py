@@ -198,6 +198,35 @@ def test_a_newer_database_of_which_there_is_only_an_open_log_ends_the_older_one(
     assert "went on with a log that begins at row 1" in gap.so
 
 
+def test_a_new_database_that_others_name_and_whose_log_is_still_open_is_waited_for(tmp_path: Path) -> None:
+    """Nobody lost a disk: the node goes on with a database whose first log is not closed yet."""
+
+    def gap(directory: Path) -> str:
+        verdict, _ = judged(directory, allow_open=True)
+        (found,) = (one for one in verdict.evidence.gaps if one.what == f"database {OTHER} has no log")
+        return found.so
+
+    mx1, mx2 = log(tmp_path, "mx1", AFTER, "a"), log(tmp_path, "mx2", OTHER, "b")
+    for one in (mx1, mx2):
+        begin(one, 0)
+    named = f";S:Shadow=mx2.example.com;S:ShadowDb={OTHER}"
+    mx1.write(BEGIN + 1, Row("HAREDIRECT", "<1@x>", "a@example.com", 1, server="mx2", custom=named))
+    for one in (mx1, mx2):
+        stop(one, 5000)
+    mx2.files[0].unlink()
+    assert "Add its files, or say --lost" in gap(tmp_path)
+    open_log(tmp_path, "mx2", "b", 1)
+    told = gap(tmp_path)
+    assert "ask again when it is closed" in told
+    assert "--lost" not in told
+    old = log(tmp_path, "mx2", LOST, "c")
+    begin(old, 0)
+    old.close(BEGIN + 1)
+    (tmp_path / "mx2" / f".MSGTRK-mx2.example.com-{'b' * 16}-1.LOG.open").unlink()
+    open_log(tmp_path, "mx2", "c", old.sequence + 1)
+    assert "--lost" in gap(tmp_path), "that open log goes on where another database's closed one ends"
+
+
 @pytest.mark.parametrize("stopped", [False, True], ids=["", "it was stopped and started in between"])
 def test_a_file_that_is_missing_before_an_open_log_is_missed(tmp_path: Path, *, stopped: bool) -> None:
     mx1, mx2 = log(tmp_path, "mx1", AFTER, "a"), log(tmp_path, "mx2", OTHER, "c")

@@ -30,6 +30,16 @@ def goes_on(opened: Opened, files: Sequence[FileFacts]) -> bool:
     return closed or opened.first == lives_of(files)[-1][-1].last + 1
 
 
+def new_log(
+    node: str, opened: Iterable[Opened], databases: Mapping[str, Sequence[FileFacts]]
+) -> Opened | None:
+    """A log that this node still writes, of a database that has no closed one here."""
+    mine = [files for files in databases.values() if files[0].node == node]
+    return next(
+        (one for one in opened if one.node == node and not any(goes_on(one, files) for files in mine)), None
+    )
+
+
 def strays(
     opened: Iterable[Opened], databases: Mapping[str, Sequence[FileFacts]], lost: Container[str]
 ) -> Iterator[Opened]:

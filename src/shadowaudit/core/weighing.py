@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from shadowaudit.core.evidence import Database, Evidence, Gap, Segment
 from shadowaudit.core.facts import Fault, FileFacts, Flavour, Opened
-from shadowaudit.core.lives import forks, goes_on, lives_of, strays
+from shadowaudit.core.lives import forks, goes_on, lives_of, new_log, strays
 
 
 def weigh(
@@ -76,7 +76,7 @@ class _Weighing:
                 log.node,
                 f"no closed log ends with row {log.first - 1}: files between them are missing",
             )
-        self._without_logs()
+        self._without_logs(by_database)
         for name in sorted(self.lost):
             self._excuse(self.databases[name])
         nodes: dict[str, tuple[str, ...]] = defaultdict(tuple)
@@ -274,19 +274,22 @@ class _Weighing:
                 )
         return best
 
-    def _without_logs(self) -> None:
+    def _without_logs(self, logs: Mapping[str, Sequence[FileFacts]]) -> None:
         for database in sorted({*self.named, *self.lost} - set(self.databases)):
             node = self.named.get(database, "an unknown node")
             lost = database in self.lost
             self.databases[database] = Database(
                 id=database, node=node, lost=lost, whole=False, from_start=False
             )
-            if not lost:
-                self._gap(
-                    f"database {database} has no log",
-                    node,
-                    f"what it did is not known. Add its files, or say --lost {database} if its disk was lost",
+            if lost:
+                continue
+            told = f"Add its files, or say --lost {database} if its disk was lost"
+            if new := new_log(node, self.opened, logs):
+                told = (
+                    f"The log that {node} still writes from row {new.first} on goes on where no closed one "
+                    "ends, and may be its own: ask again when it is closed"
                 )
+            self._gap(f"database {database} has no log", node, f"what it did is not known. {told}")
 
     def _nodes_without_logs(self, nodes: Mapping[str, tuple[str, ...]]) -> None:
         named = {server for file in self.files if file.flavour == Flavour.RELAY for server in file.shadows}
