@@ -10,7 +10,7 @@ import pytest
 from shadowaudit.core.events import Event, Kind
 from shadowaudit.core.evidence import Gap
 from shadowaudit.core.facts import FileFacts, Snapshot
-from shadowaudit.core.findings import Class, Finding, combined
+from shadowaudit.core.findings import MEANING, Class, Finding, combined
 from shadowaudit.core.judge import judge
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
 from shadowaudit.core.weighing import weigh
@@ -251,6 +251,10 @@ def test_a_violation_that_is_seen_counts_although_evidence_is_missing() -> None:
     told: dict[str, Any] = {"totals": {}, "files": 3, "nodes": 3, "evidence": replace(EVIDENCE, gaps=(gap,))}
     assert Verdict(classes={}, **told).status == INCOMPLETE
     assert Verdict(classes={Class.LOST.value: 1}, **told).status == VIOLATED
+
+
+def test_a_database_that_is_merely_not_at_hand_is_not_said_to_be_lost() -> None:
+    assert "lost" not in MEANING[Class.HOLDERS_WORD][1]
 
 
 def test_findings_of_one_class_on_several_nodes_are_one_with_all_rows() -> None:
