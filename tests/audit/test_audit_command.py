@@ -231,6 +231,15 @@ def test_what_has_a_logs_name_and_is_no_file_is_not_waited_for(tmp_path: Path, n
     assert done.returncode == (0 if name[0] == "." else 3), done.stdout
 
 
+def test_the_example_of_the_page_finds_what_it_plants(here: Auditor, tmp_path: Path) -> None:
+    found = re.search(r"generate --messages (\d+) --faults (\S+) logs", PAGE.read_text("utf-8"))
+    assert found
+    planted = {name: int(many) for name, _, many in (one.partition("=") for one in found[2].split(","))}
+    logs = written(tmp_path / "logs", planted, int(found[1]))
+    verdict = here(logs)
+    assert {name: verdict.classes[name] for name in planted} == planted
+
+
 def test_a_message_is_explained_by_its_id_and_by_an_address(tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"late-copy": 1})
     found = json.loads((logs / "truth.json").read_text("utf-8"))["found"]

@@ -253,6 +253,19 @@ def test_a_violation_that_is_seen_counts_although_evidence_is_missing() -> None:
     assert Verdict(classes={Class.LOST.value: 1}, **told).status == VIOLATED
 
 
+def test_a_broken_promise_beside_missing_evidence_says_both() -> None:
+    gap = Gap("a row is missing", "somewhere", "who knows")
+    told: dict[str, Any] = {"totals": {}, "files": 3, "nodes": 3}
+    lost = {Class.LOST.value: 1}
+    whole = Verdict(classes=lost, evidence=EVIDENCE, **told)
+    assert (whole.strength, "missing" in whole.sentence) == ("full", False)
+    partly = Verdict(classes=lost, evidence=replace(EVIDENCE, gaps=(gap,)), **told)
+    assert partly.strength == "incomplete"
+    for one in (partly, Verdict(classes=lost | {Class.UNPROVEN_LOSS.value: 1}, evidence=EVIDENCE, **told)):
+        assert one.sentence.startswith("The promise was broken: 1 violations")
+        assert "evidence is missing (1 times)" in one.sentence
+
+
 def test_a_database_that_is_merely_not_at_hand_is_not_said_to_be_lost() -> None:
     assert "lost" not in MEANING[Class.HOLDERS_WORD][1]
 

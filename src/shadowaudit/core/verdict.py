@@ -54,7 +54,11 @@ class Verdict:
 
     @property
     def strength(self) -> str:
-        """How much the files can prove: ``logs`` is of the messages in them alone, for some ends are lost."""
+        """How much the files can prove: ``logs`` is of the messages in them alone, for some ends are lost;
+        ``incomplete`` is no more than the violations that are seen, for evidence is missing.
+        """
+        if self.evidence.gaps:
+            return "incomplete"
         if self.evidence.weaker:
             return "weaker"
         return "logs" if self.evidence.unprovable else "full"
@@ -63,6 +67,8 @@ class Verdict:
     def sentence(self) -> str:
         """The verdict in one sentence."""
         accepted = counted(self.totals.get("messages", 0), "message")
+        gaps = len(self.evidence.gaps) + self.count(Severity.UNPROVEN)
+        missing = f"evidence is missing ({counted(gaps, 'time')})"
         match self.status:
             case 0 if self.evidence.weaker:
                 return (
@@ -78,15 +84,12 @@ class Verdict:
                 return f"Proven: of {accepted} none was lost, or doubled without an allowed cause."
             case 1:
                 broken = self.count(Severity.VIOLATION)
-                return f"The promise was broken: {counted(broken, 'violation')} among {accepted}."
+                told = f"The promise was broken: {counted(broken, 'violation')} among {accepted}"
+                return f"{told}; and {missing}." if gaps else f"{told}."
             case _ if self.void:
                 return "Not provable: no message in these logs was received in the time asked for."
             case _:
-                missing = len(self.evidence.gaps) + self.count(Severity.UNPROVEN)
-                return (
-                    f"Not provable: no violation is seen among {accepted}, but evidence is "
-                    f"missing ({counted(missing, 'time')})."
-                )
+                return f"Not provable: no violation is seen among {accepted}, but {missing}."
 
     def as_dict(self) -> dict[str, Any]:
         """For verdict.json and ``--json``."""
