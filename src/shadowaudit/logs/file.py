@@ -129,6 +129,8 @@ class _Digest:
         if not self.rows and not faults and not layout.usable:
             faults[Fault.NO_FIELDS] = None
         footer = layout.footer
+        if faults.keys() & {Fault.UNREADABLE_FILE, Fault.NO_FIELDS}:
+            return  # nothing is said of what nobody could read
         if layout.flavour is not Flavour.RELAY:
             if footer is not None or NAME.fullmatch(self.path.name):
                 faults[Fault.WRONG_HEADER] = None
