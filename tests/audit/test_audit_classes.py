@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from shadowaudit.engine.classes import classes
+from shadowaudit.engine.java import shim
 
 
 @pytest.fixture
@@ -41,6 +43,31 @@ def test_what_java_writes_at_its_end_is_used_by_the_next_one(java: Path, tmp_pat
     assert again.made is None
     assert str(known.kept) in again.options
     assert not stale.exists()
+
+
+def test_of_other_classes_only_those_used_last_stay(java: Path, tmp_path: Path) -> None:
+    known = classes(java, tmp_path / "spark")
+    assert known is not None
+    assert known.made is not None
+    others = [known.kept.with_name(f"classes-{number}.jsa") for number in range(4)]
+    for age, path in enumerate(others):
+        path.write_bytes(b"")
+        os.utime(path, (0, time.time() - age * 60))
+    known.keep(writing(known.made))
+    assert sorted(known.kept.parent.iterdir()) == sorted([known.kept, others[0]])
+
+
+def test_what_was_made_for_a_java_that_is_gone_goes_when_another_is_made(java: Path, tmp_path: Path) -> None:
+    gone, base = tmp_path / "gone", tmp_path / "shims"
+    base.mkdir()
+    for home in (gone, java):
+        home.mkdir(exist_ok=True)
+        (home / "release").write_text('JAVA_VERSION="21"\n', "utf-8")
+    first = shim(gone, base)
+    shutil.rmtree(gone)
+    assert [*base.iterdir()] == [first]
+    second = shim(java, base)
+    assert [*base.iterdir()] == [second]
 
 
 def test_classes_of_another_java_or_spark_are_not_used(java: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from shadowaudit.engine.java import cache
 
 _QUIET = "-Xlog:disable"  # else Java tells of each class that it cannot keep
 _LONGEST = 120.0  # seconds that the writing may take
+_OTHERS = 1  # files of other Javas or Sparks that stay: who has two of them need not write them in turns
 _UNUSED = 30 * 86_400.0  # seconds after which the file of another Java or Spark goes
 
 
@@ -46,8 +47,10 @@ class Classes:
         try:
             java.wait(_LONGEST)
             self.made.replace(self.kept)
-            for other in self.kept.parent.glob("classes-*.jsa"):
-                if other.stat().st_mtime < time.time() - _UNUSED:
+            others = (one for one in self.kept.parent.glob("classes-*.jsa") if one != self.kept)
+            used = sorted(((one.stat().st_mtime, one) for one in others), reverse=True)
+            for place, (last, other) in enumerate(used):
+                if place >= _OTHERS or last < time.time() - _UNUSED:
                     other.unlink()
         except (OSError, subprocess.TimeoutExpired):
             self.discard()

@@ -111,6 +111,9 @@ def shim(runtime: Path, directory: Path | None = None) -> Path:
     java = home / "bin" / "java"
     if java.exists() and str(runtime) in java.read_text("utf-8"):
         return home
+    for other in base.glob("java-*"):
+        if (other / "release").is_symlink() and not (other / "release").exists():  # that Java is gone
+            shutil.rmtree(other, ignore_errors=True)
     made = Path(tempfile.mkdtemp(prefix="java-", dir=base))
     (made / "bin").mkdir()
     for name in ("lib", "conf", "release"):
