@@ -104,7 +104,7 @@ def test_a_proof_by_whole_logs_is_a_full_one(sail: Auditor, tmp_path: Path) -> N
         stop(one, 5000)
     told = sail(logs).as_dict()
     assert (told["status"], told["strength"], told["unprovable"]) == (PROVEN, "full", [])
-    assert told["sentence"].startswith("Proven: of 1 messages none was lost")
+    assert told["sentence"].startswith("Proven: of 1 message none was lost")
 
 
 def set_back(directory: Path) -> Path:

@@ -262,8 +262,8 @@ def test_a_broken_promise_beside_missing_evidence_says_both() -> None:
     partly = Verdict(classes=lost, evidence=replace(EVIDENCE, gaps=(gap,)), **told)
     assert partly.strength == "incomplete"
     for one in (partly, Verdict(classes=lost | {Class.UNPROVEN_LOSS.value: 1}, evidence=EVIDENCE, **told)):
-        assert one.sentence.startswith("The promise was broken: 1 violations")
-        assert "evidence is missing (1 times)" in one.sentence
+        assert one.sentence.startswith("The promise was broken: 1 violation")
+        assert "evidence is missing (1 time)" in one.sentence
 
 
 def test_a_database_that_is_merely_not_at_hand_is_not_said_to_be_lost() -> None:

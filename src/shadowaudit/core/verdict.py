@@ -57,7 +57,7 @@ class Verdict:
         """How much the files can prove: ``logs`` is of the messages in them alone, for some ends are lost;
         ``incomplete`` is no more than the violations that are seen, for evidence is missing.
         """
-        if self.evidence.gaps:
+        if self.evidence.gaps or self.void:
             return "incomplete"
         if self.evidence.weaker:
             return "weaker"
