@@ -11,8 +11,8 @@ SETTLING = (
         (
             "a file that was changed since is not read again",
             _SETTLED,
-            "        return facts if (facts.size, facts.modified) == (file.size, file.modified) else None",
-            "        return facts",
+            "        same = (facts.size, facts.modified) == (file.size, file.modified)",
+            "        same = True",
             (
                 "settling.py::test_an_exchange_log_that_grows_is_merged_as_often_as_it_is_read_and_no"
                 "thing_else_is"
