@@ -15,6 +15,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from auditing import Auditor
 from click.testing import CliRunner, Result
@@ -627,10 +628,10 @@ def test_what_goes_wrong_in_an_engine_is_shown(tmp_path: Path, engine: str) -> N
     typed = [sys.executable, "-m", "shadowaudit"]
     subprocess.run([*typed, "ingest", logs, *arguments[:2], *arguments[4:]], check=True, capture_output=True)
     for table in state.rglob("*.parquet"):
-        table.write_bytes(b"no Parquet")
+        parquet.write_table(pa.table({"nothing": [1]}), table)
     done = subprocess.run([*typed, "verify", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "parquet" in done.stderr.lower()
+    assert "Traceback" in done.stderr
     assert "this is no verdict" in done.stderr
 
 
