@@ -76,6 +76,7 @@ def test_mail_that_was_under_way_when_the_node_was_told_to_stop_is_handed_over_t
     lab.cluster.start("mx1")
 
 
+@pytest.mark.slow
 def test_a_drained_node_takes_no_mail_and_no_copies_until_the_drain_ends(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=1h", "reject_message_on_shadow_failure=true")
     lab.cluster.refuse()
@@ -149,6 +150,7 @@ def test_a_drain_is_not_done_before_the_new_owner_has_taken_the_mail(lab: Runnin
     lab.verify()
 
 
+@pytest.mark.slow
 def test_what_a_drained_node_holds_is_told_and_once_replaced_its_disk_is_not_needed(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=1h")
     lab.cluster.refuse()
@@ -182,6 +184,7 @@ def state(lab: RunningLab, name: str) -> str:
     return row[2]
 
 
+@pytest.mark.slow
 def test_the_labs_status_tells_a_node_that_is_drained_from_one_that_is_up(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=1h", nodes=2)
     lab.cluster.refuse()

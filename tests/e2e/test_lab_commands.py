@@ -175,6 +175,7 @@ def test_a_lab_that_was_there_keeps_everything_when_it_does_not_come_up(lab: Run
     lab.up()
 
 
+@pytest.mark.slow
 def test_a_stop_that_takes_long_says_what_it_waits_for(lab: RunningLab):
     lab.up("drain_timeout=5s", nodes=2)
     lab.cluster.freeze(MAILBOX)
