@@ -72,8 +72,7 @@ def behind(lab: RunningLab, *users: str, **settings: object) -> Iterator[Postfix
             "smtpd_tls_key_file": key,
         }
         # What its own death put off is tried again at once, and not after minutes.
-        quick = {"minimal_backoff_time": "1s", "maximal_backoff_time": "1s", "queue_run_delay": "1s"}
-        main = {**postfix_settings("Postfix behind"), **quick, **ours, **settings}
+        main = {**postfix_settings("Postfix behind"), **postfix.QUICK_RETRIES, **ours, **settings}
         with postfix.running(directory / "postfix", instance_port, main) as instance:
             yield instance
 

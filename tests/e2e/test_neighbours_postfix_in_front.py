@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.skipif(postfix.missing() is not None, reason=str(postfix.missing())),
 ]
 
-QUICK = {"minimal_backoff_time": "1s", "maximal_backoff_time": "1s", "queue_run_delay": "1s"}
 SPAN = "shadow_resubmit_time_span=1h"
 
 
@@ -44,7 +43,7 @@ def tls(lab: RunningLab) -> list[str]:
 
 @contextmanager
 def in_front(lab: RunningLab, *nodes: str, **settings: object) -> Iterator[Postfix]:
-    """As documented, but for names, and with retries within a second."""
+    """As documented, but for names, and with retries within seconds."""
     hosts = ", ".join(f"[127.0.0.1]:{lab.cluster.node(name).smtp[1]}" for name in nodes)
     ours = {
         "relayhost": hosts,
@@ -52,7 +51,7 @@ def in_front(lab: RunningLab, *nodes: str, **settings: object) -> Iterator[Postf
         "smtp_tls_secure_cert_match": "mx1.lab.test",
     }
     with room() as directory:
-        main = {**postfix_settings("Postfix in front"), **ours, **QUICK, **settings}
+        main = {**postfix_settings("Postfix in front"), **ours, **postfix.QUICK_RETRIES, **settings}
         with postfix.running(directory / "postfix", port(), main) as instance:
             yield instance
 

@@ -34,12 +34,21 @@ _BASE: Mapping[str, object] = {
     "message_size_limit": 67108864,
     "queue_minfree": 0,
 }
+QUICK_RETRIES: Mapping[str, object] = {
+    "minimal_backoff_time": "2s",
+    "maximal_backoff_time": "2s",
+    "queue_run_delay": "1s",
+}
+"""Mail that was put off is tried again soon. Within a second it would be tried while the failed attempt still
+holds its lock at times: Postfix puts such a message aside for a minute, and then until the manager wakes.
+"""
+
 _MASTER = """\
 {smtp}     inet  n  -  n  -     -  smtpd
 postlog    unix-dgram n - n -   1  postlogd
 pickup     unix  n  -  n  60    1  pickup
 cleanup    unix  n  -  n  -     0  cleanup
-qmgr       unix  n  -  n  300   1  qmgr
+qmgr       unix  n  -  n  5     1  qmgr
 tlsmgr     unix  -  -  n  1000? 1  tlsmgr
 rewrite    unix  -  -  n  -     -  trivial-rewrite
 bounce     unix  -  -  n  -     0  bounce
