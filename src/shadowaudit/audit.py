@@ -119,7 +119,7 @@ class Audit:
             )
         files, notes = counted(facts)
         if self.state.kept:
-            for path in self.state.unreadable():
+            for path in self.state.unreadable(facts):
                 self.progress.tell(
                     f"{path} cannot be read, and the log that it tells of does not count before it is read "
                     "again: name its directory. Or delete that file, if that log shall count no more"

@@ -298,14 +298,20 @@ def resealed_without(path: Path, text: bytes) -> None:
 # The last life of a node is gone, and the one before had an end.
 
 
-def test_a_delivery_that_a_holder_was_told_of_and_no_log_received_is_not_proven(tmp_path: Path) -> None:
-    mx1, mx2 = log(tmp_path, "mx1", AFTER, "a"), log(tmp_path, "mx2", OTHER, "c")
+def begun_again(directory: Path) -> tuple[Log, Log]:
+    """mx1 stopped and was started again: the log of its second life, and mx2's."""
+    mx1, mx2 = log(directory, "mx1", AFTER, "a"), log(directory, "mx2", OTHER, "c")
     for one in (mx1, mx2):
         begin(one, 0)
     mail(1, 1000, mx1, mx2, delivered)
     stop(mx1, 2000)
-    again = log(tmp_path, "mx1", AFTER, "d", after=mx1.sequence)
+    again = log(directory, "mx1", AFTER, "d", after=mx1.sequence)
     begin(again, 3000)
+    return again, mx2
+
+
+def test_a_delivery_that_a_holder_was_told_of_and_no_log_received_is_not_proven(tmp_path: Path) -> None:
+    again, mx2 = begun_again(tmp_path)
     mail(2, 4000, again, mx2, delivered)
     stop(again, 6000)
     stop(mx2, 6000)
@@ -318,13 +324,7 @@ def test_a_delivery_that_a_holder_was_told_of_and_no_log_received_is_not_proven(
 
 
 def test_a_copy_that_is_still_held_tells_how_far_its_owners_log_has_to_reach(tmp_path: Path) -> None:
-    mx1, mx2 = log(tmp_path, "mx1", AFTER, "a"), log(tmp_path, "mx2", OTHER, "c")
-    for one in (mx1, mx2):
-        begin(one, 0)
-    mail(1, 1000, mx1, mx2, delivered)
-    stop(mx1, 2000)
-    again = log(tmp_path, "mx1", AFTER, "d", after=mx1.sequence)
-    begin(again, 3000)
+    again, mx2 = begun_again(tmp_path)
 
     def waits(one: Message) -> None:
         one.hold(custom=f";S:OwnerDb={AFTER}", reference=f"{again.boot}:{again.sequence}")

@@ -11,8 +11,8 @@ SETTLING = (
         (
             "a file that was changed since is not read again",
             _SETTLED,
-            "        same = (facts.size, facts.modified) == (file.size, file.modified)",
-            "        same = True",
+            "        if facts is None or (facts.size, facts.modified) != (file.size, file.modified):",
+            "        if facts is None:",
             (
                 "settling.py::test_an_exchange_log_that_grows_is_merged_as_often_as_it_is_read_and_no"
                 "thing_else_is"

@@ -67,7 +67,7 @@ def command(
             else:
                 _tell(console, events)
                 _remark(console, findings)
-        options.tell_of_open_logs(Shown(), places)
+        options.tell_of_open_logs(Shown(), opened)
     if found.more:
         print(f"… and {found.more} more: --most {len(found.rows) + found.more}", file=sys.stderr)
     if not found.rows:

@@ -14,7 +14,7 @@ from shadowaudit.cli import options
 from shadowaudit.cli.ending import between_turns
 from shadowaudit.cli.progress import Shown
 from shadowaudit.engine.choice import Chosen
-from shadowaudit.logs.manifest import Found
+from shadowaudit.logs.manifest import Found, open_logs
 from shadowaudit.logs.state import State
 
 
@@ -65,7 +65,7 @@ def command(
                 audit.read(files)
                 audit.settle()
             if fresh or not watch:
-                options.tell_of_open_logs(shown, places)
+                options.tell_of_open_logs(shown, open_logs(places))
                 _tell(len(files), len(fresh), as_json=as_json)
             if ending is None or ending.wait(interval):
                 return

@@ -17,7 +17,7 @@ import click
 from shadowaudit.cli.progress import Shown
 from shadowaudit.engine.session import EngineError
 from shadowaudit.interruption import INTERRUPTED, putting_away
-from shadowaudit.logs.manifest import Found, NoLogsError, NoneClosedError, find, open_logs, still_open
+from shadowaudit.logs.manifest import Found, NoLogsError, NoneClosedError, OpenLog, find, still_open
 from shadowaudit.logs.state import DamagedStateError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -108,9 +108,9 @@ def found(places: Sequence[Path], *, watch: bool, shown: Shown | None = None) ->
     return find([one.path for one in logs]) if logs else []
 
 
-def tell_of_open_logs(shown: Shown, places: Sequence[Path]) -> None:
+def tell_of_open_logs(shown: Shown, unread: Sequence[OpenLog]) -> None:
     """Say which logs nodes still write: whoever asks about the last minutes has to know."""
-    if unread := open_logs(places):
+    if unread:
         shown.tell(f"note: {still_open(unread, datetime.now(UTC))}")
 
 

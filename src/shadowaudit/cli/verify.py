@@ -133,7 +133,7 @@ def command(
         ending = stack.enter_context(between_turns()) if watch else None
         audit = Audit(chosen, state, out, shown, cores=options.cores(), ahead=ahead)
         for verdict in _verdicts(audit, places, question, ending, interval=interval):
-            options.tell_of_open_logs(shown, places)
+            options.tell_of_open_logs(shown, open_logs(places))
             if not no_report:
                 write_report(out, verdict)
             if as_json:

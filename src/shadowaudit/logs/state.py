@@ -63,29 +63,22 @@ class State:
 
     def known(self, file: Found) -> FileFacts | None:
         """The facts of that very file, if it was read before and what is kept of it is whole."""
-        try:
-            facts = FileFacts.from_json(self.facts_of(str(file.path)).read_text("utf-8"))
-        except (OSError, ValueError, TypeError, KeyError):
+        facts = _facts_in(self.facts_of(str(file.path)))
+        if facts is None or (facts.size, facts.modified) != (file.size, file.modified):
             return None
-        same = (facts.size, facts.modified) == (file.size, file.modified)
-        return facts if same and self._whole(facts) else None
+        return facts if self._whole(facts) else None
 
     def all(self) -> list[FileFacts]:
         """The facts of every file that was ever read, also of those that are gone since."""
-        return self._told()[0]
+        return [facts for path in self._kept() if (facts := _facts_in(path))]
 
-    def unreadable(self) -> list[Path]:
-        """Facts that cannot be read: which log they are of is not known any more."""
-        return self._told()[1]
+    def unreadable(self, facts: Iterable[FileFacts]) -> list[Path]:
+        """Facts besides these that cannot be read: which log they are of is not known any more."""
+        known = {self.facts_of(one.path) for one in facts}
+        return [path for path in self._kept() if path not in known and _facts_in(path) is None]
 
-    def _told(self) -> tuple[list[FileFacts], list[Path]]:
-        found, unreadable = [], []
-        for path in sorted(self.directory.glob(f"v{_VERSION}-*.json")):
-            try:
-                found.append(FileFacts.from_json(path.read_text("utf-8")))
-            except (OSError, ValueError, TypeError, KeyError):
-                unreadable.append(path)
-        return found, unreadable
+    def _kept(self) -> list[Path]:
+        return sorted(self.directory.glob(f"v{_VERSION}-*.json"))
 
     def check(self, facts: Iterable[FileFacts]) -> None:
         """Raises DamagedStateError if partial states of a file are not there any more."""
@@ -137,6 +130,13 @@ def _write_table(target: Path, table: Any) -> None:
         write_statistics=False,
         write_page_checksum=True,
     )
+
+
+def _facts_in(path: Path) -> FileFacts | None:
+    try:
+        return FileFacts.from_json(path.read_text("utf-8"))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def states_in(path: str, columns: Sequence[str] | None = None) -> Any:

@@ -172,4 +172,4 @@ def maybe(moment: datetime | None) -> str | None:
 
 
 def mark(point: Mark | None) -> str | None:
-    return None if point is None else f"{point.incarnation}:{point.sequence}"
+    return None if point is None else str(point)

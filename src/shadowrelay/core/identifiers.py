@@ -24,10 +24,13 @@ NextHop = NewType("NextHop", str)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A point in the life of a transport database: ``<incarnation>:<sequence>`` on the wire."""
+    """A point in the life of a transport database: ``<incarnation>:<sequence>`` wherever it is written."""
 
     incarnation: Incarnation
     sequence: int
+
+    def __str__(self) -> str:
+        return f"{self.incarnation}:{self.sequence}"
 
 
 @dataclass(frozen=True, slots=True)

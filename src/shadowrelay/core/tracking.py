@@ -59,7 +59,7 @@ class HaRedirect(TrackingEvent):
         return {
             "source-context": listed(self.attempts),
             "server-hostname": self.shadow,
-            "reference": _spelt(self.holder.mark),
+            "reference": str(self.holder.mark or ""),
         }
 
     def custom(self) -> dict[str, str]:
@@ -91,11 +91,8 @@ class HaReceive(TrackingEvent):
     reason: str = ""
 
     def more(self) -> Columns:
-        return {
-            "client-hostname": self.primary,
-            "source-context": self.reason,
-            "reference": _spelt(self.mark),
-        }
+        mark = str(self.mark or "")
+        return {"client-hostname": self.primary, "source-context": self.reason, "reference": mark}
 
     def custom(self) -> dict[str, str]:
         return {"Rank": str(self.copy.rank), "OwnerDb": self.copy.owner_database}
@@ -300,7 +297,3 @@ class SnapshotEnd:
                 {"Snapshot": self.snapshot, "Count": str(self.count), "Taken": self.taken}
             ),
         }
-
-
-def _spelt(mark: Mark | None) -> str:
-    return f"{mark.incarnation}:{mark.sequence}" if mark else ""

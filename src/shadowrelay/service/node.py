@@ -12,7 +12,6 @@ from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.inquiry import Inquiry
-from shadowrelay.core.routing import Route
 from shadowrelay.core.shadow_servers import MemberPlace
 from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.room import Room
@@ -26,6 +25,7 @@ from shadowrelay.service.adapters import addresses, servers
 from shadowrelay.service.draining import Draining
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
+from shadowrelay.settings.routing import routes
 from shadowrelay.shadow.links import Link
 from shadowrelay.smtp.receive_connector import Connector
 
@@ -60,10 +60,7 @@ class Node:
         self.boundary = Boundary(MemberPlace(self.name, self.site, self.host), places, self.policy)
         self.members = Members(database, self.boundary, addresses(settings), self.policy, utcnow)
         self.inquiry = Inquiry()
-        self.routes = tuple(
-            Route(NextHop(name), tuple(route.domains), route.inside)
-            for name, route in settings.routes.items()
-        )
+        self.routes = routes(settings)
         self.reporter = Reporter(self.name, self.routes, self.policy, utcnow)
         self.queue = Queue(self.members, servers(settings), self.routes, self.reporter, self.policy, utcnow)
         self.links = {

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
-from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.policy import ShadowMessagePreference
-from shadowrelay.core.routing import Route, route_for
+from shadowrelay.core.routing import route_for
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
+from shadowrelay.settings.routing import routes
 from shadowrelay.settings.schema import Member, ReceiveConnector, Settings, Tls
 from shadowrelay.settings.values import format_duration
 
@@ -213,9 +213,8 @@ def warnings(settings: Settings) -> list[str]:
             f"shadow_resubmit_time_span is {format_duration(span)}, shadow_heartbeat_frequency "
             f"{format_duration(heartbeat)}: mail is taken over from owners that nobody asked meanwhile"
         )
-    routes = [Route(NextHop(name), tuple(route.domains)) for name, route in settings.routes.items()]
     for domain in settings.accepted_domains:
-        if not route_for("anyone@" + domain.replace("*", "any"), routes):
+        if not route_for("anyone@" + domain.replace("*", "any"), routes(settings)):
             found.append(
                 f"accepted_domains has {domain}, which no route covers: its mail is answered 451 4.4.4"
             )

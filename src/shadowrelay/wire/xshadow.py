@@ -93,7 +93,7 @@ def parse_mark(text: str) -> Mark:
 
 
 def format_mark(mark: Mark) -> str:
-    return f"{mark.incarnation}:{mark.sequence}"
+    return str(mark)
 
 
 def format_greeting(greeting: Greeting) -> str:
