@@ -172,6 +172,7 @@ def test_a_lab_that_runs_is_audited_by_what_it_has_closed_and_the_rest_is_named(
     assert verdict.totals["messages"] == 3
 
 
+@pytest.mark.slow
 def test_each_row_that_is_taken_out_of_real_logs_is_missed(lab: RunningLab, tmp_path: Path) -> None:
     """Alone, the file tells. With the file sealed again, the other rows do, but for harmless ones."""
     lab.up("shadow_resubmit_time_span=2s")

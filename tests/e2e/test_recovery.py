@@ -41,6 +41,7 @@ def test_when_the_owners_disk_is_lost_the_holders_promote_on_first_contact(lab: 
     assert {row["reference"] for row in resubmitted} == {before}
 
 
+@pytest.mark.slow
 def test_an_owner_that_was_away_too_long_becomes_the_shadow_of_who_took_over(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=2s")
     lab.cluster.refuse()
@@ -55,6 +56,7 @@ def test_an_owner_that_was_away_too_long_becomes_the_shadow_of_who_took_over(lab
     assert lab.events("mx1", "DELIVER") == []
 
 
+@pytest.mark.slow
 def test_an_owner_that_was_frozen_too_long_asks_before_it_delivers_again(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=2s", "queue_glitch_retry_interval=2s")
     lab.cluster.refuse()

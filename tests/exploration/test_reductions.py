@@ -18,6 +18,7 @@ from .setup import Setup
 from .situation import Situation
 
 
+@pytest.mark.slow
 def test_a_frozen_process_answers_the_last_of_equal_requests_and_it_is_as_if_it_answered_each() -> None:
     memory = Memory()
     explore(Setup(faults=(("freeze mx2",),), grain="talks", at_once=True), most=6_000, memory=memory)
@@ -63,6 +64,7 @@ def test_forgotten_ages_change_nothing_that_members_and_packets_come_to(
     assert {without_ages(at) for at in fewer} == {without_ages(at) for at in more}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setup", "any_"),
     [
@@ -83,6 +85,7 @@ def test_sessions_that_nobody_uses_any_more_change_nothing_when_they_are_forgott
     assert {forget(at) for at in more} == fewer
 
 
+@pytest.mark.slow
 def test_policy_as_a_choice_is_both_policies_and_nothing_else() -> None:
     setup = Setup(faults=(("lost",),), grain="talks", at_once=True)
     accept, reject, either = (
@@ -126,6 +129,7 @@ def test_what_a_walk_remembers_of_rows_is_what_it_would_find() -> None:
             assert automaton._numbers[Walk(automaton.again(state)).digest()] == state
 
 
+@pytest.mark.slow
 def test_a_node_that_was_put_away_is_the_same_and_goes_on_as_it_would_have() -> None:
     memory = Memory()
     explore(Setup(faults=(("hop",),), grain="talks", at_once=True), memory=memory)

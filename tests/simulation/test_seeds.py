@@ -12,7 +12,7 @@ import pytest
 from .cli import Totals, run_many
 from .seeds import run_seed
 
-SEEDS = int(os.environ.get("SHADOWRELAY_SEEDS", "1000"))
+SEEDS = int(os.environ.get("SHADOWRELAY_SEEDS", "500"))
 CHUNK = 250
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, os.cpu_count() or 1)
 
