@@ -331,3 +331,9 @@ def test_the_variables_of_the_viewers_are_no_settings(tmp_path):
     assert table.admin.token is not None
     with pytest.raises(SettingsInvalid):
         Settings.load(file, {"SHADOWRELAY_ADMIN": "mx2.example.net:8025"})
+
+
+def test_how_long_to_wait_is_no_option_where_nothing_is_waited_for() -> None:
+    result = CliRunner().invoke(main, ["drain", "--end", "--within", "5s", "--admin", "http://127.0.0.1:1"])
+    assert result.exit_code == 2
+    assert "--end waits for nothing" in result.output

@@ -211,11 +211,14 @@ def test_an_audit_that_fails_gives_no_verdict_and_shows_why(
     assert "no verdict" in result.stderr
 
 
-def test_where_nothing_answers_at_a_servers_address_it_is_said_and_not_waited_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("option", "scheme"), [("--engine", "sc"), ("--master", "spark")])
+def test_where_nothing_answers_at_a_servers_address_it_is_said_and_not_waited_for(
+    tmp_path: Path, option: str, scheme: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    logs, address = written(tmp_path / "logs"), f"sc://127.0.0.1:{port}"
-    typed = [sys.executable, "-m", "shadowaudit", "verify", str(logs), "--engine", address]
+    logs, address = written(tmp_path / "logs"), f"{scheme}://127.0.0.1:{port}"
+    typed = [sys.executable, "-m", "shadowaudit", "verify", str(logs), option, address]
     done = subprocess.run(typed, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
     assert done.returncode == 2
     assert f"{address} does not answer" in done.stderr
@@ -455,6 +458,22 @@ def test_logs_that_are_still_open_are_named_beside_the_verdict(
 
 def packed(directory: Path) -> None:
     (directory / "MSGTRK-mx1.example.net-00-1.LOG.gz").write_bytes(b"")
+
+
+@pytest.mark.parametrize("command", ["verify", "ingest", "explain"])
+def test_compressed_logs_beside_others_are_named_unless_they_are_there_unpacked(
+    tmp_path: Path, command: str
+) -> None:
+    logs = written(tmp_path / "logs")
+    first, *others = sorted(logs.glob("mx1*/*"))
+    for path in (first, others[0], others[1]):
+        path.with_name(path.name + ".gz").write_bytes(b"")
+    for path in others[:2]:
+        path.unlink()
+    options = {"verify": ("--out", tmp_path / "out"), "ingest": ("--state", tmp_path / "state")}
+    what = ("user1@example.com",) if command == "explain" else ()
+    result = run(command, *what, logs, *options.get(command, ()))
+    assert f"not read: {others[0].name}.gz and 1 more: unpack them first" in result.stderr.replace("\n", " ")
 
 
 def named_like_a_log(directory: Path) -> None:

@@ -68,6 +68,7 @@ def command(
                 _tell(console, events)
                 _remark(console, findings)
         options.tell_of_open_logs(Shown(), opened)
+        options.tell_of_packed_logs(Shown(), places)
     if found.more:
         print(f"… and {found.more} more: --most {len(found.rows) + found.more}", file=sys.stderr)
     if not found.rows:

@@ -53,6 +53,7 @@ def command(
         state = State(state_dir)
         state.create()
         files = options.found(places, watch=watch, shown=shown)
+        options.tell_of_packed_logs(shown, places)
         ending = audit = None
         if watch or _fresh(state, files):
             chosen = stack.enter_context(Chosen(engine, shown.step, master, memory))

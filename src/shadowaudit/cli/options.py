@@ -17,7 +17,15 @@ import click
 from shadowaudit.cli.progress import Shown
 from shadowaudit.engine.session import EngineError
 from shadowaudit.interruption import INTERRUPTED, putting_away
-from shadowaudit.logs.manifest import Found, NoLogsError, NoneClosedError, OpenLog, find, still_open
+from shadowaudit.logs.manifest import (
+    Found,
+    NoLogsError,
+    NoneClosedError,
+    OpenLog,
+    find,
+    packed_logs,
+    still_open,
+)
 from shadowaudit.logs.state import DamagedStateError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -112,6 +120,13 @@ def tell_of_open_logs(shown: Shown, unread: Sequence[OpenLog]) -> None:
     """Say which logs nodes still write: whoever asks about the last minutes has to know."""
     if unread:
         shown.tell(f"note: {still_open(unread, datetime.now(UTC))}")
+
+
+def tell_of_packed_logs(shown: Shown, places: Sequence[Path]) -> None:
+    """Say that there are compressed ones, which nothing reads."""
+    if packed := packed_logs(places):
+        others = f" and {len(packed) - 1} more" if len(packed) > 1 else ""
+        shown.tell(f"note: compressed, and not read: {packed[0]}{others}: unpack them first")
 
 
 @contextmanager

@@ -121,6 +121,7 @@ def command(
             shutil.rmtree(state.directory, ignore_errors=True)
             stack.callback(shutil.rmtree, state.directory, ignore_errors=True)
         files = options.found(places, watch=watch, shown=shown) if places else []
+        options.tell_of_packed_logs(shown, places)
         out.mkdir(parents=True, exist_ok=True)
         if places and not files:  # before an engine is started for nothing
             shown.tell("no closed log yet: waiting for one")

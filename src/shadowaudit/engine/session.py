@@ -22,7 +22,7 @@ SPARK, SAIL = "spark", "sail"
 
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()  # with blanks escaped
 
-_CONNECT_PORT = 15002  # as Spark Connect has it unless told
+_CONNECT_PORT, _MASTER_PORT = 15002, 7077  # as Spark has them unless told
 _REACHED = 10.0  # seconds until a server has to take a connection
 
 _OPTIONS = "spark.driver.extraJavaOptions"
@@ -69,7 +69,7 @@ def session(
     elif engine == SAIL:
         yield from _sail()
     elif engine.startswith("sc://"):
-        _answers(engine)
+        _answers(engine, _CONNECT_PORT)
         opened = _connect(engine)
         try:
             yield opened
@@ -93,6 +93,8 @@ def _spark(master: str | None, memory: str, conf: dict[str, str], *, much: bool)
     settings, known = {"spark.sql.execution.pythonUDF.arrow.enabled": "true"}, None
     builder = SparkSession.builder.appName("shadowaudit")
     if not submitted():
+        if master and master.startswith("spark://"):
+            _answers(master, _MASTER_PORT)
         known = _java()
         builder = builder.master(master or "local[*]")
         settings |= _LOCAL | {"spark.driver.memory": memory}
@@ -176,13 +178,18 @@ def _sail() -> Iterator[Any]:
             stop()
 
 
-def _answers(address: str) -> None:
-    """PySpark would try again for minutes. Raises EngineError."""
-    try:
-        told = urlsplit(address)
-        socket.create_connection((told.hostname or "", told.port or _CONNECT_PORT), _REACHED).close()
-    except (OSError, ValueError) as problem:
-        raise EngineError(f"{address} does not answer: {_first_line(problem)}") from None
+def _answers(address: str, port: int) -> None:
+    """One of its hosts, at least: PySpark would try again for minutes. Raises EngineError."""
+    problem: Exception = ValueError("no host in it")
+    for host in urlsplit(address).netloc.split(","):
+        try:
+            told = urlsplit(f"//{host}")
+            socket.create_connection((told.hostname or "", told.port or port), _REACHED).close()
+        except (OSError, ValueError) as error:
+            problem = error
+        else:
+            return
+    raise EngineError(f"{address} does not answer: {_first_line(problem)}")
 
 
 def _connect(address: str) -> Any:

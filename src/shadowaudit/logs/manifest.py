@@ -68,11 +68,20 @@ def find(places: Iterable[Path]) -> list[Found]:
     return [found[path] for path in sorted(found)]
 
 
+def packed_logs(places: Iterable[Path]) -> list[str]:
+    """The names of compressed logs below these directories that are not there unpacked as well, in order."""
+    found: set[str] = set()
+    for place in places:
+        for _, _, names in os.walk(place):
+            here = set(names)
+            found |= {name for name in here if _PACKED.fullmatch(name) and Path(name).stem not in here}
+    return sorted(found)
+
+
 def _nothing_in(place: Path) -> str:
     """A sentence about a directory without logs: not mounted, compressed, or another one."""
-    packed = [name for _, _, names in os.walk(place) for name in names if _PACKED.fullmatch(name)]
-    if packed:
-        return f"no tracking log in {place}, but compressed ones, such as {min(packed)}: unpack them first"
+    if packed := packed_logs([place]):
+        return f"no tracking log in {place}, but compressed ones, such as {packed[0]}: unpack them first"
     return (
         f"no tracking log in {place}: closed logs are files named MSGTRK….LOG; one that a node still writes "
         "begins with a dot and is read after it was closed (at least hourly, and at shutdown)"

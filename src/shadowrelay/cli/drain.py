@@ -31,6 +31,9 @@ def drain(node: Client, within: timedelta, *, end: bool, as_json: bool) -> None:
     Waits until nothing is left, and says what became of the queue, and for whom copies are held. These stay;
     their owners replace them when this node is gone. Exit status 0 if nothing is left, 1 if something is.
     """
+    given = click.get_current_context().get_parameter_source("within")
+    if end and given is not click.core.ParameterSource.DEFAULT:
+        raise click.UsageError("--within is how long to wait for an empty queue: --end waits for nothing")
     with reporting():
         answer = node.post("drain", "end" if end else "begin")
         deadline = time.monotonic() + within.total_seconds()
