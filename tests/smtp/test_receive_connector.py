@@ -105,6 +105,25 @@ async def test_a_taken_port_is_an_error() -> None:
             await Connector(ConnectorOptions(hostname="x", port=port), MemoryReceiver()).start()
 
 
+async def test_who_connects_before_it_serves_is_greeted_when_it_does() -> None:
+    connector = Connector(ConnectorOptions(hostname="x", port=0), MemoryReceiver())
+    reader, writer = await asyncio.open_connection(*await connector.listen())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.readline(), 0.1)
+    await connector.start()
+    assert (await reader.readline()).startswith(b"220 x")
+    writer.close()
+    await connector.stop(0)
+
+
+async def test_an_address_that_was_taken_in_vain_is_free_again() -> None:
+    connector = Connector(ConnectorOptions(hostname="x", port=0), MemoryReceiver())
+    address = await connector.listen()
+    await connector.stop(0)
+    with pytest.raises(OSError, match=r"."):
+        await asyncio.open_connection(*address)
+
+
 # Stopping
 
 

@@ -82,6 +82,9 @@ def start(
         _see_answers(current, names, started)
         if started:
             see_one_another(meet)
+        for one in started:
+            if not one.process.alive:
+                raise LabError(_with_log(f"{one.name} has answered, and ended", one.log, one))
     except BaseException:
         with undisturbed():
             stop({one.name: one.process for one in started}, grace=_ABORT_GRACE)

@@ -41,7 +41,7 @@ class NodeFailed(Exception):
 async def _listen(key: str, connector: Connector) -> None:
     options = connector.options
     try:
-        await connector.start()
+        await connector.listen()
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else error
         raise NodeFailed(
@@ -111,10 +111,12 @@ async def _serve(node: Node) -> None:
         await _snapshot(database, Taken.START)
         members = connectors.for_members(node, settings.peer) if settings.peer else None
         senders = [connectors.for_senders(node, name, each) for name, each in settings.receive.items()]
-        if members:
-            await _listen("peer", members)
-        for sender in senders:
-            await _listen(f"receive.{sender.options.name}", sender)
+        named = {"peer": members} if members else {}
+        named |= {f"receive.{sender.options.name}": sender for sender in senders}
+        for key, connector in named.items():  # all of them, before anybody is greeted
+            await _listen(key, connector)
+        for connector in named.values():
+            await connector.start()
         node.connectors = senders
         background = [*_start_stages(node, group), guard]
         gc.freeze()  # modules and settings stay for good: collections need not look at them again

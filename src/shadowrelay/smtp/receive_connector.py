@@ -1,9 +1,12 @@
-"""A Receive connector: a listening socket and its sessions."""
+"""A Receive connector: where it listens, and its sessions."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TypeAlias
 
 import structlog
@@ -17,11 +20,39 @@ log = structlog.get_logger(__name__)
 
 SessionFactory: TypeAlias = Callable[[Receiver, ConnectorOptions, Register], ReceiveSession]
 
-_BACKLOG = 512
+BACKLOG = 512
+"""Connections that the system may accept before they are served."""
+
+
+async def listening(host: str, port: int) -> list[socket.socket]:
+    """A listening socket for each address of ``host`` ('': every one of this machine). Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    made: list[socket.socket] = []
+    with ExitStack() as undo:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                sock = undo.enter_context(socket.socket(family, kind, protocol))
+            except OSError as error:
+                if error.errno != errno.EAFNOSUPPORT:
+                    raise
+                continue  # a kernel without IPv6
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:  # 0.0.0.0 is an address of its own
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind(address)
+            sock.listen(BACKLOG)
+            made.append(sock)
+        undo.pop_all()
+    if not made:
+        raise OSError(errno.EADDRNOTAVAIL, f"{host} is no address of this machine")
+    return made
 
 
 class Connector:
-    """Listens between ``start`` and ``stop``. ``session`` makes the protocol of each connection."""
+    """Serves between ``start`` and ``stop``. ``session`` makes the protocol of each connection."""
 
     def __init__(
         self, options: ConnectorOptions, receiver: Receiver, *, session: SessionFactory = ReceiveSession
@@ -30,20 +61,27 @@ class Connector:
         self._receiver = receiver
         self._make_session = session
         self._register = Register(options.max_inbound_connections, options.max_inbound_connections_per_source)
-        self._server: asyncio.Server | None = None
+        self._waiting: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
         self._secure: SecureListener | None = None
 
+    async def listen(self) -> tuple[str, int]:
+        """Take the address, and say which host and port. Clients may connect, and wait. Raises OSError."""
+        self._waiting = await listening(self.options.host, self.options.port)
+        host, port = self._waiting[0].getsockname()[:2]
+        return host, port
+
     async def start(self) -> tuple[str, int]:
-        """Listen, and say on which host and port. Raises OSError when that is impossible."""
+        """Serve, after ``listen`` if that was not done; the host and the port. Raises OSError."""
         options = self.options
+        host, port = self._waiting[0].getsockname()[:2] if self._waiting else await self.listen()
+        waiting, self._waiting = self._waiting, []
         if options.implicit_tls and options.tls is not None:
             self._secure = SecureListener(self._session, options.tls, options.max_inbound_connections)
-            host, port = await self._secure.start(options.host, options.port, _BACKLOG)
+            self._secure.start(waiting)
         else:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._session, options.host, options.port, backlog=_BACKLOG
-            )
-            host, port = self._server.sockets[0].getsockname()[:2]
+            serve = asyncio.get_running_loop().create_server
+            self._servers = [await serve(self._session, sock=one, backlog=BACKLOG) for one in waiting]
         log.info("connector_listening", connector=options.name, host=host, port=port)
         return host, port
 
@@ -70,9 +108,11 @@ class Connector:
 
         A message whose content is complete is always finished, and its reply sent. Idempotent.
         """
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        for unserved in self._waiting:
+            unserved.close()
+        for server in self._servers:
+            server.close()
+        self._waiting, self._servers = [], []
         if self._secure is not None:
             await self._secure.stop()
         await self._register.close(drain)

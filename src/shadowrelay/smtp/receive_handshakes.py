@@ -10,8 +10,7 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import structlog
@@ -26,32 +25,6 @@ HANDSHAKE = 30.0
 _BATCH = 64  # connections accepted before others have their turn
 _PAUSE = 1.0  # seconds without accepting, when the machine has nothing left to accept with
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-
-
-async def bound(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of ``host`` ('': every one of this machine). Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    made: list[socket.socket] = []
-    with ExitStack() as undo:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            try:
-                sock = undo.enter_context(socket.socket(family, kind, protocol))
-            except OSError as error:
-                if error.errno != errno.EAFNOSUPPORT:
-                    raise
-                continue  # a kernel without IPv6
-            sock.setblocking(False)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:  # 0.0.0.0 is an address of its own
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            sock.bind(address)
-            made.append(sock)
-        undo.pop_all()
-    if not made:
-        raise OSError(errno.EADDRNOTAVAIL, f"{host} is no address of this machine")
-    return made
 
 
 class SecureListener:
@@ -75,14 +48,11 @@ class SecureListener:
         """How many are under way."""
         return self._count
 
-    async def start(self, host: str, port: int, backlog: int) -> tuple[str, int]:
-        """Listen, and say on which host and port, the first of several. Raises OSError."""
-        self._listening = await bound(host, port)
-        for listening in self._listening:
-            listening.listen(backlog)
-            self._watch(listening)
-        found, bound_port = self._listening[0].getsockname()[:2]
-        return found, bound_port
+    def start(self, listening: Sequence[socket.socket]) -> None:
+        """Accept from these sockets, which listen; they are closed by ``stop``."""
+        self._listening = list(listening)
+        for one in self._listening:
+            self._watch(one)
 
     async def stop(self) -> None:
         """Listen no more, and let go of every handshake under way. Idempotent."""
