@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 
 from shadowaudit.interruption import at_once
 
@@ -19,9 +21,21 @@ def main() -> None:
         from shadowaudit.cli import main as command
 
         command()
+    except SystemExit as ended:
+        if "pysail" in sys.modules:
+            _without_an_end(ended)
+        raise
     except Exception:
         traceback.print_exc()
         sys.exit(_FAILED)
+
+
+def _without_an_end(ended: SystemExit) -> None:
+    """Leave with that status. A thread of Sail that is still in the interpreter would abort its end."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(int(ended.code or 0))
 
 
 if __name__ == "__main__":

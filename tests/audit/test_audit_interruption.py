@@ -75,6 +75,20 @@ def test_an_interruption_after_the_verdict_leaves_no_other_answer(tmp_path: Path
     assert "✓ Proven" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "status"), [(("verify",), 0), (("explain", "nobody@example.com"), 1)], ids=str
+)
+def test_with_sail_the_process_leaves_before_the_interpreter_ends_and_its_threads_abort_it(
+    tmp_path: Path, logs: Path, command: tuple[str, ...], status: int
+) -> None:
+    pytest.importorskip("pysail")
+    loaded = "import atexit, pysail\natexit.register(print, 'the interpreter ends')\n" + MAIN
+    done = run(loaded, tmp_path, *command, logs)
+    assert done.returncode == status
+    assert done.stdout + done.stderr
+    assert "the interpreter ends" not in done.stdout
+
+
 def test_interrupted_generating_leaves_nothing_and_speaks_of_no_verdict(tmp_path: Path) -> None:
     arguments = ["generate", "--messages", "100000000", "--file-size", "10000", str(tmp_path / "logs")]
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + MAIN
