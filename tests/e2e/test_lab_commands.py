@@ -116,8 +116,8 @@ def test_a_demonstration_that_is_interrupted_at_its_start_leaves_nothing(tmp_pat
     )
     wait_until(lambda: processes_of(tmp_path), "the first process is started")
     os.kill(running.pid, signal.SIGINT)
-    running.communicate(timeout=60)
-    assert running.returncode == 130
+    told, _ = running.communicate(timeout=60)
+    assert running.returncode == 130, told.decode()
     assert processes_of(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
