@@ -35,7 +35,9 @@ QUICK = Timeouts(connect=5, tls=5, greeting=5, ehlo=5, mail=5, rcpt=5, data=5, b
 
 
 class ScriptedHop:
-    """``script`` maps a verb (also GREETING and DOT) to an answer, or a list of them; the last one stays."""
+    """``script`` maps a verb (also GREETING and DOT), or a whole command, to an answer, or a list of them; the
+    last one stays.
+    """
 
     def __init__(
         self,
@@ -110,7 +112,7 @@ class ScriptedHop:
             verb = command.split(" ")[0].upper()
             if verb in {"EHLO", "LHLO"}:
                 verb = "EHLO"
-            answer = await self._answer(verb, writer)
+            answer = await self._answer(command if command in self.script else verb, writer)
             if verb == "DATA" and answer.startswith(b"354"):
                 if "EARLY" in self.script:  # some time after the 354, and before the content is read
                     await asyncio.sleep(0.02)
