@@ -35,8 +35,9 @@ QUICK = Timeouts(connect=5, tls=5, greeting=5, ehlo=5, mail=5, rcpt=5, data=5, b
 
 
 class ScriptedHop:
-    """``script`` maps a verb (also GREETING and DOT), or a whole command, to an answer, or a list of them; the
-    last one stays.
+    """``script`` maps a verb (also GREETING and DOT), or a whole command, to an answer, or a list of them.
+
+    The last one of a list stays.
     """
 
     def __init__(
