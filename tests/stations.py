@@ -95,7 +95,7 @@ class Station:
         """Every copy on this node, oldest first."""
 
         def work(ledger: SqlLedger) -> list[Copy]:
-            rows = ledger.connection.execute("SELECT id FROM message ORDER BY id").fetchall()
+            rows = ledger.connection.execute("SELECT id FROM message ORDER BY received_at, id").fetchall()
             return [copy for (message_id,) in rows if (copy := ledger.copy(message_id))]
 
         return await self.read(work)

@@ -232,8 +232,6 @@ async def test_a_permanent_refusal_is_reported_to_the_sender(tmp_path: Path) -> 
     assert recipient["Final-Recipient"] == "rfc822; b@example.net"
     assert "550 5.1.1 nobody here" in recipient["Diagnostic-Code"]
     assert b"Message-ID: <1@example.org>" in returned
-    if about.envelope.sender == "":
-        about, dsn = dsn, about
     assert (about.recipients[0].status, dsn.envelope.sender) == (Status.FAILED, "")
     assert tracked["FAIL"]["reference"] == dsn.id
     assert tracked["DSN"]["reference"] == about.id
@@ -317,9 +315,7 @@ async def test_a_delay_is_reported_once(tmp_path: Path) -> None:
         await eventually(tried(1, found))
         assert "DSN" not in await found.events()
         later(found, timedelta(hours=5))
-        await eventually(tried(2, found))
-        later(found, timedelta(hours=6))
-        await eventually(tried(3, found), within=60.0)
+        await eventually(tried(3, found))
         assert (await found.events()).count("DSN") == 1
         await eventually(lambda: any(b"multipart/report" in content for content in hop.contents))
     (report,) = [content for content in hop.contents if b"multipart/report" in content]
@@ -365,7 +361,7 @@ async def test_the_id_of_a_report_says_what_it_is_about(tmp_path: Path) -> None:
             return "DSN" in await found.events()
 
         await eventually(reported)
-        about, dsn = sorted(await found.copies(), key=lambda copy: copy.envelope.sender, reverse=True)
+        about, dsn = await found.copies()
         assert dsn.id == report_id(about.id, 1, ReportKind.FAILED)
 
 
