@@ -8,9 +8,9 @@ import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
 from shadowrelay.core import questions
-from shadowrelay.core.conversation import Query, asked, told
-from shadowrelay.core.decisions import Kind
-from shadowrelay.core.identifiers import Mark, MessageId
+from shadowrelay.core.conversation import Line, Query, Question, asked, told
+from shadowrelay.core.decisions import Kind, Verdict
+from shadowrelay.core.identifiers import Beginning, Incarnation, Lineage, Mark, MessageId
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Role, Stage, Status
 from shadowrelay.core.policy import Policy
@@ -33,6 +33,36 @@ def test_the_highest_mark_is_remembered_of_a_question_and_of_an_answer() -> None
     assert on.known[B].lineage == lineage(B, 43)
     asked(on, B_SPEAKS, Query(200, at=Mark(RUN[B], 7)), (), (), POLICY, NOW)
     assert on.known[B].lineage == lineage(B, 43)
+
+
+def in_its_next_life(of: Books, *, ran: int) -> Books:
+    """B opened its database again, in which its former incarnation had come so far."""
+    later = Lineage(DB[B], (Beginning(RUN[B], 0), Beginning(Incarnation("b2" * 8), ran)), ran)
+    of.known[B] = replace(of.known[B], lineage=later)
+    return of
+
+
+@pytest.mark.parametrize("ran", [30, 50], ids=["put back", "as it was"])
+def test_a_question_of_a_process_that_has_a_successor_counts_for_nothing(ran: int) -> None:
+    """Read late, it would have us believe in a copy that its database may not have any more."""
+    uncertain = Holder(B, DB[B], Mark(RUN[B], 40), 1, HolderState.UNCERTAIN)
+    on = in_its_next_life(books(A, message(holders=(uncertain,))), ran=ran)
+    before = replace(on, copies=dict(on.copies), known=dict(on.known))
+    holds = Query(200, at=B_SPEAKS.mark, questions=(Question(M, 1),))
+    assert asked(on, B_SPEAKS, holds, (), (), POLICY, NOW).lines == ()
+    assert on == before
+    successor = replace(B_SPEAKS, mark=Mark(Incarnation("b2" * 8), ran))
+    asked(on, successor, replace(holds, at=successor.mark), (), (), POLICY, NOW)
+    assert not on.copies[M].exposed
+
+
+def test_an_answer_of_a_process_that_has_a_successor_counts_for_nothing() -> None:
+    on = in_its_next_life(books(A, message(Role.SHADOW)), ran=30)
+    before = dict(on.copies)
+    released = Line(7, Verdict(M, 1, Kind.DELIVERED, recipients=(1,)))
+    assert not told(on, B_SPEAKS, Query(200), (released,), Inquiry(), POLICY, NOW)
+    assert on.copies == before
+    assert on.known[B].applied is None
 
 
 def superseded(*others: Holder) -> Books:

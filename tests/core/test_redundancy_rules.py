@@ -18,6 +18,7 @@ from shadowrelay.core.holding import Held, Offer, hold, revoke, settle_held
 from shadowrelay.core.identifiers import (
     Beginning,
     Continuity,
+    DatabaseId,
     Incarnation,
     Lineage,
     Mark,
@@ -129,6 +130,23 @@ def test_a_late_greeting_of_a_process_that_was_killed_breaks_nothing(on_b: Books
     assert found is Continuity.UNBROKEN
     assert on_b.known[A].lineage == whole
     assert on_b.copies[M].pending is None
+
+
+@pytest.mark.parametrize("asked_at", [None, lineage(A, 10)], ids=["unasked", "an answer"])
+@pytest.mark.parametrize("database", [DB[C], DB[A]], ids=["replaced", "put back"])
+def test_a_late_greeting_of_a_database_that_another_took_the_place_of_breaks_nothing(
+    on_b: Books, database: DatabaseId, asked_at: Lineage | None
+) -> None:
+    """It would be taken for the one that runs, and what the other holds and says would count for nothing."""
+    new = Lineage(database, (Beginning(RUN[C], 4),), 4)
+    assert heartbeat.meet(on_b, A, new, None, NOW, after_silence=False) is Continuity.BROKEN
+    known = on_b.known[A]
+    late = heartbeat.meet(on_b, A, lineage(A, 12), None, NOW, after_silence=False, asked_at=asked_at)
+    assert late is Continuity.UNBROKEN
+    assert on_b.known[A] == known
+    # The same break seen once more, by an answer to what was asked before it.
+    heartbeat.meet(on_b, A, new, None, NOW, after_silence=False, asked_at=lineage(A, 10))
+    assert on_b.known[A] == known
 
 
 def test_an_answer_that_is_behind_what_was_known_when_asked_is_a_broken_lineage(on_b: Books) -> None:

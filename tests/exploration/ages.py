@@ -47,7 +47,8 @@ def _was_wrong(item: Wrong, at: Situation, known: tuple[Known, ...]) -> Wrong:
         or any(k.until != OLD and k.since >= end for k in known)
     ):
         return item
-    return item._replace(start=FORGOTTEN, end=FORGOTTEN)
+    lasted = item.long and item.other is not None  # of a node it counts beside what was known before its end
+    return item._replace(start=FORGOTTEN, end=FORGOTTEN, long=lasted)
 
 
 def _sent(at: Situation, age: int) -> bool:

@@ -147,13 +147,16 @@ class Boundary(Members):
         if kind == "cut":
             one, other = words[0], words[-1]
             blocked = ((one, other),) if ">" in words else ((one, other), (other, one))
-            wrong = Wrong(LASTING[kind], one, other)
+            wrong = Wrong(LASTING[kind], *sorted((one, other)))  # which way is cut is said by ``blocked``
             return self._links(at._replace(blocked=blocked, wrong=(*at.wrong, wrong)))
         at = at._replace(wrong=(*at.wrong, Wrong(LASTING[kind], words[0], None)))
         index = self.index[words[0]]
         if kind == "freeze":
             return self._react(at, index, ("freeze",))
         at = self._react(at, index, ("kill",))
+        for item in at.packets:  # what its connections still carried to it goes with them
+            if item[0] and item[1][0] == "request" and item[1][4] == words[0]:
+                at = self._gone(at, item)
         resets = [
             (False, ("reset", words[0], -1, name, view.generation))
             for name, view in zip(self.names, self.views(at), strict=True)

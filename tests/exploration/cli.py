@@ -48,6 +48,12 @@ POLICIES = {None: "both", False: "accept", True: "reject"}
 @click.option(
     "--apart", is_flag=True, help="Of two faults: each pair by itself, not all like second ones at once."
 )
+@click.option(
+    "--merge",
+    is_flag=True,
+    help="Tell only whether something explains a second delivery, not what: far fewer situations. "
+    "Two nodes; of two faults always, but with --apart.",
+)
 @click.option("--commits-apart", is_flag=True, help="A commit is a step of its own.")
 @click.option("--only", default="", help="Only explorations whose faults contain this text.")
 @click.option(
@@ -77,6 +83,7 @@ def command(
     *,
     message_first: bool,
     apart: bool,
+    merge: bool,
     commits_apart: bool,
     as_json: bool,
 ) -> None:
@@ -84,6 +91,10 @@ def command(
 
     With --without N a fix of the design is taken out, and the shortest way to what it prevents is shown.
     """
+    if merge and nodes > 2:
+        raise click.UsageError(
+            "--merge is for two nodes: with more it matters which fault explains a delivery"
+        )
     if without is not None:
         until = time.monotonic() + minutes * 60 if minutes else inf
         missing = _taken_out(tuple(HOLES) if without == "all" else (int(without),), until)
@@ -101,6 +112,7 @@ def command(
                 grain=grain,
                 commits_apart=commits_apart,
                 at_once=message_first,
+                causes=not merge,
             ),
             faults,
             apart=apart,

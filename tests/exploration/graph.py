@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Any
 
 from .boundary import Boundary
+from .essence import Essence
 from .setup import Move
 from .situation import Situation
 
@@ -16,13 +17,16 @@ class Graph:
     """Situations by number: how each was first reached, and which lead to which.
 
     Packets under way and facts are the same in very many of them: each combination is kept once. So a
-    situation is the numbers of its members' states and of these two; nothing of it is lost.
+    situation is the numbers of its members' states and of these two; nothing of it is lost. With an
+    ``essence`` the first stands for all that have it in common.
     """
 
-    def __init__(self, members: int) -> None:
+    def __init__(self, members: int, essence: Essence | None = None) -> None:
         self._form = Struct(f"{members + 2}I")
         self._parts: dict[tuple[Any, ...], int] = {}
         self._values: list[tuple[Any, ...]] = []
+        self._essence = essence
+        self._essences: dict[tuple[int, int], tuple[int, int]] = {}
         self._keys: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
         self._parents = array("I")
@@ -41,9 +45,15 @@ class Graph:
     def add(self, situation: Situation, parent: int, index: int) -> tuple[int, bool]:
         """Its number, and whether it is new."""
         nodes, packets, *_ = situation
-        key = self._form.pack(*nodes, self._part(packets), self._part(situation[2:]))
+        parts = self._part(packets), self._part(situation[2:])
+        key = same = self._form.pack(*nodes, *parts)
+        if self._essence is not None:
+            if parts not in self._essences:
+                packets, facts = self._essence(situation)
+                self._essences[parts] = self._part(packets), self._part(facts)
+            same = self._form.pack(*nodes, *self._essences[parts])
         number = len(self._keys)
-        known = self._numbers.setdefault(key, number)
+        known = self._numbers.setdefault(same, number)
         if number:
             self._edges[0].append(parent)
             self._edges[1].append(known)

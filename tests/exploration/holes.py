@@ -1,4 +1,4 @@
-"""The thirteen counterexamples of the design: with its fix taken out, each is found again."""
+"""The thirteen counterexamples of the design, and one found here: without its fix each is found again."""
 
 from __future__ import annotations
 
@@ -134,6 +134,11 @@ HOLES = {
                 "MessageId(report_id(step.copy.id, result.number, ReportKind.FAILED)[:-1] + self.name[-1])",
             ),
         ),
+    ),
+    14: Hole(
+        "what a process says that has a successor counts",
+        _two("rollback mx2", "disk mx1", grain="talks"),
+        edits=((conversation.asked, "if _has_successor(books, asker):", "if False:"),),
     ),
 }
 

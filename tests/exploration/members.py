@@ -84,7 +84,7 @@ class Members(Rules):
         for packet in sent:
             if packet[0] == "told":
                 self.told.append(f"{packet[1]}: {packet[2]}")
-                self._should_have_believed(packet[2])
+                self._should_have_believed(at, packet[2])
             elif packet[0] == "decided":
                 self.told.append(f"{self.names[index]} decides: {packet[2]}")
                 at = self._decided(at, *packet[1:])

@@ -27,10 +27,15 @@ TOGETHER = (("lost", "late"), ("hop", "drain"), ("crash", "disk"), ("rollback",)
 may be lost or put off each has to be seen, so these are among themselves.
 """
 
+BEFORE = (("lost",), ("late",), ("drain",), ("crash", "disk", "rollback", "freeze", "cut", "hop"))
+"""Kinds of first faults that one exploration goes through: those after which another may come at any time are
+among themselves too.
+"""
+
 
 def setups(base: Setup, faults: int, *, apart: bool = False) -> list[Setup]:
-    """One exploration for each fault that may come first, and in it all of like kinds that may come second.
-    ``apart``: each pair by itself.
+    """One exploration for each fault; of two in sequence for all like ones that may come first and second
+    (with three nodes: for each that may come first). ``apart``: each pair by itself, its causes told apart.
     """
     names = EVERY[: base.nodes]
     all_ = tuple(every(names))
@@ -40,8 +45,13 @@ def setups(base: Setup, faults: int, *, apart: bool = False) -> list[Setup]:
         return [replace(base, faults=((fault,),)) for fault in all_]
     if apart:
         return [replace(base, faults=((first,), (second,))) for first in all_ for second in all_]
-    alike = [tuple(fault for fault in all_ if fault.split()[0] in kinds) for kinds in TOGETHER]
-    return [replace(base, faults=((first,), then)) for then in alike for first in all_]
+    firsts = _alike(all_, BEFORE) if base.nodes == 2 else [(fault,) for fault in all_]
+    base = replace(base, causes=base.causes and base.nodes > 2)
+    return [replace(base, faults=(first, then)) for then in _alike(all_, TOGETHER) for first in firsts]
+
+
+def _alike(faults: tuple[str, ...], groups: tuple[tuple[str, ...], ...]) -> list[tuple[str, ...]]:
+    return [tuple(fault for fault in faults if fault.split()[0] in kinds) for kinds in groups]
 
 
 @dataclass(slots=True)

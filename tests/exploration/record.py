@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from dataclasses import asdict, fields, replace
 from hashlib import blake2b
+from itertools import product
 from pathlib import Path
 
 from .search import Found
@@ -40,21 +41,19 @@ class Record:
                     self._known[_key(setup)] = Found(setup, **counted, **entry)
 
     def of(self, setup: Setup) -> list[Found]:
-        """What there is of it: that exploration, or others that went through all of its second faults."""
+        """What there is of it: that exploration, or others that went through all of its pairs of faults."""
         if known := self._known.get(_key(setup)):
             return [known]
         if len(setup.faults) < 2:
             return []
-        first, then = setup.faults
+        pairs = _pairs(setup)
         others = [
             found
             for found in self._known.values()
-            if len(found.setup.faults) == 2
-            and found.setup.faults[0] == first
-            and found.setup == replace(setup, faults=found.setup.faults)
-            and not set(then).isdisjoint(found.setup.faults[1])
+            if found.setup == replace(setup, faults=found.setup.faults, causes=found.setup.causes)
+            and not pairs.isdisjoint(_pairs(found.setup))
         ]
-        return others if set(then) <= {fault for found in others for fault in found.setup.faults[1]} else []
+        return others if pairs <= {pair for found in others for pair in _pairs(found.setup)} else []
 
     def add(self, found: Found) -> None:
         """Only what is complete: the rest is to be gone through again, and further."""
@@ -63,6 +62,10 @@ class Record:
             entry |= {name: dict(getattr(found, name)) for name in COUNTED}
             with self._path.open("a") as file:
                 file.write(json.dumps({"code": self._code, **entry}) + "\n")
+
+
+def _pairs(setup: Setup) -> set[tuple[str, ...]]:
+    return set(product(*setup.faults))
 
 
 def _key(setup: Setup) -> str:

@@ -9,9 +9,8 @@ from shadowrelay.core.policy import Policy
 from tests.simulation.checks import Broken, repaired, unrest
 
 from .automaton import Automaton, View
-from .faults import DISK
 from .setup import Setup
-from .situation import Situation, Taken, cause
+from .situation import Situation, Taken, cause, disks_changed
 
 
 class Rules:
@@ -91,7 +90,9 @@ class Rules:
         mine = view.node.books.state.copies.get(message_id)
         if mine is None or mine.former_owner is None or at.blocked:
             return
-        if any(item.other is not None or item.one != mine.former_owner for item in at.wrong):
+        if self.setup.causes and any(
+            item.other is not None or item.one != mine.former_owner for item in at.wrong
+        ):
             return
         for name, other in zip(self.names, self.views(at), strict=True):
             if name == sender or any({one, two} == {name, sender} for _, one, two in at.lost):
@@ -100,12 +101,11 @@ class Rules:
             if theirs is not None and theirs.owned and theirs.queued and theirs.epoch == mine.epoch:
                 raise Broken(f"avoidable duplicate: {sender} and {name} both took the message over")
 
-    def _should_have_believed(self, told: str) -> None:
+    def _should_have_believed(self, at: Situation, told: str) -> None:
         """A member whose disk never changed is not taken for one whose database is another."""
         if "RESUBMIT" not in told or "reason=database" not in told:
             return
-        disks = {fault.split()[-1] for one in self.setup.faults for fault in one if fault.split()[0] in DISK}
-        if not any(f"former-owner={name}" in told for name in disks):
+        if not any(f"former-owner={name}" in told for name in disks_changed(at)):
             raise Broken("a sound database was taken for another one")
 
     def rest(self, at: Situation) -> str:

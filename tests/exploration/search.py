@@ -12,6 +12,7 @@ from tests.simulation.checks import Broken
 
 from .automaton import Memory
 from .boundary import Boundary
+from .essence import Essence
 from .graph import Graph
 from .line import straight
 from .setup import Move, Setup
@@ -53,7 +54,8 @@ def explore(
     situations. ``memory`` is that of earlier explorations of the same code.
     """
     began = time.process_time()
-    found, graph, boundary = Found(setup), Graph(setup.nodes), Boundary(setup, memory or Memory())
+    found, boundary = Found(setup), Boundary(setup, memory or Memory())
+    graph = Graph(setup.nodes, None if setup.causes else Essence(boundary.policy))
     queue = array("I")
     position = 0
 

@@ -26,6 +26,7 @@ class Setup:
     defers: int = 0  # attempts that next hops may answer with 4yz
     grain: Grain = "packets"
     line: tuple[str, ...] = ()  # steps that come first of all, in words: see ``line``
+    causes: bool = True  # of second deliveries, told apart; else only whether there is one: see ``essence``
 
     @property
     def title(self) -> str:
@@ -34,8 +35,7 @@ class Setup:
 
 def _either(faults: tuple[str, ...]) -> str:
     """They themselves where they are few, else their kinds."""
-    kinds = tuple(dict.fromkeys(fault.split()[0] for fault in faults))
-    return " or ".join(faults if len(faults) < 3 else kinds) if len(kinds) < 3 else "any"
+    return " or ".join(faults if len(faults) < 3 else dict.fromkeys(fault.split()[0] for fault in faults))
 
 
 Move = tuple[Any, ...]

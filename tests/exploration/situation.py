@@ -11,10 +11,11 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from shadowrelay.core.policy import Policy
-from tests.simulation.checks import Knowledge, cause_of
-from tests.simulation.seeds import SCALED
+from tests.simulation.checks import LATE, SLACK, Knowledge, cause_of, healthy_for
+from tests.simulation.seeds import PLACES, SCALED
 from tests.simulation.world import Delivery, Impairment, Noise, seconds
 
+from .faults import DISK, LASTING
 from .keys import FAR
 
 OLD = FAR + 1
@@ -123,6 +124,11 @@ class Situation(NamedTuple):
         )
 
 
+def disks_changed(at: Situation) -> set[str]:
+    """Members whose database was lost, or put back."""
+    return {item.one for item in at.wrong if item.kind in (LASTING[kind] for kind in DISK)}
+
+
 def _older(age: int) -> int:
     return age if age >= OLD else age + 1
 
@@ -140,42 +146,61 @@ def cause(situation: Situation, policy: Policy, nodes: int, first: Taken, again:
     """What the simulation's verdict says of a second delivery, begun so many seconds ago; '!…' when nothing
     explains it.
     """
-    now, long_ago = 100.0, 50.0
+    world = _world(situation, policy, nodes)
+    knows: dict[Any, list[Knowledge]] = {}
+    for known in situation.known:
+        entry = Knowledge(known.node, moment(known.since), moment(known.until))
+        knows.setdefault((known.id, known.recipient), []).append(entry)
+
+    def delivery(item: Taken, started: float, taken: float) -> Delivery:
+        return Delivery(item.id, item.recipient, item.node, 0, started, taken, item.reply_lost)  # type: ignore[arg-type]
+
+    checks: Any = SimpleNamespace(world=world, knows=knows)
+    earlier = delivery(first, LONG_AGO, LONG_AGO)
+    found = cause_of(checks, earlier, delivery(again, moment(begun), NOW))
+    if found.startswith("!") and begun == OLD:  # so old that it may have begun before whatever was wrong
+        before = moment(OLD) - 2 * policy.shadow_resubmit_time_span.total_seconds()
+        return min(found, cause_of(checks, earlier, delivery(again, before, NOW)), key=_is_wrong)
+    return found
+
+
+NOW, LONG_AGO = 100.0, 50.0
+
+
+def moment(age: Age) -> float:
+    """When that was; for what has not happened yet, never."""
+    if age is None:
+        return float("inf")
+    return LONG_AGO if age == FORGOTTEN else NOW - age
+
+
+def stretch(situation: Situation, policy: Policy, since: int, until: Age) -> float:
+    """Seconds for which nothing was wrong in a boundary of two, at a stretch, between these moments."""
+    one, other = (str(place.name) for place in PLACES[:2])
+    return healthy_for(_world(situation, policy, 2), one, other, moment(since), min(moment(until), NOW))
+
+
+def too_long(situation: Situation, seconds_: float) -> bool:
+    """Long enough for two members to have talked."""
+    return seconds_ > SLACK + (LATE if situation.lost else 0.0)
+
+
+def _world(situation: Situation, policy: Policy, nodes: int) -> Any:
+    """What was wrong, as the verdict looks at it."""
     span = policy.shadow_resubmit_time_span.total_seconds()
-
-    def moment(age: Age) -> float:
-        if age is None:
-            return float("inf")
-        return long_ago if age == FORGOTTEN else now - age
-
     impairments = []
     for item in situation.wrong:
         entry = Impairment(item.kind, item.one, item.other, moment(item.start), moment(item.end))
         if item.long:  # the start is as long ago as it says, however far that is
-            entry.start = min(entry.start, min(entry.end, now) - span)
+            entry.start = min(entry.start, min(entry.end, NOW) - span)
         impairments.append(entry)
-    world: Any = SimpleNamespace(
+    return SimpleNamespace(
         policy=policy,
         noise=Noise(late=1e-9 if situation.lost else 0.0),
         impairments=impairments,
         lost=[(moment(age), frozenset((one, other))) for age, one, other in situation.lost],
         nodes=range(nodes),
     )
-    knows: dict[Any, list[Knowledge]] = {}
-    for known in situation.known:
-        entry_ = Knowledge(known.node, moment(known.since), moment(known.until))
-        knows.setdefault((known.id, known.recipient), []).append(entry_)
-
-    def delivery(item: Taken, started: float, taken: float) -> Delivery:
-        return Delivery(item.id, item.recipient, item.node, 0, started, taken, item.reply_lost)  # type: ignore[arg-type]
-
-    checks: Any = SimpleNamespace(world=world, knows=knows)
-    earlier = delivery(first, long_ago, long_ago)
-    found = cause_of(checks, earlier, delivery(again, moment(begun), now))
-    if found.startswith("!") and begun == OLD:  # so old that it may have begun before whatever was wrong
-        before = moment(OLD) - 2 * span
-        return min(found, cause_of(checks, earlier, delivery(again, before, now)), key=_is_wrong)
-    return found
 
 
 def _is_wrong(text: str) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,23 @@ def test_what_a_failed_command_made_is_removed_and_nothing_else(tmp_path: Path):
     with pytest.raises(LabError):
         fail_after_making(home, "lab.json")
     assert sorted(path.name for path in home.iterdir()) == ["nodes", "somebody-elses"]
+
+
+def make_and_lose_a_ctrl_c(home: Path) -> None:
+    with locked(home), undone_on_failure(home, ["nodes"]):
+        (home / "nodes").mkdir()
+        with suppress(KeyboardInterrupt):  # as a finalizer does
+            signal.raise_signal(signal.SIGINT)
+        (home / "nodes" / "mx1").mkdir()
+
+
+def test_a_ctrl_c_that_got_lost_fails_the_command_at_its_end(tmp_path: Path):
+    home = tmp_path / "lab"
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        make_and_lose_a_ctrl_c(home)
+    assert not home.exists()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_after_success_everything_stays(tmp_path: Path):

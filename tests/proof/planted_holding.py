@@ -57,6 +57,29 @@ HOLDING = (
         test="test_persist_then_speak.py::test_a_greeting_that_could_not_be_written_is_not_answered",
     ),
     Fault(
+        name="a late question of a process that has a successor counts",
+        rule="what a process says counts until its successor introduces itself",
+        file="core/conversation.py",
+        edits=(("    if _has_successor(books, asker):\n        return Said(())\n", ""),),
+        test="core/test_conversation.py::"
+        "test_a_question_of_a_process_that_has_a_successor_counts_for_nothing",
+    ),
+    Fault(
+        name="a late answer of a process that has a successor counts",
+        rule="what a process says counts until its successor introduces itself",
+        file="core/conversation.py",
+        edits=(("    if _has_successor(books, speaker):\n        return False\n", ""),),
+        test="core/test_conversation.py::test_an_answer_of_a_process_that_has_a_successor_counts_for_nothing",
+    ),
+    Fault(
+        name="a late greeting of a database that was replaced is believed",
+        rule="a word of a database that another one took the place of proves nothing",
+        file="core/heartbeat.py",
+        edits=(("    if found.incarnation == member.replaced:\n        return Continuity.UNBROKEN\n", ""),),
+        test="core/test_redundancy_rules.py::"
+        "test_a_late_greeting_of_a_database_that_another_took_the_place_of_breaks_nothing",
+    ),
+    Fault(
         name="REVOKE is answered before its tombstone is committed",
         rule="a revoke that was confirmed is durable",
         file="shadow/desk.py",

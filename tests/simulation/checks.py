@@ -321,6 +321,10 @@ SLACK = 4.5
 """Seconds in which two healthy members are sure to have talked: idle interval, a poll, some delays."""
 
 
+LATE = 7.0
+"""Seconds more where packets were lost, or late."""
+
+
 AFTERMATH = 6.0
 """Seconds after its end in which a fault may still explain that two nodes believed to own a message."""
 
@@ -329,7 +333,7 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
     """Which of the promise's exceptions explains that a recipient got the message again; '!…' if none."""
     world = checks.world
     key = (again.message_id, again.recipient)
-    slack = SLACK + (7.0 if world.noise.loss or world.noise.late else 0.0)
+    slack = SLACK + (LATE if world.noise.loss or world.noise.late else 0.0)
     if first.reply_lost:
         return "next hop's reply lost"
     for entry in world.impairments:  # the process ended, or froze, while its octets were on their way

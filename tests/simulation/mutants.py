@@ -341,7 +341,7 @@ MUTANTS = (
     Mutant(
         "AFTER without incarnation",  # counterexample 11
         (
-            (heartbeat.meet, "replace(met, applied=None)", "met"),
+            (heartbeat.meet, "replace(met, applied=None, replaced=gone_for_good)", "met"),
             (
                 books.MemoryBooks._last_event_of,
                 "    for index,",

@@ -303,6 +303,9 @@ class Peers:
         name = theirs.name
         self.world.point("greets", name, node.name)
         known = node.books.member(name)
+        if known is not None and known.replaced == theirs.lineage.incarnation:
+            reply(())
+            return
         silent = node.boundary.watches[name].silent
         new = silent or known is None or known.lineage is None
         new = new or known.lineage.incarnation != theirs.lineage.incarnation

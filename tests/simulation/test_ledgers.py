@@ -133,6 +133,7 @@ def _write(draw: random.Random, books: SqlBooks) -> Write:
                 draw.choice((None, lineage)),
                 knows,
                 draw.choice((None, Mark(Incarnation("b" * 16), 4))),
+                replaced=draw.choice((None, Incarnation("e" * 16))),
             )
 
 

@@ -136,6 +136,18 @@ async def test_a_retired_member_is_refused_and_its_open_session_too(holder: Stat
         assert MARK.sub("", await client.say("XQDISCARD 200")) == "503 5.5.1 XSHADOW needed first"
 
 
+async def test_a_database_that_another_took_the_place_of_is_refused(holder: Station) -> None:
+    """Its last greeting is read late; or two nodes have one name, and the log says so."""
+    successor = HELLO.replace(str(database_id(1)), str(database_id(9))).replace(incarnation(1), "f" * 16)
+    async with talking(holder) as old, talking(holder) as new:
+        assert (await old.say(HELLO)).startswith("250 ")
+        assert (await new.say(successor)).startswith("250 ")
+        assert MARK.sub("", await old.say(HELLO)) == "451 4.3.0 Another database took the place of yours"
+        questions = f"XQDISCARD 200 CHECK={MESSAGE};1"
+        assert MARK.sub("", await old.say(questions)) == "251 2.0.0 No discard events"
+        assert (await new.say(successor)).startswith("250 ")
+
+
 # What strangers see
 
 

@@ -175,8 +175,11 @@ def asked(
 ) -> Said:
     """Answer one XQDISCARD. Ids whose fate is being decided at this moment are left out.
 
-    ``sighted``: members with which there was contact within three heartbeats.
+    ``sighted``: members with which there was contact within three heartbeats. What a process said that has a
+    successor by now is late, and nobody waits for the answer: see ``_has_successor``.
     """
+    if _has_successor(books, asker):
+        return Said(())
     if query.at:
         books.apply(heartbeat.heard(books, asker.name, query.at))
     if query.after:
@@ -213,7 +216,12 @@ def told(
     policy: Policy,
     now: datetime,
 ) -> bool:
-    """Apply an answer, all of it in one transaction. True if there is more to fetch or to ask at once."""
+    """Apply an answer, all of it in one transaction. True if there is more to fetch or to ask at once.
+
+    Nothing of it counts if the process that gave it has a successor by now: see ``_has_successor``.
+    """
+    if _has_successor(books, speaker):
+        return False
     books.apply(heartbeat.heard(books, speaker.name, speaker.mark))
     checked = {q.message_id: copy.check_at for q in query.questions if (copy := books.copy(q.message_id))}
     for line in lines:
@@ -238,6 +246,18 @@ def told(
             books.apply(questions.check_later(copy, now + policy.orphan_check_interval))
     more_to_ask = len(query.questions) + len(query.claimed) >= MAX_QUESTIONS and bool(answered - pending)
     return more_to_ask or len(lines) >= MAX_LINES
+
+
+def _has_successor(ledger: Ledger, speaker: Speaker) -> bool:
+    """Did that member introduce itself in a later incarnation than the one that says this?
+
+    Then it comes late, from a process that is gone, and of a database that may have been lost or put back
+    since: *I hold it* would make us believe in a copy that is not there. Whatever still matters, the
+    successor says and asks itself.
+    """
+    member = ledger.member(speaker.name)
+    lineage = member.lineage if member else None
+    return lineage is not None and lineage.incarnation != speaker.mark.incarnation
 
 
 def _waits(ledger: Ledger, verdict: Verdict, speaker: Speaker) -> bool:

@@ -89,7 +89,8 @@ class Member:
     """What we durably know of another member of the boundary.
 
     ``applied`` is the last of its discard events that is applied here, None before the first;
-    ``knows_ours`` the latest of our incarnations that it named.
+    ``knows_ours`` the latest of our incarnations that it named; ``replaced`` the one that ran in the database
+    that this lineage took the place of.
     """
 
     name: ServerName
@@ -97,6 +98,7 @@ class Member:
     knows_ours: Incarnation | None = None
     applied: Mark | None = None
     retired: bool = False
+    replaced: Incarnation | None = None
 
 
 @dataclass(frozen=True, slots=True)

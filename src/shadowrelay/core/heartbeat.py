@@ -38,10 +38,13 @@ def meet(
     A greeting may be overtaken by what the same member says on another session, so it is judged by what
     was known before it was written. For an answer that is ``asked_at``, what we knew when we asked. A
     greeting that came unasked and whose incarnation we have heard further, or know to have ended, is late
-    and proves nothing: a database that was put back always speaks in an incarnation of its own. Members tell
-    only as much of their lineage as we know not, so what is known of the time before that is kept.
+    and proves nothing: a database that was put back always speaks in an incarnation of its own. Nor does a
+    word of one that another database took the place of. Members tell only as much of their lineage as we
+    know not, so what is known of the time before that is kept.
     """
     member = books.member(name) or Member(name)
+    if found.incarnation == member.replaced:
+        return Continuity.UNBROKEN
     former = member.lineage
     judge = asked_at if asked_at and former and asked_at.database_id == former.database_id else former
     continuity = found.continuity(judge.database_id, judge.mark) if judge else None
@@ -65,7 +68,8 @@ def meet(
     replaced = found.database_id != former.database_id
     reason = Reason.DATABASE_REPLACED if replaced else Reason.DATABASE_ROLLED_BACK
     gone = (DropEvents(former.database_id),) if replaced else ()
-    books.apply(Decision(None, (replace(met, applied=None), *gone)))
+    gone_for_good = former.incarnation if former.incarnation != found.incarnation else member.replaced
+    books.apply(Decision(None, (replace(met, applied=None, replaced=gone_for_good), *gone)))
     for copy in tuple(books.copies_held_by(name)):
         books.apply(_forgotten(copy, name) if replaced else _holders(copy, name, None, HolderState.UNCERTAIN))
     for copy in tuple(books.copies_held_for(name)):

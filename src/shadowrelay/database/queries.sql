@@ -68,17 +68,17 @@ SELECT message_id, owner, epoch, rank, keep_until FROM tombstone WHERE message_i
 INSERT OR REPLACE INTO tombstone (message_id, owner, epoch, rank, keep_until) VALUES (?, ?, ?, ?, ?);
 
 -- name: member
-SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired
+SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced
   FROM member WHERE name = ?;
 
 -- name: members
-SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired
+SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced
   FROM member ORDER BY name;
 
 -- name: put_member
 INSERT OR REPLACE INTO member (name, database_id, beginnings, sequence, knows_ours, applied_incarnation,
-       applied_event, retired)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+       applied_event, retired, replaced)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: held_for
 SELECT id FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' ORDER BY id;

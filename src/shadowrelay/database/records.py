@@ -221,6 +221,7 @@ def member_of(row: Row) -> Member:
         knows_ours=None if row[4] is None else Incarnation(row[4]),
         applied=None if row[5] is None else Mark(Incarnation(row[5]), row[6]),
         retired=bool(row[7]),
+        replaced=None if row[8] is None else Incarnation(row[8]),
     )
 
 
@@ -236,4 +237,5 @@ def member_row(member: Member) -> Row:
         applied.incarnation if applied else None,
         applied.sequence if applied else None,
         int(member.retired),
+        member.replaced,
     )

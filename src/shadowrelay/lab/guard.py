@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -52,11 +52,13 @@ def undone_on_failure(directory: Path, names: Iterable[str]) -> Iterator[None]:
     """If the body fails, what it made under these names in the directory is removed again.
 
     So are the directory, and those above it, that were not there before, unless something else is in them.
+    A Ctrl-C that got lost in the body fails it at its end.
     """
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     fresh = [path for name in names if not (path := directory / name).exists()]
     try:
-        yield
+        with _insisting():
+            yield
     except BaseException:
         with undisturbed():
             for path in fresh:
@@ -67,6 +69,38 @@ def undone_on_failure(directory: Path, names: Iterable[str]) -> Iterator[None]:
                 with suppress(OSError):
                     path.rmdir()
         raise
+
+
+class _Noting:
+    """A handler of SIGINT that remembers that it was called."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
+        self._handler = handler
+        self.called = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.called = True
+        self._handler(number, frame)
+
+
+@contextmanager
+def _insisting() -> Iterator[None]:
+    """Ctrl-C is a KeyboardInterrupt at the end at the latest: finalizers, and libraries in C, drop exceptions
+    that come up while they run.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    interrupts = handler is signal.default_int_handler or isinstance(handler, _Noting)
+    if not interrupts or not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    noting = _Noting(handler)
+    signal.signal(signal.SIGINT, noting)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if noting.called:
+        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -93,6 +93,10 @@ class Desk:
         known = await self.members.database.transact(lambda ledger: ledger.member(theirs.name))
         if known is not None and known.retired:
             raise Refused(550, "5.7.1", "Not a member")
+        if known is not None and known.replaced == theirs.lineage.incarnation:
+            # Its last word, read late; or it still runs, beside another node of that name.
+            log.warning("replaced_member_refused", member=theirs.name, incarnation=known.replaced)
+            raise Refused(451, "4.3.0", "Another database took the place of yours")
         watch = self.members.boundary.watches[theirs.name]
         new_contact = watch.silent or known is None or known.lineage is None
         restarted = known and known.lineage and known.lineage.incarnation != theirs.lineage.incarnation
