@@ -102,6 +102,11 @@ class Alone(World):
         arrive()
         return True
 
+    def end(self) -> None:
+        """Nobody needs it any more. Its parts know one another, so they would wait for the collector."""
+        vars(self.node).clear()
+        vars(self).clear()
+
     # What reaches the node.
 
     def reach(self, event: Event) -> None:

@@ -96,7 +96,8 @@ class Automaton:
             world.reach(event)
         except (Broken, Disagreement) as error:
             return str(error)
-        return self._number(world, state, event), tuple(world.sent)
+        sent = tuple(world.sent)
+        return self._number(world, state, event), sent
 
     def known(self) -> Iterator[tuple[int, Event, int, tuple[Packet, ...]]]:
         """Reactions found so far: in which state, to what, the state after it, and what was sent."""
@@ -142,8 +143,11 @@ class Automaton:
         worlds = self._live.setdefault(state, [])
         if len(worlds) < ALIKE:
             worlds.append(world)
+        else:
+            world.end()
         if len(self._live) > LIVE:
-            del self._live[next(iter(self._live))]
+            for old in self._live.pop(next(iter(self._live))):
+                old.end()
 
     def _number(self, world: Alone, before: int, event: Event) -> int:
         key = Walk(world, self._rows).digest()

@@ -81,7 +81,7 @@ class Worker:
 
 def _work(line: Connection) -> None:
     """Reactions that were found once serve all later explorations."""
-    gc.set_threshold(100_000, 20, 100)  # what there is stays, for the most part
+    gc.disable()  # what there is stays, for the most part, and what goes is no cycle: see ``Alone.end``
     memory = Memory()
     while (job := line.recv()) is not None:
         setup, deadline, most = job
@@ -91,6 +91,7 @@ def _work(line: Connection) -> None:
         line.send((True, found))
         if sum(len(automaton.views) for automaton in memory.every()) > REMEMBERED:
             memory = Memory()
+            gc.collect()
 
 
 def _next(left: list[Setup], before: Found | None) -> Setup:
