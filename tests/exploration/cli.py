@@ -182,10 +182,10 @@ def _say(as_json: bool, results: list[Found], console: Console) -> None:
         click.echo(json.dumps({"explorations": [_plain(found) for found in results]}, indent=2))
         return
     table = Table(title="Every interleaving")
-    for name in ("policy", "faults"):
-        table.add_column(name, no_wrap=True)
+    table.add_column("policy", no_wrap=True)
+    table.add_column("faults", max_width=26)
     for name in ("states", "transitions", "depth", "left", "at rest", "CPU s"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("duplicates, and why")
     for found in results:
         table.add_row(
@@ -193,7 +193,7 @@ def _say(as_json: bool, results: list[Found], console: Console) -> None:
             found.setup.title,
             *(f"{n:,}" for n in (found.states, found.transitions, found.depth, found.left, found.resting)),
             f"{found.seconds:.0f}",
-            ", ".join(f"{why}" for why in sorted(found.duplicates)),
+            "; ".join(sorted(found.duplicates)),
         )
     console.print(table)
     complete = sum(found.complete for found in results)

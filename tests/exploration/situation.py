@@ -156,11 +156,17 @@ def cause(situation: Situation, policy: Policy, nodes: int, first: Taken, again:
         return Delivery(item.id, item.recipient, item.node, 0, started, taken, item.reply_lost)  # type: ignore[arg-type]
 
     checks: Any = SimpleNamespace(world=world, knows=knows)
-    earlier = delivery(first, LONG_AGO, LONG_AGO)
-    found = cause_of(checks, earlier, delivery(again, moment(begun), NOW))
-    if found.startswith("!") and begun == OLD:  # so old that it may have begun before whatever was wrong
-        before = moment(OLD) - 2 * policy.shadow_resubmit_time_span.total_seconds()
-        return min(found, cause_of(checks, earlier, delivery(again, before, NOW)), key=_is_wrong)
+    started = moment(begun)
+    began = [(LONG_AGO, started)]
+    if begun == OLD:  # so old that it may have begun before whatever was wrong
+        began.append((LONG_AGO, started - 2 * policy.shadow_resubmit_time_span.total_seconds()))
+    began.append((NOW, started))  # nobody remembers when the first delivery began: perhaps after that
+    found = ""
+    for one, other in began:
+        text = cause_of(checks, delivery(first, one, LONG_AGO), delivery(again, other, NOW))
+        if not text.startswith("!"):
+            return text
+        found = found or text
     return found
 
 
@@ -201,7 +207,3 @@ def _world(situation: Situation, policy: Policy, nodes: int) -> Any:
         lost=[(moment(age), frozenset((one, other))) for age, one, other in situation.lost],
         nodes=range(nodes),
     )
-
-
-def _is_wrong(text: str) -> bool:
-    return text.startswith("!")

@@ -25,3 +25,13 @@ def test_a_crash_that_was_over_before_a_delivery_began_did_not_interrupt_it() ->
     assert cause(at._replace(wrong=(crash._replace(start=OLD, end=OLD),)), TIMINGS, 2, first, again, OLD) == (
         "crash between delivery and settling"
     )
+
+
+def test_a_partition_that_came_upon_a_delivery_explains_that_another_node_took_over() -> None:
+    first, again = (Taken("m1", 1, name, reply_lost=False) for name in ("mx2", "mx1"))
+    cut = Wrong("partition", "mx1", "mx2", start=5)
+    at = Situation(nodes=(0, 0), taken=(first, again), wrong=(cut,))
+    assert cause(at, TIMINGS, 2, first, again, OLD) == "partition, boundary of two"
+    assert cause(at._replace(wrong=()), TIMINGS, 2, first, again, OLD).startswith("!")
+    knew = at._replace(wrong=(cut._replace(end=5),), known=(Known("m1", 1, "mx2", 5),))
+    assert cause(knew, TIMINGS, 2, first, again, 0).startswith("!mx2 knew")

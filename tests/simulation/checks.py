@@ -356,10 +356,11 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
     if not (world.noise.loss or world.noise.late) and (who := _should_have_asked(checks, again)):
         return f"!{again.node} returned and did not ask {who} before it delivered"
     settled = [k for k in checks.knows.get(key, ()) if k.node == first.node and k.since < again.taken]
+    earlier, later = sorted(
+        (first.started, again.started)
+    )  # what a next hop takes second may have begun first
     wrong = [
-        entry
-        for entry in world.impairments
-        if entry.start <= again.started and entry.end >= first.started - AFTERMATH
+        entry for entry in world.impairments if entry.start <= later and entry.end >= earlier - AFTERMATH
     ]
     kinds = {entry.kind for entry in wrong if first.node in (entry.one, entry.other)}
     both = {entry.kind for entry in wrong}
