@@ -376,7 +376,7 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
     if "partition" in both:
         if len(world.nodes) == 2:
             return "partition, boundary of two"
-        if any(_cut_off(world, node, again.started) for node in (first.node, again.node)):
+        if any(_cut_off(world, node, later) for node in (first.node, again.node)):
             return "owner cut off from everybody"
         return "!a partition that a third member sees around"
     if both & {"freeze", "away", "crash", "disk lost", "rolled back"}:
