@@ -19,7 +19,9 @@ class Spread:
         return median(self.rounds)
 
     def __truediv__(self, other: Spread) -> Spread:
-        """Round by round: the two that ran one after the other met the same noise. Of one length."""
+        """Round by round: the two that ran one after the other met the same noise. Of one length,
+        and the other without a zero.
+        """
         return Spread(tuple(a / b for a, b in zip(self.rounds, other.rounds, strict=True)))
 
     def __str__(self) -> str:
@@ -66,11 +68,14 @@ class Row:
 
     @property
     def ratio(self) -> Spread | None:
-        """Over the relay without shadowing where that was measured, else over Postfix."""
+        """Over the relay without shadowing where that was measured, else over Postfix.
+
+        None over nothing: memory may not have grown, the clock of processor time may not have ticked.
+        """
         other = self.without or self.postfix
-        return (
-            self.ours / other if self.ours and other and len(self.ours.rounds) == len(other.rounds) else None
-        )
+        if self.ours and other and len(self.ours.rounds) == len(other.rounds) and all(other.rounds):
+            return self.ours / other
+        return None
 
     @property
     def verdict(self) -> str:

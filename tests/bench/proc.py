@@ -61,12 +61,16 @@ def proportional(pids: Iterable[int]) -> int:
 
 @contextmanager
 def highest(measure: Callable[[], int], every: float = 0.25) -> Iterator[list[int]]:
-    """Measure now and then while the block runs; the list holds one number, the highest so far."""
+    """Measure now and then while the block runs, and at its end, which may come before the first look; the
+    list holds one number, the highest so far.
+    """
     found = [measure()]
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(every):
+        last = False
+        while not last:
+            last = done.wait(every)
             found[0] = max(found[0], measure())
 
     watching = threading.Thread(target=watch, daemon=True)

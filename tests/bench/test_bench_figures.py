@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from .figures import Row, Spread, Target, number, percentile
+from .proc import highest
+from .report import cells
 from .smtp_tools import counted
 
 
@@ -32,6 +34,13 @@ def test_a_ratio_is_over_the_relay_without_shadowing_where_that_was_measured():
 def test_what_has_nothing_beside_it_has_no_ratio():
     assert row(ours=(6,)).ratio is None
     assert row(postfix=(6,)).ratio is None
+
+
+def test_what_is_beside_nothing_has_no_ratio_and_is_told_all_the_same():
+    beside = row(ours=(16.9, 17.1), postfix=(0.8, 0.0))
+    assert beside.ratio is None
+    assert cells(beside)[2:6] == ("17.0 (16.9–17.1)", "0.40 (0.00–0.80)", "–", "–")
+    assert "ratio" not in beside.tree()
 
 
 def test_a_target_of_a_ratio_is_judged_by_its_median_in_either_direction():
@@ -93,3 +102,10 @@ def test_the_count_of_a_sink_is_that_of_its_last_whole_record():
 
 def test_a_sink_that_has_said_nothing_has_taken_nothing():
     assert counted(b"") == counted(b"sess=1 quit=0 me") == 0
+
+
+def test_what_is_highest_at_the_end_counts_though_nobody_looked_before():
+    values = iter((1, 5))
+    with highest(lambda: next(values), every=3600) as most:
+        pass
+    assert most == [5]
