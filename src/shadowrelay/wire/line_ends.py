@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
-_LONE_CR = re.compile(rb"\r(?!\n)")
-
 
 def all_paired(data: bytes) -> bool:
     """Is every CR followed by an LF, and every LF preceded by a CR?
 
-    If each CR has its LF, then an LF without a CR is one too many. Counting pairs would take twice as long:
-    a search for one octet is much faster than one for two.
+    What is left when the pairs are taken out stands alone. They are overwritten, which moves nothing: that
+    takes half the time of counting.
     """
-    return len(data.replace(b"\r", b"")) == len(data.replace(b"\n", b"")) and _LONE_CR.search(data) is None
+    alone = data.replace(b"\r\n", b"  ")
+    return b"\r" not in alone and b"\n" not in alone
 
 
 def has_dot_line(data: bytes) -> bool:
-    """Does any line but the first begin with a dot? Searched from the end, which CPython does faster."""
-    return data.rfind(b"\r\n.") >= 0
+    """Does any line but the first begin with a dot? Base64, as most of what is large, has none at all.
+
+    Searched from the end, which CPython does faster.
+    """
+    return b"." in data and data.rfind(b"\r\n.") >= 0
