@@ -56,6 +56,14 @@ def in_front(lab: RunningLab, *nodes: str, **settings: object) -> Iterator[Postf
             yield instance
 
 
+def is_rid_of_it(instance: Postfix) -> None:
+    """Wait until its queue is empty; how it fared is shown when that takes too long.
+
+    It may: on a busy machine a message whose lock is held when its turn comes is put aside for a minute.
+    """
+    wait_until(instance.queue_is_empty, "Postfix is rid of it", 3 * PATIENCE, lambda: instance.said()[-8000:])
+
+
 def spoken(instance: Postfix) -> list[str]:
     """What Postfix said to the nodes ('> MAIL …') and heard ('< 250 …'), as its log tells."""
     lines = re.findall(r"postfix/smtp\[\d+\]: ([<>]) 127\.0\.0\.1\[127\.0\.0\.1\]:\d+:( .*)", instance.said())
@@ -94,7 +102,7 @@ def test_a_burst_from_postfix_arrives_once_though_most_connections_are_refused(l
         done = flood(front.address, "-s", "10", "-m", "40", "-l", "4096", "-d")
         assert done.returncode == 0, done.stderr
         mailboxes = lab.cluster.layout.mailbox.dir
-        wait_until(front.queue_is_empty, "Postfix is rid of it, a few a second", 2 * PATIENCE)
+        is_rid_of_it(front)
         wait_until(lambda: len(arrived(mailboxes).get(INSIDE, [])) >= 40, "all arrive", PATIENCE)
         assert "421 4.7.0" in front.said()
     assert len(arrived(mailboxes)[INSIDE]) == 40
@@ -112,7 +120,7 @@ def test_postfix_keeps_what_was_put_off_for_want_of_a_second_copy(lab: RunningLa
         wait_until(lambda: "said: 451 4.4.0" in front.said(), "a message is put off", PATIENCE)
         assert not front.queue_is_empty()
         lab.cluster.start("mx2")
-        wait_until(front.queue_is_empty, "Postfix is rid of it", PATIENCE)
+        is_rid_of_it(front)
         lab.verify()
 
 
@@ -124,7 +132,7 @@ def test_when_the_owner_is_killed_while_postfix_sends_everything_arrives(lab: Ru
             if len(lab.acknowledged) == 75:
                 wait_until(lambda: lab.events("mx1", "RECEIVE"), "the first node receives", PATIENCE)
                 lab.cluster.kill("mx1")
-        wait_until(front.queue_is_empty, "the next node takes the rest", PATIENCE)
+        is_rid_of_it(front)  # the next node takes the rest
         lab.cluster.start("mx1")
         lab.settle()
     assert lab.events("mx1", "RECEIVE")
@@ -142,7 +150,7 @@ def test_when_postfix_is_killed_while_it_sends_everything_arrives(lab: RunningLa
             assert lab.offer_at(front.address, (INSIDE,))
         front.kill()
         front.start()
-        wait_until(front.queue_is_empty, "Postfix is rid of it", PATIENCE)
+        is_rid_of_it(front)
         lab.settle()
     assert lab.count().unexpected == 0
     log = Doubled(lab)
