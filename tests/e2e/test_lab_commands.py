@@ -51,6 +51,9 @@ def test_a_lab_is_broken_and_healed_by_commands(lab: RunningLab):
     assert "lab down" in command(lab, "up", "--set", "log.level=info", status=1)
     assert "has 3 nodes" in command(lab, "up", "--nodes", "4", status=1)
 
+    for words in (("kill", "mx9"), ("wipe", "mx9"), ("cut", "mx1", "mx9")):
+        assert "no node 'mx9' in this lab: it has mx1, mx2, mx3" in command(lab, *words, status=2)
+
     database = lab.status("mx1").database_id
     assert "runs: kill or stop it" in command(lab, "wipe", "mx1", status=1)
     command(lab, "kill", "mx1.lab.test")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from shadowrelay.lab.cluster import Cluster
-from shadowrelay.lab.errors import LabError
+from shadowrelay.lab.errors import LabError, NoSuchNode
 from shadowrelay.lab.guard import terminable
 
 in_directory = click.option(
@@ -41,6 +41,8 @@ def problems(interrupted: str = "interrupted") -> Iterator[None]:
     try:
         with terminable():
             yield
+    except NoSuchNode as problem:
+        raise click.UsageError(str(problem)) from problem
     except LabError as problem:
         raise click.ClickException(str(problem)) from problem
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-from shadowrelay.lab.errors import LabError
+from shadowrelay.lab.errors import LabError, NoSuchNode
 
 DOMAIN = "lab.test"
 MAILBOX = "mailbox"
@@ -121,11 +121,11 @@ class Layout:
         return self.directory / "logs" / f"{name}.log"
 
     def node(self, name: str) -> Node:
-        """The node called by its full name, its first label or its number. Raises LabError."""
+        """The node called by its full name, its first label or its number. Raises NoSuchNode."""
         for number, node in enumerate(self.nodes, 1):
             if name.lower() in (node.name, node.short, str(number)):
                 return node
-        raise LabError(f"no node {name!r} in this lab: it has {', '.join(n.short for n in self.nodes)}")
+        raise NoSuchNode(f"no node {name!r} in this lab: it has {', '.join(n.short for n in self.nodes)}")
 
     def reached(self, source: Node, target: Node) -> Address:
         """Where one node connects to in order to reach another's connector for members."""
