@@ -1,4 +1,4 @@
-"""Power cuts on a node under continuous mail, and then the loss of the other node's disk."""
+"""Power cuts on a node under continuous mail; with the last one the other node loses its disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .verdict import Told
 from .volume import Volume
 
 CUTS = 10
-"""Cuts of an epoch: after so many the other node loses its disk, everything drains and is counted."""
+"""Cuts of an epoch: with the last one the other node loses its disk, everything drains and is counted."""
 
 _CLIENTS, _SIZE, _PAUSE = 8, 2_000, 0.002
 _LARGE = 100_000  # octets: what one of the clients sends, content that is kept as a file
@@ -58,33 +58,42 @@ class Cutter:
         return self.nodes.members[1] if len(self.nodes.members) > 1 else None
 
     def epoch(self, cuts: int, step: Callable[[], None]) -> None:
-        """So many cuts, each when nothing is exposed any more; then the other node loses its disk; then all
-        is delivered. ``step`` is called after each cut. Raises Stuck."""
+        """So many cuts, each when nothing is exposed any more; then all is delivered. While the victim is down
+        for the last one, the other node loses its disk: what the victim's disk has is all that there is.
+        ``step`` is called after each cut. Raises Stuck."""
         target = self.other if self.role is Role.HOLDER and self.other else self.victim
         self.hop.closed = self.rng.random() < _CLOSED
         small = continuous(self.post, target.at.smtp, clients=_CLIENTS - 1, size=_SIZE, pause=_PAUSE)
         large = continuous(self.post, target.at.smtp, clients=1, size=_LARGE, pause=20 * _PAUSE)
-        until = self.cuts + cuts
+        last = self.cuts + cuts - 1
         with small, large:
-            while self.cuts < until:
-                self.nodes.wait_whole()
-                self._wait_for_mail()
-                self._cut()
+            while self.cuts < last:
+                self._cut_when_whole()
+                self.volume.restore()
                 step()
-                while self.cuts < until and self.rng.random() < _WHILE_STARTING:
+                while self.cuts < last and self.rng.random() < _WHILE_STARTING:
                     self.victim.launch()
                     time.sleep(self.rng.uniform(0.0, 0.2))
                     self._cut()
+                    self.volume.restore()
                     step()
                 self.victim.started()
-        self.nodes.wait_whole()
-        if self.other is not None:
-            self.other.killed()
-            self.other.wipe()
-            self.other.started()
-            self.disks_lost += 1
+            self._cut_when_whole()
+            if self.other is not None:
+                self.other.killed()
+                self.other.wipe()
+                self.disks_lost += 1
+            self.volume.restore()
+            step()
+            for node in self.nodes.members:
+                node.started()
         self.hop.closed = False
         self.nodes.wait_idle()
+
+    def _cut_when_whole(self) -> None:
+        self.nodes.wait_whole()
+        self._wait_for_mail()
+        self._cut()
 
     def _wait_for_mail(self) -> None:
         """Until a seeded number of messages was accepted, and a seeded moment longer."""
@@ -100,7 +109,6 @@ class Cutter:
         self.victim.killed()
         self._dark.append((began, time.monotonic()))
         self.cuts += 1
-        self.volume.restore()
 
     def told(self) -> dict[str, Told]:
         """What clients were told before the lights went out: a 250 from a machine without power is none."""
