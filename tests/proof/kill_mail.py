@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from shadowrelay.lab.chaos.letters import sealed
 from shadowrelay.lab.layout import Address
-from shadowrelay.lab.mail import CLIENT, Letter, written
+from shadowrelay.lab.mail import CLIENT, Letter
 
 SENDER, INSIDE, OUTSIDE = "sender@outside.test", "anna@inside.test", "otto@outside.test"
 
 _TIMEOUT = 60.0
 _RETRY = 0.1
+_SMALL, _LARGE = 500, 100_000  # octets
 
 
 class Answer(StrEnum):
@@ -42,8 +44,15 @@ class Sending:
 
 
 def sendings(count: int) -> list[Sending]:
-    letters = (Letter(f"kill-{secrets.token_hex(8)}", SENDER, (INSIDE, OUTSIDE)) for _ in range(count))
-    return [Sending(letter, written(letter).as_bytes()) for letter in letters]
+    """Each tenth of a size that is kept in a file."""
+    return [_sending(_LARGE if number % 10 == 5 else _SMALL) for number in range(count)]
+
+
+def _sending(size: int) -> Sending:
+    token = f"kill-{secrets.token_hex(8)}"
+    letter = Letter(token, SENDER, (INSIDE, OUTSIDE))
+    line = f"{token} must arrive as it was sent, whatever dies.\r\n".encode()
+    return Sending(letter, sealed(letter, f"Lab message {token}", line * (size // len(line))).content)
 
 
 class Stream:

@@ -17,6 +17,7 @@ from email import policy
 from email.parser import BytesHeaderParser
 from pathlib import Path
 
+from shadowrelay.lab.chaos.letters import intact
 from shadowrelay.lab.layout import MAILBOX, Layout
 from shadowrelay.lab.mail import dropped_by, tracked
 from shadowrelay.mailbox.maildir import messages
@@ -93,12 +94,14 @@ class Mailboxes:
 
 
 def _read(recipient: str, file: Path) -> tuple[Key, Delivery, str]:
-    with file.open("rb") as content:
-        header = BytesHeaderParser(policy=policy.compat32).parse(content)
+    """What is not as it was sent is another message: the one that was sent is then missing."""
+    content = file.read_bytes()
+    message_id, unchanged = intact(content)
+    header = BytesHeaderParser(policy=policy.compat32).parsebytes(content)
     by_mailbox, by_relay, *_ = [str(text) for text in header.get_all("Received", ())] + ["", ""]
     node, found = _FROM.match(by_mailbox), _ID.search(by_relay)
     taken_at = int(file.name.partition(".")[0]) / 1e9
-    key = str(header["Message-ID"]), recipient.lower()
+    key = (message_id if unchanged else f"{message_id} (changed on its way)"), recipient.lower()
     return key, Delivery(node[1] if node else "", taken_at), found[1] if found else ""
 
 

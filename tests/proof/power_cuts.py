@@ -153,8 +153,7 @@ def command(cuts: int, role: str, seed: int, filesystem: str, control: str | Non
     with terminable():
         try:
             reports = [
-                cut(one, filesystem, cuts, seed, directory / one.value, preload)
-                for one in _roles(role)
+                cut(one, filesystem, cuts, seed, directory / one.value, preload) for one in _roles(role)
             ]
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
@@ -166,7 +165,9 @@ def command(cuts: int, role: str, seed: int, filesystem: str, control: str | Non
     if control:
         silent = [report.role for report in reports if not (report.verdict and report.verdict.lost)]
         seen = not silent
-        told = "the control lost mail, as it must" if seen else f"the control lost nothing: {', '.join(silent)}"
+        told = (
+            "the control lost mail, as it must" if seen else f"the control lost nothing: {', '.join(silent)}"
+        )
         click.echo(told, err=True)
     kept = seen if control else all(report.kept for report in reports)
     if kept:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shadowrelay.lab import layout
+from shadowrelay.lab.chaos.letters import sealed
 from shadowrelay.lab.layout import Layout
 from shadowrelay.lab.mail import Letter
 
@@ -31,12 +32,13 @@ class Evidence:
             folder.mkdir(parents=True)
         self.sequence = 0
 
-    def stored(self, node: str, at: float, network_id: str = "1" * 36) -> None:
+    def stored(self, node: str, at: float, network_id: str = "1" * 36, torn: int = 0) -> None:
+        """``torn``: so many octets are missing at the end."""
         new = self.at.mailbox.dir / "inside.test" / "anna" / "new"
         new.mkdir(parents=True, exist_ok=True)
         header = f"Received: from {node} ([127.0.0.1])\r\nReceived: from x by y id {network_id}\r\n"
-        header += f"Message-ID: {LETTER.message_id}\r\n\r\n"
-        (new / f"{int((NOON + at) * 1e9)}.a.mailbox").write_text(header, "utf-8")
+        content = header.encode() + sealed(LETTER, "kill", b"must arrive\r\n").content
+        (new / f"{int((NOON + at) * 1e9)}.a.mailbox").write_bytes(content[: len(content) - torn])
 
     def dropped(self, node: str, at: float) -> None:
         stamp = datetime.fromtimestamp(NOON + at, UTC).isoformat()
@@ -65,6 +67,11 @@ def kill(at: float, *, disk_lost: bool = False) -> Kill:
 @pytest.fixture
 def evidence(tmp_path: Path) -> Evidence:
     return Evidence(tmp_path)
+
+
+def test_a_message_that_arrived_without_its_end_is_lost(evidence: Evidence):
+    evidence.stored(MX1, 1.0, torn=3)
+    assert evidence.judged().lost == 1
 
 
 def test_an_acknowledged_message_that_is_in_no_mailbox_is_lost(evidence: Evidence):

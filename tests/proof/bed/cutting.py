@@ -58,9 +58,11 @@ class Cutter:
         return self.nodes.members[1] if len(self.nodes.members) > 1 else None
 
     def epoch(self, cuts: int, step: Callable[[], None]) -> None:
-        """So many cuts, each when nothing is exposed any more; then all is delivered. While the victim is down
-        for the last one, the other node loses its disk: what the victim's disk has is all that there is.
-        ``step`` is called after each cut. Raises Stuck."""
+        """So many cuts, each when nothing is exposed any more; then all is delivered.
+
+        While the victim is down for the last one, the other node loses its disk: what the victim's disk has
+        is all that there is. ``step`` is called after each cut. Raises Stuck.
+        """
         target = self.other if self.role is Role.HOLDER and self.other else self.victim
         self.hop.closed = self.rng.random() < _CLOSED
         small = continuous(self.post, target.at.smtp, clients=_CLIENTS - 1, size=_SIZE, pause=_PAUSE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -11,13 +10,15 @@ from typing import Any
 
 from aiosmtpd.controller import Controller
 
+from shadowrelay.lab.chaos.letters import intact
 from shadowrelay.lab.ports import free_ports
-
-_TOKEN = re.compile(rb"^Message-ID: <([^@>]+)@", re.MULTILINE | re.IGNORECASE)
 
 
 class Hop:
-    """``port`` on loopback; ``arrived`` is how often each token (local part of the Message-ID) was taken."""
+    """``port`` on loopback; ``arrived`` is how often each token (local part of the Message-ID) was taken.
+
+    What is not as it was sent is another message, one that nobody sent.
+    """
 
     def __init__(self) -> None:
         self.port = 0
@@ -40,10 +41,10 @@ class Hop:
         return "250 2.1.0 OK"
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
-        if (found := _TOKEN.search(envelope.content)) is None:
-            return "554 5.6.0 Not one of ours"
+        message_id, unchanged = intact(envelope.content)
+        token = message_id.strip("<>").partition("@")[0]
         with self._lock:
-            self._arrived[found[1].decode()] += len(envelope.rcpt_tos)
+            self._arrived[token if unchanged else f"{token} (changed on its way)"] += len(envelope.rcpt_tos)
         return "250 2.0.0 OK"
 
 

@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from shadowrelay.lab.chaos.letters import sealed
 from shadowrelay.lab.layout import Address
+from shadowrelay.lab.mail import Letter
 
 from .verdict import Told
 
 _TIMEOUT = 30.0  # seconds; longer than a node may take over a message here
+_HEADER = 300  # octets, about
 _PATIENCE = 0.05  # seconds before a client that was refused tries again
-_LINE = b"This message must arrive, whatever dies.\r\n"
+_SENDER, _RECIPIENT = "sender@outside.test", "otto@outside.test"
 
 
 @dataclass(slots=True)
@@ -48,18 +51,20 @@ class Post:
 def _transaction(session: smtplib.SMTP, token: str, size: int) -> Told:
     """Raises SMTPException or OSError when it ends before the content."""
     session.ehlo_or_helo_if_needed()
-    commands = ("MAIL FROM:<sender@outside.test>", "RCPT TO:<otto@outside.test>", "DATA")
+    commands = (f"MAIL FROM:<{_SENDER}>", f"RCPT TO:<{_RECIPIENT}>", "DATA")
     for command in commands:
         code, _ = session.docmd(command)
         if code >= 400:
             with suppress(smtplib.SMTPException):
                 session.rset()
             return Told.REFUSED
-    head = f"Message-ID: <{token}@client.lab.test>\r\nSubject: {token}\r\n\r\n".encode()
-    body = head + _LINE * max(1, (size - len(head)) // len(_LINE)) + b".\r\n"
+    line = f"{token} must arrive as it was sent, whatever dies.\r\n".encode()
+    parcel = sealed(
+        Letter(token, _SENDER, (_RECIPIENT,)), token, line * max(1, (size - _HEADER) // len(line))
+    )
     try:
         assert session.sock is not None
-        session.sock.sendall(body)
+        session.sock.sendall(parcel.content + b".\r\n")
         code, _ = session.getreply()
     except (smtplib.SMTPException, OSError):
         return Told.NO_REPLY

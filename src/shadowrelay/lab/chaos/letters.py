@@ -37,13 +37,17 @@ def compose(token: str, chance: random.Random) -> Parcel:
         f"user{name}@{INSIDE_DOMAIN if chance.random() < 0.5 else OUTSIDE_DOMAIN}" for name in names
     )
     letter = Letter(token, _SENDER, recipients)
-    body = _body(chance.randint(least * _KIB, most * _KIB), chance)
+    return sealed(letter, f"Chaos {token}", _body(chance.randint(least * _KIB, most * _KIB), chance))
+
+
+def sealed(letter: Letter, subject: str, body: bytes) -> Parcel:
+    """The letter with that body, and a header by which any change of it is seen."""
     header = {
         "Message-ID": letter.message_id,
         "Date": format_datetime(datetime.now(UTC)),
-        "From": _SENDER,
-        "To": ", ".join(recipients),
-        "Subject": f"Chaos {token}",
+        "From": letter.sender,
+        "To": ", ".join(letter.recipients),
+        "Subject": subject,
         DIGEST: hashlib.sha256(body).hexdigest(),
     }
     head = "".join(f"{name}: {value}\r\n" for name, value in header.items())
