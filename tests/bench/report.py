@@ -59,7 +59,8 @@ def markdown(machine: Mapping[str, str], rounds: int, rows: Sequence[Row]) -> st
         *(f"| {name} | {value} |" for name, value in machine.items()),
         "",
     ]
-    lines += [f"Medians of {rounds} alternating rounds, with the lowest and the highest.", ""]
+    fewer = "memory and takeover: 3 at most"
+    lines += [f"Medians of {rounds} alternating rounds ({fewer}), with the lowest and the highest.", ""]
     lines += ["[benchmarks.json](benchmarks.json) has every round.", ""]
     lines += [f"| {' | '.join(COLUMNS)} |", f"|---|---|{'---:|' * 4}---|---|"]
     lines += [f"| {' | '.join(cells(row))} |" for row in rows]

@@ -96,11 +96,15 @@ def test_swaks_sends_twenty_megabytes_byte_for_byte(lab: RunningLab, tmp_path: P
     assert [part.get_content() for part in parts if not part.is_multipart()][-1] == attachment.read_bytes()
 
 
-@pytest.mark.parametrize("point", ["MAIL", "RCPT", "DATA"])
-def test_what_swaks_drops_before_its_dot_leaves_nothing(lab: RunningLab, point: str):
-    lab.up(nodes=2)
-    for option in ("--drop-after", "--drop-after-send"):
-        swaks(lab.cluster.node("mx1").smtp, option, point)
+@pytest.mark.usefixtures("tls")
+@pytest.mark.parametrize("option", ["--drop-after", "--drop-after-send", "--quit-after"])
+def test_what_swaks_ends_before_its_dot_leaves_nothing(lab: RunningLab, option: str):
+    lab.up(*secured(lab), nodes=2)
+    for point in ("CONNECT", "FIRST-HELO", "TLS", "HELO", "MAIL", "RCPT", "DATA"):
+        if (option, point) in {("--quit-after", "DATA"), ("--drop-after-send", "CONNECT")}:
+            continue  # after 354 there is no QUIT, and to connect nothing is sent
+        _, said = swaks(lab.cluster.node("mx1").smtp, "--tls", option, point)
+        assert "250 2.6.0" not in said
     sends(lab)
     lab.verify()
 

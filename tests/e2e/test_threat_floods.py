@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 MIB = 1 << 20
 QUICK = ("receive.default.tarpit_interval=0s",)
+_CLIENT_HELLO = b"\x16\x03\x01\x02\x00\x01"  # its first octets
 SLOW = 60.0  # seconds: what a busy machine may take to cut clients off
 
 
@@ -86,15 +87,21 @@ def test_clients_that_drip_their_commands_or_content_are_cut_off_and_cost_nothin
 
 
 def test_handshakes_that_never_end_take_nothing_from_members_and_senders(lab: RunningLab):
-    lab.up(*QUICK)
+    pair = lab.directory / "nodes" / "mx1" / "mx1.lab.test"
+    lab.up(*QUICK, f"receive.default.tls_certificate={pair}.pem", f"receive.default.tls_key={pair}.key")
     with unharmed(lab, growth=60 * MIB) as check, ExitStack() as stack:
         slow = []
         for _ in range(300):
             connection = stack.enter_context(
                 socket.create_connection(lab.cluster.node("mx1").peer, timeout=10)
             )
-            connection.send(b"\x16\x03\x01\x02\x00\x01")  # the first octets of a ClientHello
+            connection.send(_CLIENT_HELLO)
             slow.append(connection)
+        for _ in range(100):
+            client = stack.enter_context(connected(lab.cluster.node("mx1").smtp))
+            assert client.say("STARTTLS").startswith("220 ")
+            client.send(_CLIENT_HELLO)
+            slow.append(client.socket)
         check()
         lab.send(to="mx2")
         lab.send(to="mx3")
@@ -115,7 +122,7 @@ def test_thousands_of_silent_connections_at_the_members_port_cost_little_and_mem
             for _ in range(count):
                 slow.append(stack.enter_context(socket.create_connection(lab.cluster.node("mx1").peer, 30)))
                 if len(slow) % 2:
-                    slow[-1].send(b"\x16\x03\x01\x02\x00\x01")  # the others say nothing at all
+                    slow[-1].send(_CLIENT_HELLO)  # the others say nothing at all
 
         with unharmed(lab, growth=40 * MIB):
             some_more(flood // 2)
@@ -243,13 +250,13 @@ def test_a_flood_of_errors_ends_the_session(lab: RunningLab):
 def test_many_large_messages_at_once_need_little_memory(lab: RunningLab):
     lab.up(*QUICK)
     block = (b"x" * 70 + b"\r\n") * 900
-    with unharmed(lab, growth=100 * MIB) as check, ExitStack() as stack:
-        clients = [stack.enter_context(connected(lab.cluster.node("mx1").smtp)) for _ in range(25)]
+    with unharmed(lab, growth=160 * MIB) as check, ExitStack() as stack:  # of 600
+        clients = [stack.enter_context(connected(lab.cluster.node("mx1").smtp)) for _ in range(200)]
         for number, client in enumerate(clients):
             assert client.begin(INSIDE).startswith("250 ")
             assert client.say("DATA").startswith("354 ")
             client.send(f"Message-ID: <large-{number}@client.lab.test>\r\n\r\n".encode())
-        for _ in range(8 * MIB // len(block)):
+        for _ in range(3 * MIB // len(block)):
             for client in clients:
                 client.send(block)
         check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 
 from shadowrelay.lab.chaos.causes import Cause, Row, explain
 from shadowrelay.lab.chaos.history import Arrival, Attempt, History, Outcome, Struck
+from shadowrelay.lab.chaos.plan import Plan
+from shadowrelay.lab.chaos.result import Result
+from shadowrelay.lab.chaos.verdict import weigh
 
 ANNA = "anna@inside.test"
 DUPLICATE = ("<1@x>", ANNA)
@@ -132,3 +136,12 @@ def test_an_owner_that_accepted_what_its_holder_had_promoted_meanwhile(cause: Ca
 def test_rows_about_other_recipients_say_nothing(cause: Callable[..., Cause]):
     rows = [row(100, "mx1", "DELIVER"), row(140, "mx2", "DELIVER", in_doubt=True, to="otto@outside.test")]
     assert cause([100, 140], rows) is Cause.UNEXPLAINED
+
+
+@pytest.mark.parametrize("why", [Cause.UNRECORDED, Cause.UNEXPLAINED])
+def test_chaos_fails_on_a_second_delivery_that_nothing_explains(history: History, why: Cause):
+    sent = Counter({DUPLICATE: 1})
+    verdict = weigh(sent, sent, sent + sent)
+    plan = Plan(seed=1, seconds=1.0, faults=(), clients=1, rate=1.0, nodes=3)
+    result = Result(plan, history, verdict, {DUPLICATE: why}, (), 1.0, interrupted=False)
+    assert result.held is (why is not Cause.UNEXPLAINED)

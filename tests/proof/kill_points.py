@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
@@ -130,7 +130,6 @@ def _made(directory: Path, option: str, labs: ExitStack) -> Ground:
     return ground
 
 
-@contextmanager
 def _show(results: Sequence[Result], seconds: float) -> None:
     table = Table("point", "killed", "while", "disk")
     for name in ("messages", "kills", "acknowledged", "delivered", "lost", "unexpected", "duplicates"):

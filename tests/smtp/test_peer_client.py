@@ -173,6 +173,26 @@ async def test_a_server_that_is_not_the_member_we_mean_is_not_spoken_to(tmp_path
             await PeerConnection.dial(wrong, caller.name, 2.0)
 
 
+async def test_a_member_that_speaks_in_the_clear_is_told_nothing(tmp_path: Path) -> None:
+    heard = bytearray()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mx2.example.org ESMTP\r\n")
+        with suppress(ConnectionError):
+            heard.extend(await reader.read(-1))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with boundary(tmp_path, "mx1", "mx2", tls=authority(tmp_path / "ca", "mx1", "mx2")) as (caller, _):
+        tls = caller.node.members.addresses[full("mx2")].tls
+        address = Address(full("mx2"), "127.0.0.1", server.sockets[0].getsockname()[1], tls)
+        with pytest.raises(PeerFailed, match="connect: "):
+            await PeerConnection.dial(address, caller.name, 2.0)
+    server.close()
+    await eventually(lambda: bool(heard))
+    assert b"EHLO" not in heard
+
+
 async def test_without_certificates_the_name_it_answers_by_counts(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2", "mx3") as (caller, second, third):
         second.peer_port = third.peer_port

@@ -87,9 +87,9 @@ def chaos(
 ) -> None:
     """Send mail all the time, break one node after the other in every way, and count what arrives.
 
-    Exit status 0: everything acknowledged arrived, nothing else did, and two copies were made again after
-    each fault. Ctrl-C ends the faults, heals everything and gives the verdict so far; a second one does not
-    wait until all mail has arrived.
+    Exit status 0: everything acknowledged arrived, nothing else did, nothing twice without a cause that the
+    promise allows, and two copies were made again after each fault. Ctrl-C ends the faults, heals everything
+    and gives the verdict so far; a second one does not wait until all mail has arrived.
     """
     from shadowrelay.lab.chaos.plan import Plan, any_seed
     from shadowrelay.lab.chaos.report import print_table

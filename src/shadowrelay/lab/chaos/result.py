@@ -32,7 +32,7 @@ class Result:
 
     @property
     def held(self) -> bool:
-        return self.verdict.held and not self.problems
+        return self.verdict.held and not self.problems and Cause.UNEXPLAINED not in self.causes.values()
 
     @property
     def by_cause(self) -> dict[str, int]:
