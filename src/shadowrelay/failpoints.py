@@ -36,6 +36,8 @@ Point: TypeAlias = Literal[
     "after-promotion-commit",
     "before-swap-commit",
     "after-swap-commit",
+    "before-redirect-commit",
+    "after-redirect-commit",
     "after-log-sync",
     "before-log-footer",
     "before-log-rename",
@@ -63,6 +65,7 @@ _ROWS: Mapping[str, tuple[Point, Point]] = {
     PENDING: ("before-pending-commit", "after-pending-commit"),
     "RESUBMIT": ("before-promotion-commit", "after-promotion-commit"),
     "TRANSFER": ("before-swap-commit", "after-swap-commit"),
+    "HAREDIRECT": ("before-redirect-commit", "after-redirect-commit"),
 }
 """Tracking rows are in the transaction that makes them true: they name its commit."""
 

@@ -40,7 +40,9 @@ class Case:
     @property
     def passages(self) -> float:
         """At least how often the point is passed for each message."""
-        return 0.08 if "-log-" in self.point else 1.0
+        if "-log-" in self.point:
+            return 0.08
+        return 0.5 if "redirect" in self.point else 1.0  # not every copy has to be with this holder
 
 
 _HOLDS = ("before-shadow-commit", "after-shadow-commit", "after-shadow-reply")
@@ -66,6 +68,9 @@ def cases() -> Iterator[Case]:
         elif "swap" in point:
             yield Case(point, Role.OWNER, Course.RETURN)
             yield Case(point, Role.OWNER, Course.RETURN, disk_lost=True)
+        elif "redirect" in point:
+            yield Case(point, Role.HOLDER, Course.RETURN)
+            yield Case(point, Role.HOLDER, Course.RETURN, disk_lost=True)
         else:
             yield Case(point, Role.OWNER, Course.STREAM)
             yield Case(point, Role.HOLDER, Course.STREAM)

@@ -143,6 +143,11 @@ class Ground:
         found = [status(self.cluster.node(node)) for node in nodes]
         return sum(one.queued for one in found if one) if all(found) else -1
 
+    def exposed(self, node: str) -> int:
+        """Of its messages; -1 when it does not answer."""
+        found = status(self.cluster.node(node))
+        return found.exposed if found else -1
+
     def settled(self, mail: Sequence[Sending]) -> bool:
         """Everything acknowledged has arrived, and no node has anything in its queues."""
         nodes = [status(node) for node in self.cluster.layout.nodes]
@@ -239,7 +244,7 @@ class _Rounds(_Run):
 
     def _wait_in_transit(self, count: int) -> None:
         self.ground.cluster.refuse()
-        if self.target == HOLDER:
+        if self.target == HOLDER and self.case.course is not Course.RETURN:
             self.ground.restart(HOLDER, self.failpoint(count))
         mail = sendings(count)
         stream = Stream(self.ground.cluster.node(OWNER).smtp, mail, _CLIENTS, lambda: 0.0)
@@ -266,7 +271,11 @@ class _Rounds(_Run):
     def _return(self, count: int) -> None:
         self.ground.kill(OWNER)
         poll(lambda: self.ground.queued(OTHER, HOLDER) == count, _SOON)
-        self.ground.start(OWNER, self.failpoint(count))
+        failpoint = self.failpoint(count)
+        if self.target == HOLDER:  # the new owner, once all that it took over has a second copy again
+            poll(lambda: self.ground.exposed(HOLDER) == 0, _SOON)
+            self.ground.restart(HOLDER, failpoint)
+        self.ground.start(OWNER, failpoint if self.target == OWNER else "")
         if poll(self.fell, _SOON):
-            self.ground.start(OWNER)
+            self.ground.start(self.target)
         poll(lambda: self.ground.queued(OWNER) == 0, _SOON)
