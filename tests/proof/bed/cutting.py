@@ -80,11 +80,7 @@ class Cutter:
                     self.volume.restore()
                     step()
                 self.victim.started()
-            self._cut_when_whole()
-            if self.other is not None:
-                self.other.killed()
-                self.other.wipe()
-                self.disks_lost += 1
+            self._cut_when_whole(self.other)
             self.volume.restore()
             step()
             for node in self.nodes.members:
@@ -92,10 +88,10 @@ class Cutter:
         self.hop.closed = False
         self.nodes.wait_idle()
 
-    def _cut_when_whole(self) -> None:
+    def _cut_when_whole(self, loses_disk: Node | None = None) -> None:
         self.nodes.wait_whole()
         self._wait_for_mail()
-        self._cut()
+        self._cut(loses_disk)
 
     def _wait_for_mail(self) -> None:
         """Until a seeded number of messages was accepted, and a seeded moment longer."""
@@ -105,17 +101,24 @@ class Cutter:
             time.sleep(0.001)
         time.sleep(self.rng.uniform(0.0, 0.03))
 
-    def _cut(self) -> None:
+    def _cut(self, loses_disk: Node | None = None) -> None:
         began = time.monotonic()
         self.volume.cut()
         self.victim.killed()
-        self._dark.append((began, time.monotonic()))
+        if loses_disk is not None:
+            loses_disk.killed()
+            loses_disk.wipe()
+            self.disks_lost += 1
+        if loses_disk is not None or self.role is not Role.HOLDER:
+            self._dark.append((began, time.monotonic()))
         self.cuts += 1
 
     def told(self) -> dict[str, Told]:
-        """What clients were told before the lights went out: a 250 from a machine without power is none."""
-        if self.role is Role.HOLDER:
-            return {token: answer for token, (answer, _) in self.post.told.items()}
+        """What clients were told before the lights went out: a 250 from a machine without power is none.
+
+        Nor is one that rests on the word of such a machine alone: the holder's, when the owner's disk is
+        lost. As long as the owner has its disk, a holder whose word was not kept has to be found out.
+        """
         return {
             token: before_the_cut(answer, at, self._dark) for token, (answer, at) in self.post.told.items()
         }

@@ -43,7 +43,11 @@ class Volume:
             _run("losetup", "--detach", device)  # as soon as nobody has it mounted
 
     def cut(self) -> None:
-        """From now on no write and no fsync reaches it, and what was not on it is lost at ``restore``."""
+        """From now on no write and no fsync reaches it, and what was not on it is lost at ``restore``.
+
+        An fdatasync that is under way may report success all the same: in one of eight cuts of an ext4, for
+        up to 7 ms (measured with a process that does nothing else). Never one that returned before.
+        """
         handle = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(handle, _SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))

@@ -1,0 +1,131 @@
+"""A connection that is reset before and after each octet of the replies that come back on it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+
+from scripted_hop import DEFAULTS, ScriptedHop
+from sending import MESSAGE, sent
+from stations import Station, boundary, eventually, station
+
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.messages import Stage
+
+_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: RST instead of FIN
+
+
+@dataclass
+class Way:
+    """A way to a port. Each connection in turn is reset when so many octets came back on it; then no more."""
+
+    port: int = 0
+    limits: list[int] = field(default_factory=list)
+    came_back: int = 0  # on connections that were not reset
+
+    async def carry(self, to: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        limit = self.limits.pop(0) if self.limits else None
+        there, back = await asyncio.open_connection("127.0.0.1", to)
+
+        async def forth() -> None:
+            while data := await reader.read(65_536):
+                back.write(data)
+            back.close()
+
+        forwarding = asyncio.ensure_future(forth())
+        with suppress(ConnectionError):
+            left = limit
+            while left != 0 and (data := await there.read(65_536 if left is None else left)):
+                writer.write(data)
+                await writer.drain()
+                self.came_back += len(data) if left is None else 0
+                left = None if left is None else left - len(data)
+        if limit is not None:
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        writer.transport.abort()
+        back.transport.abort()
+        forwarding.cancel()
+        await asyncio.gather(forwarding, return_exceptions=True)
+
+
+@asynccontextmanager
+async def way(to: int) -> AsyncIterator[Way]:
+    made = Way()
+    server = await asyncio.start_server(lambda *both: made.carry(to, *both), "127.0.0.1", 0)
+    made.port = server.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        server.close()
+
+
+async def ids(of: Station) -> set[MessageId]:
+    return {copy.id for copy in await of.copies()}
+
+
+async def sent_anew(owner: Station, holder: Station) -> str:
+    """A message for which the holder has to be connected to."""
+    await owner.node.members.close()
+    await eventually(lambda: holder.name in owner.node.boundary.reachable())
+    return await sent(owner, MESSAGE)
+
+
+async def test_between_owner_and_holder_a_250_is_two_copies_and_a_451_is_none(tmp_path: Path) -> None:
+    strict = {"reject_message_on_shadow_failure": True}
+    async with boundary(tmp_path, "mx1", "mx2", **strict) as (owner, holder), way(holder.peer_port) as there:
+        owner.knows(replace(holder, peer_port=there.port))
+        told: list[str] = []
+        assert (await sent_anew(owner, holder)).startswith("250 ")
+        octets = there.came_back
+        assert octets > 300
+        for limit in range(octets + 1):
+            ours, theirs = await ids(owner), await ids(holder)
+            there.limits = [limit]
+            reply = await sent_anew(owner, holder)
+            told.append(reply[:3])
+            accepted, copied = await ids(owner) - ours, await ids(holder) - theirs
+            match reply[:3]:
+                case "250":
+                    assert len(accepted) == 1
+                    assert accepted <= copied, limit
+                case "451":
+                    assert not accepted
+                    assert not copied, limit
+                case _:
+                    assert reply == ""
+                    assert not accepted, limit
+        assert "451" in told
+
+
+async def test_at_the_next_hop_everything_arrives_and_twice_only_what_it_had_taken(tmp_path: Path) -> None:
+    async with ScriptedHop() as hop, way(hop.port) as there:
+        route = {"domains": ["*"], "host": "127.0.0.1", "port": there.port, "tls": "none"}
+        found = await station(tmp_path, "mx1", [], routes={"out": route})
+        try:
+            await sent(found, MESSAGE)
+            found.run_queue()
+            await eventually(lambda: settled(found))
+            octets = there.came_back
+            there.limits = list(range(octets))
+            for _ in range(octets):
+                await sent(found, MESSAGE)
+            await eventually(lambda: settled(found), within=120)
+            assert not there.limits
+            assert len(await found.copies()) == octets + 1
+            # Twice: those that were reset after an octet of the reply to their content, but not its last one.
+            assert len(hop.contents) == octets + 1 + len(DEFAULTS["DOT"]) - 1
+        finally:
+            await found.stop()
+
+
+async def settled(found: Station) -> bool:
+    """Asked again and again: meanwhile time flies, so that the hop is not let rest for long."""
+    found.clock.ahead += timedelta(seconds=2)
+    found.node.queue.wake.set()
+    return all(copy.stage is Stage.SAFETY_NET for copy in await found.copies())
