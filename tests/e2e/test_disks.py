@@ -8,8 +8,9 @@ import shutil
 import smtplib
 import sqlite3
 import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -201,3 +202,41 @@ def test_a_node_does_not_start_on_a_database_that_another_program_has_locked(lab
     lab.cluster.accept()
     lab.verify()
     assert [lab.events(name, "RESUBMIT") for name in ("mx2", "mx3")] == [[], []]
+
+
+@contextmanager
+def slow_disk(lab: RunningLab, name: str) -> Iterator[None]:
+    """Each sync of this node takes half a second longer."""
+    if shutil.which("strace") is None:
+        pytest.skip("there is no strace (apt-get install strace)")
+    calls = "fsync,fdatasync"
+    options = [
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        f"trace={calls}",
+        "-e",
+        f"inject={calls}:delay_enter=500ms",
+    ]
+    tracer = subprocess.Popen(["strace", *options, "-p", str(lab.cluster.process(name).pid)])
+    try:
+        yield
+        assert tracer.poll() is None, "strace slowed it down to the end"
+    finally:
+        tracer.terminate()
+        tracer.wait(30)
+
+
+@pytest.mark.parametrize("name", ["mx1", "mx2"])
+def test_a_slow_disk_delays_mail_and_nothing_else(lab: RunningLab, name: str):
+    lab.up(nodes=2)
+    lab.send()
+    with slow_disk(lab, name):
+        began = time.monotonic()
+        lab.send(3, to="mx1")
+        lab.send(3, to="mx2")
+        assert time.monotonic() - began > 3.0, "it was slow"
+        assert {peer["state"] for node in ("mx1", "mx2") for peer in lab.status(node).peers} == {"reachable"}
+    lab.verify()
