@@ -50,6 +50,11 @@ class RunningLab:
     def up(self, *options: str, nodes: int | None = None, breakable: bool = False) -> list[str]:
         return up(self.directory, nodes=nodes, options=options, breakable=breakable)
 
+    def with_tls(self) -> tuple[str, str]:
+        """Settings of all nodes: STARTTLS for senders, with the certificate of the first one."""
+        pair = self.directory / "nodes" / "mx1" / "mx1.lab.test"
+        return f"receive.default.tls_certificate={pair}.pem", f"receive.default.tls_key={pair}.key"
+
     def send(self, count: int = 1, *, to: str = "mx1", recipients: tuple[str, ...] = (INSIDE,)) -> None:
         """Send messages to a node, which must take them all."""
         for _ in range(count):

@@ -35,12 +35,6 @@ pytestmark = [
 SPAN = "shadow_resubmit_time_span=1h"
 
 
-def tls(lab: RunningLab) -> list[str]:
-    """Settings of the nodes: STARTTLS with the certificate of the first one."""
-    pair = lab.directory / "nodes" / "mx1" / "mx1.lab.test"
-    return [f"receive.default.tls_certificate={pair}.pem", f"receive.default.tls_key={pair}.key"]
-
-
 @contextmanager
 def in_front(lab: RunningLab, *nodes: str, **settings: object) -> Iterator[Postfix]:
     """As documented, but for names, and with retries within seconds."""
@@ -71,7 +65,7 @@ def spoken(instance: Postfix) -> list[str]:
 
 
 def test_postfix_pipelines_by_starttls_with_every_parameter(lab: RunningLab):
-    lab.up(*tls(lab), nodes=2)
+    lab.up(*lab.with_tls(), nodes=2)
     name, to = token(), "jürgen@inside.test"
     content = text(name, "X-Greeting: Grüße – ☃", body="Grüße\r\n.\r\n..dots\r\n" + "x" * 900)
     with in_front(lab, "mx1", debug_peer_list="127.0.0.1", debug_peer_level=1) as front:
@@ -97,7 +91,7 @@ def test_postfix_pipelines_by_starttls_with_every_parameter(lab: RunningLab):
 
 
 def test_a_burst_from_postfix_arrives_once_though_most_connections_are_refused(lab: RunningLab):
-    lab.up(*tls(lab), "receive.default.max_inbound_connection_per_source=3", nodes=2)
+    lab.up(*lab.with_tls(), "receive.default.max_inbound_connection_per_source=3", nodes=2)
     with in_front(lab, "mx1", initial_destination_concurrency=20) as front:
         done = flood(front.address, "-s", "10", "-m", "40", "-l", "4096", "-d")
         assert done.returncode == 0, done.stderr
@@ -112,7 +106,7 @@ def test_a_burst_from_postfix_arrives_once_though_most_connections_are_refused(l
 
 
 def test_postfix_keeps_what_was_put_off_for_want_of_a_second_copy(lab: RunningLab):
-    lab.up(*tls(lab), SPAN, nodes=2)
+    lab.up(*lab.with_tls(), SPAN, nodes=2)
     lab.cluster.kill("mx2")
     with in_front(lab, "mx1") as front:
         for _ in range(5):
@@ -125,7 +119,7 @@ def test_postfix_keeps_what_was_put_off_for_want_of_a_second_copy(lab: RunningLa
 
 
 def test_when_the_owner_is_killed_while_postfix_sends_everything_arrives(lab: RunningLab):
-    lab.up(*tls(lab), SPAN)
+    lab.up(*lab.with_tls(), SPAN)
     with in_front(lab, "mx1", "mx2") as front:
         for _ in range(150):
             assert lab.offer_at(front.address, (INSIDE,))
@@ -144,7 +138,7 @@ def test_when_the_owner_is_killed_while_postfix_sends_everything_arrives(lab: Ru
 
 
 def test_when_postfix_is_killed_while_it_sends_everything_arrives(lab: RunningLab):
-    lab.up(*tls(lab), SPAN, nodes=2)
+    lab.up(*lab.with_tls(), SPAN, nodes=2)
     with in_front(lab, "mx1") as front:
         for _ in range(100):
             assert lab.offer_at(front.address, (INSIDE,))

@@ -48,14 +48,9 @@ def sends(lab: RunningLab, *options: str, to: str = INSIDE, owed: Sequence[str] 
     return said
 
 
-def secured(lab: RunningLab) -> list[str]:
-    pair = lab.directory / "nodes" / "mx1" / "mx1.lab.test"
-    return [f"receive.default.tls_certificate={pair}.pem", f"receive.default.tls_key={pair}.key"]
-
-
 @pytest.mark.usefixtures("tls")
 def test_swaks_sends_by_every_protocol_with_and_without_tls(lab: RunningLab):
-    lab.up(*secured(lab), nodes=2)
+    lab.up(*lab.with_tls(), nodes=2)
     authority = str(lab.directory / "ca" / "ca.pem")
     plain = sends(lab)
     assert "STARTTLS" in plain
@@ -99,7 +94,7 @@ def test_swaks_sends_twenty_megabytes_byte_for_byte(lab: RunningLab, tmp_path: P
 @pytest.mark.usefixtures("tls")
 @pytest.mark.parametrize("option", ["--drop-after", "--drop-after-send", "--quit-after"])
 def test_what_swaks_ends_before_its_dot_leaves_nothing(lab: RunningLab, option: str):
-    lab.up(*secured(lab), nodes=2)
+    lab.up(*lab.with_tls(), nodes=2)
     for point in ("CONNECT", "FIRST-HELO", "TLS", "HELO", "MAIL", "RCPT", "DATA"):
         if (option, point) in {("--quit-after", "DATA"), ("--drop-after-send", "CONNECT")}:
             continue  # after 354 there is no QUIT, and to connect nothing is sent

@@ -87,8 +87,7 @@ def test_clients_that_drip_their_commands_or_content_are_cut_off_and_cost_nothin
 
 
 def test_handshakes_that_never_end_take_nothing_from_members_and_senders(lab: RunningLab):
-    pair = lab.directory / "nodes" / "mx1" / "mx1.lab.test"
-    lab.up(*QUICK, f"receive.default.tls_certificate={pair}.pem", f"receive.default.tls_key={pair}.key")
+    lab.up(*QUICK, *lab.with_tls())
     with unharmed(lab, growth=60 * MIB) as check, ExitStack() as stack:
         slow = []
         for _ in range(300):

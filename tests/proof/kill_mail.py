@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shadowrelay.lab.chaos.letters import sealed
 from shadowrelay.lab.layout import Address
 from shadowrelay.lab.mail import CLIENT, Letter
+
+from .bed.post import filled
 
 SENDER, INSIDE, OUTSIDE = "sender@outside.test", "anna@inside.test", "otto@outside.test"
 
@@ -45,14 +46,11 @@ class Sending:
 
 def sendings(count: int) -> list[Sending]:
     """Each tenth of a size that is kept in a file."""
-    return [_sending(_LARGE if number % 10 == 5 else _SMALL) for number in range(count)]
-
-
-def _sending(size: int) -> Sending:
-    token = f"kill-{secrets.token_hex(8)}"
-    letter = Letter(token, SENDER, (INSIDE, OUTSIDE))
-    line = f"{token} must arrive as it was sent, whatever dies.\r\n".encode()
-    return Sending(letter, sealed(letter, f"Lab message {token}", line * (size // len(line))).content)
+    sizes = (_LARGE if number % 10 == 5 else _SMALL for number in range(count))
+    letters = (Letter(f"kill-{secrets.token_hex(8)}", SENDER, (INSIDE, OUTSIDE)) for _ in range(count))
+    return [
+        Sending(letter, filled(letter, size).content) for letter, size in zip(letters, sizes, strict=True)
+    ]
 
 
 class Stream:

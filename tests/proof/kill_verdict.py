@@ -17,7 +17,7 @@ from email import policy
 from email.parser import BytesHeaderParser
 from pathlib import Path
 
-from shadowrelay.lab.chaos.letters import intact
+from shadowrelay.lab.chaos.letters import intact, known_as
 from shadowrelay.lab.layout import MAILBOX, Layout
 from shadowrelay.lab.mail import dropped_by, tracked
 from shadowrelay.mailbox.maildir import messages
@@ -101,7 +101,7 @@ def _read(recipient: str, file: Path) -> tuple[Key, Delivery, str]:
     by_mailbox, by_relay, *_ = [str(text) for text in header.get_all("Received", ())] + ["", ""]
     node, found = _FROM.match(by_mailbox), _ID.search(by_relay)
     taken_at = int(file.name.partition(".")[0]) / 1e9
-    key = (message_id if unchanged else f"{message_id} (changed on its way)"), recipient.lower()
+    key = known_as(message_id, unchanged=unchanged), recipient.lower()
     return key, Delivery(node[1] if node else "", taken_at), found[1] if found else ""
 
 

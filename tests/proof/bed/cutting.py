@@ -71,17 +71,14 @@ class Cutter:
         with small, large:
             while self.cuts < last:
                 self._cut_when_whole()
-                self.volume.restore()
                 step()
                 while self.cuts < last and self.rng.random() < _WHILE_STARTING:
                     self.victim.launch()
                     time.sleep(self.rng.uniform(0.0, 0.2))
                     self._cut()
-                    self.volume.restore()
                     step()
                 self.victim.started()
             self._cut_when_whole(self.other)
-            self.volume.restore()
             step()
             for node in self.nodes.members:
                 node.started()
@@ -112,6 +109,7 @@ class Cutter:
         if loses_disk is not None or self.role is not Role.HOLDER:
             self._dark.append((began, time.monotonic()))
         self.cuts += 1
+        self.volume.restore()
 
     def told(self) -> dict[str, Told]:
         """What clients were told before the lights went out: a 250 from a machine without power is none.

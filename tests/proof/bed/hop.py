@@ -10,7 +10,7 @@ from typing import Any
 
 from aiosmtpd.controller import Controller
 
-from shadowrelay.lab.chaos.letters import intact
+from shadowrelay.lab.chaos.letters import intact, known_as
 from shadowrelay.lab.ports import free_ports
 
 
@@ -44,7 +44,7 @@ class Hop:
         message_id, unchanged = intact(envelope.content)
         token = message_id.strip("<>").partition("@")[0]
         with self._lock:
-            self._arrived[token if unchanged else f"{token} (changed on its way)"] += len(envelope.rcpt_tos)
+            self._arrived[known_as(token, unchanged=unchanged)] += len(envelope.rcpt_tos)
         return "250 2.0.0 OK"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from shadowrelay.lab.chaos.letters import sealed
+from shadowrelay.lab.chaos.letters import Parcel, sealed
 from shadowrelay.lab.layout import Address
 from shadowrelay.lab.mail import Letter
 
@@ -58,17 +58,20 @@ def _transaction(session: smtplib.SMTP, token: str, size: int) -> Told:
             with suppress(smtplib.SMTPException):
                 session.rset()
             return Told.REFUSED
-    line = f"{token} must arrive as it was sent, whatever dies.\r\n".encode()
-    parcel = sealed(
-        Letter(token, _SENDER, (_RECIPIENT,)), token, line * max(1, (size - _HEADER) // len(line))
-    )
+    content = filled(Letter(token, _SENDER, (_RECIPIENT,)), size).content
     try:
         assert session.sock is not None
-        session.sock.sendall(parcel.content + b".\r\n")
+        session.sock.sendall(content + b".\r\n")
         code, _ = session.getreply()
     except (smtplib.SMTPException, OSError):
         return Told.NO_REPLY
     return Told.ACCEPTED if code == 250 else Told.REFUSED
+
+
+def filled(letter: Letter, size: int) -> Parcel:
+    """The letter, of about ``size`` octets that no other one has. No line begins with a dot."""
+    line = f"{letter.token} must arrive as it was sent, whatever dies.\r\n".encode()
+    return sealed(letter, letter.token, line * max(1, (size - _HEADER) // len(line)))
 
 
 @contextmanager

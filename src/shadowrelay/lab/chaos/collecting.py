@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shadowrelay.lab.chaos.history import Arrival, History
-from shadowrelay.lab.chaos.letters import intact
+from shadowrelay.lab.chaos.letters import intact, known_as
 from shadowrelay.lab.mail import dropped_by
 from shadowrelay.mailbox.maildir import messages
 
@@ -28,8 +28,7 @@ class Collector(threading.Thread):
     def collect(self) -> None:
         for recipient, file in messages(self._mailboxes):
             message_id, unchanged = intact(file.read_bytes())
-            # What is not as it was sent is another message, one that nobody sent.
-            known = message_id if unchanged else f"{message_id} (changed on its way)"
+            known = known_as(message_id, unchanged=unchanged)
             self._history.tell(Arrival(int(file.name.partition(".")[0]) / 1e9, known, recipient))
             if unchanged:
                 file.unlink()

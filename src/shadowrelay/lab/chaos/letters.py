@@ -61,6 +61,11 @@ def intact(content: bytes) -> tuple[str, bool]:
     return fields.get("Message-ID", ""), fields.get(DIGEST) == hashlib.sha256(body).hexdigest()
 
 
+def known_as(name: str, *, unchanged: bool) -> str:
+    """What is not as it was sent is another message, one that nobody sent."""
+    return name if unchanged else f"{name} (changed on its way)"
+
+
 def _body(size: int, chance: random.Random) -> bytes:
     """About ``size`` octets that no compression shortens, with lines that begin with a dot."""
     lines = base64.encodebytes(chance.randbytes(size * 3 // 4)).replace(b"\n", b"\r\n")
