@@ -26,8 +26,8 @@ def chaos(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def test_a_short_run_loses_nothing_and_leaves_nothing(tmp_path: Path):
-    faults = "kill,disk-lost,reset"
-    running = chaos(tmp_path, "--minutes", "0.2", "--seed", "5", "--faults", faults, "--json")
+    faults = "kill,disk-lost,writes-fail,slow,reset"
+    running = chaos(tmp_path, "--minutes", "0.4", "--seed", "5", "--faults", faults, "--json")
     told, errors = running.communicate(timeout=200)
     assert running.returncode == 0, told + errors
     tree = json.loads(told)

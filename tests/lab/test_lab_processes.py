@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -58,8 +59,10 @@ def test_a_recycled_pid_is_never_signalled(mailbox: Process):
         recycled = Process(stranger.pid, mailbox.arguments)
         assert recycled.state is State.GONE
         assert not recycled.signal(signal.SIGKILL)
+        assert not recycled.forbid_writes()
         assert recycled.wait(0)
         assert stranger.poll() is None
+        assert resource.prlimit(stranger.pid, resource.RLIMIT_FSIZE)[0] != 0
         stranger.kill()
 
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from .bed.cutting import before_the_cut
 from .bed.strace import Fault
 from .bed.verdict import Cause, Told, judge
 from .bed.walking import Boundary, Outcome, Thread
 from .system_calls import boundaries, reachable
 
-ROW = {"message-id": "<a@client.lab.test>", "event-id": "SENDEXTERNAL"}
-RESUBMIT = ROW | {"event-id": "RESUBMIT"}
+
+def row(second: int, event: str = "SENDEXTERNAL") -> dict[str, str]:
+    at = f"2026-01-01T00:00:{second:02}.000Z"
+    return {"message-id": "<a@client.lab.test>", "event-id": event, "date-time": at}
+
+
+def promoted(second: int) -> dict[str, str]:
+    return row(second, "RESUBMIT")
 
 
 def test_what_was_accepted_and_did_not_arrive_is_lost() -> None:
@@ -30,16 +38,26 @@ def test_without_a_reply_either_is_right() -> None:
     assert (found.recovered, found.lost, found.unexpected, found.kept) == (1, (), (), True)
 
 
-def test_a_second_delivery_is_explained_by_a_lost_record_or_by_a_promotion() -> None:
-    told = {"a": Told.ACCEPTED}
-    assert judge(told, {"a": 2}, [ROW]).duplicates == {Cause.UNRECORDED: ("a",)}
-    assert judge(told, {"a": 2}, [ROW, RESUBMIT, ROW]).duplicates == {Cause.PROMOTED: ("a",)}
-    assert judge(told, {"a": 2}, [ROW]).kept
-
-
-def test_a_second_delivery_that_was_recorded_twice_by_its_owner_is_a_mistake() -> None:
-    found = judge({"a": Told.ACCEPTED}, {"a": 2}, [ROW, ROW])
-    assert (found.duplicates, found.kept) == ({Cause.UNEXPLAINED: ("a",)}, False)
+@pytest.mark.parametrize(
+    ("arrived", "rows", "cause"),
+    [
+        (2, [row(1)], Cause.UNRECORDED),
+        (2, [row(1), promoted(2), row(3)], Cause.PROMOTED),
+        (2, [promoted(1), row(2), row(3)], Cause.PROMOTED),  # by an owner that was frozen
+        (2, [promoted(2), row(3)], Cause.PROMOTED),
+        (3, [row(1), promoted(2), row(3)], Cause.PROMOTED),  # and one whose record was lost
+        (2, [row(1), row(2)], Cause.UNEXPLAINED),
+        (2, [row(1), row(2), promoted(3)], Cause.UNEXPLAINED),
+        (3, [row(1), promoted(2), row(3), row(4)], Cause.UNEXPLAINED),
+        (3, [row(1), row(2)], Cause.UNEXPLAINED),
+    ],
+)
+def test_each_delivery_past_the_first_needs_a_lost_record_or_a_promotion_of_its_own(
+    arrived: int, rows: list[dict[str, str]], cause: Cause
+) -> None:
+    found = judge({"a": Told.ACCEPTED}, {"a": arrived}, rows)
+    assert found.duplicates == {cause: ("a",)}
+    assert found.kept is (cause is not Cause.UNEXPLAINED)
 
 
 def test_an_acknowledgement_from_a_machine_without_power_does_not_count() -> None:

@@ -8,6 +8,7 @@ any signal is sent.
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import sys
@@ -60,6 +61,15 @@ class Process:
                 signal.pidfd_send_signal(handle, number)
                 return True
             return False
+
+    def forbid_writes(self) -> bool:
+        """Let every write to a file fail from now on (EFBIG); False when the process is gone already."""
+        with self._handle() as handle:
+            if handle is None or self.pid is None:
+                return False
+            _, most = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0, most))
+            return True
 
     def wait(self, timeout: float) -> bool:
         """Wait until it has ended, at most ``timeout`` seconds; True when it has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -81,21 +81,22 @@ def judge(
 
 
 def _causes(twice: Mapping[str, int], rows: Iterable[Mapping[str, str]]) -> dict[Cause, tuple[str, ...]]:
-    sent: Counter[str] = Counter()
-    promoted: set[str] = set()
+    """A promotion explains one delivery more that is recorded after it, a missing record one."""
+    sent: defaultdict[str, list[str]] = defaultdict(list)
+    promoted: defaultdict[str, list[str]] = defaultdict(list)
     for row in rows if twice else ():
         token = row["message-id"].strip("<>").partition("@")[0]
         if row["event-id"] == "RESUBMIT":
-            promoted.add(token)
+            promoted[token].append(row["date-time"])
         elif row["event-id"] in {"SEND", "SENDEXTERNAL", "DELIVER"}:
-            sent[token] += 1
+            sent[token].append(row["date-time"])
     found: dict[Cause, list[str]] = {}
     for token, times in sorted(twice.items()):
-        if token in promoted:
-            cause = Cause.PROMOTED
-        elif sent[token] < times:
-            cause = Cause.UNRECORDED
-        else:
+        unrecorded = max(0, times - len(sent[token]))
+        promotions = sum(at <= max(sent[token], default="") for at in promoted[token])
+        if times - 1 > unrecorded + promotions:
             cause = Cause.UNEXPLAINED
+        else:
+            cause = Cause.PROMOTED if promotions else Cause.UNRECORDED
         found.setdefault(cause, []).append(token)
     return {cause: tuple(tokens) for cause, tokens in found.items()}

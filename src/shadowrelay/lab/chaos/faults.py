@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Protocol
 
 from shadowrelay.lab.cluster import Cluster
+from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import undisturbed
 from shadowrelay.lab.layout import Manner, Way
+
+_STOPPED, _LET_GO = 0.2, 0.05  # seconds of a slow node's turn
+_ENDS_WITHIN = 30.0  # seconds until a node that cannot write any more must have ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,43 @@ class Frozen(_Alone):
 
     def undo(self, hands: Hands) -> None:
         hands.cluster.thaw(self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class Slow(_Alone):
+    """Gets a fifth of the time: stopped and let go on, ``turns`` times."""
+
+    turns: int
+    silences: bool = False
+
+    def do(self, hands: Hands) -> None:
+        for _ in range(self.turns):
+            hands.cluster.freeze(self.node)
+            hands.pause(_STOPPED)
+            hands.cluster.thaw(self.node)
+            hands.pause(_LET_GO)
+
+    def undo(self, hands: Hands) -> None:
+        """It goes on already."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritesFail(_Down):
+    """Whatever it writes to a file fails, so it has to end by itself; comes back with its disk."""
+
+    def do(self, hands: Hands) -> None:
+        process = hands.cluster.process(self.node)
+        process.forbid_writes()
+        try:
+            left = _ENDS_WITHIN
+            while process.alive:
+                if left <= 0:
+                    raise LabError(f"{self.node} still runs {_ENDS_WITHIN:.0f} s after its last write")
+                hands.pause(_STOPPED)
+                left -= _STOPPED
+        finally:
+            if process.alive:
+                hands.cluster.kill(self.node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +265,10 @@ def _reset(ground: Ground, chance: random.Random) -> Cut:
     return Cut(ground.node, chance.choice((_from(ground), _pair(ground, chance))), Manner.RESET)
 
 
+def _slow(ground: Ground, chance: random.Random) -> Slow:
+    return Slow(ground.node, chance.randint(8, 40))
+
+
 def _old(*, live: bool) -> Callable[[Ground, random.Random], Fault]:
     return lambda ground, chance: OldDisk(ground.node, chance.uniform(0.5, 5.0), live)
 
@@ -234,6 +279,8 @@ CATALOGUE: Mapping[str, Kind] = {
     "away": Kind("killed, back after the time span", lambda ground, _: Killed(ground.node), _long),
     "freeze": Kind("frozen for a while", lambda ground, _: Frozen(ground.node), _short),
     "freeze-long": Kind("frozen past the time span", lambda ground, _: Frozen(ground.node), _long),
+    "slow": Kind("gets a fifth of the time for a while", _slow, _moment),
+    "writes-fail": Kind("no write to a file succeeds any more", lambda g, _: WritesFail(g.node), _moment),
     "disk-lost": Kind("killed, its disk lost", lambda ground, _: DiskLost(ground.node), _moment),
     "disk-lost-away": Kind("the same, back after the time span", lambda g, _: DiskLost(g.node), _long),
     "old-disk": Kind("killed, back with an older state of its disk", _old(live=False), _moment),
