@@ -47,7 +47,7 @@ def latency(bench: Bench) -> list[Row]:
         bench.steps.expect((len(cells) * bench.rounds + 1) * len(subjects))
         for subject in subjects:
             with bench.steps.during(f"latency: warming up {subject.label}"):
-                _measured(SHORT_CELLS[-1], subject, end)
+                measured(SHORT_CELLS[-1], subject, end)
         return [row for cell in cells for row in _rows(bench, cell, subjects, end)]
 
 
@@ -56,7 +56,7 @@ def _rows(bench: Bench, cell: Cell, subjects: list[Subject], end: Sink) -> list[
     for number in range(1, bench.rounds + 1):
         for subject in subjects:
             with bench.steps.during(f"latency, {cell}: {subject.label}, round {number}"):
-                found[subject.label].append(_measured(cell, subject, end))
+                found[subject.label].append(measured(cell, subject, end))
     rows = []
     for name, share in _SHARES:
         spread = {
@@ -77,7 +77,7 @@ def _rows(bench: Bench, cell: Cell, subjects: list[Subject], end: Sink) -> list[
     return rows
 
 
-def _measured(cell: Cell, subject: Subject, end: Sink) -> list[float]:
+def measured(cell: Cell, subject: Subject, end: Sink) -> list[float]:
     """Of every message; returns when all are delivered and the relay is quiet."""
     expected = end.messages() + cell.messages
     took = asyncio.run(

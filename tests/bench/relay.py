@@ -17,6 +17,7 @@ from shadowrelay.lab.progress import bar
 from . import machine, postfix, report, smtp_tools
 from .context import Bench
 from .figures import Row
+from .floods import floods
 from .latency import latency
 from .memory import memory
 from .smtp_tools import BenchError
@@ -29,12 +30,13 @@ SECTIONS: Mapping[str, Callable[[Bench], list[Row]]] = {
     "latency": latency,
     "memory": memory,
     "takeover": takeover,
+    "floods": floods,
 }
 ROUNDS, SHORT_ROUNDS = 5, 1
 DOCS = Path("docs")
 
 
-@click.command(name="relay", short_help="Throughput, latency, memory and takeover, beside Postfix.")
+@click.command(name="relay", short_help="Throughput, latency, memory, takeover and floods, beside Postfix.")
 @click.option(
     "--only", multiple=True, type=click.Choice(list(SECTIONS)), help="This section alone; may be repeated."
 )
