@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
 from shadowrelay.core.heartbeat import Alarm, Watch
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.shadow_servers import MemberPlace, candidates
+from shadowrelay.core.values import dataclass, replace
 
 
 @dataclass(slots=True)

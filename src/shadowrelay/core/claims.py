@@ -8,7 +8,6 @@ about each copy: *its owner is gone, and I am about to promote this copy; what d
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 
 from shadowrelay.core.announcements import delivered
@@ -17,6 +16,7 @@ from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId
 from shadowrelay.core.messages import Copy, Reason
 from shadowrelay.core.ownership import intended, saved
 from shadowrelay.core.questions import Speaker, answer, as_holder
+from shadowrelay.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ Both ends are here: ``introduce`` and ``ask`` make what a caller says, ``asked``
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
@@ -20,6 +19,7 @@ from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
+from shadowrelay.core.values import dataclass
 
 MAX_LINES = 200
 """Lines that one answer to XQDISCARD may have."""

@@ -7,7 +7,6 @@ tracking log, both in one transaction; ``then`` is what may be said or done, onl
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Generic, Protocol, TypeAlias, TypeVar
@@ -16,6 +15,7 @@ from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark,
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.tracking import SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.values import dataclass
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
@@ -23,6 +22,7 @@ from shadowrelay.core.tracking import (
     SnapshotEnd,
 )
 from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.values import dataclass, replace
 
 
 class Ending(Enum):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 from shadowrelay.core.decisions import AcknowledgeEvents, Decision, Ledger
 from shadowrelay.core.identifiers import DatabaseId, Mark, ServerName
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.values import replace
 
 
 def acknowledge(asker: DatabaseId, upto: Mark) -> Decision[None]:

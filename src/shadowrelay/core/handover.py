@@ -7,7 +7,6 @@ heard of it nobody delivers, and both still have the message: if either is lost 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from shadowrelay.core.announcements import addressed
@@ -15,6 +14,7 @@ from shadowrelay.core.decisions import Decision, Kind, Ledger, Verdict
 from shadowrelay.core.identifiers import Continuity, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState
 from shadowrelay.core.ownership import NO_INCARNATION, yields
+from shadowrelay.core.values import dataclass
 
 
 def hand_over(

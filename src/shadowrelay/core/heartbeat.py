@@ -8,7 +8,6 @@ suspension, so that a node that was itself down or asleep does not blame its pee
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
@@ -17,6 +16,7 @@ from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark,
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
 from shadowrelay.core.ownership import ask_about, asked_about, intend, saved
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.values import dataclass, replace
 
 
 def meet(

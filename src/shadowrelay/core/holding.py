@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
@@ -16,6 +15,7 @@ from shadowrelay.core.ownership import ask_about, unclaimed
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaDiscard, HaReceive
+from shadowrelay.core.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

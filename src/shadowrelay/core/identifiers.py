@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NewType
+
+from shadowrelay.core.values import dataclass, replace
 
 ServerName = NewType("ServerName", str)
 """FQDN of a member, lower case."""

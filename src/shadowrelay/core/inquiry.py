@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from datetime import datetime, timedelta
 
 from shadowrelay.core.decisions import Decision, OpenQuestion, SaveCopy, Transaction
@@ -12,6 +12,7 @@ from shadowrelay.core.messages import Confirmation, Copy, Reason
 from shadowrelay.core.ownership import promote, withdraw
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.set_aside import set_aside
+from shadowrelay.core.values import dataclass, replace
 
 
 @dataclass(slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Mark, MessageId, NextHop, ServerName
+from shadowrelay.core.values import dataclass, replace
 
 
 class Role(StrEnum):

@@ -5,7 +5,6 @@ Of two owners the higher epoch owns; of equal epochs the lower rank, then name o
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from shadowrelay.core.announcements import addressed, delivered
@@ -15,6 +14,7 @@ from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, R
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaReceive, HaRedirect, Resubmit, Transfer
 from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.values import replace
 
 NO_INCARNATION = Incarnation("")
 """The owner never offered this copy: its ``unknown`` cannot mean that the sender saw no 250."""

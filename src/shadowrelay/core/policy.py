@@ -6,10 +6,12 @@ page is tested against them. ``source`` says whose parameter it is: Exchange's o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
+
+from shadowrelay.core.values import dataclass
 
 
 class ShadowMessagePreference(StrEnum):

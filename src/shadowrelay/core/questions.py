@@ -6,7 +6,6 @@ promotion, and a new contact after a long silence.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 
 from shadowrelay.core.announcements import STATUS, delivered
@@ -17,6 +16,7 @@ from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Holder, HolderState, Reason, Recipient, Role, Stage, Status
 from shadowrelay.core.ownership import ask_about, intend, outranks, saved, withdraw, yields
 from shadowrelay.core.tracking import HaRedirect
+from shadowrelay.core.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
@@ -17,6 +16,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
 from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.values import dataclass, replace
 
 
 class Leg(Enum):

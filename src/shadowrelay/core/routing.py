@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.values import dataclass
 
 DEFAULT = "*"
 

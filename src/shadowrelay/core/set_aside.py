@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, Ledger, SaveCopy
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Confirmation, Copy, Stage
 from shadowrelay.core.tracking import Resume, Suspend
+from shadowrelay.core.values import replace
 
 REASON = "away longer than events are kept, and no holder confirms the message"
 

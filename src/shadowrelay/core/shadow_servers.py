@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy, ShadowMessagePreference
+from shadowrelay.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

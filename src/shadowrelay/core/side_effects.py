@@ -6,13 +6,13 @@ this node is lost, a holder still has the original and makes the same DSN again 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from shadowrelay.core.announcements import addressed, delivered, listeners
 from shadowrelay.core.decisions import Decision, Ledger, SaveCopy
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy
+from shadowrelay.core.values import replace
 
 
 def already_safe(ledger: Ledger, report: MessageId) -> bool:

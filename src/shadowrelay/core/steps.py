@@ -9,7 +9,6 @@ virtual clock with faults between any two steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from shadowrelay.core.conversation import Answered, Greeting, Query
@@ -18,6 +17,7 @@ from shadowrelay.core.delivery import Hop, Report, Result
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Envelope, Recipient
 from shadowrelay.core.redundancy import Attempt
+from shadowrelay.core.values import dataclass
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ Names and meanings: docs/reference/tracking-log.md, where each of them has a sec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
@@ -13,6 +12,7 @@ from typing import ClassVar
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.messages import Holder
 from shadowrelay.core.tracking_row import Columns, TrackingEvent, entries, fork, listed, timestamp
+from shadowrelay.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

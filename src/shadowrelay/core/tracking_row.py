@@ -8,12 +8,12 @@ outbox is drained.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation
 from shadowrelay.core.messages import Copy, Recipient
+from shadowrelay.core.values import dataclass
 
 Columns = dict[str, str]
 """Column name to text; absent columns are empty. List members are already joined with ``;``."""

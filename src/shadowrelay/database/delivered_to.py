@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import aiosqlite
 
+from shadowrelay.core.values import dataclass
 from shadowrelay.database.queries import load
 
 MOST_TRACKING = timedelta(days=49)

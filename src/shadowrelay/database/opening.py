@@ -11,11 +11,11 @@ import fcntl
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
+from shadowrelay.core.values import dataclass
 from shadowrelay.database import records
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.queries import migrations

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from shadowrelay.core.identifiers import Incarnation, Lineage
 from shadowrelay.core.tracking_row import OutboxRow
+from shadowrelay.core.values import dataclass
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 

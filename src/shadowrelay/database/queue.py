@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.ownership import NO_INCARNATION
+from shadowrelay.core.values import dataclass
 from shadowrelay.database import records
 from shadowrelay.database.content import stored
 from shadowrelay.database.ledger import SQL, SqlLedger

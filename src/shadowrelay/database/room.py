@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
+
+from shadowrelay.core.values import dataclass
 
 _RELIEF = 1.25  # of the minimum: a disk at its edge would refuse and accept by turns
 

@@ -12,7 +12,7 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import aiosqlite
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, ServerName
+from shadowrelay.core.values import dataclass
 from shadowrelay.database import group_commit, opening, records
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import CannotOpen, Opening

@@ -6,13 +6,13 @@ Everything here runs in the database thread, as work for ``TransportDatabase.tra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from shadowrelay.core.decisions import Member, Outcome, Tombstone
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
+from shadowrelay.core.values import dataclass
 from shadowrelay.database import records
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queries import load

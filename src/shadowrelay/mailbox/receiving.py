@@ -129,7 +129,7 @@ class MailboxSink:
             outcomes = _outcomes(keys, fresh)
         finally:
             self._content.close()
-        if self._session.protocol.startswith(("LMTP", "UTF8LMTP")):
+        if self._session.service == "LMTP":
             return outcomes
         return (next((reply for reply in outcomes if reply is not DUPLICATE), DUPLICATE),)
 
@@ -161,12 +161,13 @@ class MailboxSink:
 
     def _prefix(self, recipient: str, now: datetime) -> bytes:
         peer = self._session
+        protocol = peer.protocol(smtputf8=self._mail.smtputf8)
         client = f"[{'IPv6:' if ':' in peer.address else ''}{peer.address}]"
         return (
             f"Return-Path: <{self._mail.sender}>\r\n"
             f"Delivered-To: {recipient}\r\n"
             f"Received: from {peer.helo} ({client})\r\n"
-            f"\tby {self._receiver.hostname} with {peer.protocol} id {peer.id}\r\n"
+            f"\tby {self._receiver.hostname} with {protocol} id {peer.id}\r\n"
             f"\tfor <{recipient}>; {format_datetime(now)}\r\n"
         ).encode()
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import structlog
 
 from shadowrelay.core.handover import Remains, hand_over
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.values import dataclass
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import awaited, to_hand_over

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from email.utils import format_datetime
 from functools import lru_cache
@@ -22,6 +21,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival
 from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import Ask, OfferCopy, Step, Transact
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.room import Room
 from shadowrelay.members import Members
@@ -283,7 +283,7 @@ class IntakeSink:
             helo=self._session.helo,
             address=self._session.address,
             by=self._intake.members.boundary.own.name,
-            protocol=self._session.protocol,
+            protocol=self._session.protocol(smtputf8=arrival.envelope.smtputf8),
             message_id=arrival.id,
             date=date,
             recipient=recipients[0].address if len(recipients) == 1 else "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -17,6 +17,7 @@ from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import Sent
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import blocks
 from shadowrelay.database.queue import Claim
 from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, NextHopServer, Withdrawn

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import structlog
@@ -17,6 +16,7 @@ from shadowrelay.core.reports import ReportKind, is_due, report_id, returns_whol
 from shadowrelay.core.retry import expires_at
 from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import WriteReports
+from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import head
 from shadowrelay.wire.report import build_report
 

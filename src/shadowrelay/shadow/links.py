@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 import structlog
@@ -14,6 +14,7 @@ from shadowrelay.core.greeting import greet
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.steps import Ask, Greet, Step, Transact, Unanswered
+from shadowrelay.core.values import dataclass
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import Members, seconds
 from shadowrelay.running import run

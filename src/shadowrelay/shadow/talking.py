@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from datetime import datetime
 
 from shadowrelay.core import heartbeat
@@ -17,6 +16,7 @@ from shadowrelay.core.messages import Reason
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
 from shadowrelay.core.steps import Ask, Script, Transact, Unanswered
+from shadowrelay.core.values import dataclass
 
 Clock = Callable[[], datetime]
 

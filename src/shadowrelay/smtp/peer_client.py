@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from dataclasses import dataclass
 
 from shadowrelay.core.conversation import Answered, Greeting, Line, Query
 from shadowrelay.core.identifiers import Mark, ServerName
+from shadowrelay.core.values import dataclass
 from shadowrelay.wire import xqdiscard, xshadow
 from shadowrelay.wire.esmtp import extensions
 from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
+from shadowrelay.core.values import dataclass
 from shadowrelay.wire.esmtp import COMMAND_LINE, MailFrom, RcptTo
 from shadowrelay.wire.replies import Reply
+
+Service: TypeAlias = Literal["SMTP", "ESMTP", "LMTP"]
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Facts about a session. A new one replaces it at EHLO, STARTTLS and MAIL; ``id`` stays."""
+    """Facts about a session. A new one replaces it at EHLO and STARTTLS; ``id`` stays."""
 
     id: str
     connector: str
@@ -28,8 +30,12 @@ class Peer:
     helo: str = ""
     tls: bool = False
     certificate: Mapping[str, Any] | None = None  # as ssl.SSLSocket.getpeercert() tells it, verified
-    smtputf8: bool = False  # of the current transaction
-    protocol: str = "SMTP"  # for the Received field: RFC 3848, RFC 6531 section 4.3
+    service: Service = "SMTP"  # as which it greeted us
+
+    def protocol(self, *, smtputf8: bool) -> str:
+        """How a message came, for its Received field (RFC 3848, RFC 6531 section 4.3)."""
+        name = "UTF8" + self.service.removeprefix("E") if smtputf8 else self.service
+        return name + "S" if self.tls else name
 
 
 class Hangup:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import AnyStr
 
 import structlog
 from aiosmtpd.smtp import SMTP
 
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.receive import ConnectorOptions, Peer, Receiver
 from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body
 from shadowrelay.smtp.receive_limits import STOPPING, Register
@@ -69,7 +70,6 @@ class SessionLifecycle(SMTP):
         self.duplex: Duplex
         self.peer: Peer
         self.transaction: Transaction | None = None
-        self.extended = False
         self._register = register
         self._handler_coroutine: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
@@ -220,10 +220,8 @@ class SessionLifecycle(SMTP):
         self._transport = transport
         self._over_ssl = True
         self.duplex.secured(transport)
-        self.extended = False
-        self.peer = replace(
-            self.peer, tls=True, certificate=transport.get_extra_info("peercert") or None, helo=""
-        )
+        certificate = transport.get_extra_info("peercert") or None
+        self.peer = replace(self.peer, tls=True, certificate=certificate, helo="", service="SMTP")
 
     # Replies
 
@@ -278,13 +276,6 @@ class SessionLifecycle(SMTP):
 
     # The transaction
 
-    def protocol_name(self, *, smtputf8: bool) -> str:
-        """As the Received field tells it."""
-        name = "LMTP" if self.options.lmtp else "ESMTP" if self.extended else "SMTP"
-        if smtputf8:
-            name = "UTF8" + name.removeprefix("E")
-        return name + "S" if self.peer.tls else name
-
     async def forget(self) -> None:
         """End the transaction, if there is one, without a message."""
         transaction, self.transaction = self.transaction, None
@@ -296,5 +287,3 @@ class SessionLifecycle(SMTP):
             await self.receiver.reset(self.peer)
         except Exception:
             log.exception("receiver_reset_failed", session=self.peer.id)
-        finally:
-            self.peer = replace(self.peer, smtputf8=False, protocol=self.protocol_name(smtputf8=False))

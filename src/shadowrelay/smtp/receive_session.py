@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 import structlog
 
-from shadowrelay.smtp.receive import Hangup
+from shadowrelay.core.values import replace
+from shadowrelay.smtp.receive import Hangup, Service
 from shadowrelay.smtp.receive_content import MESSAGE_TOO_BIG, ContentCheck
 from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body, read_chunk, read_data
 from shadowrelay.smtp.receive_lifecycle import SessionLifecycle, Transaction
@@ -63,21 +63,20 @@ class ReceiveSession(SessionLifecycle):
     # Who is there
 
     async def smtp_HELO(self, argument: str | None) -> None:
-        await self._greet(argument, [])
+        await self._greet("SMTP", argument)
 
     async def smtp_EHLO(self, argument: str | None) -> None:
-        await self._greet(argument, self.keywords())
+        await self._greet("ESMTP", argument)
 
     async def smtp_LHLO(self, argument: str | None) -> None:
-        await self._greet(argument, self.keywords())
+        await self._greet("LMTP", argument)
 
-    async def _greet(self, name: str | None, keywords: Sequence[str]) -> None:
+    async def _greet(self, service: Service, name: str | None) -> None:
         if name is None or not (_NAME.fullmatch(name) or is_literal(name)):
             raise Refused(501, "5.5.4", "Host name or address literal needed")
         await self.forget()
-        self.extended = bool(keywords)
-        self.peer = replace(self.peer, helo=name)
-        self.peer = replace(self.peer, protocol=self.protocol_name(smtputf8=False))
+        self.peer = replace(self.peer, helo=name, service=service)
+        keywords = () if service == "SMTP" else self.keywords()
         # The answers to HELO and EHLO carry no enhanced codes (RFC 2034 section 3).
         self.write_reply(Reply(250, None, (self.hostname, *keywords)))
 
@@ -125,9 +124,6 @@ class ReceiveSession(SessionLifecycle):
         )
         if mail.size is not None and mail.size > self.options.max_message_size:
             return await self.answer(MESSAGE_TOO_BIG)
-        self.peer = replace(
-            self.peer, smtputf8=mail.smtputf8, protocol=self.protocol_name(smtputf8=mail.smtputf8)
-        )
         reply = await self.receiver.mail(self.peer, mail) or Reply(250, "2.1.0", "Sender OK")
         if reply.positive:
             self.transaction = Transaction(mail)
@@ -240,7 +236,6 @@ class ReceiveSession(SessionLifecycle):
         else:
             self.transaction = None
             outcome = await body.finish()
-            self.peer = replace(self.peer, smtputf8=False, protocol=self.protocol_name(smtputf8=False))
             if isinstance(outcome, Hangup):
                 return await self.hang_up()
             replies = outcome
@@ -285,7 +280,7 @@ class ReceiveSession(SessionLifecycle):
         await self.answer(Reply(214, "2.0.0", " ".join(verb for verb in verbs if self.offers(verb))))
 
     def _parameters(self, known: frozenset[str], extra: frozenset[str]) -> frozenset[str]:
-        return known | extra if self.extended else frozenset()
+        return frozenset() if self.peer.service == "SMTP" else known | extra
 
     def _deadline(self) -> float:
         return self.loop.time() + self.options.data_timeout.total_seconds()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.values import dataclass
 from shadowrelay.smtp.send_hop import Outcome, RecipientResult
 from shadowrelay.wire import addresses
 from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import dataclass, replace
 
 import structlog
 from aiosmtplib.errors import SMTPException, SMTPResponseException
 
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.send_commands import Offer
 from shadowrelay.smtp.send_hop import ConnectionFailed, NextHopServer, Step
 from shadowrelay.smtp.send_protocol import HopProtocol

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Literal
 
 from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.values import dataclass
 from shadowrelay.wire import addresses
 
 Step = Literal["connect", "tls", "greeting", "ehlo", "mail", "rcpt", "data", "rset", "noop"]

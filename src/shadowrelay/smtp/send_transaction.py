@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import Literal, NoReturn
 
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.send_connect import SESSION_ERRORS, Connection, describe
 from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer, Source, blocks
 from shadowrelay.smtp.send_hop import ConnectionFailed, NextHopServer, Outcome, RecipientResult

@@ -11,12 +11,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from shadowrelay import failpoints
 from shadowrelay.core.identifiers import Incarnation
+from shadowrelay.core.values import dataclass
 from shadowrelay.tracking.format import header
 from shadowrelay.tracking.seal import Footer
 

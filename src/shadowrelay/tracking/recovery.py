@@ -6,10 +6,11 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from shadowrelay.core.identifiers import Incarnation
+from shadowrelay.core.values import dataclass
 from shadowrelay.tracking.files import (
     LogName,
     closed_files,

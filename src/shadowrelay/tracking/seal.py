@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 
+from shadowrelay.core.values import dataclass
 from shadowrelay.tracking.format import LINE_END, parse_row, row_identity
 
 _FOOTER = re.compile(r"#Footer: first=(\d+) last=(\d+) rows=(\d+) sha256=([0-9a-f]{64})", re.ASCII)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from shadowrelay.core.values import dataclass
 from shadowrelay.tracking.format import COLUMNS, parse_row, row_identity
 
 

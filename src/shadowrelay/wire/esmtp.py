@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
+from shadowrelay.core.values import dataclass
 from shadowrelay.wire import addresses
 from shadowrelay.wire.replies import Refused, Reply
 from shadowrelay.wire.xtext import is_xtext

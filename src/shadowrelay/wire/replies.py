@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from shadowrelay.core.values import dataclass
 
 DUPLICATE_DROPPED = "Duplicate dropped"
 """How a mailbox server's 250 begins when it had the message already; senders recognise it."""

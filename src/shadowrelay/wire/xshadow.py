@@ -13,7 +13,6 @@ does not reset a message's age.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from shadowrelay.core.conversation import Greeting
@@ -27,6 +26,7 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
+from shadowrelay.core.values import dataclass
 from shadowrelay.wire.xtext import decode_xtext, encode_xtext
 
 VERSION = 1
