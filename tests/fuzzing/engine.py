@@ -70,7 +70,7 @@ def fuzz(target: Target, *, seconds: int, seed: int, executed: Callable[[int], N
         ]
         command = [sys.executable, "-m", f"{__package__}.child", target.name, *options]
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )
         try:
             return _followed(process, target, found, executed)
@@ -84,8 +84,8 @@ def _followed(
 ) -> Run:
     executions = coverage = 0
     said: list[str] = []
-    assert process.stderr is not None
-    for line in process.stderr:
+    assert process.stdout is not None
+    for line in process.stdout:
         if progress := _PROGRESS.match(line):
             executions, coverage = int(progress[1]), int(progress[2])
             executed(executions)

@@ -50,6 +50,8 @@ def test_a_refusal_carries_its_reply() -> None:
 def test_a_reply_without_enhanced_code_keeps_its_text() -> None:
     assert parse_reply([b"250 5.1.1 is what others say"]) == Reply(250, None, "5.1.1 is what others say")
     assert parse_reply([b"250"]) == Reply(250, None, "")
+    other_digits = "2.\u0661.0 fine"
+    assert parse_reply([f"250 {other_digits}".encode()]) == Reply(250, None, other_digits)
 
 
 @pytest.mark.parametrize(

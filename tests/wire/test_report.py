@@ -134,6 +134,7 @@ def test_our_own_reply_is_not_passed_off_as_the_next_hops() -> None:
         (ReportKind.FAILED, "554", "5.0.0"),
         (ReportKind.FAILED, "550 4.7.1 classes differ", "5.2.0"),
         (ReportKind.FAILED, "550 5.1.1.1 not a code", "5.2.0"),
+        (ReportKind.FAILED, "550 5.\u0661.1 not a code", "5.2.0"),
         (ReportKind.FAILED, "451 4.4.1 expired", "4.4.1"),
         (ReportKind.FAILED, "", "4.4.7"),
         (ReportKind.FAILED, "250 2.0.0 ok", "5.0.0"),

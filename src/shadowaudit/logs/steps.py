@@ -189,7 +189,7 @@ class RelaySteps:
             else:
                 count = entries.get("Count", "")
                 self.learnt.listed[snapshot] += 0
-                self.learnt.closings[snapshot] = (int(count) if count.isdigit() else -1, int(sequence[row]))
+                self.learnt.closings[snapshot] = (int(count) if count.isdecimal() else -1, int(sequence[row]))
                 if entries.get("Taken", STOP) != STOP:  # older versions did not say
                     self.learnt.goes_on = int(sequence[row])
 

@@ -19,7 +19,7 @@ from shadowrelay.mailbox.server import CannotListen, MailboxOptions, run
 
 def _address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
     del ctx
-    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]+)):(\d{1,5})", value)
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]+)):([0-9]{1,5})", value)
     if found is None or int(found[3]) > 65535:
         raise click.BadParameter(f"{value!r} is not HOST:PORT or [IPV6]:PORT", param=param)
     return found[1] or found[2], int(found[3])

@@ -79,6 +79,8 @@ def whole_rows(data: bytes, incarnation: str) -> WholeRows | None:
 
 
 def _sequence(line: bytes, incarnation: str) -> int | None:
+    if line.startswith(b"#"):  # a comment to every reader, whatever its fields
+        return None
     try:
         sequence, boot = row_identity(parse_row(line.decode("utf-8")))
     except ValueError:

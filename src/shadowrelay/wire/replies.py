@@ -14,7 +14,7 @@ DUPLICATE_DROPPED = "Duplicate dropped"
 MAX_REPLY_LINE = 512
 """RFC 5321 section 4.5.3.1.5: octets of a reply line, code and CRLF included."""
 
-_ENHANCED = re.compile(r"([245])\.(\d{1,3})\.(\d{1,3})(?: |$)")
+_ENHANCED = re.compile(r"([245])\.(\d{1,3})\.(\d{1,3})(?: |$)", re.ASCII)
 _LINE = re.compile(rb"([2-5][0-9]{2})(?:([ -])|\Z)(.*)", re.DOTALL)
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 

@@ -15,7 +15,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 # C0, DEL, C1, and what some readers take for a line end or cannot encode.
 _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NOT_ASCII = re.compile("[^\x20-\x7e]")
-_REPLY = re.compile(r"([245])(\d\d)(?:[ -](?:\1\.(\d{1,3})\.(\d{1,3})(?= |$))?|$)")
+_REPLY = re.compile(r"([245])(\d\d)(?:[ -](?:\1\.(\d{1,3})\.(\d{1,3})(?= |$))?|$)", re.ASCII)
 _FOLD_AT = 76
 _LONGEST_TEXT = 900
 
