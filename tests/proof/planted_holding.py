@@ -14,10 +14,10 @@ HOLDING = (
         file="shadow/desk.py",
         edits=(
             (
-                "        held, is_new = await self._desk.members.database.transact_briefly(work)\n",
+                "        held, stored = await self._desk.members.database.transact_briefly(work)\n",
                 "        import asyncio\n"
                 "        self.later = asyncio.ensure_future(self._desk.members.database.transact(work))\n"
-                "        held, is_new = Held.QUEUED, True\n",
+                "        held, stored = Held.QUEUED, True\n",
             ),
         ),
         test="test_persist_then_speak.py::test_a_copy_that_could_not_be_written_is_not_acknowledged",

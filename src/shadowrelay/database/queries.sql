@@ -84,8 +84,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 SELECT id FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' ORDER BY id;
 
 -- name: held_by
-SELECT h.message_id FROM holder h JOIN message m ON m.id = h.message_id
- WHERE h.name = ? AND m.role = 'primary' AND m.stage = 'queued' ORDER BY h.message_id;
+SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? ORDER BY m.id;
 
 -- name: holds_for
 SELECT EXISTS (SELECT 1 FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued');

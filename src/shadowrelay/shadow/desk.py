@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from shadowrelay.core.conversation import Greeting, Query, Said, asked, introduce
+from shadowrelay.core.decisions import SaveCopy
 from shadowrelay.core.holding import Held, Offer, hold
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
@@ -232,12 +233,13 @@ class HoldSink:
         now = self._desk.members.clock()
 
         def work(ledger: SqlLedger) -> tuple[Held, bool]:
-            is_new = ledger.copy(offer.message_id) is None
-            return ledger.apply(hold(ledger, described, content, self._desk.policy, now)), is_new
+            decision = hold(ledger, described, content, self._desk.policy, now)
+            stored = any(isinstance(write, SaveCopy) and write.content for write in decision.writes)
+            return ledger.apply(decision), stored
 
-        held, is_new = await self._desk.members.database.transact_briefly(work)
+        held, stored = await self._desk.members.database.transact_briefly(work)
         self._desk.members.boundary.called(described.owner, seconds())
-        if held is not Held.QUEUED or not is_new:
+        if not stored:
             self._spool.discard()
         if held is Held.QUEUED:
             return [Reply(250, "2.6.0", f"{offer.message_id} Queued mail for redundancy")]
