@@ -1,4 +1,4 @@
-"""Clients that mean no good, in a process of their own: ``python -m tests.bench.attackers KIND SMTP PEER``.
+"""Clients that mean no good, in a process of their own: ``python -m tests.bench.attackers KIND PORT``.
 
 Says ``ready`` when all of them are there, and ends with its standard input.
 """
@@ -27,12 +27,11 @@ _CLIENT_HELLO = b"\x16\x03\x01\x02\x00\x01"  # its first octets
 _BATCH = 50
 
 
-async def _drip(smtp: int, peer: int, ready: Callable[[], None]) -> None:
+async def _drip(port: int, ready: Callable[[], None]) -> None:
     """1,000 clients that send an octet a second, a third each in EHLO, in DATA and in BDAT."""
-    del peer
     writers = []
     for number in range(1000):
-        _, writer = await asyncio.open_connection(LOOPBACK, smtp)
+        _, writer = await asyncio.open_connection(LOOPBACK, port)
         writer.write(_BEGINNINGS[number % 3])
         writers.append(writer)
         await asyncio.sleep(0)
@@ -44,40 +43,37 @@ async def _drip(smtp: int, peer: int, ready: Callable[[], None]) -> None:
                 await asyncio.sleep(_BATCH / len(writers))
 
 
-async def _knock(smtp: int, peer: int, ready: Callable[[], None]) -> None:
+async def _knock(port: int, ready: Callable[[], None]) -> None:
     """100 clients a second that connect, say EHLO and reset the connection."""
-    del peer
     ready()
     while True:
         with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_connection(LOOPBACK, smtp)
+            reader, writer = await asyncio.open_connection(LOOPBACK, port)
             writer.write(_HELLO)
             await reader.read(1)
             writer.transport.abort()
         await asyncio.sleep(0.01)
 
 
-async def _shake(smtp: int, peer: int, ready: Callable[[], None]) -> None:
+async def _shake(port: int, ready: Callable[[], None]) -> None:
     """100 connections a second at the members' port that begin a handshake of TLS, and stall."""
-    del smtp
     held = []
     ready()
     while True:
         with contextlib.suppress(OSError):
-            _, writer = await asyncio.open_connection(LOOPBACK, peer)
+            _, writer = await asyncio.open_connection(LOOPBACK, port)
             writer.write(_CLIENT_HELLO)
             held.append(writer)
         await asyncio.sleep(0.01)
 
 
-async def _err(smtp: int, peer: int, ready: Callable[[], None]) -> None:
+async def _err(port: int, ready: Callable[[], None]) -> None:
     """50 clients that send wrong commands as fast as they are answered, and come again when cut off."""
-    del peer
 
     async def one() -> None:
         while True:
             with contextlib.suppress(OSError):
-                reader, writer = await asyncio.open_connection(LOOPBACK, smtp)
+                reader, writer = await asyncio.open_connection(LOOPBACK, port)
                 while await reader.readline():
                     writer.write(b"XYZZY\r\n")
 
@@ -85,7 +81,7 @@ async def _err(smtp: int, peer: int, ready: Callable[[], None]) -> None:
     await asyncio.gather(*(one() for _ in range(50)))
 
 
-ATTACKS: Mapping[str, Callable[[int, int, Callable[[], None]], Coroutine[None, None, None]]] = {
+ATTACKS: Mapping[str, Callable[[int, Callable[[], None]], Coroutine[None, None, None]]] = {
     "drip": _drip,
     "knock": _knock,
     "shake": _shake,
@@ -94,10 +90,10 @@ ATTACKS: Mapping[str, Callable[[int, int, Callable[[], None]], Coroutine[None, N
 
 
 @contextmanager
-def attackers(kind: str, smtp: int, peer: int) -> Iterator[None]:
-    """They are there while the block runs. Raises BenchError."""
+def attackers(kind: str, port: int) -> Iterator[None]:
+    """They are at that port of loopback while the block runs. Raises BenchError."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.attackers", kind, str(smtp), str(peer)],
+        [sys.executable, "-m", "tests.bench.attackers", kind, str(port)],
         cwd=Path(__file__).parents[2],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -123,4 +119,4 @@ def _end_with_input() -> None:
 if __name__ == "__main__":
     machine.raise_descriptors()
     threading.Thread(target=_end_with_input, daemon=True).start()
-    asyncio.run(ATTACKS[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3]), lambda: print("ready", flush=True)))
+    asyncio.run(ATTACKS[sys.argv[1]](int(sys.argv[2]), lambda: print("ready", flush=True)))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 
 from .attackers import attackers
 from .context import Bench
-from .figures import Row, Spread, percentile
-from .latency import Cell, measured
+from .figures import Row
+from .latency import SHARES, Cell, measured, spread_of
 from .smtp_tools import sink
-from .subjects import Lab, lab
+from .subjects import lab
 
 BESIDE = {
     "nothing else": None,
@@ -20,7 +19,6 @@ BESIDE = {
     "50 clients that send wrong commands": "err",
 }
 _CELL, _SHORT_CELL = Cell(1, 500), Cell(1, 20)
-_SHARES = (("p50", 0.50), ("p99", 0.99))
 
 
 def floods(bench: Bench) -> list[Row]:
@@ -37,20 +35,13 @@ def floods(bench: Bench) -> list[Row]:
                 end = stack.enter_context(sink(room, *bench.ports(1)))
                 subject = stack.enter_context(lab(room / "lab", next_hop=end.address[1]))
                 measured(_SHORT_CELL, subject, end)
-                stack.enter_context(_attacked(kind)(subject))
+                if kind is not None:
+                    node = subject.nodes[0]
+                    at = node.peer if kind == "shake" else node.smtp
+                    stack.enter_context(attackers(kind, at[1]))
                 found[beside].append(measured(cell, subject, end))
     return [
-        Row("floods", f"one client beside {beside}: dot to 250, {name}", "ms", ours=_spread(rounds, share))
+        Row("floods", f"one client beside {beside}: dot to 250, {name}", "ms", ours=spread_of(rounds, share))
         for beside, rounds in found.items()
-        for name, share in _SHARES
+        for name, share in SHARES
     ]
-
-
-def _attacked(kind: str | None) -> Callable[[Lab], AbstractContextManager[None]]:
-    if kind is None:
-        return lambda _: nullcontext()
-    return lambda subject: attackers(kind, subject.nodes[0].smtp[1], subject.nodes[0].peer[1])
-
-
-def _spread(rounds: list[list[float]], share: float) -> Spread:
-    return Spread(tuple(1000 * percentile(took, share) for took in rounds))

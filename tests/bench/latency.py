@@ -30,7 +30,7 @@ class Cell:
 
 
 CELLS, SHORT_CELLS = (Cell(1, 500), Cell(10, 2000)), (Cell(1, 50), Cell(10, 200))
-_SHARES = (("p50", 0.50), ("p99", 0.99))
+SHARES = (("p50", 0.50), ("p99", 0.99))
 
 
 def latency(bench: Bench) -> list[Row]:
@@ -58,11 +58,8 @@ def _rows(bench: Bench, cell: Cell, subjects: list[Subject], end: Sink) -> list[
             with bench.steps.during(f"latency, {cell}: {subject.label}, round {number}"):
                 found[subject.label].append(measured(cell, subject, end))
     rows = []
-    for name, share in _SHARES:
-        spread = {
-            label: Spread(tuple(1000 * percentile(took, share) for took in rounds))
-            for label, rounds in found.items()
-        }
+    for name, share in SHARES:
+        spread = {label: spread_of(rounds, share) for label, rounds in found.items()}
         rows.append(
             Row(
                 "latency",
@@ -75,6 +72,11 @@ def _rows(bench: Bench, cell: Cell, subjects: list[Subject], end: Sink) -> list[
             )
         )
     return rows
+
+
+def spread_of(rounds: list[list[float]], share: float) -> Spread:
+    """That percentile of each round, in ms."""
+    return Spread(tuple(1000 * percentile(took, share) for took in rounds))
 
 
 def measured(cell: Cell, subject: Subject, end: Sink) -> list[float]:

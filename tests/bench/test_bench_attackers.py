@@ -13,7 +13,7 @@ from .smtp_tools import BenchError
 def test_they_are_there_while_the_block_runs_and_no_longer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with attackers("shake", port, port):
+        with attackers("shake", port):
             connection, _ = server.accept()
             connection.settimeout(30)
             assert connection.recv(100).startswith(b"\x16\x03\x01")
@@ -28,5 +28,5 @@ def test_they_are_there_while_the_block_runs_and_no_longer() -> None:
 def test_without_a_relay_to_attack_it_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    with pytest.raises(BenchError, match="did not come"), attackers("drip", port, port):
+    with pytest.raises(BenchError, match="did not come"), attackers("drip", port):
         pass

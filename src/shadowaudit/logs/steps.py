@@ -187,9 +187,10 @@ class RelaySteps:
             if about[row]:
                 self.learnt.listed[snapshot] += 1
             else:
-                count = entries.get("Count", "")
+                text = entries.get("Count", "")
+                count = int(text) if text.isascii() and text.isdigit() else -1
                 self.learnt.listed[snapshot] += 0
-                self.learnt.closings[snapshot] = (int(count) if count.isdecimal() else -1, int(sequence[row]))
+                self.learnt.closings[snapshot] = (count, int(sequence[row]))
                 if entries.get("Taken", STOP) != STOP:  # older versions did not say
                     self.learnt.goes_on = int(sequence[row])
 

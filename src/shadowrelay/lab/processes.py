@@ -67,9 +67,11 @@ class Process:
         with self._handle() as handle:
             if handle is None or self.pid is None:
                 return False
-            _, most = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
-            resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0, most))
-            return True
+            with suppress(ProcessLookupError):
+                _, most = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
+                resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0, most))
+                return True
+            return False
 
     def wait(self, timeout: float) -> bool:
         """Wait until it has ended, at most ``timeout`` seconds; True when it has."""

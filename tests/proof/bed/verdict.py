@@ -93,7 +93,8 @@ def _causes(twice: Mapping[str, int], rows: Iterable[Mapping[str, str]]) -> dict
     found: dict[Cause, list[str]] = {}
     for token, times in sorted(twice.items()):
         unrecorded = max(0, times - len(sent[token]))
-        promotions = sum(at <= max(sent[token], default="") for at in promoted[token])
+        last = max(sent[token], default="")
+        promotions = sum(at <= last for at in promoted[token])
         if times - 1 > unrecorded + promotions:
             cause = Cause.UNEXPLAINED
         else:

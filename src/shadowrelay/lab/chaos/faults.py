@@ -141,12 +141,8 @@ class WritesFail(_Down):
         process = hands.cluster.process(self.node)
         process.forbid_writes()
         try:
-            left = _ENDS_WITHIN
-            while process.alive:
-                if left <= 0:
-                    raise LabError(f"{self.node} still runs {_ENDS_WITHIN:.0f} s after its last write")
-                hands.pause(_STOPPED)
-                left -= _STOPPED
+            if not process.wait(_ENDS_WITHIN):
+                raise LabError(f"{self.node} still runs {_ENDS_WITHIN:.0f} s after its last write")
         finally:
             if process.alive:
                 hands.cluster.kill(self.node)
