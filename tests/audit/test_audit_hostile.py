@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -308,3 +309,15 @@ def test_what_a_file_before_left_in_memory_is_not_read(tmp_path: Path) -> None:
         alone, expected = digest_file(path)
         assert facts == alone
         assert states.equals(expected)
+
+
+@pytest.mark.parametrize("count", ["²", "٢", "-1", "", "1e3", "9" * 30])
+def test_a_snapshot_whose_count_is_no_number_lists_not_what_it_says(logs: Path, count: str) -> None:
+    path = files_of(logs)[0]
+    lines = lines_of(path)
+    place = max(number for number, line in enumerate(lines) if b";S:Count=" in line)
+    lines[place] = re.sub(rb"S:Count=\d+", f"S:Count={count}".encode(), lines[place])
+    write(path, lines, sealed=True)
+    verdict, _ = judged(logs)
+    assert verdict.status == INCOMPLETE
+    assert any("snapshot" in gap.what for gap in verdict.evidence.gaps)

@@ -13,57 +13,12 @@ import pytest
 from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
 
 from shadowrelay.admin.client import Client
-from shadowrelay.lab import authority, node_settings
+from shadowrelay.lab import clocks
+from shadowrelay.lab.clocks import Clock
 
-LIBRARY = next(iter(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
+REASON = clocks.lacking()
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.slow,
-    pytest.mark.skipif(LIBRARY is None, reason="libfaketime is not installed (Debian package faketime)"),
-]
-
-
-class Clock:
-    """The wall clock of those nodes that are started while ``environment`` is set."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self.set("+0h")
-
-    def set(self, offset: str) -> None:
-        """``+5h``: that much ahead of the others from now on."""
-        fresh = self._file.with_suffix(".new")
-        fresh.write_text(f"{offset}\n")
-        fresh.replace(self._file)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
-            "LD_PRELOAD": str(LIBRARY),
-            "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "FAKETIME_CACHE_DURATION": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # of waits on the monotonic clock, which is the real one
-        }
-
-
-def start_with(lab: RunningLab, name: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restart a node with a clock of its own."""
-    lab.cluster.stop(name)
-    with monkeypatch.context() as patched:
-        for key, value in clock.environment.items():
-            patched.setenv(key, value)
-        lab.cluster.start(name)
-
-
-def certified_long_ago(lab: RunningLab) -> None:
-    """Certificates that are valid on every clock of this test: those of a new lab are an hour old."""
-    at, before = lab.cluster.layout, datetime.now(UTC) - timedelta(days=7)
-    authority.init(at.authority, name="shadowrelay lab", now=before, force=True)
-    for node in at.nodes:
-        out = node_settings.certificate(node).certificate.parent
-        authority.issue(at.authority, node.name, now=before, out=out, force=True)
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.skipif(bool(REASON), reason=REASON)]
 
 
 def ahead(lab: RunningLab, name: str, started: datetime) -> timedelta:
@@ -75,19 +30,17 @@ def ahead(lab: RunningLab, name: str, started: datetime) -> timedelta:
 
 @pytest.mark.parametrize("hours", [5, -5])
 def test_a_wall_clock_that_steps_by_hours_promotes_nothing_and_delays_nothing(
-    lab: RunningLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+    lab: RunningLab, tmp_path: Path, hours: int
 ):
     # A step is longer than the time span, and shorter than the age at which a sender is told of a delay.
     lab.up("shadow_resubmit_time_span=1h", "delay_notification_timeout=1d", nodes=2)
-    lab.cluster.down()
-    certified_long_ago(lab)
     clock = Clock(tmp_path / "clock")
-    lab.up()
-    start_with(lab, "mx1", clock, monkeypatch)
+    lab.cluster.stop("mx1")
+    lab.cluster.start("mx1", clock.environ)
     started = datetime.now(UTC)
 
     def stepped_to(offset: int) -> None:
-        clock.set(f"{offset:+}h")
+        clock.set(offset)
         almost = timedelta(minutes=10)
         expected = timedelta(hours=offset)
         wait_until(lambda: abs(ahead(lab, "mx1", started) - expected) < almost, "the clock has stepped")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import smtplib
@@ -10,7 +9,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
 
 from shadowrelay.admin.client import Client
 from shadowrelay.database.opening import FILE
+from shadowrelay.lab.disks import Disk, lacking, mounted
 from shadowrelay.lab.errors import LabError
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -27,53 +27,14 @@ MINIMUM = 8 * MIB
 FULL = "452 4.3.1 Insufficient system resources"
 
 
-class SmallDisk:
-    """A file system of its own, with a file in it that takes as much room as it is told."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._ballast = path / "ballast"
-
-    @property
-    def free(self) -> int:
-        return shutil.disk_usage(self.path).free
-
-    def leave(self, octets: int) -> None:
-        """Fill it until that much is free, or make room."""
-        self.clear()
-        with self._ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, self.free - octets)
-
-    def fill(self) -> None:
-        """To the last octet."""
-        self.leave(64 * 1024)
-        with suppress(OSError), self._ballast.open("ab", buffering=0) as file:
-            while file.write(bytes(4096)):
-                pass
-
-    def clear(self) -> None:
-        self._ballast.unlink(missing_ok=True)
-
-
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+def disk(tmp_path: Path) -> Iterator[Disk]:
     """What mx1 keeps its data on, in the lab of this test."""
-    if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
-        pytest.skip("a disk of one's own takes root and mkfs.ext4 (package e2fsprogs)")
-    image, path = tmp_path / "disk.img", tmp_path / "lab" / "nodes" / "mx1" / "data"
-    with image.open("wb") as file:
-        file.truncate(40 * MIB)
-    path.mkdir(mode=0o700, parents=True)
-    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True, capture_output=True)
-    mounted = subprocess.run(
-        ["mount", "-o", "loop", image, path], check=False, capture_output=True, text=True
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"no loop mount here: {mounted.stderr.strip()}")
-    try:
-        yield SmallDisk(path)
-    finally:
-        subprocess.run(["umount", path], check=True)
+    if reason := lacking():
+        pytest.skip(f"mx1 needs a disk of its own, and {reason}")
+    place = tmp_path / "lab" / "nodes" / "mx1" / "data"
+    with mounted(tmp_path / "disk.img", place, 40 * MIB) as disk:
+        yield disk
 
 
 def reply_to_mail(lab: RunningLab, name: str) -> str:
@@ -97,7 +58,7 @@ def large(lab: RunningLab, name: str) -> int:
     return 250
 
 
-def test_a_full_disk_puts_mail_off_and_everything_else_goes_on(disk: SmallDisk, lab: RunningLab):
+def test_a_full_disk_puts_mail_off_and_everything_else_goes_on(disk: Disk, lab: RunningLab):
     lab.up(f"minimum_free_disk={MINIMUM}", "shadow_resubmit_time_span=1h", nodes=2)
     lab.cluster.refuse()
     lab.send(2, to="mx1", recipients=(INSIDE, OUTSIDE))
@@ -126,7 +87,7 @@ def test_a_full_disk_puts_mail_off_and_everything_else_goes_on(disk: SmallDisk, 
 
 @pytest.mark.parametrize("to", ["mx1", "mx2"], ids=["the owner's disk", "the holder's disk"])
 def test_mail_itself_fills_the_disk_and_what_was_acknowledged_is_durable(
-    disk: SmallDisk, lab: RunningLab, to: str
+    disk: Disk, lab: RunningLab, to: str
 ):
     lab.up(f"minimum_free_disk={MINIMUM}", "shadow_resubmit_time_span=1h", nodes=2)
     lab.cluster.refuse()
@@ -146,9 +107,7 @@ def test_mail_itself_fills_the_disk_and_what_was_acknowledged_is_durable(
     lab.verify()
 
 
-def test_a_disk_without_an_octet_left_ends_the_node_and_the_holder_takes_over(
-    disk: SmallDisk, lab: RunningLab
-):
+def test_a_disk_without_an_octet_left_ends_the_node_and_the_holder_takes_over(disk: Disk, lab: RunningLab):
     lab.up(f"minimum_free_disk={MINIMUM}", "shadow_resubmit_time_span=2s", nodes=2)
     lab.cluster.refuse()
     lab.send(3, recipients=(INSIDE, OUTSIDE))

@@ -7,10 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from running_lab import processes_of, wait_until
+
+from shadowrelay.database.opening import FILE
+from shadowrelay.lab import clocks, disks
+from shadowrelay.lab.mail import tracked
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -69,3 +74,34 @@ def _frozen(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     except OSError:
         return False
+
+
+def test_disks_of_their_own_are_cut_and_full_and_stall_and_are_plain_directories_at_the_end(tmp_path: Path):
+    if reason := disks.lacking():
+        pytest.skip(f"nodes need disks of their own, and {reason}")
+    home = tmp_path / "lab"
+    faults = "power-cut,disk-fails,disk-full,disk-stalls"
+    options = ("--minutes", "0.4", "--seed", "3", "--faults", faults, "--json", "--keep", "--dir", str(home))
+    running = chaos(tmp_path, *options)
+    told, errors = running.communicate(timeout=200)
+    assert running.returncode == 0, told + errors
+    tree = json.loads(told)
+    assert (tree["recipients"]["lost"], tree["recipients"]["unexpected"]) == (0, 0)
+    assert len(tree["faults"]) > 1
+    assert str(home) not in Path("/proc/self/mounts").read_text("utf-8")
+    assert sorted(path.name for path in (home / "nodes").iterdir()) == ["mx1", "mx2", "mx3"]
+    assert all((home / "nodes" / name / "data" / FILE).exists() for name in ("mx1", "mx2", "mx3"))
+    assert not (home / "equipment").exists()
+
+
+@pytest.mark.skipif(bool(clocks.lacking()), reason=clocks.lacking())
+def test_a_clock_that_is_set_shows_in_the_logs_and_does_no_harm(tmp_path: Path):
+    home = tmp_path / "lab"
+    running = chaos(tmp_path, "--minutes", "0.3", "--faults", "clock", "--keep", "--dir", str(home))
+    told, errors = running.communicate(timeout=200)
+    assert running.returncode == 0, told + errors
+    assert "lost 0, unexpected 0, duplicates 0" in told
+    rows = [row for node in (home / "tracking").iterdir() for row in tracked(node)]
+    off = [datetime.fromisoformat(row["date-time"]) - datetime.now(UTC) for row in rows]
+    assert any(abs(by) > timedelta(hours=2) for by in off)
+    assert any(abs(by) < timedelta(hours=1) for by in off)

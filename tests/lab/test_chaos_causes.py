@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from shadowrelay.lab.chaos.causes import Cause, Row, explain
+from shadowrelay.lab.chaos.causes import Cause, Row, explain, read
 from shadowrelay.lab.chaos.history import Arrival, Attempt, History, Outcome, Struck
 from shadowrelay.lab.chaos.plan import Plan
 from shadowrelay.lab.chaos.result import Result
 from shadowrelay.lab.chaos.verdict import weigh
+from shadowrelay.lab.layout import plan
 
 ANNA = "anna@inside.test"
 DUPLICATE = ("<1@x>", ANNA)
@@ -145,3 +147,19 @@ def test_chaos_fails_on_a_second_delivery_that_nothing_explains(history: History
     plan = Plan(seed=1, seconds=1.0, faults=(), clients=1, rate=1.0, nodes=3)
     result = Result(plan, history, verdict, {DUPLICATE: why}, (), 1.0, interrupted=False)
     assert result.held is (why is not Cause.UNEXPLAINED)
+
+
+def test_rows_of_a_node_whose_clock_was_set_are_brought_back(tmp_path: Path):
+    at = plan(tmp_path, nodes=2, ports=range(10_000, 10_020))
+    sent = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
+    for node, hours in zip(at.nodes, (3, -3), strict=True):
+        node.tracking_dir.mkdir(parents=True)
+        logged = (sent + timedelta(hours=hours, seconds=2)).isoformat()
+        (node.tracking_dir / "MSGTRK-1.LOG").write_text(
+            "#Fields: date-time,event-id,message-id,recipient-address,custom-data,network-message-id\r\n"
+            f"{logged},DELIVER,<1@x>,{ANNA},,1\r\n{logged},DELIVER,<2@x>,{ANNA},,2\r\n",
+            "utf-8",
+        )
+    found = read(at, tmp_path / "none", {"<1@x>": sent.timestamp()})
+    assert list(found) == ["<1@x>"]
+    assert [(row.node, row.at - sent.timestamp()) for row in found["<1@x>"]] == [("mx1", 2.0), ("mx2", 2.0)]

@@ -7,7 +7,8 @@ from itertools import islice
 
 import pytest
 
-from shadowrelay.lab.chaos.faults import CATALOGUE, Cut, OldDisk
+from shadowrelay.lab.chaos.catalogue import CATALOGUE
+from shadowrelay.lab.chaos.faults import Cut, OldDisk
 from shadowrelay.lab.chaos.plan import Planned, schedule
 from shadowrelay.lab.layout import Manner, Way
 

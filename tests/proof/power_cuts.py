@@ -18,6 +18,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from shadowrelay.lab.disks import FILE_SYSTEMS, lacking, mounted
+from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import terminable
 from shadowrelay.lab.mail import tracked
 from shadowrelay.lab.progress import bar
@@ -27,9 +29,9 @@ from .bed.hop import next_hop
 from .bed.needs import Skip, skipping
 from .bed.nodes import Stuck, running
 from .bed.verdict import Verdict, judge
-from .bed.volume import FILE_SYSTEMS, mounted
 
 _EAT_MY_DATA = ("lib/*/libeatmydata.so", "lib/libeatmydata.so", "lib64/libeatmydata.so")  # under /usr
+_OCTETS = 2 << 30  # of the disk; it takes as much room as is written to it
 _SHORT = 2  # cuts between two verdicts of the control: it ends at the first loss
 
 
@@ -63,24 +65,26 @@ class Report:
 
 def cut(role: Role, file_system: str, cuts: int, seed: int, directory: Path, preload: str = "") -> Report:
     """Cut the power so many times; with ``preload`` only until something is lost. Raises Skip."""
+    if reason := lacking(file_system):
+        raise Skip(reason)
     rng = random.Random(f"{seed} {role} {file_system}")
     began = time.monotonic()
     alone = role is Role.ALONE
     stuck, verdict = "", judge({}, {})
     with (
-        mounted(directory / "volume", file_system) as volume,
+        mounted(directory / "image", directory / "mounted", _OCTETS, file_system) as disk,
         next_hop() as hop,
         running(
             directory / "lab",
             count=1 if alone else 2,
             next_hop=hop.port,
             options=["safety_net_hold_time=10s", f"shadow_redundancy_enabled={str(not alone).lower()}"],
-            data={0: volume.place},
+            data={0: disk.place},
             environ={0: {"LD_PRELOAD": preload} if preload else {}},
         ) as nodes,
         bar(f"{role} on {file_system}", cuts) as shown,
     ):
-        cutter = Cutter(nodes, hop, volume, role, rng)
+        cutter = Cutter(nodes, hop, disk, role, rng)
         try:
             while cutter.cuts < cuts:
                 most = min(_SHORT if preload else CUTS, cuts - cutter.cuts)
@@ -89,7 +93,7 @@ def cut(role: Role, file_system: str, cuts: int, seed: int, directory: Path, pre
                 verdict = judge(cutter.told(), hop.arrived())
                 if verdict.lost or verdict.unexpected:
                     break
-        except Stuck as problem:
+        except (Stuck, LabError) as problem:
             stuck = f"after {cutter.cuts} cuts: {problem}"
         readable = () if stuck else nodes  # the file system may still be cut
         rows = (row for node in readable for row in tracked(node.at.tracking_dir))

@@ -40,14 +40,24 @@ def heal(directory: Path) -> None:
 
 
 def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
-    from shadowrelay.lab.chaos.faults import CATALOGUE
+    from shadowrelay.lab.chaos.catalogue import CATALOGUE
+    from shadowrelay.lab.chaos.equipment import Need, lacking
 
     del ctx
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
-    if names in ((), ("all",)):
-        return tuple(CATALOGUE)
+    everything = names in ((), ("all",))
+    if everything:
+        names = tuple(CATALOGUE)
     if unknown := [name for name in names if name not in CATALOGUE]:
         raise click.BadParameter(f"{', '.join(unknown)}: there are {', '.join(CATALOGUE)}", param=param)
+    for need in Need:
+        needing = [name for name in names if CATALOGUE[name].needs is need]
+        if needing and (reason := lacking(need)):
+            text = f"{', '.join(needing)}: each node needs {need.value}, and {reason}"
+            if not everything:
+                raise click.BadParameter(text, param=param)
+            click.echo(f"left out: {text}", err=True)
+            names = tuple(name for name in names if name not in needing)
     return names
 
 
@@ -56,7 +66,13 @@ def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str
 @click.option(
     "--seed", type=int, help="Same seed, same sequence of faults. Default: a random one, which is told."
 )
-@click.option("--faults", default="all", show_default=True, callback=_faults, help="Names, comma-separated.")
+@click.option(
+    "--faults",
+    default="all",
+    show_default=True,
+    callback=_faults,
+    help="Names, comma-separated. What all leaves out on a machine is told, with what it lacks.",
+)
 @click.option(
     "--clients", type=click.IntRange(1, 100), default=6, show_default=True, help="Senders at a time."
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from types import MappingProxyType
@@ -23,6 +23,7 @@ DEFAULT_NODES = 3
 
 _SIGNAL_DEADLINE = 10.0  # seconds until the kernel has acted on a signal that cannot be refused
 _SOON = 3.0  # seconds in which most processes have stopped
+_OLDER = timedelta(days=1)  # are a lab's certificates: somebody may set its clocks back
 _GRACE = 15.0  # seconds beyond the drain timeout of a node that was asked to stop
 
 
@@ -106,7 +107,7 @@ class Cluster:
             at = self.layout
             short = _resolved(at, name)
             _refuse_frozen(at, [short])
-            return bool(starting.start(at, [short], environ))
+            return bool(starting.start(at, [short], {short: environ}))
 
     def cut(self, *ways: Way, manner: Manner = Manner.SILENT) -> None:
         """Cut directions between nodes of a breakable lab, besides those that are cut already."""
@@ -174,6 +175,7 @@ def up(
     nodes: int | None = None,
     options: Sequence[str] = (),
     breakable: bool = False,
+    environs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> list[str]:
     """Make a lab, or resume the one in the directory; every process answers on return.
 
@@ -181,6 +183,7 @@ def up(
     it has, or three. ``breakable``: the links of a new lab can be cut. ``options`` are KEY=VALUE for the
     settings of all nodes, and stay for later starts. A process that does not come up is stopped again, with
     all that this call started, and of a new lab nothing is left. Raises LabError, SettingsInvalid.
+    ``environs``: variables for processes, by name, and this once.
     """
     with locked(directory), _undone_if_new(directory):
         at = _planned(directory, nodes, breakable=breakable)
@@ -195,7 +198,7 @@ def up(
         _refuse_frozen(at, running)
         with undisturbed():
             prepare(at, options)
-        return starting.start(at, names, meet=at.nodes)
+        return starting.start(at, names, environs, meet=at.nodes)
 
 
 def _undone_if_new(directory: Path) -> AbstractContextManager[None]:
@@ -223,7 +226,7 @@ def _planned(directory: Path, nodes: int | None, *, breakable: bool) -> Layout:
 
 def prepare(at: Layout, options: Sequence[str]) -> None:
     """Certificates, settings files and lab.json, unless they are there. Raises LabError, SettingsInvalid."""
-    now = datetime.now(UTC)
+    now = datetime.now(UTC) - _OLDER
     try:
         fresh = not _whole(authority.authority_pair(at.authority))
         if fresh:

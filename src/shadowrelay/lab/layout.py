@@ -154,6 +154,16 @@ def path_of(directory: Path) -> Path:
     return directory / "lab.json"
 
 
+def names(nodes: int) -> tuple[str, ...]:
+    """The short names of so many nodes."""
+    return tuple(f"mx{number}" for number in range(1, nodes + 1))
+
+
+def home_of(directory: Path, short: str) -> Path:
+    """What a node has for itself: its settings, its certificate and its data."""
+    return directory / "nodes" / short
+
+
 def ports_needed(nodes: int, *, breakable: bool) -> int:
     links = nodes * (nodes - 1) + 1 if breakable else 0
     return PORTS_PER_NODE * nodes + PORTS_OF_MAILBOX + links
@@ -169,11 +179,11 @@ def plan(directory: Path, *, nodes: int, ports: Sequence[int], breakable: bool =
     left = iter(ports)
     mailbox = Mailbox(None, (LOOPBACK, next(left)), (LOOPBACK, next(left)), directory / MAILBOX)
     made = []
-    for number in range(1, nodes + 1):
-        own = directory / "nodes" / f"mx{number}"
+    for number, short in enumerate(names(nodes), 1):
+        own = home_of(directory, short)
         made.append(
             Node(
-                name=f"mx{number}.{DOMAIN}",
+                name=f"{short}.{DOMAIN}",
                 site="site-b" if number == nodes > 1 else "site-a",
                 host=f"host-{number}",
                 pid=None,
@@ -182,7 +192,7 @@ def plan(directory: Path, *, nodes: int, ports: Sequence[int], breakable: bool =
                 admin=f"http://{LOOPBACK}:{next(left)}",
                 data_dir=own / "data",
                 # Outside the data: what was sealed counts as shipped, and survives the disk.
-                tracking_dir=directory / "tracking" / f"mx{number}",
+                tracking_dir=directory / "tracking" / short,
                 config=own / "shadowrelay.toml",
             )
         )

@@ -58,14 +58,14 @@ def process_of(at: Layout, name: str) -> Process:
 def start(
     at: Layout,
     names: Sequence[str],
-    environ: Mapping[str, str] = MappingProxyType({}),
+    environs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     meet: Sequence[Node] = (),
 ) -> list[str]:
     """Start those of them that are down; returns their names once they answer, and every other one too.
 
     Nodes to ``meet`` have then seen one another, if any was started. The caller holds the lab's lock. When
     one does not answer, or on Ctrl-C, all that were started are stopped again. Raises LabError with the last
-    lines of its log.
+    lines of its log. ``environs``: more variables for processes, by name.
     """
     down = [name for name in names if not process_of(at, name).alive]
     started: list[_Started] = []
@@ -75,7 +75,7 @@ def start(
             with undisturbed():
                 log = at.log(name)
                 since = processes.size(log)
-                process = processes.start(process_of(at, name).arguments, log, environ)
+                process = processes.start(process_of(at, name).arguments, log, environs.get(name, {}))
                 started.append(_Started(name, process, log, since))
                 current = current.with_pid(name, process.pid or 0)
                 layout.save(current)

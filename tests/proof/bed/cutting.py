@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from shadowrelay.lab.disks import Disk
+
 from .hop import Hop
 from .nodes import Node, Nodes
 from .post import Post, continuous
 from .verdict import Told
-from .volume import Volume
 
 CUTS = 10
 """Cuts of an epoch: with the last one the other node loses its disk, everything drains and is counted."""
@@ -37,11 +38,11 @@ class Role(StrEnum):
 
 @dataclass(slots=True)
 class Cutter:
-    """The node that loses power lives on ``volume``; it is the first of the nodes."""
+    """The node that loses power lives on ``disk``; it is the first of the nodes."""
 
     nodes: Nodes
     hop: Hop
-    volume: Volume
+    disk: Disk
     role: Role
     rng: random.Random
     post: Post = field(default_factory=Post)
@@ -100,7 +101,7 @@ class Cutter:
 
     def _cut(self, loses_disk: Node | None = None) -> None:
         began = time.monotonic()
-        self.volume.cut()
+        self.disk.cut()
         self.victim.killed()
         if loses_disk is not None:
             loses_disk.killed()
@@ -109,7 +110,7 @@ class Cutter:
         if loses_disk is not None or self.role is not Role.HOLDER:
             self._dark.append((began, time.monotonic()))
         self.cuts += 1
-        self.volume.restore()
+        self.disk.restore()
 
     def told(self) -> dict[str, Told]:
         """What clients were told before the lights went out: a 250 from a machine without power is none.

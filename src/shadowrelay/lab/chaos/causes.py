@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
+from shadowrelay.lab import clocks
 from shadowrelay.lab.chaos.history import History, Struck
 from shadowrelay.lab.chaos.verdict import Delivery
 from shadowrelay.lab.layout import Layout
@@ -16,6 +17,7 @@ from shadowrelay.lab.mail import tracked
 
 DELIVERIES = frozenset({"DELIVER", "DUPLICATEDELIVER", "SEND", "SENDEXTERNAL"})
 _OWNING = frozenset({"RECEIVE", "RESUBMIT", "LOAD"})
+_STEP = clocks.STEP * 3600.0  # seconds
 _CLOCK = 0.05  # seconds that a file's name may be younger than the row about it
 _POLL = 3.0  # seconds until a settlement is known elsewhere: polled every second, on a busy machine
 _IN_FLIGHT = 2.0  # seconds until a next hop is done with what it received from a node that is dead
@@ -46,14 +48,17 @@ class Row:
     reception: str = ""  # the network-message-id
 
 
-def read(at: Layout, lost_logs: Path, wanted: Collection[str]) -> dict[str, list[Row]]:
-    """The rows of all nodes about these Message-IDs, in the order of their times."""
+def read(at: Layout, lost_logs: Path, sent: Mapping[str, float]) -> dict[str, list[Row]]:
+    """The rows of all nodes about these Message-IDs, in the order of their times. ``sent``: when they were.
+
+    Rows of a node whose clock was set are brought back by the steps that they are away from that.
+    """
     found: dict[str, list[Row]] = defaultdict(list)
     for node in at.nodes:
         for directory in (node.tracking_dir, lost_logs / node.short):
             for row in tracked(directory):
-                if row["message-id"] in wanted:
-                    found[row["message-id"]].append(_row(node.short, row))
+                if (began := sent.get(row["message-id"])) is not None:
+                    found[row["message-id"]].append(_row(node.short, row, began))
     for rows in found.values():
         rows.sort(key=lambda row: row.at)
     return found
@@ -138,9 +143,10 @@ def _untold(when: float, fault: Struck) -> bool:
     return fault.began - _POLL <= when <= (fault.broken if fault.silences else fault.healed)
 
 
-def _row(node: str, row: Mapping[str, str]) -> Row:
+def _row(node: str, row: Mapping[str, str], sent: float) -> Row:
+    at = datetime.fromisoformat(row["date-time"]).timestamp()
     return Row(
-        at=datetime.fromisoformat(row["date-time"]).timestamp(),
+        at=at - round((at - sent) / _STEP) * _STEP,
         node=node,
         event=row["event-id"],
         recipients=frozenset(filter(None, row["recipient-address"].lower().split(";"))),

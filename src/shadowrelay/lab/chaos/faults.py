@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import random
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from shadowrelay.lab.chaos.equipment import Equipment
 from shadowrelay.lab.cluster import Cluster
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import undisturbed
 from shadowrelay.lab.layout import Manner, Way
 
-_STOPPED, _LET_GO = 0.2, 0.05  # seconds of a slow node's turn
+STOPPED, LET_GO = 0.2, 0.05  # seconds of a turn of what is slow
 _ENDS_WITHIN = 30.0  # seconds until a node that cannot write any more must have ended
 
 
@@ -28,11 +28,17 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """What faults work with. ``aside`` is an empty directory of their own, on the disk of the nodes."""
+    """What faults work with. ``aside`` is a directory for what they keep."""
 
     cluster: Cluster
     pause: Callable[[float], None]
     aside: Path
+    equipment: Equipment
+
+    def bring_back(self, node: str) -> None:
+        """Its disk and its clock are as they were, and it runs."""
+        self.equipment.mend(self.cluster, node)
+        self.cluster.start(node, self.equipment.environ(node))
 
     def keep_open_log(self, node: str) -> None:
         """What a lost disk takes with it of the tracking log, kept for those who look for causes."""
@@ -64,7 +70,7 @@ class Fault(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Alone:
+class Alone:
     """A fault of one node, and of no link."""
 
     node: str
@@ -75,7 +81,7 @@ class _Alone:
 
 
 @dataclass(frozen=True, slots=True)
-class _Down(_Alone):
+class Down(Alone):
     """Its process ends; started again, it finds what is on its disk."""
 
     @property
@@ -83,11 +89,11 @@ class _Down(_Alone):
         return True
 
     def undo(self, hands: Hands) -> None:
-        hands.cluster.start(self.node)
+        hands.bring_back(self.node)
 
 
 @dataclass(frozen=True, slots=True)
-class Killed(_Down):
+class Killed(Down):
     """SIGKILL; comes back with its disk."""
 
     def do(self, hands: Hands) -> None:
@@ -95,7 +101,7 @@ class Killed(_Down):
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped(_Down):
+class Stopped(Down):
     """SIGTERM and a graceful end; comes back with its disk."""
 
     def do(self, hands: Hands) -> None:
@@ -103,7 +109,7 @@ class Stopped(_Down):
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen(_Alone):
+class Frozen(Alone):
     """SIGSTOP; goes on where it was."""
 
     silences: bool = False  # what it was about to do it does when it goes on
@@ -116,7 +122,7 @@ class Frozen(_Alone):
 
 
 @dataclass(frozen=True, slots=True)
-class Slow(_Alone):
+class Slow(Alone):
     """Gets a fifth of the time: stopped and let go on, ``turns`` times."""
 
     turns: int
@@ -125,31 +131,43 @@ class Slow(_Alone):
     def do(self, hands: Hands) -> None:
         for _ in range(self.turns):
             hands.cluster.freeze(self.node)
-            hands.pause(_STOPPED)
+            hands.pause(STOPPED)
             hands.cluster.thaw(self.node)
-            hands.pause(_LET_GO)
+            hands.pause(LET_GO)
 
     def undo(self, hands: Hands) -> None:
         """It goes on already."""
 
 
 @dataclass(frozen=True, slots=True)
-class WritesFail(_Down):
-    """Whatever it writes to a file fails, so it has to end by itself; comes back with its disk."""
+class EndsByItself(Down):
+    """Something happens to it after which it must not go on; comes back with its disk."""
+
+    def befall(self, hands: Hands) -> None:
+        """What happens to it."""
+        raise NotImplementedError
 
     def do(self, hands: Hands) -> None:
         process = hands.cluster.process(self.node)
-        process.forbid_writes()
+        self.befall(hands)
         try:
             if not process.wait(_ENDS_WITHIN):
-                raise LabError(f"{self.node} still runs {_ENDS_WITHIN:.0f} s after its last write")
+                raise LabError(f"{self.node} still runs {_ENDS_WITHIN:.0f} s after it could write no more")
         finally:
             if process.alive:
                 hands.cluster.kill(self.node)
 
 
 @dataclass(frozen=True, slots=True)
-class DiskLost(_Down):
+class WritesFail(EndsByItself):
+    """Whatever it writes to a file fails."""
+
+    def befall(self, hands: Hands) -> None:
+        hands.cluster.process(self.node).forbid_writes()
+
+
+@dataclass(frozen=True, slots=True)
+class DiskLost(Down):
     """SIGKILL, and its disk is gone; comes back with a new database."""
 
     def do(self, hands: Hands) -> None:
@@ -159,7 +177,7 @@ class DiskLost(_Down):
 
 
 @dataclass(frozen=True, slots=True)
-class OldDisk(_Down):
+class OldDisk(Down):
     """Comes back with a copy of its disk that was made ``age`` seconds before it died.
 
     ``live``: the copy is a snapshot of the running database (frozen meanwhile); else of a database that
@@ -170,7 +188,8 @@ class OldDisk(_Down):
     live: bool
 
     def do(self, hands: Hands) -> None:
-        data, copy = hands.cluster.node(self.node).data_dir, hands.aside / f"disk-of-{self.node}"
+        data = hands.cluster.node(self.node).data_dir
+        copy = data.with_name("older")
         if self.live:
             hands.cluster.freeze(self.node)
             shutil.copytree(data, copy)
@@ -178,12 +197,13 @@ class OldDisk(_Down):
         else:
             hands.cluster.stop(self.node)
             shutil.copytree(data, copy)
-            hands.cluster.start(self.node)
+            hands.bring_back(self.node)
         hands.pause(self.age)
         hands.cluster.kill(self.node)
         with undisturbed():
             shutil.rmtree(data)
             copy.rename(data)
+        hands.equipment.sync()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,88 +224,3 @@ class Cut:
 
     def undo(self, hands: Hands) -> None:
         hands.cluster.heal()
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A fault in the catalogue: how it is made, and how long it lasts, given the time span."""
-
-    text: str
-    make: Callable[[Ground, random.Random], Fault]
-    lasting: Callable[[float, random.Random], float]
-
-
-def _short(span: float, chance: random.Random) -> float:
-    """Well within the time span: nothing is promoted by time."""
-    return chance.uniform(0.05, 0.6) * span
-
-
-def _long(span: float, chance: random.Random) -> float:
-    """Past the time span, counted from the first heartbeat that fails."""
-    return span + chance.uniform(3.0, 6.0)
-
-
-def _moment(span: float, chance: random.Random) -> float:
-    del span
-    return chance.uniform(0.0, 1.0)
-
-
-def _from(ground: Ground) -> tuple[Way, ...]:
-    return tuple(Way(ground.node, other) for other in ground.others)
-
-
-def _to(ground: Ground) -> tuple[Way, ...]:
-    return tuple(Way(other, ground.node) for other in ground.others)
-
-
-def _pair(ground: Ground, chance: random.Random) -> tuple[Way, Way]:
-    way = Way(ground.node, chance.choice(ground.others))
-    return way, way.back
-
-
-def _one_way(ground: Ground, chance: random.Random) -> Cut:
-    ways = chance.choice((_from(ground), _to(ground), _pair(ground, chance)[:1]))
-    return Cut(ground.node, ways)
-
-
-def _around(ground: Ground, chance: random.Random) -> Cut:
-    del chance
-    return Cut(ground.node, (*_from(ground), *_to(ground)))
-
-
-def _between(ground: Ground, chance: random.Random) -> Cut:
-    return Cut(ground.node, _pair(ground, chance))
-
-
-def _reset(ground: Ground, chance: random.Random) -> Cut:
-    return Cut(ground.node, chance.choice((_from(ground), _pair(ground, chance))), Manner.RESET)
-
-
-def _slow(ground: Ground, chance: random.Random) -> Slow:
-    return Slow(ground.node, chance.randint(8, 40))
-
-
-def _old(*, live: bool) -> Callable[[Ground, random.Random], Fault]:
-    return lambda ground, chance: OldDisk(ground.node, chance.uniform(0.5, 5.0), live)
-
-
-CATALOGUE: Mapping[str, Kind] = {
-    "kill": Kind("killed, back at once", lambda ground, _: Killed(ground.node), _moment),
-    "stop": Kind("stopped gracefully, back at once", lambda ground, _: Stopped(ground.node), _moment),
-    "away": Kind("killed, back after the time span", lambda ground, _: Killed(ground.node), _long),
-    "freeze": Kind("frozen for a while", lambda ground, _: Frozen(ground.node), _short),
-    "freeze-long": Kind("frozen past the time span", lambda ground, _: Frozen(ground.node), _long),
-    "slow": Kind("gets a fifth of the time for a while", _slow, _moment),
-    "writes-fail": Kind("no write to a file succeeds any more", lambda g, _: WritesFail(g.node), _moment),
-    "disk-lost": Kind("killed, its disk lost", lambda ground, _: DiskLost(ground.node), _moment),
-    "disk-lost-away": Kind("the same, back after the time span", lambda g, _: DiskLost(g.node), _long),
-    "old-disk": Kind("killed, back with an older state of its disk", _old(live=False), _moment),
-    "snapshot": Kind("killed, back with a snapshot of this very incarnation", _old(live=True), _moment),
-    "cut-off": Kind("cut off from all others for a while", _around, _short),
-    "cut-off-long": Kind("cut off from all others past the time span", _around, _long),
-    "pair": Kind("two nodes do not reach each other for a while", _between, _short),
-    "pair-long": Kind("two nodes do not reach each other past the time span", _between, _long),
-    "one-way": Kind("what it sends, or what is sent to it, is dropped for a while", _one_way, _short),
-    "one-way-long": Kind("the same past the time span", _one_way, _long),
-    "reset": Kind("its connections are reset and refused for a while", _reset, _short),
-}

@@ -7,7 +7,8 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shadowrelay.lab.chaos.faults import CATALOGUE, Fault, Ground
+from shadowrelay.lab.chaos.catalogue import CATALOGUE
+from shadowrelay.lab.chaos.faults import Fault, Ground
 
 _REFUSING = 0.5  # of the faults strike while the mailbox server refuses mail
 _LONGEST_CALM = 3.0

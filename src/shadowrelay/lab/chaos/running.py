@@ -8,12 +8,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from shadowrelay.lab import layout, node_settings
+from shadowrelay.lab.chaos.catalogue import CATALOGUE
 from shadowrelay.lab.chaos.causes import explain, read
 from shadowrelay.lab.chaos.clients import Client
 from shadowrelay.lab.chaos.collecting import Collector, dropped
+from shadowrelay.lab.chaos.equipment import Equipment, equipped
 from shadowrelay.lab.chaos.faults import Hands
 from shadowrelay.lab.chaos.history import History, Struck, now
 from shadowrelay.lab.chaos.plan import Plan, Planned, schedule
@@ -63,18 +66,27 @@ class _Run:
         self._aside = cluster.directory / "chaos"
         self._problems: list[str] = []
         self._interrupted = False
+        self._equipment = Equipment()
         self._history = History(self._aside / "history.jsonl")
 
     def run(self) -> Result:
-        try:
-            with watching(self._history, self._plan.seconds) as watch:
-                seconds = self._mail_and_faults(watch)
-        finally:
-            if layout.path_of(self._cluster.directory).exists():
-                with undisturbed():
-                    late = self._cluster.down()
-                self._problems += [f"{name} did not stop in time and was killed" for name in late]
+        needs = {need for name in self._plan.faults if (need := CATALOGUE[name].needs)}
+        names = layout.names(self._plan.nodes)
+        with equipped(self._cluster.directory, names, needs) as self._equipment:
+            try:
+                with watching(self._history, self._plan.seconds) as watch:
+                    seconds = self._mail_and_faults(watch)
+            finally:
+                if layout.path_of(self._cluster.directory).exists():
+                    self._down()
         return self._judged(seconds)
+
+    def _down(self) -> None:
+        with undisturbed():
+            for node in self._cluster.layout.nodes:
+                self._guarded(partial(self._equipment.mend, self._cluster, node.short))
+            late = self._cluster.down()
+        self._problems += [f"{name} did not stop in time and was killed" for name in late]
 
     def _mail_and_faults(self, watch: Watching) -> float:
         """Returns the seconds in which mail was sent."""
@@ -84,7 +96,9 @@ class _Run:
             nodes=self._plan.nodes,
             options=(*OPTIONS, *self._plan.options),
             breakable=True,
+            environs={name: self._equipment.environ(name) for name in layout.names(self._plan.nodes)},
         )
+        self._equipment.sync()
         at, over, drained = self._cluster.layout, threading.Event(), threading.Event()
         clients = [
             Client(
@@ -138,7 +152,7 @@ class _Run:
         fault = planned.fault
         text = f"{planned.number}: {fault.node} {planned.name}"
         watch.doing(text)
-        hands = Hands(self._cluster, lambda seconds: self._pause(seconds, watch), self._aside)
+        hands = self._hands(watch)
         if planned.refusing:
             self._cluster.refuse()
         began = now()
@@ -183,7 +197,7 @@ class _Run:
     def _drain(self, clients: list[Client], watch: Watching) -> None:
         """Heal everything, and wait until all has arrived and nothing is held any more."""
         watch.doing("heal")
-        self._heal()
+        self._heal(self._hands(watch))
         watch.doing("the last clients")
         deadline = time.monotonic() + _CLIENTS_END
         while any(client.is_alive() for client in clients) and time.monotonic() < deadline:
@@ -198,14 +212,17 @@ class _Run:
                 return
             self._pause(_LOOK, watch)
 
-    def _heal(self) -> None:
+    def _heal(self, hands: Hands) -> None:
         """Undo whatever was interrupted in the middle."""
         self._cluster.heal()
         self._cluster.accept()
         for node in self._cluster.layout.nodes:
             if self._cluster.process(node.short).state is State.FROZEN:
                 self._cluster.thaw(node.short)
-            self._cluster.start(node.short)
+            hands.bring_back(node.short)
+
+    def _hands(self, watch: Watching) -> Hands:
+        return Hands(self._cluster, lambda seconds: self._pause(seconds, watch), self._aside, self._equipment)
 
     def _pause(self, seconds: float, watch: Watching) -> None:
         deadline = time.monotonic() + seconds
@@ -220,6 +237,7 @@ class _Run:
             history.tell(arrival)
         verdict = weigh(history.acknowledged(), history.attempted(), history.arrived())
         ids = {message_id for message_id, _ in verdict.duplicated}
-        causes = explain(verdict.duplicated, history, read(at, self._aside / "lost-logs", ids))
+        sent = {one.message_id: one.at for one in history.attempts if one.message_id in ids}
+        causes = explain(verdict.duplicated, history, read(at, self._aside / "lost-logs", sent))
         history.close()
         return Result(self._plan, history, verdict, causes, tuple(self._problems), seconds, self._interrupted)

@@ -1,0 +1,136 @@
+"""Every way in which chaos breaks a node: how each fault is made, how long it lasts, and what it needs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from shadowrelay.lab.chaos.equipment import Need
+from shadowrelay.lab.chaos.equipped_faults import (
+    ClockSet,
+    DiskFails,
+    DiskFull,
+    DiskLow,
+    DiskSlow,
+    DiskStalls,
+    PowerCut,
+)
+from shadowrelay.lab.chaos.faults import (
+    Cut,
+    DiskLost,
+    Fault,
+    Frozen,
+    Ground,
+    Killed,
+    OldDisk,
+    Slow,
+    Stopped,
+    WritesFail,
+)
+from shadowrelay.lab.clocks import STEP as CLOCK_STEP
+from shadowrelay.lab.layout import Manner, Way
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A fault in the catalogue: how it is made, how long it lasts, given the time span, and what it needs."""
+
+    text: str
+    make: Callable[[Ground, random.Random], Fault]
+    lasting: Callable[[float, random.Random], float]
+    needs: Need | None = None
+
+
+def _short(span: float, chance: random.Random) -> float:
+    """Well within the time span: nothing is promoted by time."""
+    return chance.uniform(0.05, 0.6) * span
+
+
+def _long(span: float, chance: random.Random) -> float:
+    """Past the time span, counted from the first heartbeat that fails."""
+    return span + chance.uniform(3.0, 6.0)
+
+
+def _moment(span: float, chance: random.Random) -> float:
+    del span
+    return chance.uniform(0.0, 1.0)
+
+
+def _from(ground: Ground) -> tuple[Way, ...]:
+    return tuple(Way(ground.node, other) for other in ground.others)
+
+
+def _to(ground: Ground) -> tuple[Way, ...]:
+    return tuple(Way(other, ground.node) for other in ground.others)
+
+
+def _pair(ground: Ground, chance: random.Random) -> tuple[Way, Way]:
+    way = Way(ground.node, chance.choice(ground.others))
+    return way, way.back
+
+
+def _one_way(ground: Ground, chance: random.Random) -> Cut:
+    ways = chance.choice((_from(ground), _to(ground), _pair(ground, chance)[:1]))
+    return Cut(ground.node, ways)
+
+
+def _around(ground: Ground, chance: random.Random) -> Cut:
+    del chance
+    return Cut(ground.node, (*_from(ground), *_to(ground)))
+
+
+def _between(ground: Ground, chance: random.Random) -> Cut:
+    return Cut(ground.node, _pair(ground, chance))
+
+
+def _reset(ground: Ground, chance: random.Random) -> Cut:
+    return Cut(ground.node, chance.choice((_from(ground), _pair(ground, chance))), Manner.RESET)
+
+
+def _slow(ground: Ground, chance: random.Random) -> Slow:
+    return Slow(ground.node, chance.randint(8, 40))
+
+
+def _disk_slow(ground: Ground, chance: random.Random) -> DiskSlow:
+    return DiskSlow(ground.node, chance.randint(8, 40))
+
+
+def _clock(ground: Ground, chance: random.Random) -> ClockSet:
+    return ClockSet(ground.node, chance.choice((CLOCK_STEP, -CLOCK_STEP)))
+
+
+def _old(*, live: bool) -> Callable[[Ground, random.Random], Fault]:
+    return lambda ground, chance: OldDisk(ground.node, chance.uniform(0.5, 5.0), live)
+
+
+CATALOGUE: Mapping[str, Kind] = {
+    "kill": Kind("killed, back at once", lambda ground, _: Killed(ground.node), _moment),
+    "stop": Kind("stopped gracefully, back at once", lambda ground, _: Stopped(ground.node), _moment),
+    "away": Kind("killed, back after the time span", lambda ground, _: Killed(ground.node), _long),
+    "freeze": Kind("frozen for a while", lambda ground, _: Frozen(ground.node), _short),
+    "freeze-long": Kind("frozen past the time span", lambda ground, _: Frozen(ground.node), _long),
+    "slow": Kind("gets a fifth of the time for a while", _slow, _moment),
+    "writes-fail": Kind("no write to a file succeeds any more", lambda g, _: WritesFail(g.node), _moment),
+    "disk-lost": Kind("killed, its disk lost", lambda ground, _: DiskLost(ground.node), _moment),
+    "disk-lost-away": Kind("the same, back after the time span", lambda g, _: DiskLost(g.node), _long),
+    "old-disk": Kind("killed, back with an older state of its disk", _old(live=False), _moment),
+    "snapshot": Kind("killed, back with a snapshot of this very incarnation", _old(live=True), _moment),
+    "power-cut": Kind("its power is cut", lambda g, _: PowerCut(g.node), _moment, Need.DISK),
+    "disk-fails": Kind("its disk fails", lambda g, _: DiskFails(g.node), _moment, Need.DISK),
+    "disk-low": Kind("little room on its disk for a while", lambda g, _: DiskLow(g.node), _short, Need.DISK),
+    "disk-full": Kind("no room at all on its disk", lambda g, _: DiskFull(g.node), _moment, Need.DISK),
+    "disk-slow": Kind("its disk stalls most of the time", _disk_slow, _moment, Need.DISK),
+    "disk-stalls": Kind("its disk stalls for a while", lambda g, _: DiskStalls(g.node), _short, Need.DISK),
+    "disk-stalls-long": Kind(
+        "the same past the time span", lambda g, _: DiskStalls(g.node), _long, Need.DISK
+    ),
+    "clock": Kind("its wall clock is three hours off for a while", _clock, _short, Need.CLOCK),
+    "cut-off": Kind("cut off from all others for a while", _around, _short),
+    "cut-off-long": Kind("cut off from all others past the time span", _around, _long),
+    "pair": Kind("two nodes do not reach each other for a while", _between, _short),
+    "pair-long": Kind("two nodes do not reach each other past the time span", _between, _long),
+    "one-way": Kind("what it sends, or what is sent to it, is dropped for a while", _one_way, _short),
+    "one-way-long": Kind("the same past the time span", _one_way, _long),
+    "reset": Kind("its connections are reset and refused for a while", _reset, _short),
+}

@@ -1,0 +1,99 @@
+"""Faults of a node's disk and of its wall clock, which take a disk and a clock of its own."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from shadowrelay.lab.chaos.faults import LET_GO, STOPPED, Alone, Down, EndsByItself, Hands
+from shadowrelay.lab.clocks import TAKES_EFFECT
+
+_LOW = 128 << 20  # octets: half of minimum_free_disk
+_FULL = 5.0  # seconds for which a disk is filled again whenever its node has made room on it
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCut(Down):
+    """What was not synced is gone, and the process with it."""
+
+    def do(self, hands: Hands) -> None:
+        hands.equipment.disks[self.node].cut()
+        hands.cluster.kill(self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFails(EndsByItself):
+    """Every write and every sync fails (EIO), and what was not synced is gone."""
+
+    def befall(self, hands: Hands) -> None:
+        hands.equipment.disks[self.node].cut()
+
+
+@dataclass(frozen=True, slots=True)
+class _Mended(Alone):
+    """It is still there, or has ended by itself, and goes on when its disk and its clock are as they were."""
+
+    @property
+    def silences(self) -> bool:
+        return False
+
+    def undo(self, hands: Hands) -> None:
+        hands.bring_back(self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskLow(_Mended):
+    """Less is free than the node wants: it refuses mail and copies, and delivers."""
+
+    def do(self, hands: Hands) -> None:
+        hands.equipment.disks[self.node].leave(_LOW)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFull(_Mended):
+    """Not an octet is free, again and again: sooner or later it cannot write, and ends."""
+
+    def do(self, hands: Hands) -> None:
+        disk, process = hands.equipment.disks[self.node], hands.cluster.process(self.node)
+        deadline = time.monotonic() + _FULL
+        while process.alive and time.monotonic() < deadline:
+            disk.fill()
+            hands.pause(STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskStalls(_Mended):
+    """Whoever writes to it waits until it goes on."""
+
+    def do(self, hands: Hands) -> None:
+        hands.equipment.disks[self.node].stall()
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSlow(_Mended):
+    """It stalls most of the time, ``turns`` times."""
+
+    turns: int
+
+    def do(self, hands: Hands) -> None:
+        disk = hands.equipment.disks[self.node]
+        for _ in range(self.turns):
+            disk.stall()
+            hands.pause(STOPPED)
+            disk.go_on()
+            hands.pause(LET_GO)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSet(_Mended):
+    """Its wall clock is so many hours ahead, or behind, and is then set right again."""
+
+    hours: int
+
+    def do(self, hands: Hands) -> None:
+        hands.equipment.clocks[self.node].set(self.hours)
+        hands.pause(TAKES_EFFECT)
+
+    def undo(self, hands: Hands) -> None:
+        hands.bring_back(self.node)
+        hands.pause(TAKES_EFFECT)
