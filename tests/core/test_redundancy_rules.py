@@ -193,6 +193,18 @@ def test_a_message_is_accepted_once_a_shadow_acknowledged_it(on_a: Books) -> Non
     assert not on_a.copies[M].exposed
 
 
+def test_no_message_is_accepted_or_held_from_the_future(on_a: Books) -> None:
+    """The clock is set back while a message comes in; or the owner's clock is ahead of the holder's."""
+    ahead = NOW + timedelta(hours=3)
+    early = replace(arrival(), received_at=ahead)
+    known = [attempt(Leg.ACKNOWLEDGED)]
+    on_a.apply(redundancy.accept(on_a, early, Content(data=b"x"), known, POLICY, NOW, last_resort=False))
+    assert on_a.copies[M].received_at == NOW
+    on_b = books(B)
+    on_b.apply(hold(on_b, replace(offer(), received_at=ahead), Content(data=b"x"), POLICY, NOW))
+    assert on_b.copies[M].received_at == NOW
+
+
 def test_without_a_shadow_policy_decides_at_the_last_resort(on_a: Books) -> None:
     assert accept(on_a, attempt(Leg.REFUSED), last_resort=True) is Answer.NOT_REDUNDANT
     assert not on_a.copies

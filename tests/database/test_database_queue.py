@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage, Status
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (
+    bring_forward,
     claim,
     due_hops,
     exposed,
@@ -175,3 +177,16 @@ async def test_what_need_not_be_remembered_is_forgotten_but_not_a_takeover(tmp_p
         graves_left = await found.transact(lambda ledger: [ledger.tombstone(one) for one in ids[:2]])
         outcomes_left = await found.transact(lambda ledger: [ledger.outcome(one) for one in ids[2:]])
         assert [bool(one) for one in graves_left + outcomes_left] == [False, True, False, True]
+
+
+async def test_what_arrived_by_a_clock_that_was_set_back_has_arrived_and_is_due(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        hours = timedelta(hours=3)
+        early = message(received_at=NOW + hours)
+        await found.transact(save(early))
+        assert await claimed(found) == []
+        await found.transact(lambda ledger: bring_forward(ledger, NOW, hours))
+        stored = await found.transact(lambda ledger: ledger.copy(early.id))
+        assert stored
+        assert stored.received_at == NOW
+        assert await claimed(found) == [early.id]

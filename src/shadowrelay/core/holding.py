@@ -65,7 +65,9 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
             offered_in=offer.mark.incarnation,
             envelope=offer.envelope,
             recipients=offer.recipients,
-            received_at=offer.received_at,
+            received_at=min(
+                offer.received_at, now
+            ),  # the owner's clock may be ahead: it is due when it is ours
             check_at=now + policy.orphan_check_interval,
         )
         event = HaReceive(at=now, copy=copy, primary=offer.owner, mark=offer.mark)

@@ -106,7 +106,7 @@ def accept(
         ranks_given=max((attempt.rank for attempt in attempts), default=0),
         confirmation=Confirmation.ASK if late else Confirmation.NONE,
         confirm_since=now if late else None,
-        received_at=arrival.received_at,
+        received_at=min(arrival.received_at, now),  # the clock may have been set back since
     )
     told = tuple(attempt.told for attempt in attempts)
     events: list[TrackingEvent] = []

@@ -160,6 +160,9 @@ UPDATE recipient SET due_at = due_at - :by, next_attempt = next_attempt - :by WH
 -- name: bring_checks_forward
 UPDATE message SET check_at = check_at - :by WHERE check_at > :now;
 
+-- name: bring_arrivals_forward
+UPDATE message SET received_at = received_at - :by WHERE received_at > :now;
+
 -- name: exposed
 SELECT id FROM message WHERE exposed = 1 AND id > ? ORDER BY id LIMIT ?;
 

@@ -67,6 +67,7 @@ def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta) -> None:
     step = {"by": by // timedelta(microseconds=1), "now": records.micros(now)}
     ledger.connection.execute(SQL["bring_attempts_forward"], step)
     ledger.connection.execute(SQL["bring_checks_forward"], step)
+    ledger.connection.execute(SQL["bring_arrivals_forward"], step)
     ledger.forget_recent()
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from shadowrelay.lab.chaos.faults import LET_GO, STOPPED, Alone, Down, EndsByItself, Hands
 from shadowrelay.lab.clocks import TAKES_EFFECT
+from shadowrelay.lab.errors import LabError
 
 _LOW = 128 << 20  # octets: half of minimum_free_disk
 _FULL = 5.0  # seconds for which a disk is filled again whenever its node has made room on it
@@ -18,7 +20,8 @@ class PowerCut(Down):
 
     def do(self, hands: Hands) -> None:
         hands.equipment.disks[self.node].cut()
-        hands.cluster.kill(self.node)
+        with suppress(LabError):  # it may have ended by itself already
+            hands.cluster.kill(self.node)
 
 
 @dataclass(frozen=True, slots=True)
