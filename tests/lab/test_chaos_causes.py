@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -107,6 +108,12 @@ def test_the_last_delivery_is_not_the_one_that_others_should_have_known(cause: C
 def test_another_nodes_fault_explains_nothing(cause: Callable[..., Cause]):
     rows = [row(100, "mx1", "RECEIVE"), row(100.5, "mx1", "DELIVER"), row(101, "mx2", "DELIVER")]
     assert cause([100.5, 101], rows, fault("mx3", 100.6)) is Cause.UNEXPLAINED
+
+
+def test_a_fault_that_kept_nobody_from_telling_explains_nothing(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "RECEIVE"), row(100.5, "mx1", "DELIVER"), row(101, "mx1", "DELIVER")]
+    set_clock = replace(fault("mx1", 100.4, silences=False), touched=())
+    assert cause([100.4, 101], rows, set_clock) is Cause.UNEXPLAINED
 
 
 def test_what_the_log_calls_in_doubt(cause: Callable[..., Cause]):

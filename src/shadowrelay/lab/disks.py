@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from shadowrelay.lab.errors import LabError
@@ -68,13 +68,15 @@ class Disk:
 
     def stall(self) -> None:
         """From now on whoever writes, or syncs, waits until ``go_on``, and cannot be killed meanwhile."""
-        self.stalled = True
-        self._ioctl(_FREEZE, struct.pack("i", 0))
+        with undisturbed():
+            self._ioctl(_FREEZE, struct.pack("i", 0))
+            self.stalled = True
 
     def go_on(self) -> None:
         if self.stalled:
-            self._ioctl(_THAW, struct.pack("i", 0))
-            self.stalled = False
+            with undisturbed():
+                self._ioctl(_THAW, struct.pack("i", 0))
+                self.stalled = False
 
     @property
     def free(self) -> int:
@@ -133,13 +135,19 @@ def mounted(image: Path, place: Path, octets: int, file_system: str = "ext4") ->
         file.truncate(octets)  # takes as much room as is written to it
     _run(*_MAKE[file_system], str(image))
     disk = Disk(image, place)
-    disk.mount()
-    try:
+    with ExitStack() as stack:
+        with undisturbed():
+            disk.mount()
+            stack.callback(_let_go, disk)
         place.chmod(0o700)
         yield disk
-    finally:
-        with undisturbed():
+
+
+def _let_go(disk: Disk) -> None:
+    with undisturbed():
+        try:
             disk.go_on()
+        finally:
             disk.unmount()
 
 

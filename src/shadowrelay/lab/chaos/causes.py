@@ -106,7 +106,7 @@ class _Case:
             return Cause.REPLY_LOST
         owners = {row.node for row in self.rows if row.event in _OWNING} | set(self.sent_to)
         for fault in self.faults:
-            if fault.node not in owners or fault.cuts_links:
+            if fault.node not in owners or fault.touched != (fault.node,):
                 continue
             if any(self._unrecorded(when, fault) for when in self.times[:-1]):
                 return Cause.UNRECORDED

@@ -102,7 +102,7 @@ def _disk(directory: Path, image: Path, node: str) -> Iterator[Disk]:
     finally:
         with undisturbed():
             _remove_empty([place])
-            if kept.exists():
+            if kept.exists() and not place.is_mount():
                 kept.rename(place)
 
 

@@ -11,6 +11,7 @@ from shadowrelay.lab.clocks import TAKES_EFFECT
 from shadowrelay.lab.errors import LabError
 
 _LOW = 128 << 20  # octets: half of minimum_free_disk
+_ENDING = 0.5  # seconds that a node takes at most from a write that fails to its end
 _FULL = 5.0  # seconds for which a disk is filled again whenever its node has made room on it
 
 
@@ -34,18 +35,27 @@ class DiskFails(EndsByItself):
 
 @dataclass(frozen=True, slots=True)
 class _Mended(Alone):
-    """It is still there, or has ended by itself, and goes on when its disk and its clock are as they were."""
+    """It is still there, and goes on when its disk and its clock are as they were."""
 
     @property
     def silences(self) -> bool:
         return False
 
     def undo(self, hands: Hands) -> None:
-        hands.bring_back(self.node)
+        hands.equipment.mend(hands.cluster, self.node)
 
 
 @dataclass(frozen=True, slots=True)
-class DiskLow(_Mended):
+class _Harmless(_Mended):
+    """It goes on to record what it does, and to tell it: no second delivery comes of this."""
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class DiskLow(_Harmless):
     """Less is free than the node wants: it refuses mail and copies, and delivers."""
 
     def do(self, hands: Hands) -> None:
@@ -62,6 +72,11 @@ class DiskFull(_Mended):
         while process.alive and time.monotonic() < deadline:
             disk.fill()
             hands.pause(STOPPED)
+
+    def undo(self, hands: Hands) -> None:
+        hands.equipment.mend(hands.cluster, self.node)
+        hands.cluster.process(self.node).wait(_ENDING)
+        hands.bring_back(self.node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +103,7 @@ class DiskSlow(_Mended):
 
 
 @dataclass(frozen=True, slots=True)
-class ClockSet(_Mended):
+class ClockSet(_Harmless):
     """Its wall clock is so many hours ahead, or behind, and is then set right again."""
 
     hours: int
@@ -98,5 +113,5 @@ class ClockSet(_Mended):
         hands.pause(TAKES_EFFECT)
 
     def undo(self, hands: Hands) -> None:
-        hands.bring_back(self.node)
+        hands.equipment.mend(hands.cluster, self.node)
         hands.pause(TAKES_EFFECT)

@@ -132,7 +132,7 @@ class _Run:
             phase()
         except KeyboardInterrupt:
             self._interrupted = True
-        except LabError as problem:
+        except (LabError, OSError) as problem:
             self._problems.append(str(problem))
 
     def _strike_until(self, deadline: float, watch: Watching) -> None:
