@@ -72,10 +72,7 @@ SUMMING = (
         (
             "holders' marks are not noted",
             _GAPS,
-            (
-                "                learnt.witnessed[database] = max(learnt.witnessed.get(database, 0), "
-                "int(sequence))"
-            ),
+            ("                learnt.witnessed[database] = max(learnt.witnessed.get(database, 0), sequence)"),
             "                pass",
             "ends.py::test_rows_tell_which_other_databases_there_are_and_how_far_their_logs_have_to_reach",
         ),

@@ -40,3 +40,8 @@ def split_row(line: bytes, count: int, *, strict: bool) -> list[str] | None:
 def restored(field: str) -> str:
     """A field without the apostrophe that keeps spreadsheets from taking it for a formula."""
     return field[1:] if field.startswith("'") and _FORMULA.match(field) else field
+
+
+def number_in(text: str) -> int:
+    """The number that ASCII digits write; -1 for any other text."""
+    return int(text) if text.isascii() and text.isdigit() else -1

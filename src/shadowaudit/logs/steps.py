@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from shadowaudit.core.events import DELIVERIES, DISCARDED, FINALS, STOP, Kind, entries_of, kind_of
 from shadowaudit.core.facts import Fault
 from shadowaudit.core.fingerprint import BITS, digest, weights
+from shadowaudit.core.text import number_in
 from shadowaudit.logs import loops
 from shadowaudit.logs.cells import KEEP, Cells, Numbers, keys, packed
 from shadowaudit.logs.grid import Grid
@@ -166,7 +167,7 @@ class RelaySteps:
     ) -> tuple[Long, Long, Long]:
         """Recipients by number: those that S:Recipients names, else 1 to recipient-count."""
         texts = counts.distinct.texts()
-        number = np.array([int(t) if t.isascii() and t.isdigit() else 0 for t in texts], dtype=np.int64)
+        number = np.array([max(0, number_in(t)) for t in texts], dtype=np.int64)
         count = np.minimum(number, _MOST)[counts.of]
         plain, salted = self._weights.upto(count)
         named = [_numbers(one.get("Recipients", "")) for one in parsed]
@@ -187,10 +188,8 @@ class RelaySteps:
             if about[row]:
                 self.learnt.listed[snapshot] += 1
             else:
-                text = entries.get("Count", "")
-                count = int(text) if text.isascii() and text.isdigit() else -1
                 self.learnt.listed[snapshot] += 0
-                self.learnt.closings[snapshot] = (count, int(sequence[row]))
+                self.learnt.closings[snapshot] = (number_in(entries.get("Count", "")), int(sequence[row]))
                 if entries.get("Taken", STOP) != STOP:  # older versions did not say
                     self.learnt.goes_on = int(sequence[row])
 
@@ -216,9 +215,9 @@ class RelaySteps:
         """Other servers and their databases, as so many rows name them: all have the same entries."""
         learnt = self.learnt
         if database := one.get("ShadowDb") or one.get("OwnerDb"):
-            sequence = table["reference"].text(last).rpartition(":")[2]
-            if sequence.isascii() and sequence.isdigit():
-                learnt.witnessed[database] = max(learnt.witnessed.get(database, 0), int(sequence))
+            sequence = number_in(table["reference"].text(last).rpartition(":")[2])
+            if sequence >= 0:
+                learnt.witnessed[database] = max(learnt.witnessed.get(database, 0), sequence)
         if "Shadow" in one:
             learnt.shadows[one["Shadow"]] = None
         if database := one.get("ShadowDb"):
@@ -292,7 +291,7 @@ def _moments(times: Cells, found: Long) -> None:
 
 def _numbers(text: str) -> tuple[int, ...]:
     parts = text.split("+") if text else []
-    return tuple(int(part) for part in parts if part.isascii() and part.isdigit())
+    return tuple(number for part in parts if (number := number_in(part)) >= 0)
 
 
 def is_any(kind: Long, *kinds: Kind) -> NDArray[np.bool_]:

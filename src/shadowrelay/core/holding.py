@@ -65,9 +65,8 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
             offered_in=offer.mark.incarnation,
             envelope=offer.envelope,
             recipients=offer.recipients,
-            received_at=min(
-                offer.received_at, now
-            ),  # the owner's clock may be ahead: it is due when it is ours
+            # The owner's clock may be ahead: a copy is due by it when it is ours.
+            received_at=min(offer.received_at, now),
             check_at=now + policy.orphan_check_interval,
         )
         event = HaReceive(at=now, copy=copy, primary=offer.owner, mark=offer.mark)

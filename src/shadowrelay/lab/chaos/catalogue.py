@@ -88,12 +88,8 @@ def _reset(ground: Ground, chance: random.Random) -> Cut:
     return Cut(ground.node, chance.choice((_from(ground), _pair(ground, chance))), Manner.RESET)
 
 
-def _slow(ground: Ground, chance: random.Random) -> Slow:
-    return Slow(ground.node, chance.randint(8, 40))
-
-
-def _disk_slow(ground: Ground, chance: random.Random) -> DiskSlow:
-    return DiskSlow(ground.node, chance.randint(8, 40))
+def _by_turns(make: Callable[[str, int], Fault]) -> Callable[[Ground, random.Random], Fault]:
+    return lambda ground, chance: make(ground.node, chance.randint(8, 40))
 
 
 def _clock(ground: Ground, chance: random.Random) -> ClockSet:
@@ -110,7 +106,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "away": Kind("killed, back after the time span", lambda ground, _: Killed(ground.node), _long),
     "freeze": Kind("frozen for a while", lambda ground, _: Frozen(ground.node), _short),
     "freeze-long": Kind("frozen past the time span", lambda ground, _: Frozen(ground.node), _long),
-    "slow": Kind("gets a fifth of the time for a while", _slow, _moment),
+    "slow": Kind("gets a fifth of the time for a while", _by_turns(Slow), _moment),
     "writes-fail": Kind("no write to a file succeeds any more", lambda g, _: WritesFail(g.node), _moment),
     "disk-lost": Kind("killed, its disk lost", lambda ground, _: DiskLost(ground.node), _moment),
     "disk-lost-away": Kind("the same, back after the time span", lambda g, _: DiskLost(g.node), _long),
@@ -120,7 +116,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "disk-fails": Kind("its disk fails", lambda g, _: DiskFails(g.node), _moment, Need.DISK),
     "disk-low": Kind("little room on its disk for a while", lambda g, _: DiskLow(g.node), _short, Need.DISK),
     "disk-full": Kind("no room at all on its disk", lambda g, _: DiskFull(g.node), _moment, Need.DISK),
-    "disk-slow": Kind("its disk stalls most of the time", _disk_slow, _moment, Need.DISK),
+    "disk-slow": Kind("its disk stalls most of the time", _by_turns(DiskSlow), _moment, Need.DISK),
     "disk-stalls": Kind("its disk stalls for a while", lambda g, _: DiskStalls(g.node), _short, Need.DISK),
     "disk-stalls-long": Kind(
         "the same past the time span", lambda g, _: DiskStalls(g.node), _long, Need.DISK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,12 +141,12 @@ class Slow(Alone):
 
 
 @dataclass(frozen=True, slots=True)
-class EndsByItself(Down):
+class EndsByItself(Down, ABC):
     """Something happens to it after which it must not go on; comes back with its disk."""
 
+    @abstractmethod
     def befall(self, hands: Hands) -> None:
         """What happens to it."""
-        raise NotImplementedError
 
     def do(self, hands: Hands) -> None:
         process = hands.cluster.process(self.node)
