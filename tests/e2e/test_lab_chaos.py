@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,22 +22,37 @@ from shadowrelay.lab.mail import tracked
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
-def chaos(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def chaos(tmp_path: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Whatever becomes of the test, it ends gracefully: nodes and disks are left to nobody."""
+    with subprocess.Popen(
         [sys.executable, "-m", "shadowrelay", "lab", "chaos", *options],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as running:
+        try:
+            yield running
+        finally:
+            for _ in range(2):  # the second one does not wait until all mail has arrived
+                if running.poll() is None:
+                    running.terminate()
+                    with suppress(subprocess.TimeoutExpired):
+                        running.communicate(timeout=40)
+
+
+def verdict(tmp_path: Path, *options: str, status: int = 0) -> str:
+    """What a whole run told; with that exit status, or the test fails."""
+    with chaos(tmp_path, *options) as running:
+        told, errors = running.communicate(timeout=200)
+    assert running.returncode == status, told + errors
+    return told if status == 0 else told + errors
 
 
 def test_a_short_run_loses_nothing_and_leaves_nothing(tmp_path: Path):
     faults = "kill,disk-lost,writes-fail,slow,reset"
-    running = chaos(tmp_path, "--minutes", "0.4", "--seed", "5", "--faults", faults, "--json")
-    told, errors = running.communicate(timeout=200)
-    assert running.returncode == 0, told + errors
-    tree = json.loads(told)
+    tree = json.loads(verdict(tmp_path, "--minutes", "0.4", "--seed", "5", "--faults", faults, "--json"))
     assert tree["held"]
     assert tree["seed"] == 5
     assert tree["recipients"]["delivered"] >= tree["recipients"]["acknowledged"] > 20
@@ -48,15 +65,12 @@ def test_a_short_run_loses_nothing_and_leaves_nothing(tmp_path: Path):
 
 def test_ctrl_c_in_the_middle_of_a_fault_heals_it_and_gives_the_verdict(tmp_path: Path):
     home = tmp_path / "lab"
-    running = chaos(tmp_path, "--minutes", "5", "--faults", "freeze-long", "--dir", str(home))
-    try:
+    with chaos(tmp_path, "--minutes", "5", "--faults", "freeze-long", "--dir", str(home)) as running:
         wait_until(
             lambda: any(_frozen(pid) for pid in processes_of(home)), "the first node is frozen", deadline=60
         )
         os.kill(running.pid, signal.SIGINT)
         told, errors = running.communicate(timeout=200)
-    finally:
-        running.kill()
     assert running.returncode == 0, told + errors
     assert "Verdict (interrupted)" in told
     assert "lost 0, unexpected 0" in told
@@ -64,9 +78,12 @@ def test_ctrl_c_in_the_middle_of_a_fault_heals_it_and_gives_the_verdict(tmp_path
 
 
 def test_an_unknown_fault_is_refused_with_those_that_there_are(tmp_path: Path):
-    told, errors = (running := chaos(tmp_path, "--faults", "earthquake")).communicate(timeout=60)
-    assert running.returncode == 2
-    assert "disk-lost" in told + errors
+    assert "disk-lost" in verdict(tmp_path, "--faults", "earthquake", status=2)
+
+
+def needs_disks() -> None:
+    if reason := disks.lacking():
+        pytest.skip(f"nodes need disks of their own, and {reason}")
 
 
 def _frozen(pid: int) -> bool:
@@ -77,15 +94,11 @@ def _frozen(pid: int) -> bool:
 
 
 def test_disks_of_their_own_are_cut_and_full_and_stall_and_are_plain_directories_at_the_end(tmp_path: Path):
-    if reason := disks.lacking():
-        pytest.skip(f"nodes need disks of their own, and {reason}")
+    needs_disks()
     home = tmp_path / "lab"
     faults = "power-cut,disk-fails,disk-full,disk-stalls"
     options = ("--minutes", "0.4", "--seed", "3", "--faults", faults, "--json", "--keep", "--dir", str(home))
-    running = chaos(tmp_path, *options)
-    told, errors = running.communicate(timeout=200)
-    assert running.returncode == 0, told + errors
-    tree = json.loads(told)
+    tree = json.loads(verdict(tmp_path, *options))
     assert (tree["recipients"]["lost"], tree["recipients"]["unexpected"]) == (0, 0)
     assert len(tree["faults"]) > 1
     assert str(home) not in Path("/proc/self/mounts").read_text("utf-8")
@@ -94,14 +107,44 @@ def test_disks_of_their_own_are_cut_and_full_and_stall_and_are_plain_directories
     assert not (home / "equipment").exists()
 
 
+def test_who_looks_around_in_the_directory_of_a_node_does_no_harm(tmp_path: Path):
+    needs_disks()
+    home = tmp_path / "lab"
+    node, options = home / "nodes" / "mx2", ("--keep", "--dir", str(home))
+    with chaos(tmp_path, "--minutes", "0.2", "--faults", "disk-low", *options) as running:
+        wait_until((node / "data" / FILE).exists, "mx2 has a database", deadline=60)
+        with subprocess.Popen(["sleep", "400"], cwd=node) as looking:
+            try:
+                told, errors = running.communicate(timeout=200)
+            finally:
+                looking.kill()
+    assert running.returncode == 0, told + errors
+    assert "lost 0, unexpected 0, duplicates 0" in told
+    assert (node / "data" / FILE).exists()
+    assert str(home) not in Path("/proc/self/mounts").read_text("utf-8")
+
+
 @pytest.mark.skipif(bool(clocks.lacking()), reason=clocks.lacking())
 def test_a_clock_that_is_set_shows_in_the_logs_and_does_no_harm(tmp_path: Path):
     home = tmp_path / "lab"
-    running = chaos(tmp_path, "--minutes", "0.3", "--faults", "clock", "--keep", "--dir", str(home))
-    told, errors = running.communicate(timeout=200)
-    assert running.returncode == 0, told + errors
+    told = verdict(tmp_path, "--minutes", "0.3", "--faults", "clock", "--keep", "--dir", str(home))
     assert "lost 0, unexpected 0, duplicates 0" in told
     rows = [row for node in (home / "tracking").iterdir() for row in tracked(node)]
     off = [datetime.fromisoformat(row["date-time"]) - datetime.now(UTC) for row in rows]
     assert any(abs(by) > timedelta(hours=2) for by in off)
     assert any(abs(by) < timedelta(hours=1) for by in off)
+
+
+@pytest.mark.skipif(bool(clocks.lacking()), reason=clocks.lacking())
+def test_nothing_is_left_of_the_clock_of_a_process_that_was_killed(tmp_path: Path):
+    clock = clocks.Clock(tmp_path / "clock")
+    script = "import time; print(time.time(), flush=True); time.sleep(60)"
+    environ = {**os.environ, **clock.environ}
+    with subprocess.Popen([sys.executable, "-c", script], env=environ, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline()
+        process.kill()
+    kept = Path("/dev/shm")
+    assert [path.name for path in kept.glob(f"*_{process.pid}")], "or there is nothing to remove"
+    clock.forget(process.pid)
+    assert [path.name for path in kept.glob(f"*_{process.pid}")] == []

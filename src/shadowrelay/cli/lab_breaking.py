@@ -41,21 +41,28 @@ def heal(directory: Path) -> None:
 
 def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
     from shadowrelay.lab.chaos.catalogue import CATALOGUE
-    from shadowrelay.lab.chaos.equipment import Need, lacking
 
     del ctx
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
-    everything = names in ((), ("all",))
-    if everything:
-        names = tuple(CATALOGUE)
+    if names in ((), ("all",)):
+        return ()
     if unknown := [name for name in names if name not in CATALOGUE]:
         raise click.BadParameter(f"{', '.join(unknown)}: there are {', '.join(CATALOGUE)}", param=param)
+    return names
+
+
+def _possible(asked: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that were asked for, or all that this machine allows; the rest is told. Raises UsageError."""
+    from shadowrelay.lab.chaos.catalogue import CATALOGUE
+    from shadowrelay.lab.chaos.equipment import Need, lacking
+
+    names = asked or tuple(CATALOGUE)
     for need in Need:
         needing = [name for name in names if CATALOGUE[name].needs is need]
         if needing and (reason := lacking(need)):
             text = f"{', '.join(needing)}: each node needs {need.value}, and {reason}"
-            if not everything:
-                raise click.BadParameter(text, param=param)
+            if asked:
+                raise click.UsageError(f"--faults: {text}")
             click.echo(f"left out: {text}", err=True)
             names = tuple(name for name in names if name not in needing)
     return names
@@ -111,16 +118,16 @@ def chaos(
     from shadowrelay.lab.chaos.report import print_table
     from shadowrelay.lab.chaos.running import unleash
 
-    plan = Plan(
-        seed=any_seed() if seed is None else seed,
-        seconds=minutes * 60,
-        faults=faults,
-        clients=clients,
-        rate=rate,
-        nodes=nodes,
-        options=options,
-    )
     with problems():
+        plan = Plan(
+            seed=any_seed() if seed is None else seed,
+            seconds=minutes * 60,
+            faults=_possible(faults),
+            clients=clients,
+            rate=rate,
+            nodes=nodes,
+            options=options,
+        )
         result = unleash(plan, directory, keep=keep)
     if as_json:
         click.echo(json.dumps(result.tree(), indent=2))

@@ -13,6 +13,7 @@ TAKES_EFFECT = 1.2  # seconds within which a process sees its clock set
 STEP = 3
 """Hours by which chaos sets one. What a log says of a time is brought back by whole steps."""
 
+_SHARED = Path("/dev/shm")  # noqa: S108 (where it keeps them)
 _LIBRARY = "*/faketime/libfaketimeMT.so.1"
 
 
@@ -29,6 +30,11 @@ class Clock:
         fresh = self._file.with_name(f"{self._file.name}.new")
         fresh.write_text(f"{hours:+}h\n", "ascii")
         fresh.replace(self._file)
+
+    def forget(self, pid: int) -> None:
+        """Remove what the library keeps of a process, and leaves behind when that is killed."""
+        for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
+            (_SHARED / name).unlink(missing_ok=True)
 
     @property
     def environ(self) -> Mapping[str, str]:

@@ -49,9 +49,9 @@ class Cluster:
         at = self.layout
         return process_of(at, _resolved(at, name))
 
-    def kill(self, name: str) -> None:
-        """SIGKILL: no chance to say goodbye. Gone on return."""
-        process = self._alive(name)
+    def kill(self, name: str, *, missing_ok: bool = False) -> None:
+        """SIGKILL: no chance to say goodbye. Gone on return. ``missing_ok``: it may be gone already."""
+        process = self.process(name) if missing_ok else self._alive(name)
         process.signal(SIGKILL)
         if not process.wait(_SIGNAL_DEADLINE):
             raise LabError(f"{name} (pid {process.pid}) does not die")

@@ -25,6 +25,7 @@ _MAKE = {"ext4": ("mkfs.ext4", "-q", "-m", "0"), "xfs": ("mkfs.xfs", "-q")}
 _LEAST = {"ext4": 16 << 20, "xfs": 300 << 20}  # octets
 _BALLAST = "ballast"
 _BLOCK = 4096
+_PATIENCE = 120.0  # seconds for mkfs, mount and the like
 _BUSY = 20.0  # seconds until a process that was killed has let its files go
 
 
@@ -63,7 +64,7 @@ class Disk:
     def restore(self) -> None:
         """Unmount and mount again. Nobody may have files open there."""
         with undisturbed():
-            self.unmount()
+            self._unmount()
             self.mount()
 
     def stall(self) -> None:
@@ -84,10 +85,11 @@ class Disk:
         return shutil.disk_usage(self.place).free
 
     def leave(self, octets: int) -> None:
-        """Fill it until that much is free, or make room."""
+        """Fill it until no more than that is free."""
         self.clear()
-        with self._ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, self.free - octets)
+        if (taken := self.free - octets) > 0:
+            with self._ballast.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, taken)
 
     def fill(self) -> None:
         """To the last octet."""
@@ -104,7 +106,11 @@ class Disk:
         """What others than the node have written there is to survive a cut."""
         _run("sync", "--file-system", str(self.place))
 
-    def unmount(self) -> None:
+    def detach(self) -> None:
+        """Nothing is mounted there any more. It ends when the last who has files open there lets go."""
+        _run("umount", "--lazy", str(self.place))
+
+    def _unmount(self) -> None:
         deadline = time.monotonic() + _BUSY
         while True:
             try:
@@ -117,13 +123,14 @@ class Disk:
                 return
 
     def _ioctl(self, request: int, argument: bytes) -> None:
-        handle = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.ioctl(handle, request, argument)
+            handle = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.ioctl(handle, request, argument)
+            finally:
+                os.close(handle)
         except OSError as problem:
             raise LabError(f"{self.place}: {problem.strerror}") from problem
-        finally:
-            os.close(handle)
 
 
 @contextmanager
@@ -148,7 +155,7 @@ def _let_go(disk: Disk) -> None:
         try:
             disk.go_on()
         finally:
-            disk.unmount()
+            disk.detach()
 
 
 def lacking(file_system: str = "ext4") -> str:
@@ -168,7 +175,12 @@ def lacking(file_system: str = "ext4") -> str:
 
 
 def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, process_group=0)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_PATIENCE, process_group=0
+        )
+    except subprocess.TimeoutExpired as problem:
+        raise LabError(f"{' '.join(command)}: not done after {_PATIENCE:.0f} s") from problem
     if done.returncode:
         raise LabError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
     return done.stdout.strip()

@@ -10,7 +10,7 @@ from typing import Any
 from shadowrelay.lab.authority import Pair, authority_pair
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN, Address, Layout, Node
-from shadowrelay.settings import Settings, apply_overrides, parse_duration, to_toml
+from shadowrelay.settings import Settings, SettingsInvalid, apply_overrides, to_toml
 
 DEFAULTS: dict[str, Any] = {
     "reject_message_on_shadow_failure": True,
@@ -81,14 +81,14 @@ def read(node: Node) -> dict[str, Any]:
 def drain_timeout(node: Node) -> timedelta:
     """How long a graceful stop of this node may take."""
     try:
-        return duration(node, "drain_timeout")
-    except (KeyError, ValueError, LabError):
+        return settings(node).drain_timeout
+    except (SettingsInvalid, LabError):
         return _DRAIN
 
 
-def duration(node: Node, name: str) -> timedelta:
-    """A duration that its settings file names. Raises LabError, KeyError, ValueError."""
-    return parse_duration(read(node)[name])
+def settings(node: Node) -> Settings:
+    """What its settings file says, and defaults. Raises SettingsInvalid, LabError."""
+    return Settings.from_tree(read(node), source=str(node.config))
 
 
 def admin_token(node: Node) -> str | None:

@@ -54,15 +54,17 @@ class Equipment:
 
     def mend(self, cluster: Cluster, node: str) -> None:
         """Undo whatever was done to the disk and the clock of a node. Raises LabError."""
-        if node in self.clocks:
-            self.clocks[node].set(0)
         if disk := self.disks.get(node):
             disk.go_on()
             if disk.dark:
-                if cluster.process(node).alive:
-                    cluster.kill(node)
+                cluster.kill(node, missing_ok=True)
                 disk.restore()
             disk.clear()
+        if clock := self.clocks.get(node):
+            clock.set(0)
+            process = cluster.process(node)
+            if process.pid is not None and not process.alive:
+                clock.forget(process.pid)
 
 
 @contextmanager

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 
 from shadowrelay.lab.chaos.faults import LET_GO, STOPPED, Alone, Down, EndsByItself, Hands
 from shadowrelay.lab.clocks import TAKES_EFFECT
-from shadowrelay.lab.errors import LabError
+from shadowrelay.lab.node_settings import settings
 
-_LOW = 128 << 20  # octets: half of minimum_free_disk
+_LEAST = 32 << 20  # octets that a node which is to go on finds free
 _ENDING = 0.5  # seconds that a node takes at most from a write that fails to its end
 _FULL = 5.0  # seconds for which a disk is filled again whenever its node has made room on it
 
@@ -21,8 +20,7 @@ class PowerCut(Down):
 
     def do(self, hands: Hands) -> None:
         hands.equipment.disks[self.node].cut()
-        with suppress(LabError):  # it may have ended by itself already
-            hands.cluster.kill(self.node)
+        hands.cluster.kill(self.node, missing_ok=True)  # it may have ended by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,8 @@ class DiskLow(_Harmless):
     """Less is free than the node wants: it refuses mail and copies, and delivers."""
 
     def do(self, hands: Hands) -> None:
-        hands.equipment.disks[self.node].leave(_LOW)
+        wanted = settings(hands.cluster.node(self.node)).minimum_free_disk
+        hands.equipment.disks[self.node].leave(max(wanted // 2, _LEAST))
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,8 +155,7 @@ class EndsByItself(Down, ABC):
             if not process.wait(_ENDS_WITHIN):
                 raise LabError(f"{self.node} still runs {_ENDS_WITHIN:.0f} s after it could write no more")
         finally:
-            if process.alive:
-                hands.cluster.kill(self.node)
+            hands.cluster.kill(self.node, missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,13 +72,19 @@ class _Run:
     def run(self) -> Result:
         needs = {need for name in self._plan.faults if (need := CATALOGUE[name].needs)}
         names = layout.names(self._plan.nodes)
-        with equipped(self._cluster.directory, names, needs) as self._equipment:
-            try:
-                with watching(self._history, self._plan.seconds) as watch:
-                    seconds = self._mail_and_faults(watch)
-            finally:
-                if layout.path_of(self._cluster.directory).exists():
-                    self._down()
+        seconds: float | None = None
+        try:
+            with equipped(self._cluster.directory, names, needs) as self._equipment:
+                try:
+                    with watching(self._history, self._plan.seconds) as watch:
+                        seconds = self._mail_and_faults(watch)
+                finally:
+                    if layout.path_of(self._cluster.directory).exists():
+                        self._down()
+        except (LabError, OSError) as problem:
+            if seconds is None:
+                raise
+            self._problems.append(str(problem))  # tidying up goes wrong: mail is counted all the same
         return self._judged(seconds)
 
     def _down(self) -> None:
@@ -137,7 +143,7 @@ class _Run:
 
     def _strike_until(self, deadline: float, watch: Watching) -> None:
         nodes = self._cluster.layout.nodes
-        span = node_settings.duration(nodes[0], "shadow_resubmit_time_span").total_seconds()
+        span = node_settings.settings(nodes[0]).policy().shadow_resubmit_time_span.total_seconds()
         names = [node.short for node in nodes]
         for planned in schedule(self._plan.seed, self._plan.faults, names, span):
             watch.doing("mail")
