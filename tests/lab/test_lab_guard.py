@@ -6,6 +6,7 @@ import fcntl
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,13 +46,21 @@ def make_and_lose_a_ctrl_c(home: Path) -> None:
         (home / "nodes" / "mx1").mkdir()
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """What it does in a command. A test before may have left a handler of Spark's."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_ctrl_c_that_got_lost_fails_the_command_at_its_end(tmp_path: Path):
     home = tmp_path / "lab"
-    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         make_and_lose_a_ctrl_c(home)
     assert not home.exists()
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_after_success_everything_stays(tmp_path: Path):
