@@ -126,6 +126,13 @@ def test_a_database_that_was_closed_before_another_took_its_place_is_whole() -> 
     assert told(weigh(files, allow_open=True)) == []
 
 
+def test_a_clock_that_was_ahead_for_a_while_does_not_make_a_database_the_newest_one() -> None:
+    files = [file(1, 10, begins=5000), file(11, 20), file(1, 5, database=AFTER, boot="b", begins=100)]
+    evidence = weigh(files, allow_open=True)
+    assert told(evidence) == [f"the log of database {MX1} ends without a closing snapshot"]
+    assert told(weigh(files, allow_open=True, lost=[MX1])) == []
+
+
 def test_a_database_that_came_back_after_another_is_the_newest_one() -> None:
     came_back = file(11, 20, boot="c", begins=200, first_is_snapshot=True)
     files = [file(1, 10), came_back, file(1, 5, database=AFTER, boot="b", begins=100)]

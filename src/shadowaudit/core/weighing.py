@@ -65,7 +65,7 @@ class _Weighing:
             if file.rows and file.database:
                 by_database[file.database].append(file)
         # A node has one database at a time: what wrote a row after another's last one has replaced it.
-        for database, files in sorted(by_database.items(), key=lambda one: max(f.ends for f in one[1])):
+        for database, files in sorted(by_database.items(), key=lambda one: lives_of(one[1])[-1][-1].ends):
             if files[0].flavour == Flavour.RELAY:
                 self.newest[files[0].node] = database
         for database, files in by_database.items():
