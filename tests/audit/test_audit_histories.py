@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from auditing import Auditor
 from click.testing import CliRunner
+from rich.console import Console
 
 from shadowaudit.cli import main
+from shadowaudit.cli.shown import show
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 from shadowaudit.generate.stories import FAULTS, OWNER, Message
@@ -92,6 +95,19 @@ def test_a_proof_with_a_lost_disk_is_of_the_logs_and_says_what_is_not_in_them(tm
         assert "Proven: " not in text
     assert told["strength"] == "logs"
     assert [remains in one for one in told["unprovable"]] == [True]
+
+
+def test_of_many_lost_disks_the_sentence_tells_how_many_and_the_notes_tell_each(
+    sail: Auditor, tmp_path: Path
+) -> None:
+    verdict = sail(disk_lost(tmp_path / "logs", stopped=False), lost=(LOST,), allow_open=True)
+    ends = (*verdict.evidence.unprovable, "Database two of mx2 was lost.")
+    both = replace(verdict, evidence=replace(verdict.evidence, unprovable=ends))
+    assert "2 databases lost ends of their logs." in both.sentence
+    assert not any(end in both.sentence for end in ends)
+    with (page := Console(width=1000)).capture() as told:
+        show(both, tmp_path, page, report=False)
+    assert [told.get().count(end) for end in ends] == [1, 1]
 
 
 def test_a_proof_by_whole_logs_is_a_full_one(sail: Auditor, tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ def show(verdict: Verdict, out: Path, console: Console, *, report: bool) -> None
         console.print(f"        and {len(verdict.evidence.gaps) - _MOST} more: see verdict.json", style="dim")
     if verdict.classes:
         console.print(_table(verdict))
-    # A proof of the logs alone says itself what is not in them.
-    told = () if verdict.status == PROVEN and verdict.strength == "logs" else verdict.evidence.unprovable
+    sentence = verdict.sentence
+    told = (one for one in verdict.evidence.unprovable if one not in sentence)
     for note in (*verdict.evidence.notes, *told):
         console.print(f"[cyan]note[/] {escape(note)}", highlight=False, soft_wrap=True)
-    console.print(f"{_SIGN[verdict.status]} {escape(verdict.sentence)}[/]", highlight=False, soft_wrap=True)
+    console.print(f"{_SIGN[verdict.status]} {escape(sentence)}[/]", highlight=False, soft_wrap=True)
     name = "report.html" if report else "verdict.json"
     console.print(f"Report: {escape(str(out / name))}", highlight=False, soft_wrap=True)
 

@@ -75,10 +75,14 @@ class Verdict:
                     f"Nothing lost or doubled is seen among {accepted}. Exchange's logs number "
                     "nothing, so rows that are missing would not show: this is a weaker proof."
                 )
-            case 0 if self.evidence.unprovable:
+            case 0 if ends := self.evidence.unprovable:
+                told = (
+                    f"{len(ends)} databases lost ends of their logs. What they accepted without a holder "
+                    "there is in nobody's log."
+                )
                 return (
                     f"Proven of the {accepted} in the logs: none was lost, or doubled without "
-                    f"an allowed cause. Not provable: {' '.join(self.evidence.unprovable)}"
+                    f"an allowed cause. Not provable: {ends[0] if len(ends) == 1 else told}"
                 )
             case 0:
                 return f"Proven: of {accepted} none was lost, or doubled without an allowed cause."
