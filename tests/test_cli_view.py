@@ -315,6 +315,16 @@ async def test_what_answers_but_is_no_node_is_told(answer):
     assert isinstance(result.exception, SystemExit)
 
 
+async def test_a_node_with_too_many_connections_is_told_from_what_is_no_node(node):
+    async with serving(node) as port:
+        others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
+        result = await run("status", port=port)
+        for _, writer in others:
+            writer.close()
+    assert result.exit_code == 1
+    assert f"http://127.0.0.1:{port} has more connections than it serves" in result.stderr
+
+
 async def test_no_proxy_is_asked(node):
     assert OURS in await good(
         node, "status", http_proxy="http://127.0.0.1:1", HTTP_PROXY="http://127.0.0.1:1"

@@ -267,11 +267,29 @@ def test_odd_files_are_settings_errors_and_nothing_else(written, line):
         "a = " + "[" * 100_000,
         "a = " + "[" * 400 + "]" * 400,
         ".".join("a" * 5000) + " = 1",
+        ".".join("a" * 100_000) + " = 1",
+        "[" + " . ".join(['"a"'] * 100_000) + "]",
     ],
-    ids=["a number too long", "lists without end", "lists in lists", "tables in tables"],
+    ids=[
+        "a number too long",
+        "lists without end",
+        "lists in lists",
+        "tables in tables",
+        "a key without end",
+        "a table without end",
+    ],
 )
 def test_a_file_that_exhausts_the_parser_is_an_error_of_that_file(written, text):
     assert "not TOML: " in errors_of(written(text))[""]
+
+
+def test_a_long_name_in_a_value_is_no_deep_key(written):
+    name = ".".join("0123456789abcdef" * 7)
+    assert "nested" not in str(errors_of(written(f'name = "{name}"\nrelay_networks = ["{name}"]')))
+
+
+def test_a_file_without_end_is_not_read_to_its_end():
+    assert "larger than" in errors_of(Path("/dev/zero"))[""]
 
 
 def test_shadow_message_preference_local_only_is_set_in_one_step(written):

@@ -184,6 +184,22 @@ def test_mail_accepted_for_a_domain_without_a_route_is_a_warning():
     assert "accepted_domains has example.org" in warnings_of(accepted_domains=accepted, routes=routes)
 
 
+@pytest.mark.parametrize(
+    ("listen", "host", "port", "back"),
+    [
+        ("127.0.0.1:2525", "127.0.0.1", 2525, True),
+        ("0.0.0.0:2525", "localhost", 2525, True),
+        ("0.0.0.0:2525", "MX1.example.net", 2525, True),
+        ("127.0.0.1:2525", "127.0.0.1", 25, False),
+        ("127.0.0.1:25", "mail.example.org", 25, False),
+    ],
+)
+def test_a_route_to_this_node_itself_is_a_warning(listen: str, host: str, port: int, *, back: bool):
+    route = {"domains": ["example.org"], "host": host, "port": port}
+    told = warnings_of(receive={"default": {"listen": listen}}, routes={"inside": route})
+    assert ("routes.inside leads to receive.default of this node" in told) == back
+
+
 def test_members_without_shadow_redundancy_are_a_warning():
     assert "no message has a second copy" in warnings_of(
         peer=PEER, members=[MX2], shadow_redundancy_enabled=False

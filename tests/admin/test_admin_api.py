@@ -27,6 +27,7 @@ from admin_node import (
     serving,
 )
 
+from shadowrelay.admin import server
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import HopStatus, PeerState
 from shadowrelay.core.decisions import Decision, Outcome
@@ -423,3 +424,17 @@ async def test_many_readers_at_once_are_all_answered(node):
     async with serving(node) as port:
         answers = await asyncio.gather(*(ask(port, "/api/v1/status") for _ in range(30)))
     assert {answer.status for answer in answers} == {200}
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HT", b"GET /healthz/live HTTP/1.1\r\nhost: x\r\n\r\nGET / HT"])
+async def test_a_connection_that_brings_no_request_is_closed(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch, said: bytes
+):
+    monkeypatch.setattr(server, "REQUEST_WITHIN", 0.05)
+    async with serving(node) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said)
+        answer = await asyncio.wait_for(reader.read(), 10)
+        assert answer[:12] == (b"HTTP/1.1 200" if b"host" in said else b"")
+        writer.close()
+        assert (await ask(port, "/healthz/live")).status == 200

@@ -54,6 +54,14 @@ async def test_what_waits_together_shares_a_commit(tmp_path: Path) -> None:
         assert await ids(found) == {copy.id for copy in copies}
 
 
+async def test_what_writes_nothing_is_no_commit(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        await found.transact(save(message()))
+        before = found.commits
+        await ids(found)
+        assert found.commits == before
+
+
 async def test_one_work_that_fails_undoes_its_own_writes_alone(tmp_path: Path) -> None:
     async with database(tmp_path) as found:
         first, bad, second = message(), message(), message()

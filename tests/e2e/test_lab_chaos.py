@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -75,10 +76,46 @@ def test_ctrl_c_in_the_middle_of_a_fault_heals_it_and_gives_the_verdict(tmp_path
     assert "Verdict (interrupted)" in told
     assert "lost 0, unexpected 0" in told
     assert processes_of(home) == []
+    assert struck(home) == ["freeze-long"], "what it explains is explained by it"
 
 
-def test_an_unknown_fault_is_refused_with_those_that_there_are(tmp_path: Path):
-    assert "disk-lost" in verdict(tmp_path, "--faults", "earthquake", status=2)
+def test_a_second_ctrl_c_does_not_wait_and_the_verdict_is_given_all_the_same(tmp_path: Path):
+    home = tmp_path / "lab"
+    with chaos(tmp_path, "--minutes", "5", "--faults", "away", "--dir", str(home)) as running:
+        wait_until(lambda: len(processes_of(home)) > 4, "all run", deadline=60)
+        wait_until(lambda: len(processes_of(home)) == 4, "the first node is killed", deadline=60)
+        os.kill(running.pid, signal.SIGINT)
+        time.sleep(0.2)
+        os.kill(running.pid, signal.SIGINT)
+        told, errors = running.communicate(timeout=200)
+    assert "Verdict (interrupted)" in told, errors
+    assert processes_of(home) == []
+    assert struck(home) == ["away"]
+
+
+@pytest.mark.parametrize("faults", ["earthquake", ""])
+def test_an_unknown_fault_is_refused_with_those_that_there_are(tmp_path: Path, faults: str):
+    assert "disk-lost" in verdict(tmp_path, "--faults", faults, status=2)
+
+
+@pytest.mark.parametrize("option", ["--minutes", "--rate"])
+def test_what_is_no_number_is_refused(tmp_path: Path, option: str):
+    assert "nan is no number in the range" in verdict(tmp_path, option, "nan", status=2)
+
+
+@pytest.mark.parametrize("fault", ["kill", "clock", "disk-low"])
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path, fault: str):
+    lacking = {"clock": clocks.lacking, "disk-low": disks.lacking}.get(fault, str)()
+    if lacking:
+        pytest.skip(lacking)
+    told = verdict(tmp_path, "--faults", fault, "--dir", "/proc/nowhere/lab", status=1)
+    assert told.startswith("Error: /proc/nowhere")
+
+
+def struck(home: Path) -> list[str]:
+    """The faults that the history tells of."""
+    lines = (home / "chaos" / "history.jsonl").read_text("utf-8").splitlines()
+    return [one["name"] for one in map(json.loads, lines) if one["what"] == "struck"]
 
 
 def needs_disks() -> None:

@@ -25,6 +25,7 @@ def show(verdict: Verdict, out: Path, console: Console, *, report: bool) -> None
         f"{counted(totals.get('messages', 0), 'message')}; {totals.get('delivered', 0):,} deliveries; "
         f"{totals.get('suspects', 0):,} judged row by row",
         highlight=False,
+        soft_wrap=True,
     )
     for gap in verdict.evidence.gaps[:_MOST]:
         console.print(f"[yellow]missing[/] {escape(gap.what)}", highlight=False, soft_wrap=True)

@@ -106,4 +106,8 @@ class Client:
         try:
             return str(json.loads(body)["error"])
         except (ValueError, KeyError, TypeError):
+            if status == 503:
+                return (
+                    f"{self.url} has more connections than it serves (HTTP status 503): try again in a while"
+                )
             return f"what answers at {self.url}, by HTTP status {status}, is no shadowrelay node. {_EXPECTED}"

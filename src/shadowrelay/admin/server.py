@@ -9,6 +9,7 @@ from collections.abc import Generator
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 GRACE = 5
 """Seconds that requests under way may take after the stop."""
@@ -16,6 +17,33 @@ GRACE = 5
 
 class CannotListen(Exception):
     """The address is not ours to listen on; the message says why."""
+
+
+REQUEST_WITHIN = 10.0
+"""Seconds for a connection to bring a request in: those that say nothing would use up all there are."""
+
+
+class _Protocol(H11Protocol):
+    """Closes a connection that brought no request between two looks; uvicorn does so after the first one."""
+
+    _look: asyncio.TimerHandle | None = None
+    _seen: object = None  # the request that was under way, or done, at the last look
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._look = self.loop.call_later(REQUEST_WITHIN, self._at_look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._look is not None:
+            self._look.cancel()
+
+    def _at_look(self) -> None:
+        if self.cycle is self._seen and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
+            return
+        self._seen = self.cycle
+        self._look = self.loop.call_later(REQUEST_WITHIN, self._at_look)
 
 
 class _Server(uvicorn.Server):
@@ -52,7 +80,7 @@ async def serve(app: ASGIApp, sock: socket.socket, stop: asyncio.Event) -> None:
         access_log=False,
         date_header=True,
         h11_max_incomplete_event_size=16_384,
-        http="h11",
+        http=_Protocol,
         interface="asgi3",
         lifespan="off",
         limit_concurrency=200,

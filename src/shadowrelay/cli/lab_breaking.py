@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from shadowrelay.cli.lab_options import done, in_directory, in_new_directory, keeping, problems
+from shadowrelay.cli.lab_options import Number, done, in_directory, in_new_directory, keeping, problems
 from shadowrelay.lab import network
 from shadowrelay.lab.cluster import DEFAULT_NODES, Cluster
 from shadowrelay.lab.layout import MOST_NODES, Manner
@@ -44,10 +44,12 @@ def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str
 
     del ctx
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
-    if names in ((), ("all",)):
+    if names == ("all",):
         return ()
-    if unknown := [name for name in names if name not in CATALOGUE]:
-        raise click.BadParameter(f"{', '.join(unknown)}: there are {', '.join(CATALOGUE)}", param=param)
+    unknown = [name for name in names if name not in CATALOGUE]
+    if unknown or not names:
+        told = ", ".join(unknown) or "none named"
+        raise click.BadParameter(f"{told}: there are {', '.join(CATALOGUE)}", param=param)
     return names
 
 
@@ -69,7 +71,7 @@ def _possible(asked: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @click.command("chaos")
-@click.option("--minutes", type=click.FloatRange(0.05, 10_000), default=2.0, show_default=True)
+@click.option("--minutes", type=Number(0.05, 10_000), default=2.0, show_default=True)
 @click.option(
     "--seed", type=int, help="Same seed, same sequence of faults. Default: a random one, which is told."
 )
@@ -84,7 +86,7 @@ def _possible(asked: tuple[str, ...]) -> tuple[str, ...]:
     "--clients", type=click.IntRange(1, 100), default=6, show_default=True, help="Senders at a time."
 )
 @click.option(
-    "--rate", type=click.FloatRange(0.1, 10_000), default=20.0, show_default=True, help="Messages per second."
+    "--rate", type=Number(0.1, 10_000), default=20.0, show_default=True, help="Messages per second."
 )
 @click.option("--nodes", type=click.IntRange(2, MOST_NODES), default=DEFAULT_NODES, show_default=True)
 @click.option(

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
 from shadowrelay.lab.cluster import Cluster
 from shadowrelay.lab.errors import LabError, NoSuchNode
 from shadowrelay.lab.guard import terminable
+
+
+class Number(click.FloatRange):
+    """A number in a range, which ``nan`` is in none of."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is no number in the range {self._describe_range()}.", param, ctx)
+        return number
+
 
 in_directory = click.option(
     "--dir",

@@ -167,7 +167,7 @@ class TransportDatabase:
             self._fail(error, group)
             return False
         self.lineage = self.ledger.lineage
-        self.commits += 1
+        self.commits += self.ledger.changes != changes
         for job, (result, problem) in zip(group, results, strict=True):
             if job.done.cancelled():
                 continue

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from shadowrelay.lab.errors import LabError
+
 TAKES_EFFECT = 1.2  # seconds within which a process sees its clock set
 
 STEP = 3
@@ -25,11 +27,14 @@ class Clock:
         self.set(0)
 
     def set(self, hours: int) -> None:
-        """That much ahead of the machine's from now on."""
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self._file.with_name(f"{self._file.name}.new")
-        fresh.write_text(f"{hours:+}h\n", "ascii")
-        fresh.replace(self._file)
+        """That much ahead of the machine's from now on. Raises LabError."""
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fresh = self._file.with_name(f"{self._file.name}.new")
+            fresh.write_text(f"{hours:+}h\n", "ascii")
+            fresh.replace(self._file)
+        except OSError as problem:
+            raise LabError(f"{self._file}: {problem.strerror}") from problem
 
     def forget(self, pid: int) -> None:
         """Remove what the library keeps of a process, and leaves behind when that is killed."""

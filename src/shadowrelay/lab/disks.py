@@ -136,10 +136,13 @@ class Disk:
 @contextmanager
 def mounted(image: Path, place: Path, octets: int, file_system: str = "ext4") -> Iterator[Disk]:
     """A new file system of that size in the file ``image``, unmounted at exit. Raises LabError."""
-    for directory in (image.parent, place):
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with image.open("wb") as file:
-        file.truncate(octets)  # takes as much room as is written to it
+    try:
+        for directory in (image.parent, place):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with image.open("wb") as file:
+            file.truncate(octets)  # takes as much room as is written to it
+    except OSError as problem:
+        raise LabError(f"{problem.filename or image}: {problem.strerror}") from problem
     _run(*_MAKE[file_system], str(image))
     disk = Disk(image, place)
     with ExitStack() as stack:

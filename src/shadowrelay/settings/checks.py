@@ -213,6 +213,10 @@ def warnings(settings: Settings) -> list[str]:
             f"shadow_resubmit_time_span is {format_duration(span)}, shadow_heartbeat_frequency "
             f"{format_duration(heartbeat)}: mail is taken over from owners that nobody asked meanwhile"
         )
+    for name, connector in _coming_back(settings):
+        found.append(
+            f"routes.{name} leads to receive.{connector} of this node: its mail comes back until it bounces"
+        )
     for domain in settings.accepted_domains:
         if not route_for("anyone@" + domain.replace("*", "any"), routes(settings)):
             found.append(
@@ -223,6 +227,17 @@ def warnings(settings: Settings) -> list[str]:
             f"peer.certificate is not one of {settings.name}: other members will not believe this node"
         )
     return found
+
+
+def _coming_back(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Routes to a port that this node receives mail at, and its Receive connector."""
+    for name, route in settings.routes.items():
+        for connector, receive in settings.receive.items():
+            listening = receive.listen.host
+            everywhere = listening in {"", "0.0.0.0", "::"} and _loopback(route.host)  # noqa: S104
+            here = everywhere or route.host.lower() in {listening.lower(), settings.name.lower()}
+            if here and route.port == receive.listen.port:
+                yield name, connector
 
 
 def _names(certificate: Path, name: str) -> bool:

@@ -27,9 +27,19 @@ ADMIN_VARIABLE = "SHADOWRELAY_ADMIN"
 _DEEPEST = 32
 """No setting has as many tables and lists around it."""
 
+_LARGEST = 1 << 20
+"""Octets of a file that are read."""
+
+# The parts of a dotted key. No name and no address in a value has as many labels as that.
+_MANY_PARTS = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){128}""")
+
 _NO_SETTINGS = frozenset({SETTINGS_PATH_VARIABLE, "SHADOWRELAY_ADMIN_TOKEN", failpoints.VARIABLE})
 
 Tree = dict[str, Any]
+
+
+class _TooLarge(ValueError):
+    """More than anybody's settings."""
 
 
 class Source(PydanticBaseSettingsSource):
@@ -57,9 +67,11 @@ class FileSource(Source):
         super().__init__(settings)
         self._path = path
         try:
-            self.tree = parsed(tomllib.loads, path.read_text(encoding="utf-8-sig"))
+            self.tree = parsed(_toml, _text(path, "utf-8-sig"))
         except UnicodeDecodeError as error:
             self._refuse(f"not UTF-8 at octet {error.start}")
+        except _TooLarge as error:
+            self._refuse(str(error))
         except ValueError as error:
             self._refuse(f"not TOML: {error}")
         except FileNotFoundError:
@@ -103,6 +115,8 @@ class EnvironmentSource(Source):
             self._refuse(variable, f"{text} is not UTF-8")
         except OSError as error:
             self._refuse(variable, f"{text} cannot be read: {error.strerror}")
+        except _TooLarge as error:
+            self._refuse(variable, f"{text} is {error}")
         except ValueError as error:
             self._refuse(variable, f"not JSON: {error}")
 
@@ -162,8 +176,23 @@ def parsed(parse: Callable[[str], Any], text: str) -> Any:
     raise ValueError("nested too deeply")
 
 
+def _toml(text: str) -> Any:
+    # Whatever a key is nested in, its parser notes again for each of its parts.
+    if _MANY_PARTS.search(text):
+        raise ValueError("nested too deeply")
+    return tomllib.loads(text)
+
+
+def _text(path: Path, encoding: str) -> str:
+    with path.open("rb") as file:
+        octets = file.read(_LARGEST + 1)
+    if len(octets) > _LARGEST:
+        raise _TooLarge(f"larger than {_LARGEST} octets: no settings are")
+    return octets.decode(encoding)
+
+
 def _content(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+    return _text(Path(path), "utf-8").removesuffix("\n").removesuffix("\r")
 
 
 def _parse(node: Node, text: str) -> Any:

@@ -68,24 +68,26 @@ class _Run:
         self._interrupted = False
         self._equipment = Equipment()
         self._history = History(self._aside / "history.jsonl")
+        self._began: float | None = None  # when mail and faults began; None: not yet
+        self._ended = 0.0
+        self._cut_short: Callable[[float], Struck] | None = None  # a fault, once it is known when it healed
 
     def run(self) -> Result:
         needs = {need for name in self._plan.faults if (need := CATALOGUE[name].needs)}
         names = layout.names(self._plan.nodes)
-        seconds: float | None = None
         try:
             with equipped(self._cluster.directory, names, needs) as self._equipment:
                 try:
                     with watching(self._history, self._plan.seconds) as watch:
-                        seconds = self._mail_and_faults(watch)
+                        self._mail_and_faults(watch)
                 finally:
                     if layout.path_of(self._cluster.directory).exists():
                         self._down()
-        except (LabError, OSError) as problem:
-            if seconds is None:
+        except (KeyboardInterrupt, LabError, OSError) as problem:  # while tidying up
+            if self._began is None:
                 raise
-            self._problems.append(str(problem))  # tidying up goes wrong: mail is counted all the same
-        return self._judged(seconds)
+            self._note(problem)
+        return self._judged()
 
     def _down(self) -> None:
         with undisturbed():
@@ -94,8 +96,7 @@ class _Run:
             late = self._cluster.down()
         self._problems += [f"{name} did not stop in time and was killed" for name in late]
 
-    def _mail_and_faults(self, watch: Watching) -> float:
-        """Returns the seconds in which mail was sent."""
+    def _mail_and_faults(self, watch: Watching) -> None:
         watch.doing("starting")
         up(
             self._cluster.directory,
@@ -118,27 +119,31 @@ class _Run:
             for number in range(self._plan.clients)
         ]
         collector = Collector(at.mailbox.dir, self._history, drained)
-        began = time.monotonic()
+        self._began = self._ended = time.monotonic()
         for thread in (*clients, collector):
             thread.start()
         try:
-            self._guarded(lambda: self._strike_until(began + self._plan.seconds, watch))
+            self._guarded(partial(self._strike_until, self._began + self._plan.seconds, watch))
             over.set()
-            seconds = time.monotonic() - began
+            self._ended = time.monotonic()
             self._guarded(lambda: self._drain(clients, watch))
         finally:
-            over.set()
-            drained.set()
-            collector.join()
-        return seconds
+            with undisturbed():
+                over.set()
+                drained.set()
+                collector.join()
 
     def _guarded(self, phase: Callable[[], None]) -> None:
         """What goes wrong in a phase, or Ctrl-C, ends that phase: mail is counted all the same."""
         try:
             phase()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, LabError, OSError) as problem:
+            self._note(problem)
+
+    def _note(self, problem: BaseException) -> None:
+        if isinstance(problem, KeyboardInterrupt):
             self._interrupted = True
-        except (LabError, OSError) as problem:
+        else:
             self._problems.append(str(problem))
 
     def _strike_until(self, deadline: float, watch: Watching) -> None:
@@ -161,28 +166,26 @@ class _Run:
         hands = self._hands(watch)
         if planned.refusing:
             self._cluster.refuse()
-        began = now()
-        fault.do(hands)
-        broken = now()
-        self._pause(planned.lasting, watch)
-        fault.undo(hands)
+        struck = partial(
+            Struck, planned.number, planned.name, fault.node, fault.touched, fault.silences, now()
+        )
+        broken = 0.0  # not yet
+        try:
+            fault.do(hands)
+            broken = now()
+            self._pause(planned.lasting, watch)
+            fault.undo(hands)
+        except BaseException:
+            stopped = broken or now()
+            self._cut_short = lambda healed: struck(stopped, healed, healed)
+            raise
         healed = now()
         self._cluster.accept()
         watch.doing(f"{text}, repair")
-        whole = self._repaired(healed, watch)
-        self._history.tell(
-            Struck(
-                planned.number,
-                planned.name,
-                fault.node,
-                fault.touched,
-                fault.silences,
-                began,
-                broken,
-                healed,
-                now(),
-            )
-        )
+        try:
+            whole = self._repaired(healed, watch)
+        finally:
+            self._history.tell(struck(broken, healed, now()))
         if not whole:
             self._problems.append(f"not whole {_REPAIRED:.0f} s after fault {text}: {self._missing(healed)}")
         return whole
@@ -203,7 +206,11 @@ class _Run:
     def _drain(self, clients: list[Client], watch: Watching) -> None:
         """Heal everything, and wait until all has arrived and nothing is held any more."""
         watch.doing("heal")
-        self._heal(self._hands(watch))
+        try:
+            self._heal(self._hands(watch))
+        finally:
+            if self._cut_short is not None:
+                self._history.tell(self._cut_short(now()))
         watch.doing("the last clients")
         deadline = time.monotonic() + _CLIENTS_END
         while any(client.is_alive() for client in clients) and time.monotonic() < deadline:
@@ -236,7 +243,7 @@ class _Run:
             time.sleep(min(left, _LOOK))
             watch.refresh()
 
-    def _judged(self, seconds: float) -> Result:
+    def _judged(self) -> Result:
         at, history = self._cluster.layout, self._history
         Collector(at.mailbox.dir, history, threading.Event()).collect()
         for arrival in dropped(at.log(MAILBOX)):
@@ -246,4 +253,5 @@ class _Run:
         sent = {one.message_id: one.at for one in history.attempts if one.message_id in ids}
         causes = explain(verdict.duplicated, history, read(at, self._aside / "lost-logs", sent))
         history.close()
+        seconds = self._ended - (self._began or self._ended)
         return Result(self._plan, history, verdict, causes, tuple(self._problems), seconds, self._interrupted)
