@@ -79,6 +79,14 @@ def test_options_apply_to_all_nodes_and_stay(lab: Layout):
         assert settings.log.level == "debug"
 
 
+def test_how_long_a_stop_may_take_is_known_of_a_file_that_has_become_wrong(lab: Layout):
+    node_settings.write(lab, ["drain_timeout=7s"])
+    node_settings.certificate(lab.node("2")).key.unlink()
+    with pytest.raises(SettingsInvalid):
+        node_settings.settings(lab.node("2"))
+    assert node_settings.drain_timeout(lab.node("2")) == timedelta(seconds=7)
+
+
 def test_what_somebody_wrote_into_a_settings_file_stays(lab: Layout):
     node_settings.write(lab, [])
     config = lab.node("2").config

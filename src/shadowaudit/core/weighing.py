@@ -64,12 +64,14 @@ class _Weighing:
                 self.witnessed[database] = max(self.witnessed[database], sequence)
             if file.rows and file.database:
                 by_database[file.database].append(file)
+        lives = {database: lives_of(files) for database, files in by_database.items()}
         # A node has one database at a time: what wrote a row after another's last one has replaced it.
-        for database, files in sorted(by_database.items(), key=lambda one: lives_of(one[1])[-1][-1].ends):
-            if files[0].flavour == Flavour.RELAY:
-                self.newest[files[0].node] = database
+        for database in sorted(lives, key=lambda name: lives[name][-1][-1].ends):
+            first = by_database[database][0]
+            if first.flavour == Flavour.RELAY:
+                self.newest[first.node] = database
         for database, files in by_database.items():
-            self._chain(database, files)
+            self._chain(database, files, lives[database])
         for log in strays(self.opened, by_database, self.lost):
             self._gap(
                 f"the log that {log.node} still writes begins at row {log.first}",
@@ -105,7 +107,7 @@ class _Weighing:
                 detail = f"{fault}: {file.example}"
             self._gap(detail, file.path, "what the rows in question told is not known")
 
-    def _chain(self, database: str, files: list[FileFacts]) -> None:
+    def _chain(self, database: str, files: list[FileFacts], lives: list[list[FileFacts]]) -> None:
         node = files[0].node
         if files[0].flavour == Flavour.EXCHANGE:
             segments = [Segment(file.boot, file.first, file.last, file.begins) for file in files]
@@ -113,7 +115,6 @@ class _Weighing:
                 id=database, node=node, flavour=Flavour.EXCHANGE, segments=tuple(segments), closed=True
             )
             return
-        lives = lives_of(files)
         ending = lives[-1][-1]
         last, closed = ending.last, ending.last_closes_snapshot
         set_back = forks(lives)

@@ -10,7 +10,7 @@ from typing import Any
 from shadowrelay.lab.authority import Pair, authority_pair
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN, Address, Layout, Node
-from shadowrelay.settings import Settings, SettingsInvalid, apply_overrides, to_toml
+from shadowrelay.settings import Settings, apply_overrides, parse_duration, to_toml
 
 DEFAULTS: dict[str, Any] = {
     "reject_message_on_shadow_failure": True,
@@ -79,10 +79,10 @@ def read(node: Node) -> dict[str, Any]:
 
 
 def drain_timeout(node: Node) -> timedelta:
-    """How long a graceful stop of this node may take."""
+    """How long a graceful stop of this node may take, whatever else is wrong with its file by now."""
     try:
-        return settings(node).drain_timeout
-    except (SettingsInvalid, LabError):
+        return parse_duration(read(node)["drain_timeout"])
+    except (KeyError, ValueError, LabError):
         return _DRAIN
 
 

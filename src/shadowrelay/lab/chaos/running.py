@@ -68,8 +68,7 @@ class _Run:
         self._interrupted = False
         self._equipment = Equipment()
         self._history = History(self._aside / "history.jsonl")
-        self._began: float | None = None  # when mail and faults began; None: not yet
-        self._ended = 0.0
+        self._seconds: float | None = None  # in which mail was sent; None: it has not begun
         self._cut_short: Callable[[float], Struck] | None = None  # a fault, once it is known when it healed
 
     def run(self) -> Result:
@@ -84,7 +83,7 @@ class _Run:
                     if layout.path_of(self._cluster.directory).exists():
                         self._down()
         except (KeyboardInterrupt, LabError, OSError) as problem:  # while tidying up
-            if self._began is None:
+            if self._seconds is None:
                 raise
             self._note(problem)
         return self._judged()
@@ -119,13 +118,13 @@ class _Run:
             for number in range(self._plan.clients)
         ]
         collector = Collector(at.mailbox.dir, self._history, drained)
-        self._began = self._ended = time.monotonic()
+        began, self._seconds = time.monotonic(), 0.0
         for thread in (*clients, collector):
             thread.start()
         try:
-            self._guarded(partial(self._strike_until, self._began + self._plan.seconds, watch))
+            self._guarded(lambda: self._strike_until(began + self._plan.seconds, watch))
             over.set()
-            self._ended = time.monotonic()
+            self._seconds = time.monotonic() - began
             self._guarded(lambda: self._drain(clients, watch))
         finally:
             with undisturbed():
@@ -253,5 +252,5 @@ class _Run:
         sent = {one.message_id: one.at for one in history.attempts if one.message_id in ids}
         causes = explain(verdict.duplicated, history, read(at, self._aside / "lost-logs", sent))
         history.close()
-        seconds = self._ended - (self._began or self._ended)
-        return Result(self._plan, history, verdict, causes, tuple(self._problems), seconds, self._interrupted)
+        seconds, problems = self._seconds or 0.0, tuple(self._problems)
+        return Result(self._plan, history, verdict, causes, problems, seconds, self._interrupted)
