@@ -23,7 +23,7 @@ from shadowrelay.core.redundancy import Attempt, Leg
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Step, Transact, Unanswered
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.running import run
-from shadowrelay.smtp.peer_client import Address, PeerConnection, PeerFailed
+from shadowrelay.smtp.peer_client import NO_ANSWER, Address, PeerConnection, PeerFailed
 from shadowrelay.smtp.peer_offer import Offering
 
 log = structlog.get_logger(__name__)
@@ -149,7 +149,7 @@ class Members:
         self.boundary.skip(step.to, seconds())
         known = await self.database.transact(lambda ledger: ledger.member(step.to))
         database_id = known.lineage.database_id if known and known.lineage else None
-        return Attempt(step.to, Leg.LOST, step.rank, "no answer in time", database_id)
+        return Attempt(step.to, Leg.LOST, step.rank, NO_ANSWER, database_id)
 
     async def ask(self, step: Ask, timeout: float | None = None) -> Answered | Unanswered:
         """One XQDISCARD in a session from the pool, within ``timeout`` seconds."""
@@ -160,7 +160,7 @@ class Members:
         except PeerFailed as failed:
             return Unanswered(failed.step, failed.error)
         except TimeoutError:
-            return Unanswered("xqdiscard", "no answer in time")
+            return Unanswered("xqdiscard", NO_ANSWER)
         for line in bad:
             log.error("discard_line_skipped", member=step.to, line=line[:200])
         self.release(step.to, session)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from shadowrelay.core.conversation import Greeting, Query, Said
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, Mark, ServerName
+from shadowrelay.smtp.peer_client import PeerConnection
 from shadowrelay.smtp.receive import ConnectorOptions, Peer
 from shadowrelay.smtp.receive_limits import Register
 from shadowrelay.smtp.receive_session import ReceiveSession
@@ -181,14 +182,11 @@ def session(
     return performed(talk())
 
 
-def heard(parts: Sequence[bytes]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """The streams of a client whose server says this, whatever it is asked, and then closes."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=1 << 22, loop=loop)
-    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-    transport = MemoryTransport(protocol)
-    protocol.connection_made(transport)
+def called(parts: Sequence[bytes]) -> PeerConnection:
+    """A session with a member that says this, whatever it is asked, and then closes."""
+    connection = PeerConnection(5)
+    connection.connection_made(MemoryTransport(connection))
     for part in parts:
-        reader.feed_data(part)
-    reader.feed_eof()
-    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+        connection.data_received(part)
+    connection.eof_received()
+    return connection

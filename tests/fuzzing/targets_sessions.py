@@ -92,15 +92,15 @@ def check_called(data: bytes) -> None:
     sizes, stream = cut(data)
 
     async def talk() -> None:
-        connection = PeerConnection(*spoken.heard(pieces(stream, sizes)), timeout=5)
+        connection = spoken.called(pieces(stream, sizes))
         try:
             greeting = await connection.greet(_OURS)
             must(isinstance(greeting, Greeting), "a greeting")
             answered, bad = await connection.ask(Query(200))
             must(len(answered.lines) + len(bad) <= 1 << 20, "lines")
         except PeerFailed:
-            must(connection._writer.is_closing(), "a session that failed is closed")
-            connection = PeerConnection(*spoken.heard(pieces(stream, sizes)), timeout=5)
+            must(connection.closed, "a session that failed is closed")
+            connection = spoken.called(pieces(stream, sizes))
         attempt = await _offered(connection)
         if attempt.leg is Leg.ACKNOWLEDGED:
             must(attempt.mark is not None and attempt.reply[:1] == "2", "a 2yz with a mark")

@@ -102,7 +102,7 @@ async def test_a_session_that_breaks_once_is_no_failed_heartbeat(tmp_path: Path)
         holder.run_links()
         link = holder.node.links[owner.name]
         await eventually(lambda: link._session)
-        link._session._writer.transport.abort()  # type: ignore[union-attr]
+        link._session.abort()  # type: ignore[union-attr]
         link.wake.set()
         contact = link.contact_at
         await eventually(lambda: link.contact_at != contact)

@@ -9,12 +9,14 @@ import ssl
 from shadowrelay.core.conversation import Answered, Greeting, Line, Query
 from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.values import dataclass
+from shadowrelay.smtp.duplex import BLOCK, Duplex, Interrupted, Why
 from shadowrelay.wire import xqdiscard, xshadow
 from shadowrelay.wire.esmtp import extensions
 from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
 
+NO_ANSWER = "no answer in time"
+
 _MOST_REPLY = 1 << 20  # 200 lines of 4,096 octets
-_LITTLE = 65_536  # octets that a transport buffers before it asks for a pause
 
 
 class PeerFailed(Exception):
@@ -36,16 +38,46 @@ class Address:
     tls: ssl.SSLContext | None
 
 
-class PeerConnection:
-    """One session. Used by one task at a time; every failure closes it and raises PeerFailed."""
+class PeerConnection(asyncio.Protocol):
+    """One session, made by ``dial``. One task at a time uses it; each failure closes it and raises PeerFailed.
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout: float) -> None:
-        self._reader = reader
-        self._writer = writer
+    ``timeout``: seconds that a reply may take, and that the other end may take nothing.
+    """
+
+    def __init__(self, timeout: float) -> None:
         self._timeout = timeout
+        self._transport: asyncio.Transport
+        self._duplex: Duplex
+        self._error = "the connection was closed"
         self._parser = ReplyReader(_MOST_REPLY)
         self._replies: list[Reply] = []
         self.greeting: Greeting | None = None
+
+    # The connection, as the event loop tells it
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self._duplex = Duplex(self._transport, self._timeout, None)
+
+    def data_received(self, data: bytes) -> None:
+        self._duplex.received(data)
+
+    def eof_received(self) -> bool:
+        self._duplex.ended()
+        return self._transport.get_extra_info("ssl_object") is None  # TLS has no connection open one way
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if error is not None:
+            self._error = _said(error)
+        self._duplex.lost()
+
+    def pause_writing(self) -> None:
+        self._duplex.unwritable()
+
+    def resume_writing(self) -> None:
+        self._duplex.writable()
+
+    # The session
 
     @classmethod
     async def dial(cls, address: Address, own_name: ServerName, timeout: float) -> PeerConnection:
@@ -53,7 +85,8 @@ class PeerConnection:
         step = "connect"
         try:
             async with asyncio.timeout(timeout):
-                reader, writer = await asyncio.open_connection(
+                _, session = await asyncio.get_running_loop().create_connection(
+                    lambda: cls(timeout),
                     address.host,
                     address.port,
                     ssl=address.tls,
@@ -61,7 +94,6 @@ class PeerConnection:
                 )
         except (OSError, TimeoutError) as error:
             raise PeerFailed(step, _said(error)) from error
-        session = cls(reader, writer, timeout)
         await session._expect("greeting", 220)
         session.write(f"EHLO {own_name}\r\n".encode())
         offered = extensions(await session._expect("ehlo", 250))
@@ -73,17 +105,17 @@ class PeerConnection:
     @property
     def lost(self) -> bool:
         """Closed at either end, and all that was said is read."""
-        return self._writer.is_closing() or self._reader.at_eof()
+        return self._transport.is_closing() or (self._duplex.over and not self._duplex.unheard)
 
     @property
     def closed(self) -> bool:
         """At either end, whether or not something is left to be read."""
-        return self._writer.is_closing() or self._reader._eof  # type: ignore[attr-defined]
+        return self._transport.is_closing() or self._duplex.over
 
     @property
     def usable(self) -> bool:
         """Between exchanges: what the other end said unasked can only be that it leaves."""
-        unasked = self._replies or self._reader._buffer  # type: ignore[attr-defined]
+        unasked = self._replies or self._duplex.unheard
         return not (self.lost or unasked)
 
     async def greet(self, ours: Greeting) -> Greeting:
@@ -130,44 +162,41 @@ class PeerConnection:
 
     def abort(self) -> None:
         """Close at once."""
-        if not self._writer.is_closing():
-            self._writer.transport.abort()
+        if not self._transport.is_closing():
+            self._transport.abort()
 
     def write(self, data: bytes) -> None:
         """What leaves next; see ``drain``."""
         # After a reset asyncio's own loop drops the octets, and uvloop raises RuntimeError where there is no
         # TLS. What became of the session is told when its reply is read.
-        if not self._writer.is_closing():
-            self._writer.write(data)
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     async def drain(self, step: str) -> None:
         """Wait until the transport wants more; not at all while it holds little."""
-        if self._writer.transport.get_write_buffer_size() <= _LITTLE and not self._writer.is_closing():
-            return
         try:
-            async with asyncio.timeout(self._timeout):
-                await self._writer.drain()
-        except (OSError, TimeoutError) as error:
+            await self._duplex.flush()
+        except Interrupted:
             self.abort()
-            raise PeerFailed(step, _said(error)) from error
+            raise PeerFailed(step, NO_ANSWER) from None
         except asyncio.CancelledError:
             self.abort()
             raise
+        if self.lost:
+            raise PeerFailed(step, self._error)
 
     async def reply(self, step: str) -> Reply:
         """The next reply."""
-        if self._replies:
-            return self._replies.pop(0)
+        deadline = asyncio.get_running_loop().time() + self._timeout
         try:
-            async with asyncio.timeout(self._timeout):
-                while not self._replies:
-                    data = await self._reader.read(65_536)
-                    if not data:
-                        raise ConnectionResetError("the connection was closed")
-                    self._replies += self._parser.feed(data)
-        except (OSError, TimeoutError, ReplyError) as error:
+            while not self._replies:
+                self._replies += self._parser.feed(await self._duplex.read_block(BLOCK, deadline))
+        except Interrupted as interrupted:
             self.abort()
-            raise PeerFailed(step, _said(error)) from error
+            raise PeerFailed(step, NO_ANSWER if interrupted.why is Why.TIMEOUT else self._error) from None
+        except ReplyError as error:
+            self.abort()
+            raise PeerFailed(step, str(error)) from error
         except asyncio.CancelledError:
             self.abort()
             raise
@@ -189,4 +218,4 @@ def marked(reply: Reply) -> tuple[tuple[str, ...], Mark]:
 
 
 def _said(error: BaseException) -> str:
-    return "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+    return NO_ANSWER if isinstance(error, TimeoutError) else str(error) or type(error).__name__

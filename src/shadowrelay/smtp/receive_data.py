@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import structlog
 
+from shadowrelay.smtp.duplex import BLOCK, Duplex
 from shadowrelay.smtp.receive import Hangup, Sink
 from shadowrelay.smtp.receive_content import ContentCheck, DotDecoder
-from shadowrelay.smtp.receive_stream import BLOCK, Duplex
 from shadowrelay.wire.replies import Refused, Reply
 
 log = structlog.get_logger(__name__)

@@ -15,10 +15,10 @@ import structlog
 from aiosmtpd.smtp import SMTP
 
 from shadowrelay.core.values import dataclass, replace
+from shadowrelay.smtp.duplex import BLOCK, Duplex, Interrupted, Why
 from shadowrelay.smtp.receive import ConnectorOptions, Peer, Receiver
 from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body
 from shadowrelay.smtp.receive_limits import STOPPING, Register
-from shadowrelay.smtp.receive_stream import BLOCK, Duplex, Interrupted, Why
 from shadowrelay.wire.esmtp import LINE_EXTENSIONS, MailFrom, RcptTo
 from shadowrelay.wire.replies import MAX_REPLY_LINE, Refused, Reply
 

@@ -13,11 +13,11 @@ from typing import ClassVar
 import structlog
 
 from shadowrelay.core.values import replace
+from shadowrelay.smtp.duplex import Interrupted, Why
 from shadowrelay.smtp.receive import Hangup, Service
 from shadowrelay.smtp.receive_content import MESSAGE_TOO_BIG, ContentCheck
 from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body, read_chunk, read_data
 from shadowrelay.smtp.receive_lifecycle import SessionLifecycle, Transaction
-from shadowrelay.smtp.receive_stream import Interrupted, Why
 from shadowrelay.wire.addresses import is_literal
 from shadowrelay.wire.esmtp import MAIL_KEYWORDS, RCPT_KEYWORDS, parse_mail, parse_rcpt
 from shadowrelay.wire.replies import Refused, Reply

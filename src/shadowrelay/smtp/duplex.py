@@ -97,6 +97,16 @@ class Duplex:
         """Octets written since the last flush."""
         return len(self._output)
 
+    @property
+    def unheard(self) -> int:
+        """Octets that arrived and were not read."""
+        return len(self._input)
+
+    @property
+    def over(self) -> bool:
+        """Nothing more will arrive."""
+        return self._over
+
     async def read_line(self, most: int) -> bytes | None:
         """A line with its line end (which may be a bare LF), or None for one longer than ``most``.
 

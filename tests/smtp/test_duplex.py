@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shadowrelay.smtp.receive_stream import Duplex, Interrupted, Why
+from shadowrelay.smtp.duplex import Duplex, Interrupted, Why
 
 Loops = Callable[[], asyncio.AbstractEventLoop]
 
