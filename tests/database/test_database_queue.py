@@ -14,8 +14,11 @@ from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage, Status
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (
+    FRONT,
+    Place,
     bring_forward,
     claim,
+    claim_late,
     due_hops,
     exposed,
     forget_expired,
@@ -177,6 +180,36 @@ async def test_what_need_not_be_remembered_is_forgotten_but_not_a_takeover(tmp_p
         graves_left = await found.transact(lambda ledger: [ledger.tombstone(one) for one in ids[:2]])
         outcomes_left = await found.transact(lambda ledger: [ledger.outcome(one) for one in ids[2:]])
         assert [bool(one) for one in graves_left + outcomes_left] == [False, True, False, True]
+
+
+async def test_late_mail_is_looked_for_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shadowrelay.database.queue.LATE_LOOK", 3)
+    async with database(tmp_path) as found:
+        copies = [message() for _ in range(7)]
+        copies[4] = replace(copies[4], received_at=NOW - 9 * SECOND)
+        for number, copy in enumerate(copies):
+            await found.transact(save(due_at(copy, number - 7)))
+        here: Place = FRONT
+
+        async def look(delayed: int, expired: int) -> list[str]:
+            nonlocal here
+            times = (NOW, NOW - delayed * SECOND, NOW - expired * SECOND)
+            claims, here = await found.transact(lambda ledger: claim_late(ledger, INSIDE, *times, here))
+            return [one.copy.id for one in claims]
+
+        assert await look(8, 20) == []
+        assert await look(8, 20) == [copies[4].id]
+        assert await look(8, 20) == []  # the last two
+        assert here == FRONT
+        assert [await look(8, 20) for _ in range(3)] == [[], [], []]  # it is claimed already
+        await found.transact(lambda ledger: unclaim(ledger, copies[4].id, INSIDE))
+        told = found.ledger.copy(copies[4].id)
+        assert told is not None
+        await found.transact(
+            save(told.with_recipients([replace(told.recipients[0], delay_notified=True)]), before=told)
+        )
+        assert [await look(8, 20) for _ in range(3)] == [[], [], []]  # its sender was told
+        assert [await look(8, 9) for _ in range(3)] == [[], [copies[4].id], []]
 
 
 async def test_what_arrived_by_a_clock_that_was_set_back_has_arrived_and_is_due(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
--- Named queries of the ledger: every statement that a decision or a stage runs.
+-- Named queries of the ledger: every statement that a decision or a stage runs. Safety Net is by far the largest
+-- part of the tables: what runs again and again must not read it (tests/database/test_database_plans.py), and a
+-- condition that seems superfluous lets SQLite use a partial index, whose own it wants to see word for word.
 
 -- name: message
 SELECT id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body, smtputf8, ret, envid,
@@ -94,8 +96,9 @@ SELECT EXISTS (SELECT 1 FROM message WHERE owner = ? AND role = 'shadow' AND sta
 SELECT id FROM message WHERE former_owner = ? AND role = 'primary' AND stage = 'queued' ORDER BY id;
 
 -- name: open_questions
+-- Asked several times a second: left alone, SQLite reads the whole table to find them in the order of their ids.
 SELECT id, confirm_since, CASE WHEN pending IS NOT NULL THEN owner END
-  FROM message WHERE confirmation <> 'none' AND stage = 'queued' ORDER BY id;
+  FROM message INDEXED BY message_confirm WHERE confirmation <> 'none' AND stage = 'queued' ORDER BY id;
 
 -- name: to_check
 SELECT id FROM message WHERE owner = ? AND check_at <= ? AND role = 'shadow' AND stage = 'queued'
@@ -149,7 +152,7 @@ SELECT value FROM meta WHERE key = ?;
 INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?);
 
 -- name: ask_about_everything
-UPDATE message SET confirmation = 'ask', confirm_since = ? WHERE stage = 'queued';
+UPDATE message SET confirmation = 'ask', confirm_since = ? WHERE stage <> 'safety_net' AND stage = 'queued';
 
 -- name: hold_back_due
 UPDATE recipient SET due_at = NULL WHERE due_at IS NOT NULL;
@@ -158,7 +161,7 @@ UPDATE recipient SET due_at = NULL WHERE due_at IS NOT NULL;
 UPDATE recipient SET due_at = due_at - :by, next_attempt = next_attempt - :by WHERE due_at > :now;
 
 -- name: bring_checks_forward
-UPDATE message SET check_at = check_at - :by WHERE check_at > :now;
+UPDATE message SET check_at = check_at - :by WHERE stage <> 'safety_net' AND check_at > :now;
 
 -- name: bring_arrivals_forward
 UPDATE message SET received_at = received_at - :by WHERE received_at > :now;
@@ -182,11 +185,14 @@ SELECT DISTINCT message_id FROM recipient AS r WHERE next_hop = ? AND due_at <= 
    AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
  ORDER BY due_at LIMIT ?;
 
--- name: claim_late
-SELECT DISTINCT r.message_id FROM recipient AS r JOIN message AS m ON m.id = r.message_id
- WHERE r.next_hop = ? AND r.due_at <= ? AND ((r.delay_notified = 0 AND m.received_at <= ?) OR m.received_at <= ?)
-   AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
- ORDER BY r.due_at LIMIT ?;
+-- name: late_ones
+-- A part of the queue, from a place on: whether each was received so long ago that its sender has to be told.
+SELECT r.due_at, r.message_id,
+       (m.received_at <= :expired OR (r.delay_notified = 0 AND m.received_at <= :delayed)) AND NOT EXISTS
+       (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
+  FROM recipient r CROSS JOIN message m ON m.id = r.message_id
+ WHERE r.next_hop = :hop AND r.due_at <= :now AND (r.due_at, r.message_id) > (:due, :id)
+ ORDER BY r.due_at, r.message_id LIMIT :most;
 
 -- name: activate
 INSERT OR IGNORE INTO temp.active (message_id, next_hop) VALUES (?, ?);
@@ -196,7 +202,8 @@ DELETE FROM temp.active WHERE message_id = ? AND next_hop = ?;
 
 -- name: to_hand_over
 SELECT m.id FROM message AS m
- WHERE m.role = 'primary' AND m.stage = 'queued' AND m.confirmation <> 'ask' AND m.exposed = 0
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.confirmation <> 'ask'
+   AND m.exposed = 0
    AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = m.id)
    AND (:after IS NULL OR NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = m.id AND r.due_at <= :after))
  ORDER BY m.id LIMIT :most;
@@ -209,10 +216,13 @@ SELECT owner, COUNT(*) FROM message
 SELECT id FROM message WHERE settled_at <= ? ORDER BY settled_at LIMIT ?;
 
 -- name: held_since_before
-SELECT id FROM message WHERE role = 'shadow' AND stage = 'queued' AND received_at <= ? LIMIT ?;
+SELECT id FROM message
+ WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND received_at <= ? LIMIT ?;
 
 -- name: expire_events
-DELETE FROM discard_event WHERE created_at <= ? AND kind <> 'taken';
+-- Numbers follow time: behind the first that is younger there is nothing to look for.
+DELETE FROM discard_event WHERE kind <> 'taken' AND number < ifnull(
+    (SELECT number FROM discard_event WHERE created_at > ? ORDER BY number LIMIT 1), 1 << 62);
 
 -- name: expire_outcomes
 DELETE FROM outcome WHERE keep_until <= ?;

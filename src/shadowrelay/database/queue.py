@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
@@ -13,6 +14,12 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.database import records
 from shadowrelay.database.content import stored
 from shadowrelay.database.ledger import SQL, SqlLedger
+
+Place: TypeAlias = tuple[int, str]
+"""Of a recipient in the queue for a next hop: when it is due (microseconds), and its message."""
+
+FRONT: Place = (-1, "")
+LATE_LOOK = 1000  # recipients: all else that has to be written waits meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +45,26 @@ def claim(ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int) -> lis
 
 
 def claim_late(
-    ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int, delayed: datetime, expired: datetime
-) -> list[Claim]:
-    """The same, of forks that were received before ``delayed`` (and nobody was told yet) or ``expired``."""
-    times = (records.micros(now), records.micros(delayed), records.micros(expired))
-    rows = ledger.connection.execute(SQL["claim_late"], (next_hop, *times, most))
-    return _claimed(ledger, rows.fetchall(), next_hop, now)
+    ledger: SqlLedger, next_hop: NextHop, now: datetime, delayed: datetime, expired: datetime, behind: Place
+) -> tuple[list[Claim], Place]:
+    """The first fork behind that place that was received before ``delayed`` (and nobody was told yet) or
+    ``expired``, if it is among the next thousand; and the place to go on from.
+    """
+    asked = {
+        "hop": next_hop,
+        "now": records.micros(now),
+        "delayed": records.micros(delayed),
+        "expired": records.micros(expired),
+        "due": behind[0],
+        "id": behind[1],
+        "most": LATE_LOOK,
+    }
+    place, looked_at = FRONT, 0
+    for due, message_id, late in ledger.connection.execute(SQL["late_ones"], asked):
+        place, looked_at = (due, message_id), looked_at + 1
+        if late:
+            return _claimed(ledger, [(message_id,)], next_hop, now), place
+    return [], place if looked_at == LATE_LOOK else FRONT
 
 
 def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now: datetime) -> list[Claim]:

@@ -19,7 +19,7 @@ from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import Sent
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import blocks
-from shadowrelay.database.queue import Claim
+from shadowrelay.database.queue import FRONT, Claim, Place
 from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, NextHopServer, Withdrawn
 
 log = structlog.get_logger(__name__)
@@ -42,6 +42,8 @@ class Outbound:
     idle: list[tuple[DeliverySession, float]] = field(default_factory=list)
     fewer: int = 0
     fewer_until: float = 0.0  # of the loop's time
+    late_from: Place = FRONT  # where the next look for mail that is late goes on
+    late_at: float = 0.0  # when it is due, of the loop's time
 
     def places(self, now: float, policy: Policy) -> int:
         """How many workers it may have: fewer for a while after it turned one of several away."""

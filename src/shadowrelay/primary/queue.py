@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -19,7 +19,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route
 from shadowrelay.core.steps import SendOn, Step, Transact, WriteReports
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.queue import Claim, bring_forward, claim, claim_late, due_hops, unclaim
+from shadowrelay.database.queue import Claim, Place, bring_forward, claim, claim_late, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.members import Members, seconds
 from shadowrelay.primary.delivering import deliver
@@ -31,8 +31,6 @@ from shadowrelay.smtp.send import DeliverySession, NextHopServer
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-
-Take: TypeAlias = Callable[[SqlLedger, NextHop, datetime, int], list[Claim]]
 
 STEP = timedelta(minutes=1)  # of the wall clock, from which on it was set and did not drift
 IDLE = 1.0  # seconds between looks at the queue when nothing wakes us
@@ -100,13 +98,13 @@ class Queue:
             if at > now:
                 pause = min(pause, (at - now).total_seconds())
                 if outbound.resting(now) and not outbound.probes:
-                    await self._start(name, outbound, self._late, 1)
+                    await self._start_late(name, outbound)
                 continue
             free = outbound.places(asyncio.get_running_loop().time(), self._policy) - outbound.workers
             free = min(free, self._policy.max_outbound_connections - len(self._workers))
             if outbound.failures:
                 free = min(free, 1 - len(outbound.probes))  # one session probes a hop that failed
-            if free <= 0 or await self._start(name, outbound, claim, free) == free:
+            if free <= 0 or await self._start(name, outbound, free) == free:
                 self._short = True
         self._close_idle()
         return max(pause, 0.01)
@@ -122,24 +120,6 @@ class Queue:
         for outbound in self.hops.values():
             if outbound.retry_at is not None:
                 outbound.retry_at -= back
-
-    def _late(self, ledger: SqlLedger, name: NextHop, now: datetime, most: int) -> list[Claim]:
-        """Of a hop that rests: mail whose sender has to be told of the delay, or of the end."""
-        delayed = now - self._policy.delay_notification_timeout
-        return claim_late(ledger, name, now, most, delayed, now - self._policy.message_expiration_timeout)
-
-    def _taking(
-        self, name: NextHop, take: Take, most: int
-    ) -> tuple[bool, Callable[[SqlLedger], list[Claim]]]:
-        """The work that claims what may be sent now, and whether it is brief."""
-        now = self._clock()
-        brief, note_silence = self._silence(now)
-
-        def work(ledger: SqlLedger) -> list[Claim]:
-            note_silence(ledger)
-            return take(ledger, name, now, most)
-
-        return take is claim and brief, work
 
     def _silence(self, now: datetime) -> tuple[bool, Callable[[SqlLedger], None]]:
         """The work that notes with whom there was no contact for too long, and whether it is brief."""
@@ -166,10 +146,41 @@ class Queue:
 
         return await self._transact(brief)(look)
 
-    async def _start(self, name: NextHop, outbound: Outbound, take: Take, most: int) -> int:
+    async def _start(self, name: NextHop, outbound: Outbound, most: int) -> int:
         """Begin up to ``most`` workers; returns how many there was mail for."""
-        brief, taking = self._taking(name, take, most)
-        claims = await self._transact(brief)(taking)
+        now = self._clock()
+        brief, note_silence = self._silence(now)
+
+        def work(ledger: SqlLedger) -> list[Claim]:
+            note_silence(ledger)
+            return claim(ledger, name, now, most)
+
+        claims = await self._transact(brief)(work)
+        self._begin(outbound, claims)
+        return len(claims)
+
+    async def _start_late(self, name: NextHop, outbound: Outbound) -> None:
+        """Of a hop that rests: mail whose sender has to be told of the delay, or of the end.
+
+        While there is none, a part of the queue is looked through each second, however long it is.
+        """
+        at, now = asyncio.get_running_loop().time(), self._clock()
+        if at < outbound.late_at:
+            return
+        delayed = now - self._policy.delay_notification_timeout
+        expired = now - self._policy.message_expiration_timeout
+        _, note_silence = self._silence(now)
+
+        def work(ledger: SqlLedger) -> tuple[list[Claim], Place]:
+            note_silence(ledger)
+            return claim_late(ledger, name, now, delayed, expired, outbound.late_from)
+
+        claims, outbound.late_from = await self._database.transact(work)
+        if not claims:
+            outbound.late_at = at + IDLE
+        self._begin(outbound, claims)
+
+    def _begin(self, outbound: Outbound, claims: list[Claim]) -> None:
         for claimed in claims:
             worker = asyncio.create_task(self._work(outbound, claimed))
             outbound.workers += 1
@@ -177,7 +188,6 @@ class Queue:
             if outbound.failures:
                 outbound.probes.add(worker)
             worker.add_done_callback(lambda task: self._ended(task, outbound))
-        return len(claims)
 
     def _ended(self, worker: asyncio.Task[None], outbound: Outbound) -> None:
         outbound.workers -= 1

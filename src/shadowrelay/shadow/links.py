@@ -15,7 +15,6 @@ from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.steps import Ask, Greet, Step, Transact, Unanswered
 from shadowrelay.core.values import dataclass
-from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import Members, seconds
 from shadowrelay.running import run
 from shadowrelay.shadow.talking import NOTHING, Consequence, poll, unreachable
@@ -41,9 +40,10 @@ class Link:
     error: str = ""
     failing_since: datetime | None = None
     contact_at: datetime | None = None
-    held: int = 0  # copies we hold for it
+    held: int = 0  # copies we hold for it, counted when it fails
     opinion: Consequence = NOTHING  # what came of its last failed heartbeat
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _holding: bool = False  # a copy at least
     _idle: bool = False
     _session: PeerConnection | None = None
     _greeting: Greeting | None = None
@@ -65,7 +65,7 @@ class Link:
                 else:
                     self._drop()
                     await self._failed(failure)
-                busy = failure is None and (self.held > 0 or await self._questions())
+                busy = failure is None and (self._holding or await self._questions())
                 pause = policy.discard_poll_interval if busy else policy.shadow_heartbeat_frequency
                 self._idle = failure is None and not busy
                 await self._rest(pause.total_seconds())
@@ -94,7 +94,7 @@ class Link:
             except PeerFailed as failed:
                 return Unanswered(failed.step, failed.error)
         if (
-            fresh or self._greeting is None or self.held == 0
+            fresh or self._greeting is None or not self._holding
         ):  # XSHADOW again is the heartbeat of an idle pair
             silent = self.members.boundary.silent
             greeting = await run(
@@ -142,17 +142,17 @@ class Link:
         self.step = self.error = ""
         self.failing_since = None
         self.opinion = NOTHING
-        self.held = await self.members.database.transact(self._count_held)
+        self._holding = await self.members.database.transact_briefly(
+            lambda ledger: ledger.holds_for(self.name)
+        )
         self.changed()
-
-    def _count_held(self, ledger: SqlLedger) -> int:
-        return ledger.count_held_for(self.name)
 
     async def _failed(self, failure: Unanswered) -> None:
         self.step, self.error = failure.step, failure.error
         self.failing_since = self.failing_since or datetime.now(UTC)
         boundary = self.members.boundary
-        self.held = await self.members.database.transact(self._count_held)
+        self.held = await self.members.database.transact(lambda ledger: ledger.count_held_for(self.name))
+        self._holding = self.held > 0
         alarms = boundary.failed(self.name, seconds(), f"{failure.step}: {failure.error}")
         log.warning(
             "heartbeat_failed",

@@ -39,7 +39,7 @@ class Address:
 
 
 class PeerConnection(asyncio.Protocol):
-    """One session, made by ``dial``. One task at a time uses it; each failure closes it and raises PeerFailed.
+    """One session, made by ``dial``. One task at a time uses it; a failure closes it and raises PeerFailed.
 
     ``timeout``: seconds that a reply may take, and that the other end may take nothing.
     """

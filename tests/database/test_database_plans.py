@@ -1,0 +1,54 @@
+"""What runs again and again reads no table that keeps messages for days: SQLite says how it would search."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from opened import database
+
+from shadowrelay.database.ledger import SQL
+from shadowrelay.database.queries import load
+
+SMALL = {"member", "incarnation", "sqlite_sequence", "CONSTANT", "hop", "temp.active"}
+"""Tables of few rows, and what is no table."""
+
+ALLOWED = {
+    "bring_arrivals_forward": "only when the wall clock was set back by minutes",
+    "expire_events": "ends at the first event that is young",
+}
+SCAN = re.compile(r"^SCAN (\S+)(?: USING (?:COVERING )?INDEX (\S+))?")
+ALIASES = {"m": "message", "r": "recipient", "h": "holder", "a": "temp.active"}
+IN_TRANSIT = {"message_shadow", "message_transit", "message_confirm", "message_exposed", "recipient_due"}
+"""Indexes that have nothing of Safety Net in them."""
+
+
+def scanned(plan: list[str]) -> set[str]:
+    """The large tables, or indexes, that such a plan reads from end to end."""
+    found = set()
+    for step in plan:
+        if scan := SCAN.match(step):
+            table, index = ALIASES.get(scan[1], scan[1]), scan[2]
+            if table not in SMALL and index not in IN_TRANSIT:
+                found.add(index or table)
+    return found
+
+
+def test_a_scan_is_told_from_a_search() -> None:
+    assert scanned(["SCAN m", "SEARCH r USING PRIMARY KEY (message_id=?)"]) == {"message"}
+    assert scanned(["SCAN message USING COVERING INDEX message_settled"]) == {"message_settled"}
+    assert scanned(["SCAN r USING COVERING INDEX recipient_due", "SCAN member"]) == set()
+
+
+@pytest.mark.parametrize("name", sorted(SQL))
+async def test_no_query_of_a_stage_reads_all_that_is_kept(tmp_path: Path, name: str) -> None:
+    async with database(tmp_path) as found:
+        query = load("queries.sql")[name]
+        named = dict.fromkeys(re.findall(r":(\w+)", query), 0)
+        values = named or (0,) * query.count("?")
+        rows = await found.transact(
+            lambda ledger: ledger.connection.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall()
+        )
+    assert rows or query.startswith("INSERT")
+    assert bool(scanned([row[3] for row in rows])) == (name in ALLOWED)
