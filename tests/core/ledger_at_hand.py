@@ -28,7 +28,7 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
-from shadowrelay.core.messages import Confirmation, Copy, Envelope, Recipient, Role
+from shadowrelay.core.messages import Confirmation, Copy, Envelope, HolderState, Recipient, Role
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 A, B, C = ServerName("a"), ServerName("b"), ServerName("c")
@@ -73,8 +73,8 @@ class Books:
     def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
         return [c for c in self.copies.values() if c.held and c.owner == owner]
 
-    def copies_held_by(self, holder: ServerName) -> Iterable[Copy]:
-        return [c for c in self.copies.values() if c.owned and any(h.name == holder for h in c.holders)]
+    def copies_held_by(self, holder: ServerName, *, missed: bool = False) -> Iterable[Copy]:
+        return [c for c in self.copies.values() if c.owned and is_held_by(c, holder, missed=missed)]
 
     def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
         return [c for c in self.copies.values() if c.owned and c.former_owner == former]
@@ -109,6 +109,14 @@ class Books:
                     self.forgotten.append(write)
         self.events += decision.events
         return decision.then
+
+
+def is_held_by(copy: Copy, holder: ServerName, *, missed: bool) -> bool:
+    return any(
+        not missed or one.state is HolderState.LOST or copy.confirmation is Confirmation.IN_DOUBT
+        for one in copy.holders
+        if one.name == holder
+    )
 
 
 def message(role: Role = Role.PRIMARY, **changes: Any) -> Copy:

@@ -30,7 +30,7 @@ from shadowrelay.core.decisions import (
     Write,
 )
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
-from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
+from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.tracking import SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
@@ -114,9 +114,16 @@ class MemoryBooks:
     def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
         return self._sorted(c for c in self.state.copies.values() if c.owner == owner and c.held)
 
-    def copies_held_by(self, holder: ServerName) -> Iterable[Copy]:
+    def copies_held_by(self, holder: ServerName, *, missed: bool = False) -> Iterable[Copy]:
         return self._sorted(
-            c for c in self.state.copies.values() if c.owned and any(h.name == holder for h in c.holders)
+            copy
+            for copy in self.state.copies.values()
+            if copy.owned
+            and any(
+                not missed or one.state is HolderState.LOST or copy.confirmation is Confirmation.IN_DOUBT
+                for one in copy.holders
+                if one.name == holder
+            )
         )
 
     def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
@@ -353,9 +360,9 @@ class SqlBooks(MemoryBooks):
         assert self.sql is not None
         return self.sql.copies_held_for(owner)
 
-    def copies_held_by(self, holder: ServerName) -> Iterable[Copy]:
+    def copies_held_by(self, holder: ServerName, *, missed: bool = False) -> Iterable[Copy]:
         assert self.sql is not None
-        return self.sql.copies_held_by(holder)
+        return self.sql.copies_held_by(holder, missed=missed)
 
     def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
         assert self.sql is not None

@@ -142,6 +142,8 @@ def _compare_questions(books: SqlBooks) -> None:
     for name in NAMES:
         assert list(books.copies_held_for(name)) == list(memory.copies_held_for(name))
         assert list(books.copies_held_by(name)) == list(memory.copies_held_by(name))
+        missed = list(books.copies_held_by(name, missed=True))
+        assert missed == list(memory.copies_held_by(name, missed=True))
         assert list(books.copies_taken_from(name)) == list(memory.copies_taken_from(name))
         due = NOW + timedelta(seconds=50)
         assert list(books.copies_to_check(name, due, 3)) == list(memory.copies_to_check(name, due, 3))

@@ -189,8 +189,10 @@ class Ledger(Protocol):
         """Shadow copies still in transit, of every epoch."""
         ...
 
-    def copies_held_by(self, holder: ServerName) -> Iterable[Copy]:
-        """Owned messages with a HOLDING or UNCERTAIN holder of that name."""
+    def copies_held_by(self, holder: ServerName, *, missed: bool = False) -> Iterable[Copy]:
+        """Owned messages with a holder of that name. ``missed``: only those whose copy there is LOST while it
+        is out of reach, and those that went out in doubt.
+        """
         ...
 
     def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:

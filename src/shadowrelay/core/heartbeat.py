@@ -57,7 +57,7 @@ def meet(
         if met != member:
             books.apply(Decision(None, (met,)))
         if after_silence and not met.retired:
-            for copy in tuple(books.copies_held_by(name)):
+            for copy in tuple(books.copies_held_by(name, missed=True)):
                 books.apply(_met_again(copy, name, now))
             for copy in tuple(books.copies_taken_from(name)):
                 books.apply(ask_about(copy, now))

@@ -14,6 +14,9 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.set_aside import set_aside
 from shadowrelay.core.values import dataclass, replace
 
+AT_ONCE = 1000
+"""Messages that one call to ``conclude`` looks at: all else that is to be written waits meanwhile."""
+
 
 @dataclass(slots=True)
 class _Asked:
@@ -28,6 +31,7 @@ class Inquiry:
     """Answers per message. Times are seconds of a monotonic clock: a clock step concludes nothing."""
 
     _asked: dict[MessageId, _Asked] = field(default_factory=dict)
+    _looked_at: MessageId = MessageId("")  # the last one, when there were too many to look at
 
     def _entry(self, message_id: MessageId, since: datetime | None, at: float = 0.0) -> _Asked:
         entry = self._asked.get(message_id)
@@ -69,15 +73,23 @@ class Inquiry:
 
         Those whose holder could not be reached within ``reconcile_timeout`` go out marked in doubt, unless
         this node was away so long that their fate may be forgotten everywhere: then they are set aside for
-        the operator. A member that can be reached is waited for. Returns how many questions were closed.
+        the operator. A member that can be reached is waited for. Looks at a part of the messages when there
+        are many, and at the others next time. Returns how many questions were closed.
         """
-        closed = 0
+        closed = looks = 0
+        last = MessageId("")
         patience = policy.reconcile_timeout / timedelta(seconds=1)
-        for question in tuple(books.open_questions()):
+        for question in self._in_turn(books.open_questions()):
             entry = self._entry(question.message_id, question.since, at)
             entry.began = entry.began or at
             complete = reachable - {question.taken_from} <= entry.by
-            copy = books.copy(question.message_id) if complete or question.taken_from in reachable else None
+            if not complete and question.taken_from not in reachable:
+                continue
+            looks += 1
+            if looks > AT_ONCE:
+                continue
+            last = question.message_id
+            copy = books.copy(last)
             if copy is None:
                 continue
             if copy.pending is Reason.HEARTBEAT_LOST and copy.owner in reachable:
@@ -103,4 +115,9 @@ class Inquiry:
                 self.forget(copy.id)
                 answered = replace(copy, confirmation=Confirmation.NONE, confirm_since=None)
                 books.apply(Decision(None, (SaveCopy(copy, answered),)))
+        self._looked_at = last if looks > AT_ONCE else MessageId("")
         return closed
+
+    def _in_turn(self, questions: Iterable[OpenQuestion]) -> list[OpenQuestion]:
+        """Those behind the last one that was looked at first."""
+        return sorted(questions, key=lambda question: question.message_id <= self._looked_at)

@@ -130,8 +130,8 @@ class SqlLedger:
     def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
         return self._copies("held_for", owner)
 
-    def copies_held_by(self, holder: ServerName) -> Iterable[Copy]:
-        return self._copies("held_by", holder)
+    def copies_held_by(self, holder: ServerName, *, missed: bool = False) -> Iterable[Copy]:
+        return self._copies("missed" if missed else "held_by", holder)
 
     def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
         return self._copies("taken_from", former)

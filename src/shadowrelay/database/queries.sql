@@ -89,6 +89,15 @@ SELECT id FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' 
 SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
  WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? ORDER BY m.id;
 
+-- name: missed
+SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ?1 AND h.state = 'lost'
+ UNION
+SELECT m.id FROM message m INDEXED BY message_confirm CROSS JOIN holder h ON h.message_id = m.id
+ WHERE m.confirmation <> 'none' AND m.confirmation = 'in_doubt' AND m.role = 'primary' AND m.stage = 'queued'
+   AND h.name = ?1
+ ORDER BY 1;
+
 -- name: holds_for
 SELECT EXISTS (SELECT 1 FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued');
 
@@ -220,9 +229,7 @@ SELECT id FROM message
  WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND received_at <= ? LIMIT ?;
 
 -- name: expire_events
--- Numbers follow time: behind the first that is younger there is nothing to look for.
-DELETE FROM discard_event WHERE kind <> 'taken' AND number < ifnull(
-    (SELECT number FROM discard_event WHERE created_at > ? ORDER BY number LIMIT 1), 1 << 62);
+DELETE FROM discard_event WHERE created_at <= ? AND kind <> 'taken';
 
 -- name: expire_outcomes
 DELETE FROM outcome WHERE keep_until <= ?;

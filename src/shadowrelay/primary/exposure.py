@@ -10,7 +10,7 @@ import structlog
 
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, ServerName
-from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.inquiry import AT_ONCE, Inquiry
 from shadowrelay.core.steps import OfferCopy, Step
 from shadowrelay.database.content import blocks, stored
 from shadowrelay.database.ledger import SqlLedger
@@ -105,7 +105,8 @@ class Reconcile:
                 self._changed()
             for member in talk_to:
                 self._nudge(member)
-            await asyncio.sleep(INTERVAL)
+            if closed < AT_ONCE:
+                await asyncio.sleep(INTERVAL)
 
     def _conclude(self, ledger: SqlLedger) -> tuple[int, list[ServerName]]:
         policy = self._members.policy
@@ -113,6 +114,8 @@ class Reconcile:
         reachable = self._members.boundary.reachable() if policy.shadow_redundancy_enabled else frozenset()
         now = self._members.clock()
         closed = self._inquiry.conclude(ledger, reachable, policy, now, seconds(), long_away=self._long_away)
+        if closed == AT_ONCE:
+            return closed, []
         questions = tuple(ledger.open_questions())
         talk_to = [
             name
