@@ -57,3 +57,45 @@ async def reply_to_a_client_that_was_reset() -> Why:
 def test_a_reply_to_a_client_that_is_gone_ends_the_session_quietly(loops: Loops):
     with asyncio.Runner(loop_factory=loops) as runner:
         assert runner.run(reply_to_a_client_that_was_reset()) is Why.GONE
+
+
+class Paused(asyncio.Transport):
+    """A transport whose other end takes nothing until ``taken`` is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading = True
+        self.duplex = Duplex(self, 5.0, None)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        del data
+        self.duplex.unwritable()
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+async def test_a_command_that_comes_while_replies_wait_to_be_taken_is_read() -> None:
+    transport = Paused()
+    transport.duplex.write(b"250 2.0.0 OK\r\n")
+    reading = asyncio.create_task(transport.duplex.read_line(512))
+    await asyncio.sleep(0)
+    transport.duplex.received(b"NOOP\r\n")
+    transport.duplex.writable()
+    async with asyncio.timeout(2):
+        assert await reading == b"NOOP\r\n"
+
+
+async def test_who_reads_all_that_waits_hears_of_the_end_though_too_much_had_waited() -> None:
+    transport = Paused()
+    transport.duplex.received(bytes(100_000))
+    assert not transport.reading
+    assert len(await transport.duplex.read_block(65_536, 5.0)) == 65_536
+    assert len(await transport.duplex.read_block(65_536, 5.0)) == 34_464
+    assert transport.reading

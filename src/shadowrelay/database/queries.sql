@@ -196,12 +196,12 @@ SELECT DISTINCT message_id FROM recipient AS r WHERE next_hop = ? AND due_at <= 
 
 -- name: late_ones
 -- A part of the queue, from a place on: whether each was received so long ago that its sender has to be told.
-SELECT r.due_at, r.message_id,
+SELECT r.due_at, r.message_id, r.number,
        (m.received_at <= :expired OR (r.delay_notified = 0 AND m.received_at <= :delayed)) AND NOT EXISTS
        (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
   FROM recipient r CROSS JOIN message m ON m.id = r.message_id
- WHERE r.next_hop = :hop AND r.due_at <= :now AND (r.due_at, r.message_id) > (:due, :id)
- ORDER BY r.due_at, r.message_id LIMIT :most;
+ WHERE r.next_hop = :hop AND r.due_at <= :now AND (r.due_at, r.message_id, r.number) > (:due, :id, :number)
+ ORDER BY r.due_at, r.message_id, r.number LIMIT :most;
 
 -- name: activate
 INSERT OR IGNORE INTO temp.active (message_id, next_hop) VALUES (?, ?);

@@ -15,10 +15,10 @@ from shadowrelay.database import records
 from shadowrelay.database.content import stored
 from shadowrelay.database.ledger import SQL, SqlLedger
 
-Place: TypeAlias = tuple[int, str]
-"""Of a recipient in the queue for a next hop: when it is due (microseconds), and its message."""
+Place: TypeAlias = tuple[int, str, int]
+"""Of a recipient in the queue for a next hop: when it is due (microseconds), its message, its number."""
 
-FRONT: Place = (-1, "")
+FRONT: Place = (-1, "", 0)
 LATE_LOOK = 1000  # recipients: all else that has to be written waits meanwhile
 
 
@@ -57,11 +57,12 @@ def claim_late(
         "expired": records.micros(expired),
         "due": behind[0],
         "id": behind[1],
+        "number": behind[2],
         "most": LATE_LOOK,
     }
     place, looked_at = FRONT, 0
-    for due, message_id, late in ledger.connection.execute(SQL["late_ones"], asked):
-        place, looked_at = (due, message_id), looked_at + 1
+    for due, message_id, number, late in ledger.connection.execute(SQL["late_ones"], asked):
+        place, looked_at = (due, message_id, number), looked_at + 1
         if late:
             return _claimed(ledger, [(message_id,)], next_hop, now), place
     return [], place if looked_at == LATE_LOOK else FRONT

@@ -134,6 +134,10 @@ class Duplex:
         else:
             block = bytes(self._input[:most])
             del self._input[:most]
+        if (
+            len(self._input) <= MOST_WAITING
+        ):  # while nothing is read, the end of the connection is to be noticed
+            self._resume()
         return block
 
     def unread(self, data: bytes) -> None:
@@ -141,13 +145,12 @@ class Duplex:
         self._input[:0] = data
 
     async def _fill(self, deadline: float) -> None:
+        before = len(self._input)
         await self.flush()
         if self._until is not None:
             deadline = min(deadline, self._until)
-        before = len(self._input)
-        if self._paused:
-            self._paused = False
-            self._transport.resume_reading()
+        if len(self._input) == before:
+            self._resume()
         while len(self._input) == before:
             if self._interrupted is not None:
                 raise Interrupted(self._interrupted)
@@ -161,6 +164,12 @@ class Duplex:
                 await self._waiting
             finally:
                 self._waiting = None
+
+    def _resume(self) -> None:
+        """Let more arrive."""
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
 
     def _ring_at(self, deadline: float) -> None:
         """Wake the reader at that time. One timer serves many waits: it is late for none, early for some."""

@@ -183,6 +183,7 @@ class PeerConnection(asyncio.Protocol):
             self.abort()
             raise
         if self.lost:
+            self.abort()
             raise PeerFailed(step, self._error)
 
     async def reply(self, step: str) -> Reply:
