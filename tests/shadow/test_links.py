@@ -33,7 +33,7 @@ async def test_a_delivered_copy_moves_to_safety_net_within_the_poll_interval(tmp
     async with boundary(tmp_path, "mx1", "mx2", orphan_check_interval="1h") as (owner, holder):
         message = await held(owner, holder)
         holder.run_links()
-        await eventually(lambda: holder.node.links[owner.name].contact_at)
+        await eventually(lambda: holder.node.links[owner.name]._holding)
         await tell(owner, holder, Verdict(message, 1, Kind.DELIVERED, "relayed"))  # type: ignore[arg-type]
 
         async def released() -> bool:

@@ -60,7 +60,7 @@ def test_a_reply_to_a_client_that_is_gone_ends_the_session_quietly(loops: Loops)
 
 
 class Paused(asyncio.Transport):
-    """A transport whose other end takes nothing until ``taken`` is called."""
+    """A transport whose other end takes nothing more once something was written."""
 
     def __init__(self) -> None:
         super().__init__()

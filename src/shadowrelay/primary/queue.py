@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route
 from shadowrelay.core.steps import SendOn, Step, Transact, WriteReports
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.queue import Claim, Place, bring_forward, claim, claim_late, due_hops, unclaim
+from shadowrelay.database.queue import Claim, bring_forward, claim, claim_late, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.members import Members, seconds
 from shadowrelay.primary.delivering import deliver
@@ -121,41 +121,37 @@ class Queue:
             if outbound.retry_at is not None:
                 outbound.retry_at -= back
 
-    def _silence(self, now: datetime) -> tuple[bool, Callable[[SqlLedger], None]]:
-        """The work that notes with whom there was no contact for too long, and whether it is brief."""
+    async def _after_silence(self, work: Callable[[SqlLedger], T], *, brief: bool = True) -> T:
+        """Run ``work``; noted before it, in its transaction: with whom there was no contact for too long."""
+        now = self._clock()
         cut_off = self._members.boundary.cut_off(seconds())
 
-        def note(ledger: SqlLedger) -> None:
+        def note_and_work(ledger: SqlLedger) -> T:
             for member in cut_off:  # frozen, or alone for long: others may own by now what we think is ours
                 heartbeat.cut_off(ledger, member, now)
+            return work(ledger)
 
-        return not cut_off, note
+        if brief and not cut_off:
+            return await self._database.transact_briefly(note_and_work)
+        return await self._database.transact(note_and_work)
 
     async def _still_ours(self, claimed: Claim) -> bool:
         """May this fork, claimed some time ago, be sent now? Not after silence in which others may have
         promoted their copies, nor when they told us that they did, or that it is delivered.
         """
-        brief, note_silence = self._silence(self._clock())
 
         def look(ledger: SqlLedger) -> bool:
-            note_silence(ledger)
             copy = ledger.copy(claimed.copy.id)
             if copy is None or not copy.owned or copy.confirmation is Confirmation.ASK:
                 return False
             return {one.number for one in claimed.recipients} <= {one.number for one in copy.unsettled}
 
-        return await self._transact(brief)(look)
+        return await self._after_silence(look)
 
     async def _start(self, name: NextHop, outbound: Outbound, most: int) -> int:
         """Begin up to ``most`` workers; returns how many there was mail for."""
         now = self._clock()
-        brief, note_silence = self._silence(now)
-
-        def work(ledger: SqlLedger) -> list[Claim]:
-            note_silence(ledger)
-            return claim(ledger, name, now, most)
-
-        claims = await self._transact(brief)(work)
+        claims = await self._after_silence(lambda ledger: claim(ledger, name, now, most))
         self._begin(outbound, claims)
         return len(claims)
 
@@ -169,13 +165,10 @@ class Queue:
             return
         delayed = now - self._policy.delay_notification_timeout
         expired = now - self._policy.message_expiration_timeout
-        _, note_silence = self._silence(now)
-
-        def work(ledger: SqlLedger) -> tuple[list[Claim], Place]:
-            note_silence(ledger)
-            return claim_late(ledger, name, now, delayed, expired, outbound.late_from)
-
-        claims, outbound.late_from = await self._database.transact(work)
+        behind = outbound.late_from
+        claims, outbound.late_from = await self._after_silence(
+            lambda ledger: claim_late(ledger, name, now, delayed, expired, behind), brief=False
+        )
         if not claims:
             outbound.late_at = at + IDLE
         self._begin(outbound, claims)
@@ -248,9 +241,6 @@ class Queue:
             return work(ledger)
 
         return await self._database.transact_briefly(settle_and_unclaim)
-
-    def _transact(self, brief: bool) -> Callable[[Callable[[SqlLedger], T]], Awaitable[T]]:  # noqa: FBT001
-        return self._database.transact_briefly if brief else self._database.transact
 
     async def _put_off(self, claimed: Claim) -> None:
         """After a mistake of our own: the fork is given back, and tried again like any that failed."""

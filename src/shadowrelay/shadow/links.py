@@ -43,7 +43,7 @@ class Link:
     held: int = 0  # copies we hold for it, counted when it fails
     opinion: Consequence = NOTHING  # what came of its last failed heartbeat
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _holding: bool = False  # a copy at least
+    _holding: bool = False  # a copy at least, at the last contact
     _idle: bool = False
     _session: PeerConnection | None = None
     _greeting: Greeting | None = None
@@ -152,7 +152,6 @@ class Link:
         self.failing_since = self.failing_since or datetime.now(UTC)
         boundary = self.members.boundary
         self.held = await self.members.database.transact(lambda ledger: ledger.count_held_for(self.name))
-        self._holding = self.held > 0
         alarms = boundary.failed(self.name, seconds(), f"{failure.step}: {failure.error}")
         log.warning(
             "heartbeat_failed",

@@ -134,9 +134,8 @@ class Duplex:
         else:
             block = bytes(self._input[:most])
             del self._input[:most]
-        if (
-            len(self._input) <= MOST_WAITING
-        ):  # while nothing is read, the end of the connection is to be noticed
+        # Now, and not when more is waited for: the end of an idle connection is to be noticed.
+        if len(self._input) <= MOST_WAITING:
             self._resume()
         return block
 
