@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from shadowrelay.core.decisions import (
     AcknowledgeEvents,
+    CheckCopies,
     Decision,
     DiscardEvent,
     DropCopy,
@@ -70,18 +71,20 @@ class Books:
     def members(self) -> Iterable[Member]:
         return self.known.values()
 
-    def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
-        return [c for c in self.copies.values() if c.held and c.owner == owner]
+    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
+        held = [c for c in self.copies.values() if c.held and c.owner == owner]
+        return [copy for copy in held if not (unclaimed and copy.pending)]
 
-    def copies_held_by(self, holder: ServerName, *, missed: bool = False) -> Iterable[Copy]:
-        return [c for c in self.copies.values() if c.owned and is_held_by(c, holder, missed=missed)]
+    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
+        return [c for c in self.copies.values() if c.owned and is_held_by(c, holder, counted)]
 
     def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
         return [c for c in self.copies.values() if c.owned and c.former_owner == former]
 
-    def open_questions(self) -> Iterable[OpenQuestion]:
-        waiting = (c for c in self.copies.values() if c.confirmation is not Confirmation.NONE and c.queued)
-        return [OpenQuestion(c.id, c.confirm_since, c.owner if c.pending else None) for c in waiting]
+    def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
+        waiting = [c for c in self.copies.values() if c.confirmation is not Confirmation.NONE and c.queued]
+        behind = sorted((c for c in waiting if c.id > after), key=lambda copy: copy.id)
+        return [OpenQuestion(c.id, c.confirm_since, c.owner if c.pending else None) for c in behind[:most]]
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         held = self.copies_held_for(owner)
@@ -97,6 +100,10 @@ class Books:
                     self.copies[after.id] = after
                 case DropCopy(copy):
                     del self.copies[copy.id]
+                case CheckCopies(owner, at):
+                    for copy in self.copies_held_for(owner):
+                        if copy.check_at is None or copy.check_at > at:
+                            self.copies[copy.id] = replace(copy, check_at=at)
                 case DiscardEvent():
                     self.told.append(replace(write, number=len(self.told) + 1))
                 case Outcome():
@@ -111,12 +118,14 @@ class Books:
         return decision.then
 
 
-def is_held_by(copy: Copy, holder: ServerName, *, missed: bool) -> bool:
-    return any(
-        not missed or one.state is HolderState.LOST or copy.confirmation is Confirmation.IN_DOUBT
-        for one in copy.holders
-        if one.name == holder
-    )
+def is_held_by(copy: Copy, holder: ServerName, counted: bool | None) -> bool:
+    """``counted`` as in ``Ledger.copies_held_by``."""
+    states = {one.state for one in copy.holders if one.name == holder}
+    if counted is None:
+        return bool(states)
+    if counted:
+        return HolderState.HOLDING in states
+    return HolderState.LOST in states or (bool(states) and copy.confirmation is Confirmation.IN_DOUBT)
 
 
 def message(role: Role = Role.PRIMARY, **changes: Any) -> Copy:

@@ -269,7 +269,7 @@ async def test_copies_are_found_by_what_they_are_to_whom(tmp_path: Path) -> None
         assert await named(lambda ledger: ledger.copies_held_for(OWN)) == set()
         assert await named(lambda ledger: ledger.copies_held_by(OTHER)) == {"held by it"}
         assert await named(lambda ledger: ledger.copies_taken_from(OTHER)) == {"taken from it"}
-        questions = await found.transact(lambda ledger: list(ledger.open_questions()))
+        questions = await found.transact(lambda ledger: ledger.open_questions(MessageId(""), 10))
         assert {label[question.message_id] for question in questions} == {"asking", "in doubt"}
         assert await named(lambda ledger: ledger.copies_to_check(OTHER, NOW, 10)) == {"to check"}
         later = NOW + SECOND

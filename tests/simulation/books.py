@@ -9,7 +9,7 @@ what is durable and what a group has touched, which the invariants need. On top 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from shadowrelay.core.decisions import (
     AcknowledgeEvents,
+    CheckCopies,
     Decision,
     DiscardEvent,
     DropCopy,
@@ -43,6 +44,16 @@ _ABSENT: Any = object()
 
 class Disagreement(AssertionError):
     """The two ledgers, or a decision and the ledger it was taken on, do not say the same."""
+
+
+def is_held_by(copy: Copy, holder: ServerName, counted: bool | None) -> bool:
+    """``counted`` as in ``Ledger.copies_held_by``."""
+    states = {one.state for one in copy.holders if one.name == holder}
+    if counted is None:
+        return bool(states)
+    if counted:
+        return HolderState.HOLDING in states
+    return HolderState.LOST in states or (bool(states) and copy.confirmation is Confirmation.IN_DOUBT)
 
 
 @dataclass(slots=True)
@@ -111,29 +122,24 @@ class MemoryBooks:
     def _sorted(self, chosen: Iterable[Copy]) -> list[Copy]:
         return sorted(chosen, key=lambda copy: copy.id)
 
-    def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
-        return self._sorted(c for c in self.state.copies.values() if c.owner == owner and c.held)
+    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
+        held = (c for c in self.state.copies.values() if c.owner == owner and c.held)
+        return self._sorted(copy for copy in held if not (unclaimed and copy.pending))
 
-    def copies_held_by(self, holder: ServerName, *, missed: bool = False) -> Iterable[Copy]:
-        return self._sorted(
-            copy
-            for copy in self.state.copies.values()
-            if copy.owned
-            and any(
-                not missed or one.state is HolderState.LOST or copy.confirmation is Confirmation.IN_DOUBT
-                for one in copy.holders
-                if one.name == holder
-            )
-        )
+    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
+        owned = (copy for copy in self.state.copies.values() if copy.owned)
+        return self._sorted(copy for copy in owned if is_held_by(copy, holder, counted))
 
     def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
         return self._sorted(c for c in self.state.copies.values() if c.former_owner == former and c.owned)
 
-    def open_questions(self) -> Iterable[OpenQuestion]:
+    def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         asked = self._sorted(
-            c for c in self.state.copies.values() if c.confirmation is not Confirmation.NONE and c.queued
+            c
+            for c in self.state.copies.values()
+            if c.confirmation is not Confirmation.NONE and c.queued and c.id > after
         )
-        return [OpenQuestion(c.id, c.confirm_since, c.owner if c.pending else None) for c in asked]
+        return [OpenQuestion(c.id, c.confirm_since, c.owner if c.pending else None) for c in asked[:most]]
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         due = [
@@ -180,6 +186,10 @@ class MemoryBooks:
             case DropCopy(copy):
                 self._put("copies", copy.id, _ABSENT)
                 self._put("contents", copy.id, _ABSENT)
+            case CheckCopies(owner, at):
+                for copy in MemoryBooks.copies_held_for(self, owner):
+                    if copy.check_at is None or copy.check_at > at:
+                        self._put("copies", copy.id, replace(copy, check_at=at))
             case DiscardEvent():
                 self.state.last_event += 1
                 number = self.state.last_event
@@ -356,21 +366,21 @@ class SqlBooks(MemoryBooks):
         assert self.sql is not None
         return self.sql.members()
 
-    def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
+    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
         assert self.sql is not None
-        return self.sql.copies_held_for(owner)
+        return self.sql.copies_held_for(owner, unclaimed=unclaimed)
 
-    def copies_held_by(self, holder: ServerName, *, missed: bool = False) -> Iterable[Copy]:
+    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
         assert self.sql is not None
-        return self.sql.copies_held_by(holder, missed=missed)
+        return self.sql.copies_held_by(holder, counted=counted)
 
     def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
         assert self.sql is not None
         return self.sql.copies_taken_from(former)
 
-    def open_questions(self) -> Iterable[OpenQuestion]:
+    def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         assert self.sql is not None
-        return self.sql.open_questions()
+        return self.sql.open_questions(after, most)
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         assert self.sql is not None

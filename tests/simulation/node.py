@@ -325,7 +325,7 @@ class Node:
         return any(copy.held and copy.owner == name for copy in self.books.state.copies.values())
 
     def _has_questions(self, name: ServerName) -> bool:
-        return any(True for _ in self.inquiry.unasked(self.books.open_questions(), name))
+        return bool(self.inquiry.unasked(self.books, name, 1))
 
     # The loops of the owner.
 

@@ -10,6 +10,7 @@ import pytest
 
 from shadowrelay.core.decisions import (
     AcknowledgeEvents,
+    CheckCopies,
     Content,
     Decision,
     DiscardEvent,
@@ -39,6 +40,7 @@ from shadowrelay.core.messages import (
     Envelope,
     Holder,
     HolderState,
+    Reason,
     Recipient,
     Role,
     Stage,
@@ -103,13 +105,14 @@ def _copy(draw: random.Random, message_id: MessageId) -> Copy:
         received_at=NOW,
         settled_at=moment(),
         reports_on=draw.choice((None, IDS[1])),
+        pending=draw.choice((None, *Reason)),
     )
 
 
 def _write(draw: random.Random, books: SqlBooks) -> Write:
     message_id = draw.choice(IDS)
     stored = books.copy(message_id)
-    match draw.randrange(9):
+    match draw.randrange(10):
         case 0 | 1 | 2:
             content = None if stored else Content(data=b"x")
             return SaveCopy(stored, _copy(draw, message_id), content)
@@ -125,6 +128,8 @@ def _write(draw: random.Random, books: SqlBooks) -> Write:
             return draw.choice(
                 (DropEvents(draw.choice(DATABASES)), Outcome(message_id, 2, (1, 3), NOW + timedelta(days=1)))
             )
+        case 8:
+            return CheckCopies(draw.choice(NAMES), NOW + timedelta(seconds=draw.randrange(100)))
         case _:
             lineage = Lineage(draw.choice(DATABASES), (Beginning(Incarnation("b" * 16), 3),), 5)
             knows = draw.choice((None, books.lineage.incarnation))
@@ -142,12 +147,18 @@ def _compare_questions(books: SqlBooks) -> None:
     for name in NAMES:
         assert list(books.copies_held_for(name)) == list(memory.copies_held_for(name))
         assert list(books.copies_held_by(name)) == list(memory.copies_held_by(name))
-        missed = list(books.copies_held_by(name, missed=True))
-        assert missed == list(memory.copies_held_by(name, missed=True))
+        unclaimed = list(books.copies_held_for(name, unclaimed=True))
+        assert unclaimed == list(memory.copies_held_for(name, unclaimed=True))
+        for counted in (True, False):
+            found = list(books.copies_held_by(name, counted=counted))
+            assert found == list(memory.copies_held_by(name, counted=counted))
         assert list(books.copies_taken_from(name)) == list(memory.copies_taken_from(name))
         due = NOW + timedelta(seconds=50)
         assert list(books.copies_to_check(name, due, 3)) == list(memory.copies_to_check(name, due, 3))
-    assert list(books.open_questions()) == list(memory.open_questions())
+    first = MessageId("")
+    assert books.open_questions(first, 2) == memory.open_questions(first, 2)
+    behind = IDS[len(IDS) // 2]
+    assert books.open_questions(behind, 100) == memory.open_questions(behind, 100)
 
 
 @pytest.mark.parametrize("seed", range(40))

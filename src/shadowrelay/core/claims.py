@@ -42,7 +42,7 @@ def sighting_of(ledger: Ledger, owner: ServerName) -> Sighting | None:
     member = ledger.member(owner)
     if member is None or member.lineage is None:
         return None
-    if all(copy.pending for copy in ledger.copies_held_for(owner)):
+    if not any(True for _ in ledger.copies_held_for(owner, unclaimed=True)):
         return None
     return Sighting(owner, member.lineage.database_id, member.lineage.mark)
 

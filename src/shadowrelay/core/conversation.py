@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from itertools import islice
 
 from shadowrelay.core import discard, heartbeat, questions
 from shadowrelay.core.claims import Claim, Sighting, claim_of, judge, vouches, yields_to
@@ -142,7 +141,7 @@ def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime) -> Quer
     due: dict[MessageId, Copy] = {}
     claim: Claim | None = None
     claimed: list[Question] = []
-    for question in islice(inquiry.unasked(ledger.open_questions(), to), MAX_QUESTIONS):
+    for question in inquiry.unasked(ledger, to, MAX_QUESTIONS):
         copy = ledger.copy(question.message_id)
         if copy is None:
             continue

@@ -6,7 +6,7 @@ tracking log, both in one transaction; ``then`` is what may be said or done, onl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Generic, Protocol, TypeAlias, TypeVar
@@ -138,6 +138,14 @@ class DropCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckCopies:
+    """Every copy held for that owner is to be asked about at that time at the latest: ``check_at``."""
+
+    owner: ServerName
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class AcknowledgeEvents:
     """The addressee applied every event up to that mark: forget those (never newer ones, see Mark)."""
 
@@ -153,7 +161,15 @@ class DropEvents:
 
 
 Write: TypeAlias = (
-    SaveCopy | DropCopy | DiscardEvent | AcknowledgeEvents | DropEvents | Outcome | Tombstone | Member
+    SaveCopy
+    | DropCopy
+    | CheckCopies
+    | DiscardEvent
+    | AcknowledgeEvents
+    | DropEvents
+    | Outcome
+    | Tombstone
+    | Member
 )
 
 
@@ -185,13 +201,13 @@ class Ledger(Protocol):
 
     def members(self) -> Iterable[Member]: ...
 
-    def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
-        """Shadow copies still in transit, of every epoch."""
+    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
+        """Shadow copies still in transit, of every epoch. ``unclaimed``: those of no pending promotion."""
         ...
 
-    def copies_held_by(self, holder: ServerName, *, missed: bool = False) -> Iterable[Copy]:
-        """Owned messages with a holder of that name. ``missed``: only those whose copy there is LOST while it
-        is out of reach, and those that went out in doubt.
+    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
+        """Owned messages with a holder of that name. ``counted``: only those whose copy there is HOLDING; not
+        ``counted``: those whose copy is LOST while it is out of reach, and those that went out in doubt.
         """
         ...
 
@@ -199,8 +215,8 @@ class Ledger(Protocol):
         """Owned messages that were promoted from copies held for that member."""
         ...
 
-    def open_questions(self) -> Iterable[OpenQuestion]:
-        """What peers have to be asked about: confirmation is ASK or IN_DOUBT. By message id."""
+    def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
+        """What peers have to be asked about: confirmation is ASK or IN_DOUBT. Those behind that id, by id."""
         ...
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:

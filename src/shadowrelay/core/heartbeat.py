@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
 
-from shadowrelay.core.decisions import Decision, DropEvents, Ledger, Member, Transaction
+from shadowrelay.core.decisions import CheckCopies, Decision, DropEvents, Ledger, Member, Transaction
 from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
 from shadowrelay.core.ownership import ask_about, asked_about, intend, saved
@@ -57,13 +57,13 @@ def meet(
         if met != member:
             books.apply(Decision(None, (met,)))
         if after_silence and not met.retired:
-            for copy in tuple(books.copies_held_by(name, missed=True)):
+            for copy in tuple(books.copies_held_by(name, counted=False)):
                 books.apply(_met_again(copy, name, now))
             for copy in tuple(books.copies_taken_from(name)):
                 books.apply(ask_about(copy, now))
         if former and found.incarnation != former.incarnation:
-            for copy in tuple(books.copies_held_for(name)):
-                books.apply(_check_now(copy, now))
+            # It opened its database again, perhaps an older one than its marks can show.
+            books.apply(Decision(None, (CheckCopies(name, now),)))
         return continuity
     replaced = found.database_id != former.database_id
     reason = Reason.DATABASE_REPLACED if replaced else Reason.DATABASE_ROLLED_BACK
@@ -88,7 +88,7 @@ def heard(ledger: Ledger, name: ServerName, mark: Mark) -> Decision[None]:
 
 def lose_holder(books: Transaction, name: ServerName) -> None:
     """A holder was out of reach for a few heartbeats: its copies do not count until it is back."""
-    for copy in tuple(books.copies_held_by(name)):
+    for copy in tuple(books.copies_held_by(name, counted=True)):
         books.apply(_holders(copy, name, HolderState.HOLDING, HolderState.LOST))
 
 
@@ -100,7 +100,7 @@ def cut_off(books: Transaction, name: ServerName, now: datetime) -> None:
 
 def take_over(books: Transaction, name: ServerName, reason: Reason, now: datetime) -> int:
     """Every copy held for that owner is to be promoted. Repeating it changes nothing. Returns how many."""
-    copies = [copy for copy in books.copies_held_for(name) if copy.pending is None]
+    copies = tuple(books.copies_held_for(name, unclaimed=True))
     for copy in copies:
         books.apply(intend(copy, reason, now))
     return len(copies)
@@ -124,13 +124,6 @@ def _met_again(copy: Copy, name: ServerName, now: datetime) -> Decision[None]:
     if counted.confirmation is Confirmation.IN_DOUBT:
         counted = asked_about(counted, now)
     return saved(copy, counted)
-
-
-def _check_now(copy: Copy, now: datetime) -> Decision[None]:
-    """Its owner opened its database again, perhaps an older one than its marks can show: ask about it."""
-    if copy.check_at is not None and copy.check_at <= now:
-        return Decision(None)
-    return saved(copy, replace(copy, check_at=now))
 
 
 def _forgotten(copy: Copy, name: ServerName) -> Decision[None]:

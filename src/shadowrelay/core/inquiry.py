@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import field
 from datetime import datetime, timedelta
 
-from shadowrelay.core.decisions import Decision, OpenQuestion, SaveCopy, Transaction
+from shadowrelay.core.decisions import Decision, Ledger, OpenQuestion, SaveCopy, Transaction
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Reason
 from shadowrelay.core.ownership import promote, withdraw
@@ -15,7 +15,15 @@ from shadowrelay.core.set_aside import set_aside
 from shadowrelay.core.values import dataclass, replace
 
 AT_ONCE = 1000
-"""Messages that one call to ``conclude`` looks at: all else that is to be written waits meanwhile."""
+"""Messages that one call to ``conclude`` decides about: all else that is to be written waits meanwhile."""
+
+LOOKS = 5000
+"""Open questions that one call goes through: of more, the next call goes on where it ended."""
+
+PAGE = 500
+"""Open questions that are read at once."""
+
+_FIRST = MessageId("")
 
 
 @dataclass(slots=True)
@@ -31,7 +39,8 @@ class Inquiry:
     """Answers per message. Times are seconds of a monotonic clock: a clock step concludes nothing."""
 
     _asked: dict[MessageId, _Asked] = field(default_factory=dict)
-    _looked_at: MessageId = MessageId("")  # the last one, when there were too many to look at
+    _looked_at: MessageId = _FIRST  # by ``conclude``, when there were too many
+    _places: dict[ServerName, MessageId] = field(default_factory=dict)  # by ``unasked``, likewise
 
     def _entry(self, message_id: MessageId, since: datetime | None, at: float = 0.0) -> _Asked:
         entry = self._asked.get(message_id)
@@ -39,14 +48,33 @@ class Inquiry:
             entry = self._asked[message_id] = _Asked(since, at)
         return entry
 
-    def unasked(self, questions: Iterable[OpenQuestion], member: ServerName) -> Iterator[OpenQuestion]:
-        """Those about which that member has not yet answered."""
-        for question in questions:
-            if question.taken_from == member:
+    def unasked(self, books: Ledger, member: ServerName, most: int) -> list[OpenQuestion]:
+        """Up to ``most`` about which that member has not yet answered.
+
+        Where very many have been answered, those are not gone through again every time: what is asked anew
+        among them may be found by a later call only.
+        """
+        last = place = self._places.pop(member, _FIRST)
+        found: list[OpenQuestion] = []
+        for looks, question in enumerate(_in_turn(books, place), 1):
+            if not self._has_answered(question, member):
+                found.append(question)
+            elif not found:
+                last = question.message_id
+            if looks >= LOOKS * (2 if found else 1):  # what is found is to fill the command
+                last = question.message_id
+            elif len(found) < most:
                 continue
-            entry = self._asked.get(question.message_id)
-            if entry is None or entry.since != question.since or member not in entry.by:
-                yield question
+            if place or looks >= LOOKS:
+                self._places[member] = last
+            break
+        return found
+
+    def _has_answered(self, question: OpenQuestion, member: ServerName) -> bool:
+        """Or is not to be asked: whom a message is taken from says so by answering at all."""
+        entry = self._asked.get(question.message_id)
+        answered = entry is not None and entry.since == question.since and member in entry.by
+        return answered or question.taken_from == member
 
     def note(self, copy: Copy, member: ServerName, *, confirmed: bool = False) -> None:
         """That member answered; ``confirmed``: that it holds a copy for us."""
@@ -77,18 +105,21 @@ class Inquiry:
         are many, and at the others next time. Returns how many questions were closed.
         """
         closed = looks = 0
-        last = MessageId("")
+        last = _FIRST
         patience = policy.reconcile_timeout / timedelta(seconds=1)
-        for question in self._in_turn(books.open_questions()):
+        for number, question in enumerate(_in_turn(books, self._looked_at), 1):
+            if number > LOOKS:
+                break
             entry = self._entry(question.message_id, question.since, at)
             entry.began = entry.began or at
             complete = reachable - {question.taken_from} <= entry.by
-            if not complete and question.taken_from not in reachable:
-                continue
-            looks += 1
+            may_be_closed = complete or question.taken_from in reachable
+            looks += may_be_closed
             if looks > AT_ONCE:
                 continue
             last = question.message_id
+            if not may_be_closed:
+                continue
             copy = books.copy(last)
             if copy is None:
                 continue
@@ -115,9 +146,20 @@ class Inquiry:
                 self.forget(copy.id)
                 answered = replace(copy, confirmation=Confirmation.NONE, confirm_since=None)
                 books.apply(Decision(None, (SaveCopy(copy, answered),)))
-        self._looked_at = last if looks > AT_ONCE else MessageId("")
+        else:
+            last = last if looks > AT_ONCE else _FIRST
+        self._looked_at = last
         return closed
 
-    def _in_turn(self, questions: Iterable[OpenQuestion]) -> list[OpenQuestion]:
-        """Those behind the last one that was looked at first."""
-        return sorted(questions, key=lambda question: question.message_id <= self._looked_at)
+
+def _in_turn(books: Ledger, last: MessageId) -> Iterator[OpenQuestion]:
+    """Every open question once, those behind that one first; whoever reads on may close what was read."""
+    for after, until in ((last, None), (_FIRST, last)) if last else ((_FIRST, None),):
+        while page := books.open_questions(after, PAGE):
+            for question in page:
+                if until is not None and question.message_id > until:
+                    return
+                yield question
+            after = page[-1].message_id  # noqa: PLW2901
+            if len(page) < PAGE:
+                break

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TypeVar, assert_never
 
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import (
     AcknowledgeEvents,
+    CheckCopies,
     Decision,
     DiscardEvent,
     DropCopy,
@@ -127,17 +128,17 @@ class SqlLedger:
     def members(self) -> Iterable[Member]:
         return [records.member_of(row) for row in self._run(SQL["members"]).fetchall()]
 
-    def copies_held_for(self, owner: ServerName) -> Iterable[Copy]:
-        return self._copies("held_for", owner)
+    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
+        return self._copies("unclaimed" if unclaimed else "held_for", owner)
 
-    def copies_held_by(self, holder: ServerName, *, missed: bool = False) -> Iterable[Copy]:
-        return self._copies("missed" if missed else "held_by", holder)
+    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
+        return self._copies({None: "held_by", True: "counted", False: "missed"}[counted], holder)
 
     def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
         return self._copies("taken_from", former)
 
-    def open_questions(self) -> Iterable[OpenQuestion]:
-        rows = self._run(SQL["open_questions"]).fetchall()
+    def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
+        rows = self._run(SQL["open_questions"], (after, most)).fetchall()
         return [OpenQuestion(MessageId(row[0]), records.maybe_moment(row[1]), row[2]) for row in rows]
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
@@ -177,6 +178,9 @@ class SqlLedger:
                 self._drop(copy)
             case DiscardEvent():
                 self._run(SQL["put_event"], records.event_row(write))
+            case CheckCopies(owner, at):
+                self._run(SQL["check_copies"], (records.micros(at), owner, records.micros(at)))
+                self.forget_recent()
             case AcknowledgeEvents(addressee, upto):
                 last = self._last_event_of(upto.incarnation)
                 if last is not None:

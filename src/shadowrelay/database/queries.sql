@@ -85,9 +85,17 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- name: held_for
 SELECT id FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' ORDER BY id;
 
+-- name: unclaimed
+SELECT id FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' AND pending IS NULL ORDER BY id;
+
 -- name: held_by
 SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
  WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? ORDER BY m.id;
+
+-- name: counted
+SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? AND h.state = 'holding'
+ ORDER BY m.id;
 
 -- name: missed
 SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
@@ -107,11 +115,14 @@ SELECT id FROM message WHERE former_owner = ? AND role = 'primary' AND stage = '
 -- name: open_questions
 -- Asked several times a second: left alone, SQLite reads the whole table to find them in the order of their ids.
 SELECT id, confirm_since, CASE WHEN pending IS NOT NULL THEN owner END
-  FROM message INDEXED BY message_confirm WHERE confirmation <> 'none' AND stage = 'queued' ORDER BY id;
+  FROM message INDEXED BY message_open WHERE confirmation <> 'none' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
 
 -- name: to_check
 SELECT id FROM message WHERE owner = ? AND check_at <= ? AND role = 'shadow' AND stage = 'queued'
  ORDER BY check_at, id LIMIT ?;
+
+-- name: check_copies
+UPDATE message SET check_at = ? WHERE owner = ? AND role = 'shadow' AND stage = 'queued' AND ifnull(check_at > ?, 1);
 
 -- name: events_for
 SELECT number, addressee, message_id, epoch, kind, argument, recipients, created_at

@@ -116,10 +116,7 @@ class Reconcile:
         closed = self._inquiry.conclude(ledger, reachable, policy, now, seconds(), long_away=self._long_away)
         if closed == AT_ONCE:
             return closed, []
-        questions = tuple(ledger.open_questions())
         talk_to = [
-            name
-            for name in reachable
-            if ledger.holds_for(name) or any(True for _ in self._inquiry.unasked(questions, name))
+            name for name in reachable if ledger.holds_for(name) or self._inquiry.unasked(ledger, name, 1)
         ]
         return closed, talk_to

@@ -213,7 +213,7 @@ class Link:
     async def _questions(self) -> bool:
         """Is there something to ask this member about?"""
         return await self.members.database.transact(
-            lambda ledger: any(True for _ in self.inquiry.unasked(ledger.open_questions(), self.name))
+            lambda ledger: bool(self.inquiry.unasked(ledger, self.name, 1))
         )
 
     def _patience(self) -> float:
