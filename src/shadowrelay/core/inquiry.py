@@ -71,7 +71,7 @@ class Inquiry:
         return found
 
     def _has_answered(self, question: OpenQuestion, member: ServerName) -> bool:
-        """Or is not to be asked: whom a message is taken from says so by answering at all."""
+        """Or is not to be asked: a pending promotion takes the message from it."""
         entry = self._asked.get(question.message_id)
         answered = entry is not None and entry.since == question.since and member in entry.by
         return answered or question.taken_from == member
