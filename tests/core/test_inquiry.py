@@ -10,7 +10,7 @@ import pytest
 from ledger_at_hand import DB, NOW, A, B, Books, books, message
 
 from shadowrelay.core.decisions import OpenQuestion
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState
 from shadowrelay.core.policy import Policy
@@ -56,8 +56,8 @@ def many(monkeypatch: pytest.MonkeyPatch) -> Counting:
     return asking(100)
 
 
-def conclude(on: Counting, inquiry: Inquiry, at: float) -> int:
-    return inquiry.conclude(on, frozenset(), POLICY, NOW, at, long_away=False)
+def conclude(on: Counting, inquiry: Inquiry, at: float, *reachable: ServerName) -> int:
+    return inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at, long_away=False)
 
 
 def confirmations(on: Counting) -> list[str]:
@@ -138,3 +138,20 @@ def test_all_of_very_many_are_let_go_part_by_part(many: Counting) -> None:
     assert [conclude(many, inquiry, at=1.0) for _ in range(11)] == [10] * 10 + [0]
     assert many.read - read <= 11 * (10 + 2 * 3)
     assert confirmations(many) == ["none"] * 100
+
+
+def test_the_patience_with_very_many_ends_at_the_same_time_too(
+    many: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shadowrelay.core.inquiry.AT_ONCE", 2)
+    inquiry = Inquiry()
+    conclude(many, inquiry, at=1.0)
+    assert sum(conclude(many, inquiry, at=1.0 + PATIENCE) for _ in range(51)) == 100
+    assert confirmations(many) == ["in_doubt"] * 100
+
+
+def test_one_that_was_answered_for_does_not_wait_for_many_that_were_not(many: Counting) -> None:
+    inquiry = Inquiry()
+    inquiry.note(list(many.copies.values())[75], B, confirmed=True)
+    assert sum(conclude(many, inquiry, 1.0, B) for _ in range(10)) == 1
+    assert confirmations(many)[75] == "none"

@@ -19,14 +19,7 @@ ALLOWED = {
 }
 SCAN = re.compile(r"^SCAN (\S+)(?: USING (?:COVERING )?INDEX (\S+))?")
 ALIASES = {"m": "message", "r": "recipient", "h": "holder", "a": "temp.active"}
-IN_TRANSIT = {
-    "message_shadow",
-    "message_transit",
-    "message_confirm",
-    "message_open",
-    "message_exposed",
-    "recipient_due",
-}
+IN_TRANSIT = {"message_shadow", "message_transit", "message_confirm", "message_exposed", "recipient_due"}
 """Indexes that have nothing of Safety Net in them."""
 
 

@@ -18,7 +18,7 @@ AT_ONCE = 1000
 """Messages that one call to ``conclude`` decides about: all else that is to be written waits meanwhile."""
 
 LOOKS = 5000
-"""Open questions that one call goes through: of more, the next call goes on where it ended."""
+"""Open questions that one call goes through, or twice as many; of more, the next goes on where it ended."""
 
 PAGE = 500
 """Open questions that are read at once."""
@@ -39,6 +39,7 @@ class Inquiry:
     """Answers per message. Times are seconds of a monotonic clock: a clock step concludes nothing."""
 
     _asked: dict[MessageId, _Asked] = field(default_factory=dict)
+    _began: dict[datetime | None, float] = field(default_factory=dict)  # of questions not all looked at yet
     _looked_at: MessageId = _FIRST  # by ``conclude``, when there were too many
     _places: dict[ServerName, MessageId] = field(default_factory=dict)  # by ``unasked``, likewise
 
@@ -110,8 +111,10 @@ class Inquiry:
         for number, question in enumerate(_in_turn(books, self._looked_at), 1):
             if number > LOOKS:
                 break
-            entry = self._entry(question.message_id, question.since, at)
-            entry.began = entry.began or at
+            # What began to be asked about together is waited for together, whenever its turn comes.
+            began = self._began.setdefault(question.since, at)
+            entry = self._entry(question.message_id, question.since, began)
+            entry.began = entry.began or began
             complete = reachable - {question.taken_from} <= entry.by
             may_be_closed = complete or question.taken_from in reachable
             looks += may_be_closed
@@ -148,6 +151,7 @@ class Inquiry:
                 books.apply(Decision(None, (SaveCopy(copy, answered),)))
         else:
             last = last if looks > AT_ONCE else _FIRST
+            self._began.clear()
         self._looked_at = last
         return closed
 
