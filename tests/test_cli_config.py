@@ -107,3 +107,24 @@ def test_help_imports_neither_pydantic_nor_any_command():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", [["--help"], ["status", "--help"], ["config", "show", "FILE"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_finds_no_room_is_an_error_in_a_sentence(good, command, unbuffered):
+    words = [str(good) if word == "FILE" else word for word in command]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "shadowrelay", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"PYTHONUNBUFFERED": unbuffered},
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == (
+        "Error: what this command prints cannot be written: No space left on device"
+    )
+    assert "Traceback" not in ended.stderr
+    assert "ignored" not in ended.stderr

@@ -173,6 +173,7 @@ def test_every_error_is_reported_at_once_with_key_value_source_and_what_is_allow
     assert "prefer_remote, local_only or remote_only" in errors["shadow_message_preference_setting"]
     assert "host:port" in errors["receive.default.listen"]
     assert "(SHADOWRELAY_QUEUE_GLITCH_RETRY_INTERVAL)" in errors["queue_glitch_retry_interval"]
+    assert '= "13h"' in errors["queue_glitch_retry_interval"]
     assert "from 1s to 12h" in errors["queue_glitch_retry_interval"]
     assert "not JSON" in errors["SHADOWRELAY_MEMBERS"]
     assert '"SHADOWRELAY_SHADOW_HEARTBEAT_FREQUENCY"' in errors["SHADOWRELAY_SHADOW_HEARTBEAT_FREQENCY"]

@@ -20,14 +20,30 @@ def main() -> None:
     try:
         from shadowaudit.cli import main as command
 
-        command()
-    except SystemExit as ended:
-        if "pysail" in sys.modules:
-            _without_an_end(ended)
-        raise
-    except Exception:
-        traceback.print_exc()
-        sys.exit(_FAILED)
+        try:
+            command()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except SystemExit as status:
+        ended = status
+    except Exception as problem:
+        ended = _failed(problem)
+    else:
+        return
+    if "pysail" in sys.modules:
+        _without_an_end(ended)
+    raise ended
+
+
+def _failed(problem: Exception) -> SystemExit:
+    """Say what went wrong: in a sentence, if what is printed finds no room."""
+    if isinstance(problem, OSError) and problem.filename is None and problem.errno is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in its buffer
+        print(f"Error: what this command prints cannot be written: {problem.strerror}", file=sys.stderr)
+    else:
+        traceback.print_exception(problem)
+    return SystemExit(_FAILED)
 
 
 def _without_an_end(ended: SystemExit) -> None:

@@ -674,3 +674,17 @@ def test_every_class_stands_in_the_page_with_its_severity_and_meaning(what: str)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_that_can_be_generated_stands_in_the_page(fault: str) -> None:
     assert f"`{fault}`" in PAGE.read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", ["--help", "doctor"])
+def test_output_that_finds_no_room_is_an_error_in_a_sentence(command):
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "shadowaudit", command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 2
+    assert ended.stderr == "Error: what this command prints cannot be written: No space left on device\n"

@@ -173,15 +173,17 @@ def test_a_clock_that_is_set_shows_in_the_logs_and_does_no_harm(tmp_path: Path):
 
 
 @pytest.mark.skipif(bool(clocks.lacking()), reason=clocks.lacking())
-def test_nothing_is_left_of_the_clock_of_a_process_that_was_killed(tmp_path: Path):
-    clock = clocks.Clock(tmp_path / "clock")
-    script = "import time; print(time.time(), flush=True); time.sleep(60)"
-    environ = {**os.environ, **clock.environ}
-    with subprocess.Popen([sys.executable, "-c", script], env=environ, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        assert process.stdout.readline()
-        process.kill()
-    kept = Path("/dev/shm")
-    assert [path.name for path in kept.glob(f"*_{process.pid}")], "or there is nothing to remove"
-    clock.forget(process.pid)
-    assert [path.name for path in kept.glob(f"*_{process.pid}")] == []
+def test_nothing_is_left_of_the_clocks_when_chaos_is_interrupted_at_its_start(tmp_path: Path):
+    home, shared = tmp_path / "lab", Path("/dev/shm")
+    with chaos(tmp_path, "--minutes", "5", "--faults", "clock", "--dir", str(home)) as running:
+        began: set[int] = set()
+
+        def keeps() -> bool:
+            began.update(processes_of(home))
+            return any((shared / f"faketime_shm_{pid}").exists() for pid in began)
+
+        wait_until(keeps, "a process with a clock of its own has begun", deadline=60)
+        os.kill(running.pid, signal.SIGINT)
+        running.communicate(timeout=200)
+    assert processes_of(home) == []
+    assert [path.name for pid in began for path in shared.glob(f"*faketime_*_{pid}")] == []

@@ -166,9 +166,18 @@ def test_a_new_lab_that_does_not_come_up_leaves_nothing_behind_but_what_was_ther
     assert processes_of(home) == []
     assert not lab.directory.exists()
     (lab.directory / "logs").mkdir(parents=True)
+    (lab.directory / ".notes").write_text("mine")
+    assert "has ended; the last lines of" in command(lab, "up", *on_one_port, status=1)
+    assert sorted(path.name for path in lab.directory.iterdir()) == [".notes", "logs"]
+
+
+@pytest.mark.parametrize("words", [("up",), ("demo",), ("chaos", "--minutes", "0.05")])
+def test_a_new_lab_has_its_directory_to_itself(lab: RunningLab, words: tuple[str, ...]):
+    lab.directory.mkdir()
     (lab.directory / "notes.txt").write_text("mine")
-    command(lab, "up", *on_one_port, status=1)
-    assert sorted(path.name for path in lab.directory.iterdir()) == ["logs", "notes.txt"]
+    told = command(lab, *words, status=1)
+    assert "has other things in it, such as notes.txt" in told
+    assert [path.name for path in lab.directory.iterdir()] == ["notes.txt"]
 
 
 def test_a_lab_that_was_there_keeps_everything_when_it_does_not_come_up(lab: RunningLab):

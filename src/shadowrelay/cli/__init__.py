@@ -5,6 +5,7 @@ Exit status: 0 done, 1 the command failed, 2 wrong usage or wrong settings.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Any, NoReturn
@@ -54,6 +55,21 @@ class LazyGroup(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """As ever; and a sentence when what is printed finds no room."""
+        try:
+            try:
+                return super().main(*args, **extra)
+            finally:
+                if sys.stdout is not None:
+                    sys.stdout.flush()
+        except OSError as error:
+            if error.filename is not None or error.errno is None:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in its buffer
+            click.echo(f"Error: what this command prints cannot be written: {error.strerror}", err=True)
+            sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -6,6 +6,7 @@ CLOCK_REALTIME alone: those clocks by which silence is measured go on, for the k
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from shadowrelay.lab.errors import LabError
@@ -36,11 +37,6 @@ class Clock:
         except OSError as problem:
             raise LabError(f"{self._file}: {problem.strerror}") from problem
 
-    def forget(self, pid: int) -> None:
-        """Remove what the library keeps of a process, and leaves behind when that is killed."""
-        for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
-            (_SHARED / name).unlink(missing_ok=True)
-
     @property
     def environ(self) -> Mapping[str, str]:
         return {
@@ -50,6 +46,18 @@ class Clock:
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # of waits on the monotonic clock, which is the real one
         }
+
+
+def sweep(since: float, kept: Path = _SHARED) -> None:
+    """Remove what the library keeps of each process, and leaves behind when that is killed.
+
+    Of processes that have begun since then (seconds since 1970) and are gone.
+    """
+    for path in (*kept.glob("faketime_shm_*"), *kept.glob("sem.faketime_sem_*")):
+        pid = path.name.rpartition("_")[2]
+        with suppress(OSError):  # another one has removed it, or it is another user's
+            if not Path("/proc", pid).exists() and path.stat().st_mtime >= since:
+                path.unlink()
 
 
 def lacking() -> str:

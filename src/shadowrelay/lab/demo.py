@@ -33,8 +33,8 @@ def demonstrate(directory: Path | None, *, keep: bool, console: Console | None =
     ``directory`` None is a temporary one, which is removed after success unless ``keep``. The lab is down on
     return, whatever happens. Raises LabError.
     """
-    if directory is not None and layout.path_of(directory).exists():
-        raise LabError(f"there is a lab in {directory}: the demonstration wants a directory of its own")
+    if directory is not None:
+        layout.refuse_used(directory, "the demonstration")
     story = Story(console)
     made = Path(tempfile.mkdtemp(prefix="shadowrelay-demo-")) if directory is None else None
     home = directory or made or Path()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.origins import Kind, Origin, origin_of
 from shadowrelay.settings.schema import Settings
 from shadowrelay.settings.sources import EnvironmentSource, FileSource, Tree, merge, rewrite
+from shadowrelay.settings.values import format_duration
 
 _CONSEQUENCES = frozenset({"default_factory_not_called"})
 _REASONS = {
@@ -156,7 +158,11 @@ def _shown(node: Node, value: Any) -> str:
         return ""
     if node.secret:
         return "********"
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(
+        value,
+        ensure_ascii=False,
+        default=lambda one: format_duration(one) if isinstance(one, timedelta) else str(one),
+    )
 
 
 def _from(base: Path, node: Node, value: Any) -> Any:

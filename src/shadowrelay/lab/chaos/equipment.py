@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -62,9 +63,6 @@ class Equipment:
             disk.clear()
         if clock := self.clocks.get(node):
             clock.set(0)
-            process = cluster.process(node)
-            if process.pid is not None and not process.alive:
-                clock.forget(process.pid)
 
 
 @contextmanager
@@ -81,6 +79,7 @@ def equipped(directory: Path, nodes: Collection[str], needs: Collection[Need]) -
         stack.callback(shutil.rmtree, own, ignore_errors=True)
         of_disks, of_clocks = {}, {}
         if Need.CLOCK in needs:
+            stack.callback(clocks.sweep, time.time())
             of_clocks = {node: Clock(own / f"{node}.clock") for node in nodes}
         if Need.DISK in needs:
             stack.callback(_remove_empty, [home_of(directory, node).parent for node in nodes])

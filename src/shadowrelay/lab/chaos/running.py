@@ -44,8 +44,8 @@ def unleash(plan: Plan, directory: Path | None, *, keep: bool) -> Result:
 
     ``directory`` None is a temporary one, which is removed when the promise held, unless ``keep``.
     """
-    if directory is not None and layout.path_of(directory).exists():
-        raise LabError(f"there is a lab in {directory}: chaos wants a directory of its own")
+    if directory is not None:
+        layout.refuse_used(directory, "chaos")
     made = Path(tempfile.mkdtemp(prefix="shadowrelay-chaos-")) if directory is None else None
     home = (directory or made or Path()).absolute()
     try:
