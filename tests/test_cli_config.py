@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import pkgutil
 import subprocess
@@ -128,3 +129,21 @@ def test_output_that_finds_no_room_is_an_error_in_a_sentence(good, command, unbu
     )
     assert "Traceback" not in ended.stderr
     assert "ignored" not in ended.stderr
+
+
+def test_an_error_of_something_else_is_not_taken_for_one_of_the_output(good, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("click.Group.invoke", full)
+    failed = run("config", "check", good)
+    assert isinstance(failed.exception, OSError)
+    assert "cannot be written" not in failed.output
+
+
+def test_a_value_out_of_range_is_shown_as_it_was_written(tmp_path):
+    path = tmp_path / "bad.toml"
+    path.write_text(f'drain_timeout = "90m"\n{GOOD}'.replace("[admin]", 'max_message_size = "1TB"\n[admin]'))
+    told = run("config", "check", path).stderr
+    assert 'drain_timeout = "90m"' in told
+    assert 'receive.default.max_message_size = "1TB"' in told

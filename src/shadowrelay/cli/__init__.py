@@ -64,11 +64,10 @@ class LazyGroup(click.Group):
             finally:
                 if sys.stdout is not None:
                     sys.stdout.flush()
-        except OSError as error:
-            if error.filename is not None or error.errno is None:
+        except OSError:
+            if not (why := _unprintable()):
                 raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in its buffer
-            click.echo(f"Error: what this command prints cannot be written: {error.strerror}", err=True)
+            click.echo(f"Error: what this command prints cannot be written: {why}", err=True)
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -83,6 +82,16 @@ class LazyGroup(click.Group):
             if isinstance(error, SettingsInvalid):
                 _refuse(error.errors)
             raise
+
+
+def _unprintable() -> str:
+    """Why standard output takes nothing more; empty while it does. What is still in its buffer is dropped."""
+    try:
+        print(flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return error.strerror or str(error)
+    return ""
 
 
 def _refuse(errors: list[Any]) -> NoReturn:

@@ -11,8 +11,8 @@ import click
 
 from shadowrelay.cli.lab_breaking import chaos, cut, heal
 from shadowrelay.cli.lab_options import done, in_directory, in_new_directory, keeping, problems
-from shadowrelay.lab.cluster import DEFAULT_NODES, Cluster, up
-from shadowrelay.lab.layout import MOST_NODES, path_of, refuse_other_things
+from shadowrelay.lab.cluster import DEFAULT_NODES, Cluster, refuse_other_things, up
+from shadowrelay.lab.layout import MOST_NODES
 
 if TYPE_CHECKING:
     from shadowrelay.lab.condition import NodeReport, Report
@@ -51,8 +51,7 @@ for _command in (cut, heal, chaos):
 def start_lab(directory: Path, nodes: int | None, options: tuple[str, ...], *, breakable: bool) -> None:
     """Start a lab, or resume the one in DIR with its data, its ports and its certificates."""
     with problems():
-        if not path_of(directory).exists():
-            refuse_other_things(directory)
+        refuse_other_things(directory)
         started = up(directory, nodes=nodes, options=options, breakable=breakable)
         at = Cluster(directory).layout
     if not started:

@@ -169,6 +169,29 @@ class Cluster:
         return node_settings.drain_timeout(at.node(name)).total_seconds() + _GRACE
 
 
+def refuse_used(directory: Path, what: str) -> None:
+    """Whoever makes a lab of his own wants no lab in the directory, and nothing else. Raises LabError."""
+    if layout.path_of(directory).exists():
+        raise LabError(f"there is a lab in {directory}: {what} wants a directory of its own")
+    refuse_other_things(directory)
+
+
+def refuse_other_things(directory: Path) -> None:
+    """A new lab has its directory to itself; in that of a lab there may be anything. Raises LabError."""
+    try:
+        found = {path.name for path in directory.iterdir() if not path.name.startswith(".")}
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        raise LabError(f"{directory}: {problem.strerror}") from problem
+    others = sorted(found.difference(layout.CONTENTS))
+    if others and not layout.path_of(directory).exists():
+        raise LabError(
+            f"{directory} has other things in it, such as {others[0]}: "
+            f"a lab wants a directory of its own: take another --dir"
+        )
+
+
 def up(
     directory: Path,
     *,

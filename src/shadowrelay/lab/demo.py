@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from shadowrelay.lab import layout, mail
-from shadowrelay.lab.cluster import Cluster, up
+from shadowrelay.lab.cluster import Cluster, refuse_used, up
 from shadowrelay.lab.condition import Condition, Report, look
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN
@@ -34,7 +34,7 @@ def demonstrate(directory: Path | None, *, keep: bool, console: Console | None =
     return, whatever happens. Raises LabError.
     """
     if directory is not None:
-        layout.refuse_used(directory, "the demonstration")
+        refuse_used(directory, "the demonstration")
     story = Story(console)
     made = Path(tempfile.mkdtemp(prefix="shadowrelay-demo-")) if directory is None else None
     home = directory or made or Path()

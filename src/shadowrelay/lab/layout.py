@@ -154,27 +154,6 @@ def path_of(directory: Path) -> Path:
     return directory / "lab.json"
 
 
-def refuse_other_things(directory: Path) -> None:
-    """A new lab has its directory to itself. Raises LabError."""
-    if not directory.is_dir():
-        return
-    others = sorted(
-        path.name for path in directory.iterdir() if path.name not in CONTENTS and path.name[0] != "."
-    )
-    if others:
-        raise LabError(
-            f"{directory} has other things in it, such as {others[0]}: "
-            f"a lab wants a directory of its own: take another --dir"
-        )
-
-
-def refuse_used(directory: Path, what: str) -> None:
-    """What makes a lab of its own wants a directory without a lab and other things. Raises LabError."""
-    if path_of(directory).exists():
-        raise LabError(f"there is a lab in {directory}: {what} wants a directory of its own")
-    refuse_other_things(directory)
-
-
 def names(nodes: int) -> tuple[str, ...]:
     """The short names of so many nodes."""
     return tuple(f"mx{number}" for number in range(1, nodes + 1))

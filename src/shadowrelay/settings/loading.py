@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.origins import Kind, Origin, origin_of
 from shadowrelay.settings.schema import Settings
 from shadowrelay.settings.sources import EnvironmentSource, FileSource, Tree, merge, rewrite
-from shadowrelay.settings.values import format_duration
 
 _CONSEQUENCES = frozenset({"default_factory_not_called"})
 _REASONS = {
@@ -78,7 +76,7 @@ def validate(tree: Tree, origins: Mapping[str, Origin]) -> tuple[Settings | None
         details = [
             detail for detail in error.errors(include_url=False) if detail["type"] not in _CONSEQUENCES
         ]
-        errors = [_described(detail, origins) for detail in details]
+        errors = [_described(detail, tree, origins) for detail in details]
         broken = {str(detail["loc"][0]) for detail in details}
         return None, errors + _remaining(tree, [detail["loc"] for detail in details], broken, origins)
     errors = list(cross_checks(settings, broken=frozenset(), origins=origins))
@@ -116,7 +114,7 @@ def _sound(key: str, value: Any, wrong: Sequence[Sequence[Step]]) -> Any:
     return [table for index, table in enumerate(value) if index not in inner]
 
 
-def _described(detail: ErrorDetails, origins: Mapping[str, Origin]) -> SettingError:
+def _described(detail: ErrorDetails, tree: Tree, origins: Mapping[str, Origin]) -> SettingError:
     path = tuple(step for step in detail["loc"] if step != "[key]")
     node, key = find(path), dotted(path)
     origin = origin_of(key, origins)
@@ -132,7 +130,7 @@ def _described(detail: ErrorDetails, origins: Mapping[str, Origin]) -> SettingEr
         return SettingError(key=key, source=source, message="not a name for a table", allowed=allowed)
     return SettingError(
         key=key,
-        value=_shown(node, detail["input"]),
+        value=_shown(node, _written(tree, path, detail["input"])),
         source=source,
         message=_reason(detail),
         allowed=node.allowed(),
@@ -158,11 +156,17 @@ def _shown(node: Node, value: Any) -> str:
         return ""
     if node.secret:
         return "********"
-    return json.dumps(
-        value,
-        ensure_ascii=False,
-        default=lambda one: format_duration(one) if isinstance(one, timedelta) else str(one),
-    )
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _written(tree: Any, path: Sequence[Step], otherwise: Any) -> Any:
+    """A value as it was set, before it was read as a duration or a size."""
+    for step in path:
+        try:
+            tree = tree[step]
+        except (KeyError, IndexError, TypeError):
+            return otherwise
+    return tree
 
 
 def _from(base: Path, node: Node, value: Any) -> Any:

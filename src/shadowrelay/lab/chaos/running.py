@@ -24,7 +24,7 @@ from shadowrelay.lab.chaos.progress import Watching, watching
 from shadowrelay.lab.chaos.result import Result
 from shadowrelay.lab.chaos.verdict import weigh
 from shadowrelay.lab.chaos.wholeness import backlog, ended, missing
-from shadowrelay.lab.cluster import Cluster, up
+from shadowrelay.lab.cluster import Cluster, refuse_used, up
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import undisturbed
 from shadowrelay.lab.layout import MAILBOX
@@ -45,7 +45,7 @@ def unleash(plan: Plan, directory: Path | None, *, keep: bool) -> Result:
     ``directory`` None is a temporary one, which is removed when the promise held, unless ``keep``.
     """
     if directory is not None:
-        layout.refuse_used(directory, "chaos")
+        refuse_used(directory, "chaos")
     made = Path(tempfile.mkdtemp(prefix="shadowrelay-chaos-")) if directory is None else None
     home = (directory or made or Path()).absolute()
     try:
