@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from shadowrelay.lab.errors import LabError
+from shadowrelay.lab.processes import State, state_of
 
 TAKES_EFFECT = 1.2  # seconds within which a process sees its clock set
 
@@ -56,7 +57,7 @@ def sweep(since: float, kept: Path = _SHARED) -> None:
     for path in (*kept.glob("faketime_shm_*"), *kept.glob("sem.faketime_sem_*")):
         pid = path.name.rpartition("_")[2]
         with suppress(OSError):  # another one has removed it, or it is another user's
-            if not Path("/proc", pid).exists() and path.stat().st_mtime >= since:
+            if pid.isdecimal() and state_of(int(pid)) is State.GONE and path.stat().st_mtime >= since:
                 path.unlink()
 
 

@@ -46,7 +46,7 @@ class Process:
         """GONE also when the pid belongs to somebody else by now, or waits for its parent to notice."""
         if self.pid is None or not _is(self.pid, self.arguments):
             return State.GONE
-        return _state(self.pid)
+        return state_of(self.pid)
 
     @property
     def alive(self) -> bool:
@@ -138,7 +138,7 @@ def start(arguments: Sequence[str], log: Path, environ: Mapping[str, str] = Mapp
         raise LabError(f"shadowrelay {arguments[0]} cannot be started: {problem}") from problem
     process = Process(pid, tuple(arguments))
     deadline = time.monotonic() + _EXEC_DEADLINE
-    while not process.alive and _state(pid) is not State.GONE and time.monotonic() < deadline:
+    while not process.alive and state_of(pid) is not State.GONE and time.monotonic() < deadline:
         time.sleep(0.001)
     return process
 
@@ -174,7 +174,8 @@ def _is(pid: int, arguments: Sequence[str]) -> bool:
     return found[-len(arguments) - 1 :] == ["shadowrelay", *arguments]
 
 
-def _state(pid: int) -> State:
+def state_of(pid: int) -> State:
+    """Whoever has that pid. GONE also while it waits for its parent to notice."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except (FileNotFoundError, ProcessLookupError):
