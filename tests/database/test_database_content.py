@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import tracemalloc
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from shadowrelay.database.content import BLOCK, INLINE, Spool, blocks, head
 
+PAGE = os.sysconf("SC_PAGE_SIZE")
 LARGE = bytes(range(256)) * (INLINE // 256 + 1)
 
 
@@ -117,7 +120,7 @@ async def test_what_the_page_cache_does_not_hold_is_read_from_the_disk(
     content = await spool.seal()
     real = os.preadv
 
-    def preadv(handle: int, buffers: list[bytearray], at: int, flags: int) -> int:
+    def preadv(handle: int, buffers: list[memoryview], at: int, flags: int) -> int:
         if answer == "a part":
             count = real(handle, buffers, at)
             return min(count, 4096)
@@ -141,3 +144,62 @@ async def test_content_that_the_disk_does_not_give_is_an_error(
     monkeypatch.setattr(os, "pread", failing)
     with pytest.raises(OSError, match="Input/output"):
         [block async for block in blocks(content)]
+
+
+def remembered(path: Path) -> int:
+    """How many octets of it the page cache holds, in whole pages. By mincore(2): reading would change it."""
+    size = path.stat().st_size
+    pages = (ctypes.c_ubyte * -(-size // PAGE))()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE) as mapped:
+        begin = ctypes.c_char.from_buffer(mapped)
+        failed = ctypes.CDLL(None).mincore(ctypes.byref(begin), ctypes.c_size_t(size), pages)
+        del begin
+    assert not failed
+    return PAGE * sum(page & 1 for page in pages)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """A directory whose files need not be in memory."""
+    probe = tmp_path / "probe"
+    probe.write_bytes(bytes(PAGE))
+    handle = os.open(probe, os.O_RDWR)
+    os.fsync(handle)
+    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(handle)
+    if remembered(probe):
+        pytest.skip("this file system has all its files in memory")
+    return tmp_path
+
+
+async def test_a_shadow_copy_takes_no_memory_once_it_is_on_disk(disk: Path) -> None:
+    spool = Spool(disk, "m", cached=False)
+    data = os.urandom(4 * BLOCK + 5)
+    spool.write(data)
+    content = await spool.seal()
+    assert remembered(Path(content.path or "")) < BLOCK
+    assert b"".join([block async for block in blocks(content)]) == data
+
+
+async def test_content_is_kept_in_memory_until_it_was_sent(disk: Path) -> None:
+    spool = Spool(disk, "m")
+    data = os.urandom(20 * BLOCK + 5)  # more than is given back at once
+    spool.write(data)
+    content = await spool.seal()
+    path = Path(content.path or "")
+    assert await read(spool) == data  # offered to another member
+    assert remembered(path) >= len(data)
+    assert b"".join([block async for block in blocks(content)]) == data
+    assert remembered(path) < BLOCK
+
+
+async def test_a_file_system_that_takes_no_advice_is_used_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "posix_fadvise", refuse)
+    spool = Spool(tmp_path, "m", cached=False)
+    spool.write(LARGE)
+    assert b"".join([block async for block in blocks(await spool.seal())]) == LARGE

@@ -135,7 +135,7 @@ DATABASE = (
         file="database/content.py",
         edits=(
             (
-                "            self._file = None\n            sync_directory(self._path.parent)\n",
+                "            self._file = None\n            sync_directory(self._directory)\n",
                 "            self._file = None\n",
             ),
         ),
@@ -147,12 +147,11 @@ DATABASE = (
         file="database/content.py",
         edits=(
             (
-                "            os.fsync(self._file)\n            os.close(self._file)\n",
+                "            os.fsync(self._file)\n",
                 "            try:\n"
                 "                os.fsync(self._file)\n"
                 "            except OSError:\n"
-                "                os.fsync(self._file)\n"
-                "            os.close(self._file)\n",
+                "                os.fsync(self._file)\n",
             ),
         ),
         test="primary/test_failing_disk.py::test_a_flush_that_failed_is_not_tried_again",

@@ -1,11 +1,13 @@
 """Message content: small ones in the database, large ones as files flushed to disk before their row.
 
-Stored once and never rewritten. A file without a row is an orphan of a crash, swept at start.
+Stored once and never rewritten. A file without a row is an orphan of a crash, swept at start. A file stays in
+the page cache no longer than until it was sent (docs/decisions/0021-page-cache.md).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 from collections.abc import AsyncIterator
@@ -18,16 +20,23 @@ from shadowrelay.database.opening import sync_directory
 
 INLINE = 64 * 1024  # octets up to which content is kept in the database
 BLOCK = 256 * 1024
+_TOGETHER = 4 << 20  # octets whose memory is given back at once: a fifth of a millisecond
 _MOST_PARTS = 64
+_block = memoryview(bytearray(BLOCK))  # of the event loop, from one look to the page cache to its end
 
 
 class Spool:
     """Content on its way in. Up to 64 KiB stay in memory, more goes to a file as it arrives."""
 
-    def __init__(self, directory: Path, name: str) -> None:
-        """``name`` is used by nobody else, ever: an owner may offer the same message again."""
+    def __init__(self, directory: Path, name: str, *, cached: bool = True) -> None:
+        """``name`` is used by nobody else, ever: an owner may offer the same message again.
+
+        ``cached``: what is on disk stays in memory too, for it is about to be read.
+        """
         self.size = 0
-        self._path = directory / f"{name}.eml"
+        self._cached = cached
+        self._directory = directory
+        self._path = f"{directory}/{name}.eml"
         self._parts: list[bytes] = []
         self._file: int | None = None
         self._made = False
@@ -55,21 +64,23 @@ class Spool:
         if self._file is None:
             return Content(data=b"".join(self._parts))
         await asyncio.to_thread(self._sync)
-        return Content(path=str(self._path))
+        return Content(path=self._path)
 
     def _sync(self) -> None:
         if self._file is not None:
             os.fsync(self._file)
+            if not self._cached:
+                _uncache(self._file, self.size)
             os.close(self._file)
             self._file = None
-            sync_directory(self._path.parent)
+            sync_directory(self._directory)
 
     async def blocks(self) -> AsyncIterator[bytes]:
         """What was written so far, sealed or not."""
         if self._file is None and self._parts:
             yield b"".join(self._parts)
         else:
-            async for block in blocks(Content(path=str(self._path))):
+            async for block in blocks(Content(path=self._path), cached=True):
                 yield block
 
     def discard(self) -> None:
@@ -79,7 +90,8 @@ class Spool:
             os.close(self._file)
             self._file = None
         if self._made:  # a file of that name that was there before is somebody's content
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
 
 
 def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:
@@ -96,8 +108,11 @@ def is_full(error: OSError) -> bool:
     return error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE}
 
 
-async def blocks(content: Content) -> AsyncIterator[bytes]:
-    """The octets of a content, block by block. Raises OSError."""
+async def blocks(content: Content, *, cached: bool = False) -> AsyncIterator[bytes]:
+    """The octets of a content, block by block. Raises OSError.
+
+    ``cached``: they stay in memory, for they will be read again soon.
+    """
     if content.data is not None:
         yield content.data
         return
@@ -106,9 +121,11 @@ async def blocks(content: Content) -> AsyncIterator[bytes]:
     handle = os.open(content.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         size, at = os.fstat(handle).st_size, 0
-        while at < size and (block := _cached(handle, at) or await asyncio.to_thread(_read, handle, at)):
+        while at < size and (block := _in_memory(handle, at) or await asyncio.to_thread(_read, handle, at)):
             yield block
             at += len(block)
+            if not cached and (at >= size or at % _TOGETHER == 0):
+                _uncache(handle, at)
     finally:
         os.close(handle)
 
@@ -117,13 +134,18 @@ def _read(handle: int, at: int) -> bytes:
     return os.pread(handle, BLOCK, at)
 
 
-def _cached(handle: int, at: int) -> bytes:
+def _in_memory(handle: int, at: int) -> bytes:
     """What memory holds of the next block; nothing when the disk would have to be waited for."""
-    block = bytearray(BLOCK)
     try:
-        return bytes(memoryview(block)[: os.preadv(handle, [block], at, os.RWF_NOWAIT)])
+        return bytes(_block[: os.preadv(handle, [_block], at, os.RWF_NOWAIT)])
     except OSError:  # whatever is wrong, the one who waits for the disk will be told
         return b""
+
+
+def _uncache(handle: int, octets: int) -> None:
+    """Give the memory of the first octets back: the next content is written there, not to new memory."""
+    with contextlib.suppress(OSError):  # an advice that this file system does not take
+        os.posix_fadvise(handle, 0, octets, os.POSIX_FADV_DONTNEED)
 
 
 async def head(content: Content, most: int) -> bytes:

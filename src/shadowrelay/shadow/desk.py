@@ -190,7 +190,7 @@ class HoldSink:
         self._mail = mail
         self._recipients = recipients
         self._scan = HeaderScan()
-        self._spool = Spool(desk.options.content, name)
+        self._spool = Spool(desk.options.content, name, cached=False)
 
     async def write(self, data: bytes) -> None:
         if not self._scan.complete:

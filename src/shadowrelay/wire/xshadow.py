@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.identifiers import (
@@ -158,6 +159,7 @@ def format_fork(recipient: int, next_hop: NextHop) -> str:
     return f"{recipient};{encode_xtext(next_hop)}"
 
 
+@lru_cache(maxsize=1024)
 def parse_fork(text: str) -> tuple[int, NextHop]:
     """Read RCPT's XFORK parameter. Raises Malformed."""
     index, semicolon, hop = text.partition(";")
