@@ -90,8 +90,7 @@ class Spool:
             os.close(self._file)
             self._file = None
         if self._made:  # a file of that name that was there before is somebody's content
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path)
+            Path(self._path).unlink(missing_ok=True)
 
 
 def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:

@@ -159,7 +159,7 @@ def format_fork(recipient: int, next_hop: NextHop) -> str:
     return f"{recipient};{encode_xtext(next_hop)}"
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # read at each RCPT, with that of the one before, and again when the content comes
 def parse_fork(text: str) -> tuple[int, NextHop]:
     """Read RCPT's XFORK parameter. Raises Malformed."""
     index, semicolon, hop = text.partition(";")
