@@ -23,7 +23,7 @@ from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.queue import claim, due_hops, unclaim
-from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
+from shadowrelay.database.transport import MOST_PER_COMMIT, DatabaseFailed, TransportDatabase
 
 
 async def ids(database: TransportDatabase) -> set[str]:
@@ -52,6 +52,30 @@ async def test_what_waits_together_shares_a_commit(tmp_path: Path) -> None:
         await asyncio.gather(*(found.transact(save(copy)) for copy in copies))
         assert found.commits - before <= 3
         assert await ids(found) == {copy.id for copy in copies}
+
+
+async def stream(found: TransportDatabase, copies: list[Copy]) -> int:
+    """Save copies, one in each turn of the event loop, and return in how many commits."""
+
+    async def save_in_turn(turn: int, copy: Copy) -> None:
+        for _ in range(turn):
+            await asyncio.sleep(0)
+        await found.transact_briefly(save(copy))
+
+    before = found.commits
+    await asyncio.gather(*(save_in_turn(turn, copy) for turn, copy in enumerate(copies)))
+    assert await ids(found) == {copy.id for copy in copies}
+    return found.commits - before
+
+
+async def test_what_comes_a_turn_of_the_event_loop_later_shares_the_commit_too(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        assert await stream(found, [message() for _ in range(20)]) == 1
+
+
+async def test_a_commit_does_not_wait_for_the_end_of_a_stream(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        assert await stream(found, [message() for _ in range(MOST_PER_COMMIT + 20)]) == 2
 
 
 async def test_what_writes_nothing_is_no_commit(tmp_path: Path) -> None:

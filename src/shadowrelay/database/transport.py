@@ -28,6 +28,7 @@ from shadowrelay.database.opening import CannotOpen, Opening
 T = TypeVar("T")
 
 MOST_PER_COMMIT = 512
+QUIET_TURNS = 3  # of the event loop, without anything new: then a commit begins
 
 
 class DatabaseFailed(Exception):
@@ -137,18 +138,28 @@ class TransportDatabase:
         return done
 
     async def _write(self) -> None:
-        while True:
-            job = await self._jobs.get()
-            group: list[_Job] = []
-            while job is not None:
-                group.append(job)
-                if len(group) >= MOST_PER_COMMIT or self._jobs.empty():
-                    break
-                job = self._jobs.get_nowait()
+        last = False
+        while not last:
+            group, last = await self._gather()
             if group and not await self._commit(group):
                 return
-            if job is None:
-                return
+
+    async def _gather(self) -> tuple[list[_Job], bool]:
+        """What the next commit has in it, and whether it is the last one.
+
+        Senders that were answered by one commit come back together, each some turns of the event loop after
+        the other. A commit begun with the first would have only it in it, and the others would wait for that.
+        """
+        group: list[_Job] = []
+        while (job := await self._jobs.get()) is not None:
+            group.append(job)
+            for _ in range(QUIET_TURNS):
+                if not self._jobs.empty():
+                    break
+                await asyncio.sleep(0)
+            if len(group) >= MOST_PER_COMMIT or self._jobs.empty():
+                return group, False
+        return group, True
 
     async def _commit(self, group: list[_Job]) -> bool:
         """Commit a group and answer its callers; False after a failure, which is final."""
