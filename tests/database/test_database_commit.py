@@ -78,6 +78,21 @@ async def test_a_commit_does_not_wait_for_the_end_of_a_stream(tmp_path: Path) ->
         assert await stream(found, [message() for _ in range(MOST_PER_COMMIT + 20)]) == 2
 
 
+async def test_what_waits_for_its_commit_is_not_answered_when_the_disk_fails_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async with database(tmp_path) as found:
+        waiting = asyncio.ensure_future(found.transact_briefly(save(message())))
+        for _ in range(2):  # the writer has it now, and waits for more
+            await asyncio.sleep(0)
+        found.fail(OSError("the disk of the contents"))
+        with pytest.raises(DatabaseFailed, match="the disk of the contents"):
+            await waiting
+        assert "the disk of the contents" in found.failure
+    async with database(tmp_path) as found:
+        assert await ids(found) == set()
+
+
 async def test_what_writes_nothing_is_no_commit(tmp_path: Path) -> None:
     async with database(tmp_path) as found:
         await found.transact(save(message()))

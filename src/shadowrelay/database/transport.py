@@ -167,6 +167,8 @@ class TransportDatabase:
         try:
             group.sort(key=lambda job: not job.brief)
             async with self._turn:
+                if self.failed.is_set():  # since the group was begun
+                    raise DatabaseFailed(self.failure)
                 changes = self.ledger.changes
                 results = group_commit.begin(self.ledger, [job.work for job in group if job.brief])
                 others = [job.work for job in group if not job.brief]
@@ -197,19 +199,24 @@ class TransportDatabase:
         self._fail(error, [])
 
     def _fail(self, error: Exception, group: list[_Job]) -> None:
-        self.failure = why = f"transport database {self.file}: {error!r}"
-        if isinstance(error, sqlite3.Error):
-            self.failure = why = opening.explain(error, self.file)
-            if opening.is_corrupt(error):
-                with contextlib.suppress(OSError):
-                    opening.suspect(self.file)
-        self.failed.set()
+        why = self._explain(error)
+        if not self.failed.is_set():
+            self.failure = why
+            self.failed.set()
         while not self._jobs.empty():
             if (job := self._jobs.get_nowait()) is not None:
                 group.append(job)
         for job in group:
             if not job.done.done():
-                job.done.set_exception(DatabaseFailed(why))
+                job.done.set_exception(DatabaseFailed(self.failure))
+
+    def _explain(self, error: Exception) -> str:
+        if not isinstance(error, sqlite3.Error):
+            return f"transport database {self.file}: {error!r}"
+        if opening.is_corrupt(error):
+            with contextlib.suppress(OSError):
+                opening.suspect(self.file)
+        return opening.explain(error, self.file)
 
     async def touch(self, now: datetime) -> None:
         """Note that the node runs, give freed pages back to the file system, and shorten the log."""
