@@ -211,6 +211,7 @@ class TransportDatabase:
                 job.done.set_exception(DatabaseFailed(self.failure))
 
     def _explain(self, error: Exception) -> str:
+        """In words. A corrupt file is marked, so that the next start looks at all of it."""
         if not isinstance(error, sqlite3.Error):
             return f"transport database {self.file}: {error!r}"
         if opening.is_corrupt(error):
