@@ -144,7 +144,11 @@ class Station:
     def run_reconcile(self) -> None:
         self.run(
             Reconcile(
-                self.node.members, self.node.inquiry, None, self.node.queue.wake.set, self.node.nudge
+                self.node.members,
+                self.node.inquiry,
+                self.database.opened,
+                self.node.queue.wake.set,
+                self.node.nudge,
             ).run()
         )
 

@@ -44,7 +44,7 @@ def talk(asker: Books, to: Books, inquiry: Inquiry, sighted: frozenset[ServerNam
 
 
 def conclude(on: Books, inquiry: Inquiry, *reachable: ServerName, at: float = 1.0) -> int:
-    return inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at, long_away=False)
+    return inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at, long_away=None)
 
 
 # Contact with the owner.

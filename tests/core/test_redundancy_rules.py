@@ -602,7 +602,7 @@ def test_an_owner_that_was_cut_off_asks_before_it_delivers() -> None:
 
 
 def conclude(on: Books, inquiry: Inquiry, reachable: frozenset[ServerName], at: float) -> Confirmation:
-    inquiry.conclude(on, reachable, POLICY, NOW, at, long_away=False)
+    inquiry.conclude(on, reachable, POLICY, NOW, at, long_away=None)
     return on.copies[M].confirmation
 
 

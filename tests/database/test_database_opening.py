@@ -433,7 +433,7 @@ async def test_after_an_open_nothing_is_due_before_the_members_were_asked(tmp_pa
             lambda ledger: ledger.connection.execute("SELECT COUNT(due_at) FROM recipient").fetchone()
         )
     assert {copy and copy.confirmation for copy in copies} == {Confirmation.ASK}
-    assert {copy and copy.confirm_since for copy in copies} == {NOW + SECOND}
+    assert {copy and copy.confirm_since for copy in copies} == {found.opened.at} == {NOW + SECOND}
     assert due == (0,)
 
 
@@ -444,3 +444,4 @@ async def test_it_is_known_since_when_the_node_was_away(tmp_path: Path) -> None:
         shutil.copytree(tmp_path, tmp_path.parent / "killed")  # what a kill would leave
     async with database(tmp_path.parent / "killed", now=NOW + 100 * SECOND) as found:
         assert found.opened.away_since == NOW + SECOND
+        assert found.opened.away_for == 99 * SECOND

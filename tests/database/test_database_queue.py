@@ -153,11 +153,13 @@ async def test_what_was_kept_long_enough_is_found(tmp_path: Path) -> None:
     async with database(tmp_path) as found:
         old = message(stage=Stage.SAFETY_NET, settled_at=NOW - 10 * SECOND)
         young = message(stage=Stage.SAFETY_NET, settled_at=NOW)
+        older = message(stage=Stage.SAFETY_NET, settled_at=NOW - 11 * SECOND)
+        waits = replace(older, recipients=tuple(replace(one, report=old.id) for one in older.recipients))
         forgotten, held = shadow(received_at=NOW - 10 * SECOND), shadow()
-        for copy in (old, young, forgotten, held):
+        for copy in (old, young, waits, forgotten, held):
             await found.transact(save(copy))
         before = NOW - 5 * SECOND
-        assert await found.transact(lambda ledger: list(settled_before(ledger, before, 9))) == [old]
+        assert await found.transact(lambda ledger: list(settled_before(ledger, before, 1))) == [old]
         assert await found.transact(lambda ledger: list(held_since_before(ledger, before, 9))) == [forgotten]
 
 

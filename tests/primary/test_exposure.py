@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ from sending import MESSAGE, sent
 from stations import boundary, eventually
 
 from shadowrelay.core.decisions import Decision, SaveCopy
-from shadowrelay.core.messages import Confirmation, HolderState
+from shadowrelay.core.messages import Confirmation, HolderState, Stage
+from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import seconds
 from shadowrelay.primary import exposure
 
@@ -90,3 +93,26 @@ async def test_a_message_whose_holder_is_silent_goes_out_in_doubt(tmp_path: Path
 
         await eventually(in_doubt)
         assert (await owner.copies())[0].holders[0].state is HolderState.HOLDING
+
+
+async def test_of_a_long_absence_only_what_was_queued_then_is_set_aside(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        opened = owner.database.opened
+        owner.database.opened = replace(opened, away_since=opened.at - timedelta(days=3))
+        owner.node.members.addresses[holder.name] = replace(  # type: ignore[index]
+            owner.node.members.addresses[holder.name], port=1
+        )
+        for since in (opened.at, opened.at + timedelta(seconds=1)):
+            await sent(owner, MESSAGE)
+            ours = (await owner.copies())[-1]
+            asking = replace(ours, confirmation=Confirmation.ASK, confirm_since=since)
+            asked = Decision(None, (SaveCopy(ours, asking),))
+            await owner.read(partial(SqlLedger.apply, decision=asked))
+        owner.node.boundary.failed(holder.name, seconds(), "connect: refused")
+        owner.run_reconcile()
+
+        async def concluded() -> bool:
+            return all(copy.confirmation is Confirmation.NONE for copy in await owner.copies())
+
+        await eventually(concluded)
+        assert [copy.stage for copy in await owner.copies()] == [Stage.SET_ASIDE, Stage.QUEUED]

@@ -380,3 +380,17 @@ async def test_dsn_parameters_and_recipients_are_stored_as_given(tmp_path: Path)
             )
             (recipient,) = one.recipients
             assert (recipient.notify, recipient.orcpt) == (("SUCCESS", "DELAY"), "rfc822;B@Example.net")
+
+
+async def test_a_message_for_as_many_recipients_as_settings_allow_has_its_copy(tmp_path: Path) -> None:
+    many = [f"b{number}@example.net" for number in range(20_000)]
+    async with boundary(
+        tmp_path,
+        "mx1",
+        "mx2",
+        reject_message_on_shadow_failure=True,
+        receive={"max_recipients_per_message": 20_000},
+    ) as (owner, holder):
+        assert (await sent(owner, MESSAGE, *many)).startswith("250 2.6.0 ")
+        (held,) = await holder.copies()
+        assert len(held.recipients) == len(many)

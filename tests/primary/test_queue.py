@@ -23,7 +23,9 @@ from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Stage, Status
 from shadowrelay.core.reports import ReportKind, report_id
 from shadowrelay.core.steps import WriteReports
+from shadowrelay.database.queue import Claim, claim
 from shadowrelay.members import seconds
+from shadowrelay.primary import queue
 from shadowrelay.smtp import send_transaction
 from shadowrelay.smtp.send import DeliverySession
 
@@ -785,6 +787,27 @@ async def test_a_mistake_in_one_delivery_does_not_keep_the_message_for_ever(
         await eventually(lambda: settled(found))
         assert (await found.events())[-2:] == ["DEFER", "SENDEXTERNAL"]
         assert len(hop.contents) == 2
+
+
+async def test_a_stop_in_the_middle_of_a_look_waits_for_what_that_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stops: list[asyncio.Future[None]] = []
+    may = asyncio.Event()
+    async with ScriptedHop(pause=may.wait) as hop, relay(tmp_path, hop, run=False) as found:
+
+        def claim_and_stop(*asked: Any) -> list[Claim]:
+            stops.append(asyncio.ensure_future(found.node.queue.stop()))
+            return claim(*asked)
+
+        monkeypatch.setattr(queue, "claim", claim_and_stop)
+        await sent(found, MESSAGE)
+        found.run_queue()
+        await eventually(lambda: hop.verbs().count("DATA") == 1)
+        assert not stops[0].done()
+        may.set()
+        await stops[0]
+        assert await settled(found)
 
 
 async def test_a_stop_lets_a_delivery_finish_and_begins_no_other(tmp_path: Path) -> None:

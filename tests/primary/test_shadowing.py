@@ -172,13 +172,14 @@ async def replaced(members: Connector) -> None:
     members.admit()
 
 
-async def test_a_session_that_ends_while_the_sender_talks_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [MESSAGE, LARGE], ids=["small", "streams"])
+async def test_a_session_that_ends_while_the_sender_talks_is_replaced(tmp_path: Path, content: bytes) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
         await met(owner)
         async with sender(owner) as client:
             assert (await client.begin("b@example.net")).startswith("250 ")
             await replaced(holder.connectors[0])
-            assert (await client.content(MESSAGE)).startswith("250 ")
+            assert (await client.content(content)).startswith("250 ")
         assert len(await holder.copies()) == 2
         assert "HAREDIRECTFAIL" not in await owner.events()
 

@@ -137,7 +137,7 @@ class Node:
         now = self.clock()
         away_since = self.books.open(token, now)
         interval = self.policy.shadow_message_auto_discard_interval
-        self.long_away = away_since is not None and now - away_since > interval
+        self.long_away = now if away_since is not None and now - away_since > interval else None
         self.durable = self.books.lineage
         self.world.say(self.name, f"opens {token} at {self.durable.sequence}")
         self.checks.opened(self)

@@ -95,22 +95,26 @@ class Inquiry:
         now: datetime,
         at: float,
         *,
-        long_away: bool,
+        long_away: datetime | None,
     ) -> int:
         """Let go the messages about which everybody who may know better has answered; promote those whose
         promotion is pending.
 
         Those whose holder could not be reached within ``reconcile_timeout`` go out marked in doubt, unless
         this node was away so long that their fate may be forgotten everywhere: then they are set aside for
-        the operator. A member that can be reached is waited for. Looks at a part of the messages when there
-        are many, and at the others next time. Returns how many questions were closed.
+        the operator. ``long_away``: when it returned from such an absence, since when what it had then is
+        asked about; what came later is asked about since later. A member that can be reached is waited for.
+        Looks at a part of the messages when there are many, and at the others next time. Returns how many
+        questions were closed.
         """
         closed = looks = 0
         last = _FIRST
+        seen: set[MessageId] = set()
         patience = policy.reconcile_timeout / timedelta(seconds=1)
         for number, question in enumerate(_in_turn(books, self._looked_at), 1):
             if number > LOOKS:
                 break
+            seen.add(question.message_id)
             # What began to be asked about together is waited for together, whenever its turn comes.
             began = self._began.setdefault(question.since, at)
             entry = self._entry(question.message_id, question.since, began)
@@ -134,7 +138,13 @@ class Inquiry:
                 continue
             missing = {holder.name for holder in copy.holders} - entry.by
             out_of_patience = at - entry.began >= patience
-            forgotten = long_away and copy.owned and copy.former_owner is None and not entry.confirmed
+            forgotten = (
+                long_away is not None
+                and question.since == long_away
+                and copy.owned
+                and copy.former_owner is None
+                and not entry.confirmed
+            )
             if missing and (copy.confirmation is Confirmation.IN_DOUBT or not out_of_patience):
                 continue
             closed += 1
@@ -152,6 +162,8 @@ class Inquiry:
         else:
             last = last if looks > AT_ONCE else _FIRST
             self._began.clear()
+            for concluded in self._asked.keys() - seen:  # in whatever way
+                self.forget(concluded)
         self._looked_at = last
         return closed
 

@@ -11,7 +11,7 @@ import fcntl
 import os
 import sqlite3
 from contextlib import closing
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
@@ -32,11 +32,19 @@ class CannotOpen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What opening a database found. ``away_since``: when its node last ran, None if it is new."""
+    """What opening a database found. ``at``: when that was, and since when all it has queued is asked about.
+    ``away_since``: when its node last ran, None if it is new.
+    """
 
     created: bool
+    at: datetime
     away_since: datetime | None
     set_aside: Path | None = None
+
+    @property
+    def away_for(self) -> timedelta:
+        """How long its node did not run; nothing for a new one."""
+        return timedelta(0) if self.away_since is None else self.at - self.away_since
 
 
 def database_in(directory: Path) -> DatabaseId | None:
@@ -150,7 +158,7 @@ def begin_incarnation(
     connection.execute(SQL["put_meta"], ("clean", "0"))
     connection.execute("COMMIT")
     ledger.refresh()
-    return ledger, Opening(created, records.moment(int(alive[0])) if alive else None)
+    return ledger, Opening(created, now, records.moment(int(alive[0])) if alive else None)
 
 
 def empty_the_log(connection: sqlite3.Connection) -> None:

@@ -233,7 +233,11 @@ SELECT owner, COUNT(*) FROM message
  WHERE role = 'shadow' AND stage = 'queued' AND offered_in = ? AND check_at IS NOT NULL GROUP BY owner;
 
 -- name: settled_before
-SELECT id FROM message WHERE settled_at <= ? ORDER BY settled_at LIMIT ?;
+-- Not those whose report is not safe yet (core/safety_net.py): they would be found again and again, before all others.
+SELECT id FROM message
+ WHERE settled_at <= ?
+   AND NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id AND r.report IS NOT NULL)
+ ORDER BY settled_at LIMIT ?;
 
 -- name: held_since_before
 SELECT id FROM message

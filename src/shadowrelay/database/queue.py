@@ -120,6 +120,7 @@ def awaited(ledger: SqlLedger) -> dict[ServerName, int]:
 
 
 def settled_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:
+    """Those settled longest ago first, but for those that wait for a report to be safe."""
     return _copies(ledger, SQL["settled_before"], before, most)
 
 

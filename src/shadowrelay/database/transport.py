@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import aiosqlite
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, ServerName
-from shadowrelay.core.values import dataclass
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import group_commit, opening, records
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import CannotOpen, Opening
@@ -95,7 +95,7 @@ class TransportDatabase:
                     raise CannotOpen(opening.explain(error, file)) from error
                 except OSError as error:
                     raise CannotOpen(f"transport database {file}: {error.strerror}") from error
-                found = Opening(opened.created, opened.away_since, aside)
+                found = replace(opened, set_aside=aside)
                 database = cls(file, ledger, found, connection, handle)
                 database.lineage = ledger.lineage
                 database._writer = asyncio.create_task(database._write(), name="transport database writer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
+from itertools import chain
 
 import structlog
 
@@ -14,6 +14,7 @@ from shadowrelay.core.inquiry import AT_ONCE, Inquiry
 from shadowrelay.core.steps import OfferCopy, Step
 from shadowrelay.database.content import blocks, stored
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.opening import Opening
 from shadowrelay.database.queue import exposed
 from shadowrelay.members import Members, seconds
 from shadowrelay.primary.repairing import copy_again
@@ -56,6 +57,9 @@ class Repair:
         log.info("exposure_repaired", messages=sum(repaired), still_exposed=len(found) - sum(repaired))
 
     async def _copy_again(self, message_id: MessageId) -> bool:
+        candidates = self._members.boundary.candidates(seconds())
+        if (first := next(candidates, None)) is None:  # nobody to ask: the content need not be read
+            return False
         content = await self._members.database.transact(lambda ledger: stored(ledger, message_id))
         if content is None:
             return True  # settled and expired meanwhile
@@ -65,9 +69,8 @@ class Repair:
                 return await self._members.offer(step, _read(content))
             return await self._members.perform(step)
 
-        candidates = self._members.boundary.candidates(seconds())
         try:
-            return await run(copy_again(message_id, candidates, self._members.clock), perform)
+            return await run(copy_again(message_id, chain([first], candidates), self._members.clock), perform)
         except OSError as error:
             log.error("content_unreadable", message=message_id, error=str(error))
             return False
@@ -85,19 +88,20 @@ class Reconcile:
         self,
         members: Members,
         inquiry: Inquiry,
-        away: timedelta | None,
+        opened: Opening,
         changed: Callable[[], None],
         nudge: Callable[[ServerName], None],
     ) -> None:
         self._members = members
         self._inquiry = inquiry
-        self._long_away = away is not None and away > members.policy.shadow_message_auto_discard_interval
+        long_away = opened.away_for > members.policy.shadow_message_auto_discard_interval
+        self._long_away = opened.at if long_away else None
         self._changed = changed
         self._nudge = nudge  # there is something to say to that member: it is no time for a long rest
 
     async def run(self) -> None:
         """Until cancelled."""
-        if self._long_away:
+        if self._long_away is not None:
             log.error("away_too_long", consequence="messages that no holder confirms are set aside")
         while True:
             closed, talk_to = await self._members.database.transact(self._conclude)

@@ -191,6 +191,9 @@ class IntakeSink:
         except Refused as refused:
             self._spool.discard()
             return [refused.reply]
+        except OSError:  # it cannot be read back: no row of it can be there
+            self._spool.discard()
+            raise
         finally:
             self._intake.in_flight.discard(self._arrival.id)
             if self._shadow is not None:

@@ -62,6 +62,7 @@ class Queue:
         self._workers: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()  # sessions that say goodbye
         self._stopping = False
+        self._looking = asyncio.Lock()  # whoever has it may begin deliveries
         self._short = False  # at the last look more was due than there were sessions for
         self._ahead: timedelta | None = None  # of the wall clock before the one that is never set
 
@@ -69,7 +70,8 @@ class Queue:
         """Send until ``stop``."""
         while not self._stopping:
             self.wake.clear()
-            pause = await self._dispatch()
+            async with self._looking:
+                pause = await self._dispatch()
             if not self._stopping:
                 await asyncio.sleep(GATHER)
             with contextlib.suppress(TimeoutError):
@@ -80,7 +82,7 @@ class Queue:
         """Begin nothing new; what is under way may finish."""
         self._stopping = True
         self.wake.set()
-        if self._workers:
+        async with self._looking:  # a look that is under way begins what it has claimed
             await asyncio.gather(*self._workers, return_exceptions=True)
         for outbound in self.hops.values():
             while outbound.idle:
@@ -93,6 +95,8 @@ class Queue:
         await self._watch_the_clock(now)
         pause, self._short = IDLE, False
         for name, due in await self._database.transact_briefly(due_hops):
+            if self._stopping:
+                break
             outbound = self.hops.setdefault(name, Outbound(None))
             at = max(due, outbound.retry_at or due)
             if at > now:

@@ -51,6 +51,10 @@ class ShadowSession:
         self._streams = True
         try:
             session = await self._opened()
+            if session.closed:  # while the sender talked: nothing can be there
+                session.abort()
+                self._offering = None
+                session = self._session = await self._members.acquire(step.to)
         except PeerFailed as failed:
             self._broken = failed
             return

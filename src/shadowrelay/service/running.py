@@ -146,14 +146,13 @@ async def _prepare(node: Node) -> None:
 
 def _start_stages(node: Node, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
     database, opened, wake = node.database, node.database.opened, node.queue.wake
-    away = None if opened.away_since is None else node.started_at - opened.away_since
     database.when_planned(wake)
     return [
         group.create_task(node.queue.run(), name="queue"),
         *node.start_links(group),
         group.create_task(Repair(node.members).run(), name="repair"),
         group.create_task(
-            Reconcile(node.members, node.inquiry, away, wake.set, node.nudge).run(), name="reconcile"
+            Reconcile(node.members, node.inquiry, opened, wake.set, node.nudge).run(), name="reconcile"
         ),
         group.create_task(Expiry(database, node.policy, utcnow).run(), name="expiry"),
         group.create_task(

@@ -100,7 +100,7 @@ class ReceiveConnector(Section):
         20, ge=1, le=100_000, description="Sessions at a time from one address."
     )
     max_recipients_per_message: Integer = Field(
-        200, ge=100, le=100_000, description="Recipients after which 452 is answered (RFC 5321 4.5.3.1.8)."
+        200, ge=100, le=20_000, description="Recipients after which 452 is answered (RFC 5321 4.5.3.1.8)."
     )
 
 

@@ -88,9 +88,10 @@ class Duplex:
         self._transport = transport
 
     def interrupt(self, why: Why) -> None:
-        """End the wait for input, now or when it begins."""
+        """End the wait for input, or for a client that takes nothing; now or when it begins."""
         self._interrupted = why
         _wake(self._waiting)
+        _wake(self._writable)
 
     @property
     def unsent(self) -> int:
@@ -192,8 +193,10 @@ class Duplex:
         """Add to what leaves with the next flush."""
         self._output += data
 
-    async def flush(self) -> None:
-        """Send all that was written. A client that does not read is given the inactivity timeout."""
+    async def flush(self, patience: float | None = None) -> None:
+        """Send all that was written. A client that does not read is given so many seconds: the inactivity
+        timeout, if nothing else is said.
+        """
         if self._output:
             # Of the loops that may run this, uvloop raises RuntimeError where asyncio's own drops the octets.
             if self._transport.is_closing():
@@ -202,14 +205,17 @@ class Duplex:
             self._output.clear()
         if not self._blocked:
             return
-        self._writable = self._loop.create_future()
-        try:
-            async with asyncio.timeout(self._inactivity):
-                await self._writable
-        except TimeoutError:
-            raise Interrupted(Why.GONE) from None
-        finally:
-            self._writable = None
+        if self._interrupted is None:
+            self._writable = self._loop.create_future()
+            try:
+                async with asyncio.timeout(self._inactivity if patience is None else patience):
+                    await self._writable
+            except TimeoutError:
+                raise Interrupted(Why.GONE) from None
+            finally:
+                self._writable = None
+        if self._blocked and self._interrupted is not None:
+            raise Interrupted(self._interrupted)
 
     def forget_input(self) -> bool:
         """Throw away what was received; True when there was something."""
@@ -224,7 +230,7 @@ class Duplex:
         """
         self._interrupted = None
         with contextlib.suppress(OSError, Interrupted):
-            await self.flush()
+            await self.flush(seconds)
             if self._transport.is_closing() or not self._transport.can_write_eof():
                 return
             self._transport.write_eof()

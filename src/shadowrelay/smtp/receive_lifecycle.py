@@ -9,7 +9,7 @@ import asyncio
 import re
 import secrets
 from dataclasses import field
-from typing import AnyStr
+from typing import AnyStr, cast
 
 import structlog
 from aiosmtpd.smtp import SMTP
@@ -32,7 +32,10 @@ TIMEOUT = Reply(421, "4.4.2", "Timeout, closing connection")
 TOO_MANY_ERRORS = Reply(421, "4.7.0", "Too many errors, closing connection")
 
 LINGER = 1.0
-"""Seconds that a client which we cut off is given to read why."""
+"""Seconds that a client which we cut off is given to read why, and any other to take its last reply."""
+
+TURN = 64
+"""Commands that one client has served before everybody else has a turn, however many it sends at once."""
 
 _GROUPED = frozenset({"MAIL", "RCPT", "RSET", "DATA", "BDAT"})
 """Verbs whose replies may wait for those of the commands behind them (RFC 2920 section 3.2)."""
@@ -149,17 +152,38 @@ class SessionLifecycle(SMTP):
             if interrupted.why is not Why.GONE:
                 await self.leave(TIMEOUT if interrupted.why is Why.TIMEOUT else STOPPING)
         finally:
-            if self.transport is not None:
-                self.transport.close()
+            await self._close()
             await self.forget()
             self._register.leave(self, self.peer.address)
+
+    async def _close(self) -> None:
+        """Close the connection. A client that takes nothing would keep it open for as long as it likes, so
+        its place is free only when it is gone.
+        """
+        if self.transport is None:
+            return
+        transport = cast("asyncio.WriteTransport", self.transport)
+        unsent = not self._lost.is_set() and transport.get_write_buffer_size()
+        transport.close()
+        if not unsent:
+            return
+        try:
+            async with asyncio.timeout(LINGER):
+                await self._lost.wait()
+        except TimeoutError:
+            transport.abort()
 
     async def _converse(self) -> None:
         greeting = "LMTP" if self.options.lmtp else self.options.greeting
         self.duplex.write(Reply(220, None, f"{self.hostname} {greeting}").encode())
+        served = 0
         while not self._leaving:
             if self._draining and self.transaction is None:
                 raise Interrupted(Why.STOPPING)
+            if served == TURN:  # of what is there already no command has to be waited for
+                served = 0
+                await asyncio.sleep(0)
+            served += 1
             line = await self.duplex.read_line(self._longest)
             self._busy = True
             try:
