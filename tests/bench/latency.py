@@ -11,7 +11,7 @@ from .context import Bench
 from .figures import Row, Spread, Target, percentile
 from .postfix import postfix
 from .smtp_tools import Sink, sink
-from .subjects import Subject, lab, wait_until
+from .subjects import Subject, in_turn, lab, wait_until
 from .throughput import KIB
 
 BOUND = 2.5
@@ -54,7 +54,7 @@ def latency(bench: Bench) -> list[Row]:
 def _rows(bench: Bench, cell: Cell, subjects: list[Subject], end: Sink) -> list[Row]:
     found: dict[str, list[list[float]]] = {subject.label: [] for subject in subjects}
     for number in range(1, bench.rounds + 1):
-        for subject in subjects:
+        for subject in in_turn(subjects, number):
             with bench.steps.during(f"latency, {cell}: {subject.label}, round {number}"):
                 found[subject.label].append(measured(cell, subject, end))
     rows = []

@@ -88,6 +88,13 @@ def lab(
             Cluster(directory).down()
 
 
+def in_turn(subjects: Sequence[Subject], number: int) -> Sequence[Subject]:
+    """Those of that round, one after the other; in every second round the other way round, so that what one
+    leaves to the disk and to the processor meets each of them.
+    """
+    return subjects if number % 2 else subjects[::-1]
+
+
 def wait_until(
     condition: Callable[[], bool], what: str, *, patience: float = _PATIENCE, poll: float = POLL
 ) -> None:

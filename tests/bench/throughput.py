@@ -12,7 +12,7 @@ from .figures import Row, Spread, Target
 from .postfix import postfix
 from .proc import cpu_seconds
 from .smtp_tools import BenchError, Load, Sink, generate, sink
-from .subjects import Subject, lab, wait_until
+from .subjects import Subject, in_turn, lab, wait_until
 
 KIB, MB = 1024, 1_000_000
 
@@ -90,7 +90,7 @@ def _rounds(bench: Bench, cell: Cell, subjects: list[Subject], end: Sink) -> Map
     """One after the other in every round, so that what else the machine does hits both."""
     found: dict[str, list[Run]] = {subject.label: [] for subject in subjects}
     for number in range(1, bench.rounds + 1):
-        for subject in subjects:
+        for subject in in_turn(subjects, number):
             with bench.steps.during(f"{cell.name}: {subject.label}, round {number}"):
                 found[subject.label].append(run(cell.short if bench.short else cell.load, subject, end))
     return found
