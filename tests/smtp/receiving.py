@@ -16,6 +16,9 @@ from shadowrelay.smtp.receive_session import ReceiveSession
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.replies import Reply
 
+Loops = Callable[[], asyncio.AbstractEventLoop]
+"""Makes one of the event loops that a node may run with: see the fixture ``loops``."""
+
 QUEUED = Reply(250, "2.0.0", "Queued")
 
 

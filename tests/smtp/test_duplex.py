@@ -5,21 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
 
-import pytest
+from receiving import Loops
 
 from shadowrelay.smtp.duplex import Duplex, Interrupted, Why
-
-Loops = Callable[[], asyncio.AbstractEventLoop]
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def loops(request: pytest.FixtureRequest) -> Loops:
-    if request.param == "asyncio":
-        return asyncio.new_event_loop
-    found: Loops = pytest.importorskip("uvloop").new_event_loop
-    return found
 
 
 class Told(asyncio.Protocol):

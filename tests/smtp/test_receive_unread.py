@@ -5,29 +5,18 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
-import pytest
-from receiving import MemoryReceiver, connected, eventually, listening
+from receiving import Loops, MemoryReceiver, connected, eventually, listening
 
 from shadowrelay.smtp.receive_connector import Connector
 from shadowrelay.smtp.receive_lifecycle import TURN
 
 BRIEFLY = timedelta(milliseconds=60)
 WITHOUT_END = b"EHLO c\r\n" * 60_000
-
-Loops = Callable[[], asyncio.AbstractEventLoop]
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def loops(request: pytest.FixtureRequest) -> Loops:
-    if request.param == "asyncio":
-        return asyncio.new_event_loop
-    found: Loops = pytest.importorskip("uvloop").new_event_loop
-    return found
 
 
 @asynccontextmanager
