@@ -171,7 +171,7 @@ def test_a_new_lab_that_does_not_come_up_leaves_nothing_behind_but_what_was_ther
     assert sorted(path.name for path in lab.directory.iterdir()) == [".notes", "logs"]
 
 
-@pytest.mark.parametrize("words", [("up",), ("demo",), ("chaos", "--minutes", "0.05")])
+@pytest.mark.parametrize("words", [("up",), ("demo",), ("chaos", "--minutes", "0.1")])
 def test_a_new_lab_has_its_directory_to_itself(lab: RunningLab, words: tuple[str, ...]):
     lab.directory.mkdir()
     (lab.directory / "notes.txt").write_text("mine")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shadowrelay.lab.chaos.causes import Cause, Row, explain, read
-from shadowrelay.lab.chaos.history import Arrival, Attempt, History, Outcome, Struck
+from shadowrelay.lab.chaos.history import Arrival, Attempt, History, Loses, Outcome, Struck
 from shadowrelay.lab.chaos.plan import Plan
 from shadowrelay.lab.chaos.result import Result
 from shadowrelay.lab.chaos.verdict import weigh
@@ -19,15 +19,21 @@ from shadowrelay.lab.layout import plan
 
 ANNA = "anna@inside.test"
 DUPLICATE = ("<1@x>", ANNA)
+SPAN = 5.0
 
 
 def row(at: float, node: str, event: str, *, in_doubt: bool = False, to: str = ANNA) -> Row:
     return Row(at, node, event, frozenset({to}), in_doubt)
 
 
-def fault(node: str, began: float, *cut_from: str, silences: bool = True) -> Struck:
-    touched = (node, *cut_from)
-    return Struck(1, "name", node, touched, silences, began, began + 0.1, began + 8, began + 10)
+def fault(node: str, began: float, *cut_from: str, loses: Loses = Loses.WORK, lasting: float = 8) -> Struck:
+    """``loses`` nothing: the node goes on meanwhile."""
+    touched, silences, back = (node, *cut_from), loses is not Loses.NOTHING, began + lasting
+    return Struck(1, "name", node, touched, silences, loses, began, began + 0.1, back, back + 2)
+
+
+def cut(node: str, began: float, *cut_from: str, lasting: float = 8) -> Struck:
+    return fault(node, began, *cut_from, loses=Loses.NOTHING, lasting=lasting)
 
 
 @pytest.fixture
@@ -40,10 +46,10 @@ def history(tmp_path: Path) -> Iterator[History]:
 
 @pytest.fixture
 def cause(history: History) -> Callable[..., Cause]:
-    def found(times: Sequence[float], rows: Sequence[Row], *faults: Struck) -> Cause:
+    def found(times: Sequence[float], rows: Sequence[Row], *faults: Struck, nodes: int = 3) -> Cause:
         for what in (*(Arrival(at, "<1@x>", ANNA) for at in times), *faults):
             history.tell(what)
-        return explain([DUPLICATE], history, {"<1@x>": rows})[DUPLICATE]
+        return explain([DUPLICATE], history, {"<1@x>": rows}, nodes=nodes, span=SPAN)[DUPLICATE]
 
     return found
 
@@ -58,25 +64,75 @@ def test_what_the_next_hop_had_received_when_the_node_died_it_still_delivered(ca
     assert cause([100.9, 111], rows, fault("mx1", 100.6)) is Cause.UNRECORDED
 
 
-def test_a_node_that_died_before_the_other_copy_could_learn_of_the_delivery(cause: Callable[..., Cause]):
-    rows = [
+def promoted(at: float, *, delivered: float = 100.5) -> list[Row]:
+    """What mx1 recorded, and mx2 took over all the same."""
+    return [
         row(100, "mx1", "RECEIVE"),
-        row(100.5, "mx1", "DELIVER"),
-        row(110, "mx2", "RESUBMIT"),
-        row(111, "mx2", "DUPLICATEDELIVER"),
+        row(delivered, "mx1", "DELIVER"),
+        row(at, "mx2", "RESUBMIT"),
+        row(at + 1, "mx2", "DUPLICATEDELIVER"),
     ]
-    assert cause([100.4, 111], rows, fault("mx1", 101.2)) is Cause.UNKNOWN_ELSEWHERE
+
+
+@pytest.mark.parametrize("struck", [fault("mx1", 101.2), cut("mx1", 101.2)], ids=["away", "frozen"])
+def test_a_node_that_was_away_past_the_time_span_before_the_other_copy_could_learn_of_the_delivery(
+    struck: Struck, cause: Callable[..., Cause]
+):
+    assert cause([100.4, 108], promoted(107), struck) is Cause.UNKNOWN_ELSEWHERE
+
+
+def test_a_node_that_lost_its_disk_before_the_other_copy_could_learn_of_the_delivery(
+    cause: Callable[..., Cause],
+):
+    lost = fault("mx1", 101.2, loses=Loses.DISK, lasting=1)
+    assert cause([100.4, 104], promoted(103), lost) is Cause.UNKNOWN_ELSEWHERE
+
+
+@pytest.mark.parametrize("at", [103.0, 107.0])
+@pytest.mark.parametrize(
+    "struck",
+    [
+        fault("mx1", 101.2, lasting=2),
+        cut("mx1", 101.2, lasting=2),
+        cut("mx1", 101.2, "mx2", lasting=2),
+        cut("mx1", 101.2, "mx2", "mx3", lasting=2),
+    ],
+    ids=["kill", "freeze", "pair", "one-way"],
+)
+def test_what_was_recorded_is_not_sent_again_after_a_fault_within_the_time_span(
+    struck: Struck, at: float, cause: Callable[..., Cause]
+):
+    assert cause([100.4, at + 1], promoted(at), struck) is Cause.UNEXPLAINED
+
+
+@pytest.mark.parametrize("at", [105.0, 130.0], ids=["too early", "long after"])
+@pytest.mark.parametrize(
+    "struck", [fault("mx1", 101.2), cut("mx1", 101.2, "mx2", "mx3")], ids=["away", "cut off"]
+)
+def test_a_promotion_that_no_silence_led_to_explains_nothing(
+    struck: Struck, at: float, cause: Callable[..., Cause]
+):
+    assert cause([100.4, at + 1], promoted(at), struck) is Cause.UNEXPLAINED
+
+
+def test_what_nobody_took_over_is_not_sent_again(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "RECEIVE"), row(100.5, "mx1", "DELIVER"), row(110, "mx1", "DELIVER")]
+    assert cause([100.4, 110], rows, fault("mx1", 101.2)) is Cause.UNEXPLAINED
 
 
 def test_a_node_that_was_cut_off_and_delivered_meanwhile(cause: Callable[..., Cause]):
-    rows = [
-        row(100, "mx1", "RECEIVE"),
-        row(104, "mx1", "DELIVER"),
-        row(106, "mx2", "RESUBMIT"),
-        row(107, "mx2", "DUPLICATEDELIVER"),
-    ]
-    cut = fault("mx3", 101, "mx1", "mx2", silences=False)
-    assert cause([104, 107], rows, cut) is Cause.PARTITIONED
+    struck = cut("mx1", 101, "mx2", "mx3")
+    assert cause([104, 107], promoted(106.5, delivered=104), struck) is Cause.PARTITIONED
+
+
+@pytest.mark.parametrize("struck", [cut("mx1", 101, "mx2"), cut("mx3", 101, "mx1", "mx2")])
+def test_a_cut_that_a_third_node_sees_around_explains_nothing(struck: Struck, cause: Callable[..., Cause]):
+    assert cause([104, 107], promoted(106.5, delivered=104), struck) is Cause.UNEXPLAINED
+
+
+def test_in_a_boundary_of_two_time_alone_decides(cause: Callable[..., Cause]):
+    struck = cut("mx2", 101, "mx1")
+    assert cause([104, 107], promoted(106.5, delivered=104), struck, nodes=2) is Cause.PARTITIONED
 
 
 def test_a_node_whose_whole_log_is_lost_is_known_by_its_clients(cause: Callable[..., Cause]):
@@ -85,8 +141,20 @@ def test_a_node_whose_whole_log_is_lost_is_known_by_its_clients(cause: Callable[
 
 
 def test_a_node_that_was_frozen_records_the_reply_when_it_goes_on(cause: Callable[..., Cause]):
-    rows = [row(100, "mx1", "RECEIVE"), row(107, "mx2", "DUPLICATEDELIVER"), row(109, "mx1", "DELIVER")]
-    assert cause([100.5, 107], rows, fault("mx1", 101, silences=False)) is Cause.UNRECORDED
+    rows = [
+        row(100, "mx1", "RECEIVE"),
+        row(106.5, "mx2", "RESUBMIT"),
+        row(107, "mx2", "DUPLICATEDELIVER"),
+        row(109, "mx1", "DELIVER"),
+    ]
+    assert cause([100.5, 107], rows, cut("mx1", 101)) is Cause.UNRECORDED
+
+
+def test_the_record_of_a_node_that_was_frozen_within_the_time_span_is_late_and_not_lost(
+    cause: Callable[..., Cause],
+):
+    rows = [row(100, "mx1", "RECEIVE"), row(103.5, "mx1", "DELIVER"), row(104, "mx1", "DELIVER")]
+    assert cause([100.5, 104], rows, cut("mx1", 101, lasting=2)) is Cause.UNEXPLAINED
 
 
 def test_a_node_that_was_dead_delivered_nothing_meanwhile(cause: Callable[..., Cause]):
@@ -96,8 +164,7 @@ def test_a_node_that_was_dead_delivered_nothing_meanwhile(cause: Callable[..., C
 
 def test_the_last_delivery_may_have_no_row_of_its_own(cause: Callable[..., Cause]):
     rows = [row(100, "mx1", "RECEIVE"), row(104, "mx1", "DELIVER"), row(106, "mx2", "RESUBMIT")]
-    cut = fault("mx1", 101, "mx2", silences=False)
-    assert cause([104, 112], rows, cut) is Cause.PARTITIONED
+    assert cause([104, 112], rows, cut("mx1", 101, "mx2", "mx3")) is Cause.PARTITIONED
 
 
 def test_the_last_delivery_is_not_the_one_that_others_should_have_known(cause: Callable[..., Cause]):
@@ -112,7 +179,7 @@ def test_another_nodes_fault_explains_nothing(cause: Callable[..., Cause]):
 
 def test_a_fault_that_kept_nobody_from_telling_explains_nothing(cause: Callable[..., Cause]):
     rows = [row(100, "mx1", "RECEIVE"), row(100.5, "mx1", "DELIVER"), row(101, "mx1", "DELIVER")]
-    set_clock = replace(fault("mx1", 100.4, silences=False), touched=())
+    set_clock = replace(cut("mx1", 100.4), touched=())
     assert cause([100.4, 101], rows, set_clock) is Cause.UNEXPLAINED
 
 
@@ -147,13 +214,31 @@ def test_rows_about_other_recipients_say_nothing(cause: Callable[..., Cause]):
     assert cause([100, 140], rows) is Cause.UNEXPLAINED
 
 
+PLAN = Plan(seed=1, seconds=1.0, faults=(), clients=1, rate=1.0, nodes=3)
+
+
 @pytest.mark.parametrize("why", [Cause.UNRECORDED, Cause.UNEXPLAINED])
 def test_chaos_fails_on_a_second_delivery_that_nothing_explains(history: History, why: Cause):
+    history.tell(fault("mx1", 100.6))
     sent = Counter({DUPLICATE: 1})
     verdict = weigh(sent, sent, sent + sent)
-    plan = Plan(seed=1, seconds=1.0, faults=(), clients=1, rate=1.0, nodes=3)
-    result = Result(plan, history, verdict, {DUPLICATE: why}, (), 1.0, interrupted=False)
+    result = Result(PLAN, history, verdict, {DUPLICATE: why}, (), 1.0, interrupted=False)
     assert result.held is (why is not Cause.UNEXPLAINED)
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("missing", ["no fault was made", "no message was acknowledged"])
+def test_chaos_in_which_nothing_happened_fails_unless_it_was_interrupted(
+    history: History, missing: str, *, interrupted: bool
+):
+    sent = Counter[tuple[str, str]]()
+    if "fault" in missing:
+        sent[DUPLICATE] = 1
+    else:
+        history.tell(fault("mx1", 100.6))
+    result = Result(PLAN, history, weigh(sent, sent, sent), {}, (), 1.0, interrupted=interrupted)
+    assert result.held is interrupted
+    assert result.tree()["problems"] == ([] if interrupted else [f"{missing}: nothing is shown"])
 
 
 def test_rows_of_a_node_whose_clock_was_set_are_brought_back(tmp_path: Path):

@@ -71,7 +71,7 @@ def _possible(asked: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @click.command("chaos")
-@click.option("--minutes", type=Number(0.05, 10_000), default=2.0, show_default=True)
+@click.option("--minutes", type=Number(0.1, 10_000), default=2.0, show_default=True)
 @click.option(
     "--seed", type=int, help="Same seed, same sequence of faults. Default: a random one, which is told."
 )

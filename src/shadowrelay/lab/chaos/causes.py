@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from shadowrelay.lab import clocks
-from shadowrelay.lab.chaos.history import History, Struck
+from shadowrelay.lab.chaos.history import History, Loses, Struck
 from shadowrelay.lab.chaos.verdict import Delivery
 from shadowrelay.lab.layout import Layout
 from shadowrelay.lab.mail import tracked
@@ -28,8 +28,10 @@ class Cause(StrEnum):
     """The ways in which the promise allows a second delivery, and the rest."""
 
     UNRECORDED = "the node was struck between the next hop's reply and its own record"
-    UNKNOWN_ELSEWHERE = "the node was struck before the other copy could learn of the delivery"
-    PARTITIONED = "delivered while a link was cut, by which the other copy would have learnt of it"
+    UNKNOWN_ELSEWHERE = (
+        "the node lost its disk, or was away too long, before the other copy learnt of the delivery"
+    )
+    PARTITIONED = "the link was cut for too long, by which the other copy would have learnt of the delivery"
     LATE_ANSWER = "the holder had promoted its copy before the owner got its answer and accepted the message"
     IN_DOUBT = "sent in doubt: a holder could not be asked"
     REPLY_LOST = "the next hop's reply was lost"
@@ -65,9 +67,14 @@ def read(at: Layout, lost_logs: Path, sent: Mapping[str, float]) -> dict[str, li
 
 
 def explain(
-    duplicates: Iterable[Delivery], history: History, rows: Mapping[str, Sequence[Row]]
+    duplicates: Iterable[Delivery],
+    history: History,
+    rows: Mapping[str, Sequence[Row]],
+    *,
+    nodes: int,
+    span: float,
 ) -> dict[Delivery, Cause]:
-    """The cause of each; the first one that fits."""
+    """The cause of each; the first one that fits. ``span``: seconds until silence promotes."""
     times: dict[Delivery, list[float]] = defaultdict(list)
     for arrival in history.arrivals:
         times[arrival.message_id, arrival.recipient].append(arrival.at)
@@ -80,6 +87,8 @@ def explain(
             [row for row in rows.get(one[0], ()) if not row.recipients or one[1] in row.recipients],
             sent_to[one[0]],
             history.faults,
+            nodes,
+            span,
         ).cause()
         for one in duplicates
     }
@@ -96,6 +105,8 @@ class _Case:
     rows: Sequence[Row]
     sent_to: Collection[str]
     faults: Sequence[Struck]
+    nodes: int
+    span: float
 
     def cause(self) -> Cause:
         if self._promoted_before_accepted():
@@ -108,12 +119,18 @@ class _Case:
         for fault in self.faults:
             if fault.node not in owners or fault.touched != (fault.node,):
                 continue
+            if fault.loses is Loses.NOTHING and not self._taken_over(fault.node, fault):
+                continue  # the record was late, not lost
             if any(self._unrecorded(when, fault) for when in self.times[:-1]):
                 return Cause.UNRECORDED
         # The last delivery may have no row: its recipients were settled by what others told meanwhile.
         for row in (one for one in self._recorded if one.at <= self.times[-1]):
             for fault in self.faults:
-                if row.node in fault.touched and _untold(row.at, fault):
+                if (
+                    row.node in fault.touched
+                    and _untold(row.at, fault)
+                    and (fault.loses is Loses.DISK or self._taken_over(row.node, fault))
+                ):
                     return Cause.PARTITIONED if fault.cuts_links else Cause.UNKNOWN_ELSEWHERE
         return Cause.UNEXPLAINED
 
@@ -126,6 +143,19 @@ class _Case:
     @property
     def _recorded(self) -> list[Row]:
         return [row for row in self.rows if row.event in DELIVERIES]
+
+    def _taken_over(self, node: str, fault: Struck) -> bool:
+        """Did another one promote its copy, because the fault kept the node from all others for that long?
+
+        Of three, one that sees both ends of a cut keeps what they own their own.
+        """
+        parted = len(fault.touched) == self.nodes and (node == fault.node or self.nodes == 2)
+        silent = fault.healed - fault.began >= self.span and (parted or not fault.cuts_links)
+        return silent and any(
+            row.node != node and fault.began + self.span <= row.at <= fault.whole + _POLL
+            for row in self.rows
+            if row.event == "RESUBMIT"
+        )
 
     def _unrecorded(self, when: float, fault: Struck) -> bool:
         """Delivered shortly before its node was struck, or while it was, and not recorded until then.

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from shadowrelay.lab.chaos.faults import LET_GO, STOPPED, Alone, Down, EndsByItself, Hands
+from shadowrelay.lab.chaos.history import Loses
 from shadowrelay.lab.clocks import TAKES_EFFECT
 from shadowrelay.lab.node_settings import settings
 
@@ -64,6 +65,10 @@ class DiskLow(_Harmless):
 @dataclass(frozen=True, slots=True)
 class DiskFull(_Mended):
     """Not an octet is free, again and again: sooner or later it cannot write, and ends."""
+
+    @property
+    def loses(self) -> Loses:
+        return Loses.WORK
 
     def do(self, hands: Hands) -> None:
         disk, process = hands.equipment.disks[self.node], hands.cluster.process(self.node)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from shadowrelay.lab.chaos.equipment import Equipment
+from shadowrelay.lab.chaos.history import Loses
 from shadowrelay.lab.cluster import Cluster
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import undisturbed
@@ -65,6 +66,9 @@ class Fault(Protocol):
     @property
     def silences(self) -> bool: ...
 
+    @property
+    def loses(self) -> Loses: ...
+
     def do(self, hands: Hands) -> None: ...
 
     def undo(self, hands: Hands) -> None: ...
@@ -80,6 +84,10 @@ class Alone:
     def touched(self) -> tuple[str, ...]:
         return (self.node,)
 
+    @property
+    def loses(self) -> Loses:
+        return Loses.NOTHING
+
 
 @dataclass(frozen=True, slots=True)
 class Down(Alone):
@@ -88,6 +96,10 @@ class Down(Alone):
     @property
     def silences(self) -> bool:
         return True
+
+    @property
+    def loses(self) -> Loses:
+        return Loses.WORK
 
     def undo(self, hands: Hands) -> None:
         hands.bring_back(self.node)
@@ -167,7 +179,16 @@ class WritesFail(EndsByItself):
 
 
 @dataclass(frozen=True, slots=True)
-class DiskLost(Down):
+class _Forgets(Down):
+    """Comes back without what it had recorded."""
+
+    @property
+    def loses(self) -> Loses:
+        return Loses.DISK
+
+
+@dataclass(frozen=True, slots=True)
+class DiskLost(_Forgets):
     """SIGKILL, and its disk is gone; comes back with a new database."""
 
     def do(self, hands: Hands) -> None:
@@ -177,7 +198,7 @@ class DiskLost(Down):
 
 
 @dataclass(frozen=True, slots=True)
-class OldDisk(Down):
+class OldDisk(_Forgets):
     """Comes back with a copy of its disk that was made ``age`` seconds before it died.
 
     ``live``: the copy is a snapshot of the running database (frozen meanwhile); else of a database that
@@ -214,6 +235,7 @@ class Cut:
     ways: tuple[Way, ...]
     manner: Manner = Manner.SILENT
     silences: bool = False
+    loses: Loses = Loses.NOTHING
 
     @property
     def touched(self) -> tuple[str, ...]:

@@ -25,6 +25,14 @@ class Outcome(StrEnum):
     ABANDONED = "abandoned"
 
 
+class Loses(StrEnum):
+    """What a node does not have any more after a fault. WORK: what it was about to record."""
+
+    NOTHING = "nothing"
+    WORK = "work"
+    DISK = "disk"
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One try to send one message. ``waited``: seconds from the end of the message to the answer."""
@@ -58,6 +66,7 @@ class Struck:
     node: str
     touched: tuple[str, ...]  # the nodes that could not tell the others what they did
     silences: bool
+    loses: Loses
     began: float
     broken: float
     healed: float

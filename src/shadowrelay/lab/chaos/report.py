@@ -38,7 +38,7 @@ def print_table(result: Result, console: Console | None = None) -> None:
     for what in ("lost", "unexpected", "unexplained"):
         for message_id, recipient in tree[what][:_MOST_NAMED]:
             page.print(f"[red]{what}[/]: {escape(message_id)} for {escape(recipient)}", soft_wrap=True)
-    for problem in result.problems:
+    for problem in result.objections:
         page.print(f"[red]problem[/]: {escape(problem)}", soft_wrap=True)
     if result.directory:
         page.print(f"The lab is down. Logs and chaos/history.jsonl are in {escape(str(result.directory))}")

@@ -32,7 +32,16 @@ class Result:
 
     @property
     def held(self) -> bool:
-        return self.verdict.held and not self.problems and Cause.UNEXPLAINED not in self.causes.values()
+        return self.verdict.held and not self.objections and Cause.UNEXPLAINED not in self.causes.values()
+
+    @property
+    def objections(self) -> tuple[str, ...]:
+        """The problems; and that a run shows nothing in which nothing happened, unless it was interrupted."""
+        nothing = (
+            ("no message was acknowledged: nothing is shown", not self.verdict.acknowledged),
+            ("no fault was made: nothing is shown", not self.history.faults),
+        )
+        return (*self.problems, *(text for text, so in nothing if so and not self.interrupted))
 
     @property
     def by_cause(self) -> dict[str, int]:
@@ -79,7 +88,7 @@ class Result:
             "longest_wait": round(self.slowest.waited, 3) if self.slowest else None,
             "longest_repair": round(max(repairs), 1) if repairs else None,
             "faults": self.by_fault,
-            "problems": list(self.problems),
+            "problems": list(self.objections),
             "directory": str(self.directory) if self.directory else None,
         }
 

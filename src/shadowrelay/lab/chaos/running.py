@@ -146,10 +146,8 @@ class _Run:
             self._problems.append(str(problem))
 
     def _strike_until(self, deadline: float, watch: Watching) -> None:
-        nodes = self._cluster.layout.nodes
-        span = node_settings.settings(nodes[0]).policy().shadow_resubmit_time_span.total_seconds()
-        names = [node.short for node in nodes]
-        for planned in schedule(self._plan.seed, self._plan.faults, names, span):
+        names = [node.short for node in self._cluster.layout.nodes]
+        for planned in schedule(self._plan.seed, self._plan.faults, names, self._span):
             watch.doing("mail")
             self._pause(min(planned.calm, max(0.0, deadline - time.monotonic())), watch)
             if time.monotonic() >= deadline:
@@ -166,7 +164,14 @@ class _Run:
         if planned.refusing:
             self._cluster.refuse()
         struck = partial(
-            Struck, planned.number, planned.name, fault.node, fault.touched, fault.silences, now()
+            Struck,
+            planned.number,
+            planned.name,
+            fault.node,
+            fault.touched,
+            fault.silences,
+            fault.loses,
+            now(),
         )
         broken = 0.0  # not yet
         try:
@@ -242,6 +247,12 @@ class _Run:
             time.sleep(min(left, _LOOK))
             watch.refresh()
 
+    @property
+    def _span(self) -> float:
+        """Seconds of silence after which an owner's messages are promoted."""
+        policy = node_settings.settings(self._cluster.layout.nodes[0]).policy()
+        return policy.shadow_resubmit_time_span.total_seconds()
+
     def _judged(self) -> Result:
         at, history = self._cluster.layout, self._history
         Collector(at.mailbox.dir, history, threading.Event()).collect()
@@ -250,7 +261,8 @@ class _Run:
         verdict = weigh(history.acknowledged(), history.attempted(), history.arrived())
         ids = {message_id for message_id, _ in verdict.duplicated}
         sent = {one.message_id: one.at for one in history.attempts if one.message_id in ids}
-        causes = explain(verdict.duplicated, history, read(at, self._aside / "lost-logs", sent))
+        rows = read(at, self._aside / "lost-logs", sent)
+        causes = explain(verdict.duplicated, history, rows, nodes=len(at.nodes), span=self._span)
         history.close()
         seconds, problems = self._seconds or 0.0, tuple(self._problems)
         return Result(self._plan, history, verdict, causes, problems, seconds, self._interrupted)
