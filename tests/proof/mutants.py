@@ -124,7 +124,7 @@ def _tried(bench: Bench, fault: Fault, shown: Bar) -> Row:
 
 def _simulation(mutant: Mutant, seeds: range, shown: Bar) -> Row:
     modules = [function.__module__ for function, _, _ in mutant.edits]
-    row = simulated(mutant.name, modules, seed=mutant.seed, scenario=mutant.scenario)
+    row = simulated(mutant.name, modules, mutant.breaks, seed=mutant.seed, scenario=mutant.scenario)
     began = time.monotonic()
     try:
         said = hunt(mutant, seeds)

@@ -41,7 +41,7 @@ def row_of(fault: Fault) -> Row:
     return Row(kind=kind_of(fault), name=fault.name, where=fault.where, rule=fault.rule, test=fault.test)
 
 
-def simulated(name: str, modules: Iterable[str], *, seed: int | None, scenario: str) -> Row:
+def simulated(name: str, modules: Iterable[str], breaks: str, *, seed: int | None, scenario: str) -> Row:
     """A row for a planted bug of the simulation. Its modules are named as Python names them."""
     where = dict.fromkeys(
         module.partition(".")[2].replace(".", "/") + ".py"
@@ -53,7 +53,7 @@ def simulated(name: str, modules: Iterable[str], *, seed: int | None, scenario: 
         kind="simulation",
         name=name,
         where="`, `".join(where),
-        rule="the promise, in the simulation",
+        rule=f"{breaks}, in the simulation",
         test=f"simulation/scenarios/{scenario}.txt" if scenario else f"seed {seed}",
     )
 

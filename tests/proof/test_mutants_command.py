@@ -81,7 +81,7 @@ def test_the_table_is_put_between_its_markers(tmp_path: Path) -> None:
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     rows = [
         replace(row_of(REPORTS), caught=True),
-        simulated("x", ["tests.simulation.node"], seed=3, scenario=""),
+        simulated("x", ["tests.simulation.node"], "the promise", seed=3, scenario=""),
     ]
     written(rows, page)
     written(rows, page)

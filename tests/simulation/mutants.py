@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from shadowrelay.core import (
@@ -33,23 +34,31 @@ from shadowrelay.primary import accepting, delivering, repairing
 from shadowrelay.shadow import talking
 
 from . import books, node, peers
-from .scenario import FOLDER, run_file
+from .scenario import FOLDER, run_file, told, verdicts
 from .seeds import run_seed
 
 Edit = tuple[Callable[..., Any], str, str]
+
+
+class Breaks(StrEnum):
+    """What the simulation notices. HISTORY: that something else happens; no promise is broken by that."""
+
+    PROMISE = "the promise"
+    HISTORY = "another history than recorded"
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """``edits``: function, text to take out, text to put in.
 
-    ``scenario`` shows it, or else ``seed`` does: each has one of them.
+    ``scenario`` shows it, or else ``seed`` does: each has one of them. A seed has no history on record.
     """
 
     name: str
     edits: tuple[Edit, ...]
     seed: int | None = None
     scenario: str = ""
+    breaks: Breaks = Breaks.PROMISE
 
 
 def _rebuilt(function: Callable[..., Any], old: str, new: str) -> Callable[..., Any]:
@@ -99,9 +108,12 @@ def hunt(mutant: Mutant, seeds: range = range(0)) -> str:
     with planted(mutant):
         if mutant.scenario:
             before, after = run_file(FOLDER / f"{mutant.scenario}.txt")
-            changed = [line for line in after.splitlines() if line not in before.splitlines()]
-            if changed:
-                return f"scenario {mutant.scenario}: {changed[-1]}"
+            for said in verdicts(after):
+                if said not in verdicts(before):
+                    return f"scenario {mutant.scenario}: {said}"
+            changed = [said for said in told(after) if said not in told(before)]
+            if changed and mutant.breaks is Breaks.HISTORY:
+                return f"scenario {mutant.scenario}: {mutant.breaks}: {changed[-1]}"
         for seed in ([mutant.seed] if mutant.seed is not None else []) + list(seeds):
             verdict, _ = run_seed(seed)
             if not verdict.ok:
@@ -195,6 +207,7 @@ MUTANTS = (
         "promotion without the lineage check",
         ((heartbeat.meet, "if former is None or continuity is not Continuity.BROKEN:", "if True:"),),
         scenario="owner_loses_its_database",
+        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "a half delivered message is wholly discarded",
@@ -212,6 +225,7 @@ MUTANTS = (
             ),
         ),
         scenario="holder_dies",
+        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "unknown releases in any incarnation",  # counterexample 1
@@ -422,6 +436,7 @@ MUTANTS = (
             ),
         ),
         scenario="owner_away_and_back",
+        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "a snapshot of this very incarnation looks unbroken",
@@ -433,11 +448,13 @@ MUTANTS = (
             ),
         ),
         scenario="owner_is_an_old_copy_of_itself",
+        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "a late greeting passes for a rolled back database",
         ((heartbeat.meet, "if former and found.overtaken_by(former)", "if False and former"),),
         scenario="late_greeting",
+        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "a report that another node made is waited for",
@@ -448,6 +465,7 @@ MUTANTS = (
         "two owners of one message never ask",
         ((holding.hold, "ask_about(known, now).writes", "()"),),
         scenario="two_nodes_make_the_same_report",
+        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "an owner tells itself of what it delivered",
@@ -469,11 +487,13 @@ MUTANTS = (
         "no second opinion",
         ((claims.vouches, "if sighting.owner not in sighted or", "if True or"),),
         scenario="partition_in_a_boundary_of_three",
+        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "a node that is cut off promotes by time",
         ((talking.unreachable, "if others and not opinions and", "if False and"),),
         scenario="partition_in_a_boundary_of_three",
+        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "ids in flight are answered as unknown",

@@ -269,6 +269,17 @@ def wrapped(items: list[str]) -> Iterator[str]:
         yield line
 
 
+def told(text: str) -> list[str]:
+    """What is said below the commands, one thing after the other."""
+    blocks = [block.partition("\n----\n")[2] for block in re.split(r"\n\s*\n", text.strip())]
+    return [said.removesuffix(" |") for block in blocks for said in re.split(r" \| | \|\n|\n", block) if said]
+
+
+def verdicts(text: str) -> list[str]:
+    """What of it says how things ended: the sums, and every problem."""
+    return [said for said in told(text) if said.startswith(("quiet: ", "PROBLEM ", "NOT QUIET ", "BROKEN "))]
+
+
 def run_file(path: Path) -> tuple[str, str]:
     """The recorded text, and what it is now."""
     text = path.read_text("utf-8")
