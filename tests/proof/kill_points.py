@@ -113,7 +113,7 @@ def _all(chosen: Sequence[Case], home: Path, messages: int, seed: int) -> Iterat
                         result = ground.run(case, messages, kills, rng)
                     except LabError as problem:
                         result = Result(
-                            case, messages, (), Verdict(problems=[f"the lab failed: {problem}"]), 0.0
+                            case, messages, kills, (), Verdict(problems=[f"the lab failed: {problem}"]), 0.0
                         )
                     shown.step(str(case))
                     yield result
@@ -132,7 +132,16 @@ def _made(directory: Path, option: str, labs: ExitStack) -> Ground:
 
 def _show(results: Sequence[Result], seconds: float) -> None:
     table = Table("point", "killed", "while", "disk")
-    for name in ("messages", "kills", "acknowledged", "delivered", "lost", "unexpected", "duplicates"):
+    for name in (
+        "messages",
+        "planned",
+        "kills",
+        "acknowledged",
+        "delivered",
+        "lost",
+        "unexpected",
+        "duplicates",
+    ):
         table.add_column(name, justify="right")
     causes: dict[str, int] = {}
     for one in results:
@@ -140,7 +149,7 @@ def _show(results: Sequence[Result], seconds: float) -> None:
         for cause, count in found.duplicates.items():
             causes[cause] = causes.get(cause, 0) + count
         numbers = (
-            one.messages, len(one.kills), found.acknowledged, found.delivered,
+            one.messages, one.planned, len(one.kills), found.acknowledged, found.delivered,
             found.lost, found.unexpected, found.duplicates.total(),
         )  # fmt: skip
         style = "red" if found.problems else None
@@ -148,7 +157,8 @@ def _show(results: Sequence[Result], seconds: float) -> None:
         table.add_row(case.point, case.role, case.course, disk, *map(str, numbers), style=style)
     table.add_section()
     sums = (
-        sum(one.messages for one in results), sum(len(one.kills) for one in results),
+        sum(one.messages for one in results),
+        sum(one.planned for one in results), sum(len(one.kills) for one in results),
         *(sum(getattr(one.verdict, name) for one in results) for name in _SUMS),
         sum(one.verdict.duplicates.total() for one in results),
     )  # fmt: skip
@@ -178,6 +188,7 @@ def _tree(results: Sequence[Result], seed: int, *, held: bool) -> dict[str, obje
                 "course": one.case.course,
                 "disk": "lost" if one.case.disk_lost else "kept",
                 "messages": one.messages,
+                "planned": one.planned,
                 "kills": [asdict(kill) for kill in one.kills],
                 "seconds": round(one.seconds, 1),
                 **{name: getattr(one.verdict, name) for name in (*_SUMS, "recovered")},

@@ -15,6 +15,7 @@ from shadowrelay.lab.mail import Letter
 
 from .kill_cases import cases
 from .kill_mail import Answer, Sending
+from .kill_runs import shortcomings
 from .kill_verdict import LOST_RECORD, RESENT, UNTOLD, Kill, Mailboxes, Verdict, judge, torn_logs, untold
 
 TO = "anna@inside.test"
@@ -204,3 +205,9 @@ def test_every_point_has_a_case():
     from shadowrelay.failpoints import POINTS
 
     assert {case.point for case in cases()} == set(POINTS)
+
+
+@pytest.mark.parametrize(("killed", "problems"), [(5, []), (4, ["only 4 of 5 kills happened"])])
+def test_a_kill_that_was_planned_and_did_not_happen_is_a_problem(killed: int, problems: list[str]) -> None:
+    assert shortcomings(killed, 5, "") == problems
+    assert shortcomings(killed, 5, "not settled") == [*problems, "not settled"]
