@@ -28,7 +28,7 @@ from .bed.cutting import CUTS, Cutter, Role
 from .bed.hop import next_hop
 from .bed.needs import Skip, skipping
 from .bed.nodes import Stuck, running
-from .bed.verdict import Verdict, judge
+from .bed.verdict import Verdict, judge, struck
 
 _EAT_MY_DATA = ("lib/*/libeatmydata.so", "lib/libeatmydata.so", "lib64/libeatmydata.so")  # under /usr
 _OCTETS = 2 << 30  # of the disk; it takes as much room as is written to it
@@ -48,8 +48,15 @@ class Report:
     stuck: str = ""
 
     @property
+    def problems(self) -> list[str]:
+        """Only what was accepted can be lost: one message per cut is the least, and twenty are usual."""
+        if self.stuck or self.verdict is None or self.verdict.accepted >= self.cuts > 0:
+            return [self.stuck] if self.stuck else []
+        return [f"{self.verdict.accepted} accepted in {self.cuts} cuts: too few to show anything"]
+
+    @property
     def kept(self) -> bool:
-        return not self.stuck and self.verdict is not None and self.verdict.kept
+        return not self.problems and self.verdict is not None and self.verdict.kept
 
     def tree(self) -> dict[str, Any]:
         return {
@@ -59,7 +66,7 @@ class Report:
             "other disks lost": self.disks_lost,
             **(self.verdict.counts() if self.verdict else {}),
             "seconds": round(self.seconds, 1),
-            "problems": [self.stuck] if self.stuck else [],
+            "problems": self.problems,
         }
 
 
@@ -97,7 +104,7 @@ def cut(role: Role, file_system: str, cuts: int, seed: int, directory: Path, pre
             stuck = f"after {cutter.cuts} cuts: {problem}"
         readable = () if stuck else nodes  # the file system may still be cut
         rows = (row for node in readable for row in tracked(node.at.tracking_dir))
-        verdict = judge(cutter.told(), hop.arrived(), rows)
+        verdict = judge(cutter.told(), hop.arrived(), rows, struck(hop.when(), nodes.ends()))
     return Report(role, file_system, cutter.cuts, cutter.disks_lost, time.monotonic() - began, verdict, stuck)
 
 
@@ -120,8 +127,8 @@ def show(reports: Sequence[Report], *, tokens: int = 20) -> None:
         table.add_row(name, *(f"{tree.get(name, 0):,}" for tree in trees))
     Console().print(table)
     for report in reports:
-        if report.stuck:
-            click.echo(f"{report.role}: {report.stuck}")
+        for problem in report.problems:
+            click.echo(f"{report.role}: {problem}")
         if report.verdict:
             for token in (*report.verdict.lost, *report.verdict.unexpected)[:tokens]:
                 click.echo(f"{report.role}: {token} is lost or unexpected")

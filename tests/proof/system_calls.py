@@ -26,7 +26,7 @@ from .bed.hop import next_hop
 from .bed.needs import Skip, need, skipping
 from .bed.nodes import Stuck, running
 from .bed.strace import Fault
-from .bed.verdict import Verdict, judge
+from .bed.verdict import Verdict, judge, struck
 from .bed.walking import Boundary, Outcome, Role, Thread, Walk
 
 SIZES = (2_000, 100_000)
@@ -40,6 +40,10 @@ _FAULTS = {
 _MARGIN = 8  # calls past the measured ones: no two lives are quite the same
 _MISSES = 3  # so many calls in a row that a life did not come to: the rest of that thread is past its end
 _WIPED = 0.25  # of the victims that end
+_REACHED = (
+    0.25  # of the calls that were measured: half to three quarters are usual, no two lives are the same
+)
+_MANY = 30  # faults of one kind that do not all miss by chance
 
 
 @dataclass(slots=True)
@@ -48,6 +52,7 @@ class Report:
 
     role: Role
     measured: dict[str, int]
+    planned: Counter[Fault]  # at calls that the measured lives made
     outcomes: list[Outcome] = field(default_factory=list)
     verdict: Verdict | None = None
     stuck: str = ""
@@ -65,7 +70,16 @@ class Report:
             for one in self.outcomes
             if one.problem
         ]
-        return [*found, self.stuck] if self.stuck else found
+        return [*found, self.stuck] if self.stuck else [*found, *self._missed()]
+
+    def _missed(self) -> Iterator[str]:
+        """What strace did not do: faults that nobody met show nothing."""
+        by_fault = Counter(one.fault for one in self.reached)
+        every = {"faults": (self.planned.total(), by_fault.total())}
+        every |= {fault.label: (n, by_fault[fault]) for fault, n in self.planned.items() if n >= _MANY}
+        for name, (planned, reached) in every.items():
+            if not reached or reached < _REACHED * planned:
+                yield f"{name}: {planned} planned, {reached} reached: too few to show anything"
 
     @property
     def kept(self) -> bool:
@@ -75,6 +89,7 @@ class Report:
         return {
             "role": self.role.value,
             "calls": self.measured,
+            "planned": self.planned.total(),
             "faults": len(self.outcomes),
             "reached": len(self.reached),
             "by fault": dict(Counter(one.fault.label for one in self.reached)),
@@ -134,11 +149,12 @@ def walk(role: Role, faults: Sequence[Fault], sample: float, seed: int, director
             }
         except RuntimeError as error:
             raise Skip(str(error)) from error
+        planned = boundaries(counts, faults, sample, rng)
         report = Report(
             role,
             {f"{size}: {thread}": n for size, threads in counts.items() for thread, n in threads.items()},
+            Counter(fault for at, fault in planned if at.n <= counts[at.size][at.thread]),
         )
-        planned = boundaries(counts, faults, sample, rng)
         with bar(f"{role}", len(planned)) as shown:
             try:
                 for boundary, fault in reachable(planned, report.outcomes):
@@ -149,7 +165,7 @@ def walk(role: Role, faults: Sequence[Fault], sample: float, seed: int, director
                 report.stuck = f"{boundary}, {fault.label}: {stuck}"
         rows = [row for node in nodes for row in tracked(node.at.tracking_dir)]
         told = {token: answer for token, (answer, _) in walking.post.told.items()}
-        report.verdict = judge(told, hop.arrived(), rows)
+        report.verdict = judge(told, hop.arrived(), rows, struck(hop.when(), nodes.ends()))
     report.seconds = time.monotonic() - began
     return report
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Iterator
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,16 +24,21 @@ class Hop:
     def __init__(self) -> None:
         self.port = 0
         self.closed = False
-        self._arrived: Counter[str] = Counter()
+        self._arrived: defaultdict[str, list[float]] = defaultdict(list)
         self._lock = threading.Lock()
 
     def arrived(self) -> Counter[str]:
         with self._lock:
-            return self._arrived.copy()
+            return Counter({token: len(times) for token, times in self._arrived.items()})
+
+    def when(self) -> Mapping[str, Sequence[float]]:
+        """Each time that it was taken, on the monotonic clock."""
+        with self._lock:
+            return {token: tuple(times) for token, times in self._arrived.items()}
 
     def times(self, token: str) -> int:
         with self._lock:
-            return self._arrived[token]
+            return len(self._arrived.get(token, ()))
 
     async def handle_MAIL(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:
         if self.closed:
@@ -43,8 +49,9 @@ class Hop:
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         message_id, unchanged = intact(envelope.content)
         token = message_id.strip("<>").partition("@")[0]
+        times = [time.monotonic()] * len(envelope.rcpt_tos)
         with self._lock:
-            self._arrived[known_as(token, unchanged=unchanged)] += len(envelope.rcpt_tos)
+            self._arrived[known_as(token, unchanged=unchanged)] += times
         return "250 2.0.0 OK"
 
 

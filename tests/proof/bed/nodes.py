@@ -81,6 +81,7 @@ class Node:
         self.log = log
         self.pid: int | None = None
         self.starts = 0
+        self.ends: list[float] = []  # when it was seen to have ended, on the monotonic clock
         environment = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWRELAY_")}
         self._zygote = subprocess.Popen(
             [sys.executable, "-m", "tests.proof.bed.zygote"],
@@ -125,6 +126,7 @@ class Node:
         with suppress(Stuck):
             status = int(self._hear("ended", timeout))
             self.pid = None
+            self.ends.append(time.monotonic())
             return status
         return None
 
@@ -192,6 +194,10 @@ class Nodes:
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.members)
+
+    def ends(self) -> list[float]:
+        """When one of them ended."""
+        return [at for node in self for at in node.ends]
 
     def wait_whole(self, deadline: float = PATIENCE) -> None:
         """Until nothing is exposed anywhere (a single node has to answer, no more). Raises Stuck."""

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
+
+UNDER_WAY = 5.0
+"""Seconds from the next hop's reply to the commit that records it, and to the death of the node that was to
+record it being seen, on a busy machine."""
+
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class Told(StrEnum):
@@ -55,11 +62,24 @@ class Verdict:
         }
 
 
+def struck(when: Mapping[str, Sequence[float]], ends: Collection[float]) -> dict[str, int]:
+    """How many deliveries of each token, but the last, came about when a node ended."""
+    return {
+        token: sum(any(abs(end - at) <= UNDER_WAY for end in ends) for at in sorted(times)[:-1])
+        for token, times in when.items()
+        if len(times) > 1
+    }
+
+
 def judge(
-    told: Mapping[str, Told], arrived: Mapping[str, int], rows: Iterable[Mapping[str, str]] = ()
+    told: Mapping[str, Told],
+    arrived: Mapping[str, int],
+    rows: Iterable[Mapping[str, str]] = (),
+    struck: Mapping[str, int] = _NONE,
 ) -> Verdict:
     """Compare what clients were told with what the next hop took; ``rows`` are those of all tracking logs.
 
+    ``struck``: of how many deliveries of each token a node's end may have taken the record.
     A message of which the client was told nothing may arrive or not, but not twice without a cause.
     """
     outcomes = Counter(told.values())
@@ -76,23 +96,30 @@ def judge(
         lost=tuple(sorted(accepted - arrivals)),
         unexpected=tuple(sorted(arrivals & denied | arrivals - told.keys())),
         recovered=len(arrivals & silent),
-        duplicates=_causes(twice, rows),
+        duplicates=_causes(twice, rows, struck),
     )
 
 
-def _causes(twice: Mapping[str, int], rows: Iterable[Mapping[str, str]]) -> dict[Cause, tuple[str, ...]]:
-    """A promotion explains one delivery more that is recorded after it, a missing record one."""
+def _causes(
+    twice: Mapping[str, int], rows: Iterable[Mapping[str, str]], struck: Mapping[str, int]
+) -> dict[Cause, tuple[str, ...]]:
+    """A promotion explains one delivery more that is recorded after it. So does a missing record of one whose
+    reply was lost (the log says so), or that came about when a node ended.
+    """
     sent: defaultdict[str, list[str]] = defaultdict(list)
     promoted: defaultdict[str, list[str]] = defaultdict(list)
+    replies_lost: Counter[str] = Counter()
     for row in rows if twice else ():
         token = row["message-id"].strip("<>").partition("@")[0]
         if row["event-id"] == "RESUBMIT":
             promoted[token].append(row["date-time"])
         elif row["event-id"] in {"SEND", "SENDEXTERNAL", "DELIVER"}:
             sent[token].append(row["date-time"])
+        elif row["event-id"] == "DEFER":
+            replies_lost[token] += "S:InDoubt=true" in row["custom-data"]
     found: dict[Cause, list[str]] = {}
     for token, times in sorted(twice.items()):
-        unrecorded = max(0, times - len(sent[token]))
+        unrecorded = min(max(0, times - len(sent[token])), replies_lost[token] + struck.get(token, 0))
         last = max(sent[token], default="")
         promotions = sum(at <= last for at in promoted[token])
         if times - 1 > unrecorded + promotions:
