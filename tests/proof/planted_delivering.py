@@ -158,4 +158,40 @@ DELIVERING = (
         test="tracking/test_tracking_files.py::"
         "test_closing_syncs_the_file_then_renames_it_then_syncs_the_directory",
     ),
+    Fault(
+        name="a stop does not wait for a look at the queue",
+        rule="a delivery that begins may finish before the node stops",
+        file="primary/queue.py",
+        edits=(
+            (
+                "        async with self._looking:  # a look that is under way begins what it has claimed\n"
+                "            await",
+                "        if True:\n            await",
+            ),
+        ),
+        test=_QUEUE + "test_a_stop_in_the_middle_of_a_look_waits_for_what_that_begins",
+    ),
+    Fault(
+        name="after a long absence all is set aside that nobody confirms",
+        rule="set aside is what was queued during a long absence, and nothing later",
+        file="core/inquiry.py",
+        edits=(("                and question.since == long_away\n", ""),),
+        test="primary/test_exposure.py::test_of_a_long_absence_only_what_was_queued_then_is_set_aside",
+    ),
+    Fault(
+        name="a client that takes nothing keeps its connection",
+        rule="whoever has no place any more has no connection either",
+        file="smtp/receive_lifecycle.py",
+        edits=(("            transport.abort()\n", "            pass\n"),),
+        test="smtp/test_receive_unread.py::"
+        "test_a_client_that_reads_nothing_is_cut_off_and_leaves_no_connection_behind[uvloop]",
+    ),
+    Fault(
+        name="who sends many commands has them all served first",
+        rule="every client has its turn",
+        file="smtp/receive_lifecycle.py",
+        edits=(("            if served == TURN:", "            if False:"),),
+        test="smtp/test_receive_unread.py::"
+        "test_a_client_that_sends_very_many_commands_at_once_leaves_others_their_turn",
+    ),
 )
