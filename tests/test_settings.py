@@ -122,6 +122,13 @@ def test_relative_paths_are_taken_from_the_directory_of_the_file(written, tmp_pa
     assert settings.tracking.directory == tmp_path / "data" / "tracking"
 
 
+def test_the_tracking_log_stands_in_a_data_directory_below_the_home_directory(written, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = Settings.load(written('data_dir = "~/data"\n' + MINIMAL + '[tracking]\nmax_age = "1d"\n'), {})
+    assert settings.data_dir == tmp_path / "data"
+    assert settings.tracking.directory == tmp_path / "data" / "tracking"
+
+
 def test_our_own_entry_is_left_out_of_the_members(written):
     settings = Settings.load(
         written(
@@ -220,6 +227,12 @@ def test_an_error_never_shows_a_secret_not_even_under_a_misspelt_key(written):
     assert "hunter2" not in "".join(errors.values())
 
 
+def test_an_error_writes_nothing_to_a_terminal_but_text(written):
+    told = "".join(errors_of(written(r'"\u001B[2J" = 1' + '\n"a\\nb" = 1\n' + MINIMAL)).values())
+    assert told.isprintable()
+    assert r"\x1b[2J" in told
+
+
 def test_a_syntax_error_is_reported_with_its_line_beside_the_errors_of_the_environment(written):
     with pytest.raises(SettingsInvalid) as refused:
         Settings.load(written('name = "mx1"\nsite = \n'), {"SHADOWRELAY_SIT": "x"})
@@ -255,7 +268,14 @@ def test_odd_variables_are_settings_errors_and_nothing_else(written, environ):
 
 @pytest.mark.parametrize(
     "line",
-    ["_cli_parse_args = true", "_env_file = '/etc/passwd'", "members = 3", "receive = []", "admin = 1"],
+    [
+        "_cli_parse_args = true",
+        "_env_file = '/etc/passwd'",
+        "members = 3",
+        "receive = []",
+        "admin = 1",
+        "data_dir = '~nobody-of-that-name/data'",
+    ],
 )
 def test_odd_files_are_settings_errors_and_nothing_else(written, line):
     assert line.split()[0] in errors_of(written(f'{line}\nname = "mx1"\n'))

@@ -44,6 +44,11 @@ def test_anything_else_is_not_a_duration(text):
         parse_duration(text)
 
 
+def test_a_duration_is_as_exact_as_it_is_shown():
+    assert parse_duration("4.9999s") == timedelta(seconds=5)
+    assert parse_duration("1.4ms") == timedelta(milliseconds=1)
+
+
 @given(st.integers(0, 10**12))
 def test_a_duration_reads_back_as_it_was_written(milliseconds):
     duration = timedelta(milliseconds=milliseconds)

@@ -24,9 +24,7 @@ LONGEST = 4096
 
 _PROGRESS = re.compile(r"^#(\d+)\s.*?cov: (\d+)")
 _EXECUTED = re.compile(r"^stat::number_of_executed_units:\s*(\d+)")
-_EXCEPTION = re.compile(
-    r"[A-Za-z_][\w.]*(Error|Exception|Broken|Refused|Malformed|Invalid|Failed|Interrupted)\b"
-)
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception|Broken|Refused|Malformed|Invalid|Failed|Interrupted)\b")
 _LIMIT = "ERROR: libFuzzer"
 _SLOW = "25"  # seconds for one input
 _MEMORY = "1500"  # MiB

@@ -10,7 +10,7 @@ class SettingError:
     """One wrong setting. Empty text means that the part does not apply.
 
     ``source`` is the file, the environment variable or the option that the value came from; ``value`` is
-    already masked when the setting is a secret.
+    already masked when the setting is a secret. As text it is one line, what is not printable as an escape.
     """
 
     key: str
@@ -23,7 +23,8 @@ class SettingError:
         subject = f"{self.key} = {self.value}" if self.key and self.value else self.key
         place = f" ({self.source})" if subject and self.source else self.source
         allowed = f"; allowed: {self.allowed}" if self.allowed else ""
-        return f"{subject}{place}: {self.message}{allowed}"
+        text = f"{subject}{place}: {self.message}{allowed}"
+        return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 class SettingsInvalid(Exception):

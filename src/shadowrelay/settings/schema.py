@@ -33,6 +33,7 @@ from shadowrelay.settings.values import (
     Secret,
     Size,
     TableName,
+    parse_path,
 )
 
 _DAY = timedelta(days=1)
@@ -250,7 +251,10 @@ class Settings(PolicySettings):
         if not isinstance(given, dict) or "directory" in given:
             return data
         parent = data.get("data_dir", cls.model_fields["data_dir"].default)
-        directory = Path(parent if isinstance(parent, str | Path) else ".") / "tracking"
+        try:
+            directory = parse_path(parent) / "tracking"
+        except ValueError:  # an error of `data_dir`
+            directory = Path("tracking")
         return {**data, "tracking": {**given, "directory": directory}}
 
     @classmethod

@@ -76,6 +76,7 @@ class HostPort:
 def parse_duration(value: object) -> timedelta:
     """``500ms``, ``15s``, ``2m``, ``3h``, ``2d``, ``1h30m``: units fall from left to right, each once.
 
+    What is finer than a millisecond is rounded: ``format_duration`` would not show it.
     A bare number has no unit and is refused: seconds and minutes have been mistaken for each other before.
     """
     if isinstance(value, timedelta):
@@ -84,14 +85,21 @@ def parse_duration(value: object) -> timedelta:
     if found is None or found.lastgroup is None:
         raise ValueError("not a duration")
     try:
-        return sum((float(count) * _UNITS[unit] for unit, count in found.groupdict("0").items()), timedelta())
+        exact = sum(
+            (float(count) * _UNITS[unit] for unit, count in found.groupdict("0").items()), timedelta()
+        )
+        return _whole_milliseconds(exact) * _UNITS["ms"]
     except OverflowError:
         raise ValueError("too long") from None
 
 
+def _whole_milliseconds(value: timedelta) -> int:
+    return (value + timedelta(microseconds=500)) // _UNITS["ms"]
+
+
 def format_duration(value: timedelta) -> str:
     """The shortest exact notation, to the millisecond: ``1h30m``, ``2d``, ``0s``."""
-    parts, rest = [], (value + timedelta(microseconds=500)) // timedelta(milliseconds=1)
+    parts, rest = [], _whole_milliseconds(value)
     for unit, length in _UNITS.items():
         count, rest = divmod(rest, length // timedelta(milliseconds=1))
         if count:
@@ -201,7 +209,10 @@ def parse_path(value: object) -> Path:
         return value
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("not a path")
-    return Path(value).expanduser()
+    try:
+        return Path(value).expanduser()
+    except RuntimeError:
+        raise ValueError("the home directory of nobody known") from None
 
 
 _TEXT = PlainSerializer(str, return_type=str)
