@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shadowrelay.lab.progress import bar
+from tests.proof.bed.needs import Skip, skipping
 
 from .engine import FINDINGS, Run, fuzz, installed
 from .registry import Target
@@ -28,14 +29,16 @@ from .targets import TARGETS
 @click.option("--jobs", default=min(2, os.cpu_count() or 1), show_default=True, type=click.IntRange(1, 64))
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(1, 2**31 - 1))
 @click.option("--json", "as_json", is_flag=True, help="The table as JSON.")
+@skipping
 def command(names: tuple[str, ...], seconds: int, jobs: int, seed: int, as_json: bool) -> None:
     """Feed everything that parses with anything, and see whether its invariant holds.
 
     Needs atheris (pip install -e '.[fuzz]' -c constraints.txt). Begins with what the dialogues of the tests
     say. An input that breaks an invariant is put into tests/fuzzing/findings: the tests try it from then on.
+    Exit status 77: there is no atheris.
     """
     if not installed():
-        raise click.ClickException("atheris is not installed: pip install -e '.[fuzz]' -c constraints.txt")
+        raise Skip("atheris is not installed: pip install -e '.[fuzz]' -c constraints.txt")
     chosen = [TARGETS[name] for name in dict.fromkeys(names)] or list(TARGETS.values())
     runs = _run(chosen, seconds, jobs, seed)
     broken = [run for run in runs if run.broken]

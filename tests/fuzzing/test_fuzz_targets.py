@@ -11,9 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from . import cli
 from .engine import FINDINGS, ROOT, installed
 from .registry import Target
 from .seeds import TOKENS
@@ -69,6 +71,13 @@ def test_the_invariant_holds_for_pieces_of_the_seeds_and_any_octets(target: Targ
         st.binary(max_size=20),
     )
     target.check(b"".join(data.draw(st.lists(piece, max_size=6))))
+
+
+def test_without_atheris_fuzzing_is_skipped_and_says_what_it_needs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cli, "installed", lambda: False)
+    done = CliRunner().invoke(cli.command, [])
+    assert done.exit_code == 77
+    assert "skipped: atheris is not installed" in done.stderr
 
 
 @pytest.mark.skipif(
