@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import datetime, timedelta
 
 import pytest
 from running_lab import INSIDE, OUTSIDE, RunningLab, gate, wait_until
@@ -11,6 +12,9 @@ from running_lab import INSIDE, OUTSIDE, RunningLab, gate, wait_until
 from shadowrelay.lab.ports import free_ports
 
 pytestmark = pytest.mark.lab
+
+HEARTBEAT = timedelta(seconds=2)
+BUSY = timedelta(seconds=5)  # what a machine may take that does other things as well
 
 
 def test_an_owner_that_is_killed_and_restarts_delivers_its_queue_once(lab: RunningLab):
@@ -26,7 +30,7 @@ def test_an_owner_that_is_killed_and_restarts_delivers_its_queue_once(lab: Runni
 
 
 def test_when_the_owners_disk_is_lost_the_holders_promote_on_first_contact(lab: RunningLab):
-    lab.up("shadow_resubmit_time_span=1h")
+    lab.up("shadow_resubmit_time_span=1h", f"shadow_heartbeat_frequency={HEARTBEAT.seconds}s")
     lab.cluster.refuse()
     lab.send(3, recipients=(INSIDE, OUTSIDE))
     before = lab.status("mx1").database_id
@@ -39,6 +43,14 @@ def test_when_the_owners_disk_is_lost_the_holders_promote_on_first_contact(lab: 
     resubmitted = lab.events("mx3", "RESUBMIT")
     assert len(resubmitted) == 3
     assert {row["reference"] for row in resubmitted} == {before}
+    here = f"S:Db={lab.status('mx1').database_id}"
+    returned = next(row for row in lab.events("mx1", "LOAD") if here in row["custom-data"])
+    waited = max(map(at, resubmitted)) - at(returned)
+    assert waited < HEARTBEAT + BUSY
+
+
+def at(row: dict[str, str]) -> datetime:
+    return datetime.fromisoformat(row["date-time"])
 
 
 @pytest.mark.slow
