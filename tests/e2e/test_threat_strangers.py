@@ -34,9 +34,9 @@ def hello(name: str) -> str:
     return f"XSHADOW {name} {DATABASE} {MARK} 0000000000000001@0"
 
 
-def state(lab: RunningLab) -> object:
-    """What a stranger could have changed at mx2."""
-    found = lab.status("mx2")
+def state(lab: RunningLab, name: str = "mx2") -> object:
+    """What a stranger could have changed at that node."""
+    found = lab.status(name)
     peers = [(peer["name"], peer.get("database_id")) for peer in found.peers]
     return found.queued, found.shadow_held, found.safety_net, found.sequence, peers
 
@@ -111,6 +111,36 @@ def test_a_certificate_of_our_authority_says_who_one_is_and_nobody_else(lab: Run
             assert client.say(hello(said)) == "550 5.7.1 Not a member"
             assert [client.say(command) for command in COMMANDS] == ["503 5.5.1 XSHADOW needed first"] * 3
     assert state(lab) == before
+
+
+def test_a_member_neither_revokes_a_copy_that_is_held_for_another_nor_talks_it_away(lab: RunningLab):
+    lab.up()
+    lab.cluster.refuse()
+    lab.send()
+    (held,) = lab.ids("mx1")
+    holder, third = sorted(("mx2", "mx3"), key=lab.held, reverse=True)
+    assert lab.held(holder) == 1
+    own, node, before = lab.cluster.node(third), lab.cluster.node(holder), state(lab, holder)
+    known = lab.status(third)
+    introduced = f"{known.database_id} {known.incarnation}:{known.sequence} {known.incarnation}@0"
+    with (
+        socket.create_connection(node.peer, timeout=10) as plain,
+        context(lab, node_settings.certificate(own)).wrap_socket(plain, server_hostname=node.name) as secured,
+    ):
+        client = RawClient(secured)
+        assert client.reply().startswith("220 ")
+        client.say(f"EHLO {third}")
+        assert client.say(f"XSHADOW {own.name} {introduced}").startswith(f"250 2.0.0 {node.name} ")
+        taken = f"250 2.0.0 - {held} 1 taken=mx1.lab.test * "
+        for said in (f"REVOKE={held};1;1", f"REVOKE={held};1;9", f"CHECK={held};1", f"CHECK={held};1;0"):
+            assert client.say(f"XQDISCARD 0 {said}").startswith(taken)
+    assert state(lab, holder) == before
+    lab.cluster.kill("mx1")
+    lab.cluster.wipe("mx1")
+    lab.cluster.accept()
+    lab.cluster.start("mx1")
+    lab.verify()
+    assert len(lab.events(holder, "RESUBMIT")) == 1
 
 
 def test_on_the_public_port_the_verbs_do_not_exist(lab: RunningLab):
