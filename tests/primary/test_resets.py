@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from scripted_hop import DEFAULTS, ScriptedHop
-from sending import MESSAGE, sent
+from sending import MESSAGE, Sender, sender, sent
 from stations import Station, boundary, eventually, station
 
 from shadowrelay.core.identifiers import MessageId
@@ -124,8 +125,92 @@ async def test_at_the_next_hop_everything_arrives_and_twice_only_what_it_had_tak
             await found.stop()
 
 
+async def by_data(client: Sender) -> str:
+    """The reply to the content; '' if the connection ended before it was there."""
+    if not (await client.begin()).startswith("250 ") or not (await client.say("DATA")).startswith("354 "):
+        return ""
+    client.writer.write(MESSAGE + b".\r\n")
+    return await client.reply()
+
+
+async def test_to_the_sender_what_was_answered_is_delivered_once_and_before_the_dot_nothing_is_kept(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedHop() as hop:
+        route = {"domains": ["*"], "host": "127.0.0.1", "port": hop.port, "tls": "none"}
+        async with (
+            boundary(tmp_path, "mx1", "mx2", routes={"out": route}) as (owner, holder),
+            way(owner.port) as there,
+        ):
+            through = replace(owner, port=there.port)
+            async with sender(through) as client:
+                last = await by_data(client)
+            before_the_dot = there.came_back - len(f"{last}\r\n")
+            octets = there.came_back
+            assert last.startswith("250 ")
+            assert before_the_dot > 200
+            for limit in range(octets):
+                ours = await ids(owner)
+                there.limits = [limit]
+                with suppress(ConnectionError):
+                    async with sender(through) as client:
+                        assert await by_data(client) == ""
+                accepted = await ids(owner) - ours
+                assert len(accepted) == (limit > before_the_dot), limit
+                assert await ids(owner) == await ids(holder)
+            owner.run_queue()
+            await eventually(lambda: settled(owner), within=60)
+            assert len(hop.contents) == 1 + octets - before_the_dot - 1
+
+
+@pytest.mark.slow
+async def test_on_the_way_back_from_a_poll_each_event_arrives_and_is_applied_once(tmp_path: Path) -> None:
+    async with ScriptedHop() as hop:
+        route = {"domains": ["*"], "host": "127.0.0.1", "port": hop.port, "tls": "none"}
+        never = {"orphan_check_interval": "1h"}  # what is asked about would hide what was not told
+        async with (
+            boundary(tmp_path, "mx1", "mx2", routes={"out": route}, **never) as (owner, holder),
+            way(owner.peer_port) as there,
+        ):
+            holder.knows(replace(owner, peer_port=there.port))
+            owner.run_queue()
+            await polled(owner, holder)
+            octets = there.came_back
+            assert octets > 300
+            for limit in range(octets):
+                there.limits = [limit]
+                await polled(owner, holder)
+            assert (await holder.events()).count("HADISCARD") == octets + 1
+            assert len(hop.contents) == octets + 1
+
+
+async def polled(owner: Station, holder: Station) -> None:
+    """A message is delivered, and its holder hears of it on new sessions, and says that it did."""
+    (link,) = holder.node.links.values()
+    await sent(owner, MESSAGE)
+    await eventually(lambda: done(owner))
+    talk = asyncio.ensure_future(link.run())
+
+    async def heard() -> bool:
+        link.wake.set()  # a member that was not reached is let rest for a heartbeat
+        untold = await owner.read(lambda ledger: ledger.events_for(holder.database.lineage.database_id, 1))
+        return not untold and await done(holder)
+
+    await eventually(heard)
+    talk.cancel()
+    await asyncio.gather(talk, return_exceptions=True)
+
+
 async def settled(found: Station) -> bool:
     """Asked again and again: meanwhile time flies, so that the hop is not let rest for long."""
     found.clock.ahead += timedelta(seconds=2)
     found.node.queue.wake.set()
-    return all(copy.stage is Stage.SAFETY_NET for copy in await found.copies())
+    return await done(found)
+
+
+async def done(found: Station) -> bool:
+    """Nothing waits. Asked hundreds of times, so copies are not read for it."""
+    waiting = "SELECT count(*) FROM message WHERE stage != ?"
+    return await found.read(
+        lambda ledger: ledger.connection.execute(waiting, (Stage.SAFETY_NET,)).fetchone() == (0,)
+    )
