@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from raw_client import RawClient, connected
@@ -18,25 +20,29 @@ MIB = 1 << 20
 QUICK = ("receive.default.tarpit_interval=0s",)
 _CLIENT_HELLO = b"\x16\x03\x01\x02\x00\x01"  # its first octets
 SLOW = 60.0  # seconds: what a busy machine may take to cut clients off
+STARVED = 10.0  # seconds for a message of somebody else; the benchmarks measure what it takes
 
 
-def resident(lab: RunningLab, name: str = "mx1") -> int:
-    """Octets of a node's memory."""
-    pid = lab.cluster.process(name).pid
-    pages = int(open(f"/proc/{pid}/statm").read().split()[1])  # noqa: SIM115
-    return pages * os.sysconf("SC_PAGE_SIZE")
+def memory(lab: RunningLab, what: str) -> dict[str, int]:
+    """Octets of each node's memory: VmRSS now, or VmHWM, the most that it ever had."""
+    names = [node.short for node in lab.cluster.layout.nodes]
+    told = {name: Path(f"/proc/{lab.cluster.process(name).pid}/status").read_text() for name in names}
+    return {name: int(text.partition(f"{what}:")[2].split()[0]) << 10 for name, text in told.items()}
 
 
 @contextmanager
 def unharmed(lab: RunningLab, *, growth: int) -> Iterator[Callable[[], None]]:
-    """Under attack from here: ``check`` sends mail as another client, and looks at the memory."""
+    """Under attack from here: ``check`` sends mail as another client, and looks at each node's memory."""
     lab.send()  # what is made at the first message does not count
-    before = resident(lab)
+    before = memory(lab, "VmRSS")
 
     def check() -> None:
+        began = time.monotonic()
         lab.send()
-        grown = resident(lab) - before
-        assert grown < growth, f"{grown / MIB:.0f} MiB more"
+        assert time.monotonic() - began < STARVED
+        for name, most in memory(lab, "VmHWM").items():
+            grown = most - before[name]
+            assert grown < growth, f"{name}: {grown / MIB:.0f} MiB more"
 
     yield check
     check()
@@ -249,13 +255,13 @@ def test_a_flood_of_errors_ends_the_session(lab: RunningLab):
 def test_many_large_messages_at_once_need_little_memory(lab: RunningLab):
     lab.up(*QUICK)
     block = (b"x" * 70 + b"\r\n") * 900
-    with unharmed(lab, growth=160 * MIB) as check, ExitStack() as stack:  # of 600
+    with unharmed(lab, growth=200 * MIB) as check, ExitStack() as stack:  # of 1,200
         clients = [stack.enter_context(connected(lab.cluster.node("mx1").smtp)) for _ in range(200)]
         for number, client in enumerate(clients):
             assert client.begin(INSIDE).startswith("250 ")
             assert client.say("DATA").startswith("354 ")
             client.send(f"Message-ID: <large-{number}@client.lab.test>\r\n\r\n".encode())
-        for _ in range(3 * MIB // len(block)):
+        for _ in range(6 * MIB // len(block)):
             for client in clients:
                 client.send(block)
         check()
