@@ -23,7 +23,7 @@ from shadowrelay.primary.queue import Queue
 from shadowrelay.service.adapters import servers
 from shadowrelay.service.connectors import for_members, for_senders
 from shadowrelay.service.node import Node
-from shadowrelay.settings import Settings
+from shadowrelay.settings import Settings, settings_from_tree
 from shadowrelay.smtp.receive_connector import Connector
 
 T = TypeVar("T")
@@ -207,7 +207,7 @@ def settings(
         **QUICK,
         **changes,
     }
-    return Settings.from_tree(tree)
+    return settings_from_tree(tree)
 
 
 async def station(directory: Path, name: str, others: Sequence[str], **changes: Any) -> Station:

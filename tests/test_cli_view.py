@@ -35,7 +35,7 @@ from shadowrelay.admin.node import PeerState
 from shadowrelay.cli import main, viewing
 from shadowrelay.core.delivery import Ending
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.settings import Settings, SettingsInvalid
+from shadowrelay.settings import SettingsInvalid, load_settings
 
 TWINS = ("mx2.north.test", "mx2.south.test")
 EVIL = "\x1b]0;title\x07\x9b31m [bold]red[/bold] :smile:"
@@ -335,12 +335,12 @@ def test_the_variables_of_the_viewers_are_no_settings(tmp_path):
     file = tmp_path / "mx1.toml"
     file.write_text('name = "mx1.example.net"\n[receive.default]\nlisten = "127.0.0.1:2525"\n')
     ours = {"SHADOWRELAY_ADMIN": "http://mx2.example.net:8025", "SHADOWRELAY_ADMIN_TOKEN": "sesame"}
-    settings = Settings.load(file, ours)
+    settings = load_settings(file, ours)
     assert settings.admin.token is None
-    table = Settings.load(file, {"SHADOWRELAY_ADMIN": '{"token": "sesame is a plant"}'})
+    table = load_settings(file, {"SHADOWRELAY_ADMIN": '{"token": "sesame is a plant"}'})
     assert table.admin.token is not None
     with pytest.raises(SettingsInvalid):
-        Settings.load(file, {"SHADOWRELAY_ADMIN": "mx2.example.net:8025"})
+        load_settings(file, {"SHADOWRELAY_ADMIN": "mx2.example.net:8025"})
 
 
 def test_how_long_to_wait_is_no_option_where_nothing_is_waited_for() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from shadowrelay.cli import main
 from shadowrelay.lab import authority
-from shadowrelay.settings import Settings
+from shadowrelay.settings import settings_from_tree
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -106,4 +106,4 @@ def test_settings_of_an_example_are_settings(page: str, text: str, tmp_path: Pat
     tree = tomllib.loads(text)
     if "name" not in tree:
         tree |= {"name": "mx1.example.net", "receive": {"default": {"listen": "127.0.0.1:0"}}}
-    Settings.from_tree(tree, source=page)
+    settings_from_tree(tree, source=page)

@@ -15,7 +15,7 @@ import pytest
 from shadowrelay import failpoints
 from shadowrelay.core import tracking
 from shadowrelay.failpoints import POINTS, VARIABLE, Failpoint, Point, parse
-from shadowrelay.settings import Settings, SettingsInvalid
+from shadowrelay.settings import SettingsInvalid, load_settings
 
 ROOT = Path(__file__).parents[1]
 
@@ -127,7 +127,7 @@ def test_the_variable_is_not_taken_for_a_misspelt_setting(tmp_path: Path):
     settings = tmp_path / "node.toml"
     settings.write_text(f'name = "mx1.example.net"\ndata_dir = "{tmp_path}"\n[receive.default]\n', "utf-8")
     with pytest.raises(SettingsInvalid) as refusal:
-        Settings.load(settings, {VARIABLE: "before-250", f"{VARIABLE}S": "before-250"})
+        load_settings(settings, {VARIABLE: "before-250", f"{VARIABLE}S": "before-250"})
     assert [one.key for one in refusal.value.errors if one.key.startswith(VARIABLE)] == [f"{VARIABLE}S"]
 
 

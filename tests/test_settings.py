@@ -14,6 +14,7 @@ from shadowrelay.settings import (
     Settings,
     SettingsInvalid,
     effective,
+    load_settings,
 )
 
 MINIMAL = """
@@ -37,12 +38,12 @@ def written(tmp_path: Path):
 def errors_of(path: Path | None, environ: dict[str, str] | None = None) -> dict[str, str]:
     """Each error's text by key; the settings must be refused."""
     with pytest.raises(SettingsInvalid) as refused:
-        Settings.load(path, environ or {})
+        load_settings(path, environ or {})
     return {error.key: str(error) for error in refused.value.errors}
 
 
 def test_a_minimal_file_gives_every_default(written):
-    settings = Settings.load(written(MINIMAL), {})
+    settings = load_settings(written(MINIMAL), {})
     assert settings.name == "mx1.example.net"
     assert settings.host == "mx1.example.net"
     assert settings.policy() == Policy()
@@ -53,14 +54,14 @@ def test_a_minimal_file_gives_every_default(written):
 
 
 def test_every_tunable_of_the_policy_is_a_setting_under_its_own_name(written):
-    settings = Settings.load(written(MINIMAL), {"SHADOWRELAY_SAFETY_NET_HOLD_TIME": "1h30m"})
+    settings = load_settings(written(MINIMAL), {"SHADOWRELAY_SAFETY_NET_HOLD_TIME": "1h30m"})
     assert settings.policy().safety_net_hold_time == timedelta(minutes=90)
     assert {field.name for field in fields(Policy)} <= {setting.key for setting in effective(settings)}
 
 
 def test_the_environment_beats_the_file_and_the_file_beats_the_default(written):
     path = written('shadow_resubmit_time_span = "10m"\nqueue_max_idle_time = "1m"\n' + MINIMAL)
-    settings = Settings.load(path, {"SHADOWRELAY_SHADOW_RESUBMIT_TIME_SPAN": "20s", "HOME": "/root"})
+    settings = load_settings(path, {"SHADOWRELAY_SHADOW_RESUBMIT_TIME_SPAN": "20s", "HOME": "/root"})
     assert settings.policy().shadow_resubmit_time_span == timedelta(seconds=20)
     assert settings.policy().queue_max_idle_time == timedelta(minutes=1)
     assert str(settings.origin("shadow_resubmit_time_span")) == "SHADOWRELAY_SHADOW_RESUBMIT_TIME_SPAN"
@@ -74,7 +75,7 @@ def test_two_underscores_step_into_a_table_of_the_file(written):
         "SHADOWRELAY_RECEIVE__FROM_OUTSIDE__MAX_MESSAGE_SIZE": "1MiB",
         "SHADOWRELAY_LOG__LEVEL": "debug",
     }
-    settings = Settings.load(path, environ)
+    settings = load_settings(path, environ)
     assert settings.receive["From-Outside"].max_message_size == 2**20
     assert settings.receive["From-Outside"].listen.port == 2525
     assert settings.log.level == "debug"
@@ -90,7 +91,7 @@ def test_the_environment_alone_can_configure_a_node():
         "SHADOWRELAY_PEER": "",
         "SHADOWRELAY_CONFIG": "/etc/elsewhere.toml",
     }
-    settings = Settings.load(None, environ)
+    settings = load_settings(None, environ)
     assert settings.receive["default"].listen == HostPort("::1", 25)
     assert settings.receive["default"].submission
     assert settings.accepted_domains == ["inside.test", "*.inside.test"]
@@ -105,7 +106,7 @@ def test_constructing_settings_does_not_look_at_the_process_environment(monkeypa
 
 def test_any_value_can_stand_in_a_file_that_a_variable_names(written):
     secret = written("correct horse battery\n", "token")
-    settings = Settings.load(written(MINIMAL), {"SHADOWRELAY_ADMIN__TOKEN_FILE": str(secret)})
+    settings = load_settings(written(MINIMAL), {"SHADOWRELAY_ADMIN__TOKEN_FILE": str(secret)})
     assert settings.admin.token is not None
     assert settings.admin.token.get_secret_value() == "correct horse battery"
     assert str(settings.origin("admin.token")) == "SHADOWRELAY_ADMIN__TOKEN_FILE"
@@ -117,20 +118,20 @@ def test_a_value_given_twice_is_refused(written):
 
 
 def test_relative_paths_are_taken_from_the_directory_of_the_file(written, tmp_path):
-    settings = Settings.load(written('data_dir = "data"\n' + MINIMAL), {})
+    settings = load_settings(written('data_dir = "data"\n' + MINIMAL), {})
     assert settings.data_dir == tmp_path / "data"
     assert settings.tracking.directory == tmp_path / "data" / "tracking"
 
 
 def test_the_tracking_log_stands_in_a_data_directory_below_the_home_directory(written, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    settings = Settings.load(written('data_dir = "~/data"\n' + MINIMAL + '[tracking]\nmax_age = "1d"\n'), {})
+    settings = load_settings(written('data_dir = "~/data"\n' + MINIMAL + '[tracking]\nmax_age = "1d"\n'), {})
     assert settings.data_dir == tmp_path / "data"
     assert settings.tracking.directory == tmp_path / "data" / "tracking"
 
 
 def test_our_own_entry_is_left_out_of_the_members(written):
-    settings = Settings.load(
+    settings = load_settings(
         written(
             MINIMAL
             + """
@@ -235,7 +236,7 @@ def test_an_error_writes_nothing_to_a_terminal_but_text(written):
 
 def test_a_syntax_error_is_reported_with_its_line_beside_the_errors_of_the_environment(written):
     with pytest.raises(SettingsInvalid) as refused:
-        Settings.load(written('name = "mx1"\nsite = \n'), {"SHADOWRELAY_SIT": "x"})
+        load_settings(written('name = "mx1"\nsite = \n'), {"SHADOWRELAY_SIT": "x"})
     syntax, variable = refused.value.errors
     assert "line 2" in str(syntax)
     assert "mx1.toml" in str(syntax)
@@ -244,7 +245,7 @@ def test_a_syntax_error_is_reported_with_its_line_beside_the_errors_of_the_envir
 
 def test_a_missing_file_is_reported_by_its_name(tmp_path):
     with pytest.raises(SettingsInvalid, match=r"nowhere\.toml: there is no such file"):
-        Settings.load(tmp_path / "nowhere.toml", {})
+        load_settings(tmp_path / "nowhere.toml", {})
 
 
 @pytest.mark.parametrize(
@@ -314,7 +315,7 @@ def test_a_file_without_end_is_not_read_to_its_end():
 
 
 def test_shadow_message_preference_local_only_is_set_in_one_step(written):
-    settings = Settings.load(written('shadow_message_preference_setting = "local_only"\n' + MINIMAL), {})
+    settings = load_settings(written('shadow_message_preference_setting = "local_only"\n' + MINIMAL), {})
     assert settings.policy().shadow_message_preference_setting is ShadowMessagePreference.LOCAL_ONLY
     assert settings.policy().max_retries_for_remote_site_shadow == 4
 
@@ -323,5 +324,5 @@ def test_an_unknown_table_names_the_file_that_it_is_in(tmp_path: Path):
     file = tmp_path / "node.toml"
     file.write_text('name = "mx1.example.net"\n[recieve.default]\nlisten = "127.0.0.1:2525"\n')
     with pytest.raises(SettingsInvalid) as refused:
-        Settings.load(file, {})
+        load_settings(file, {})
     assert f"recieve ({file}): unknown setting" in "\n".join(map(str, refused.value.errors))

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from shadowrelay.lab import authority
-from shadowrelay.settings import Settings, SettingsInvalid
+from shadowrelay.settings import SettingsInvalid, settings_from_tree, settings_warnings
 
 PEER = {"listen": "127.0.0.1:2526", "externally_secured": ["127.0.0.0/8"]}
 MX2 = {"name": "mx2.example.net", "address": "mx2.example.net:2526"}
@@ -27,12 +27,12 @@ def tree(**changes: Any) -> dict[str, Any]:
 
 def errors_of(**changes: Any) -> dict[str, str]:
     with pytest.raises(SettingsInvalid) as refused:
-        Settings.from_tree(tree(**changes))
+        settings_from_tree(tree(**changes))
     return {error.key: str(error) for error in refused.value.errors}
 
 
 def warnings_of(**changes: Any) -> str:
-    return "\n".join(Settings.from_tree(tree(**changes)).warnings())
+    return "\n".join(settings_warnings(settings_from_tree(tree(**changes))))
 
 
 def test_a_node_without_a_receive_connector_is_refused():
@@ -54,7 +54,7 @@ def test_certificate_and_key_come_together_and_have_to_be_there(tmp_path: Path):
 def test_a_peer_connector_needs_tls_or_externally_secured_networks(tmp_path: Path):
     assert set(errors_of(peer={"listen": "127.0.0.1:2526"})) == {"peer.certificate"}
     assert "peer.key" in errors_of(peer={**PEER, "certificate": str(tmp_path)})
-    settings = Settings.from_tree(tree(peer={"listen": "127.0.0.1:2526", **issued(tmp_path)}))
+    settings = settings_from_tree(tree(peer={"listen": "127.0.0.1:2526", **issued(tmp_path)}))
     assert settings.peer is not None
     assert settings.peer.tls
 
@@ -113,14 +113,14 @@ def test_two_members_never_share_a_name_or_an_address():
 def test_the_list_of_members_may_not_say_something_else_about_this_node():
     ours = {"name": "mx1.example.net", "address": "mx1:2526", "site": "north", "host": "rack1"}
     assert set(errors_of(peer=PEER, members=[ours])) == {"members[0].site", "members[0].host"}
-    Settings.from_tree(tree(peer=PEER, members=[ours], site="north", host="rack1"))
+    settings_from_tree(tree(peer=PEER, members=[ours], site="north", host="rack1"))
 
 
 def test_two_listeners_never_share_an_address_but_may_all_ask_for_a_free_port():
     connectors = {"a": {"listen": "127.0.0.1:25"}, "b": {"listen": "127.0.0.1:25"}}
     assert set(errors_of(receive=connectors)) == {"receive.b.listen"}
     free = {"listen": "127.0.0.1:0"}
-    Settings.from_tree(tree(receive={"a": free, "b": free}, admin=free))
+    settings_from_tree(tree(receive={"a": free, "b": free}, admin=free))
 
 
 def test_a_domain_has_one_route():
@@ -152,10 +152,10 @@ def test_attempts_must_be_left_for_the_preferred_sites_and_only_for_those(prefer
         "max_retries_for_remote_site_shadow": counts[1],
     }
     if accepted:
-        Settings.from_tree(tree(**changes))
+        settings_from_tree(tree(**changes))
     else:
         assert len(errors_of(**changes)) == 1
-        Settings.from_tree(tree(**changes, shadow_redundancy_enabled=False))
+        settings_from_tree(tree(**changes, shadow_redundancy_enabled=False))
 
 
 def test_rejecting_without_members_is_a_warning_and_not_an_error():

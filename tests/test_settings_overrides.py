@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shadowrelay.settings import Settings, SettingsInvalid, apply_overrides, to_toml
+from shadowrelay.settings import SettingsInvalid, apply_overrides, load_settings, settings_from_tree, to_toml
 
 TREE = {"name": "mx1.example.net", "receive": {"default": {"listen": "127.0.0.1:0"}}}
 
@@ -21,7 +21,7 @@ def test_an_override_is_read_as_toml_or_else_as_text():
             "max_retries_for_remote_site_shadow=1",
         ],
     )
-    policy = Settings.from_tree(changed).policy()
+    policy = settings_from_tree(changed).policy()
     assert policy.reject_message_on_shadow_failure
     assert policy.shadow_resubmit_time_span.total_seconds() == 20
     assert policy.max_retries_for_remote_site_shadow == 1
@@ -82,4 +82,4 @@ def test_written_tables_load_as_the_settings_they_were(tmp_path):
     path.write_text(to_toml(tree))
     without_none = {**tree, "peer": {"listen": "127.0.0.1:0", "externally_secured": ["127.0.0.0/8"]}}
     del without_none["site"]
-    assert Settings.load(path, {}).model_dump() == Settings.from_tree(without_none).model_dump()
+    assert load_settings(path, {}).model_dump() == settings_from_tree(without_none).model_dump()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shadowrelay.core.policy import Policy
-from shadowrelay.settings import Described, Settings, SettingsInvalid, described
+from shadowrelay.settings import Described, SettingsInvalid, described, settings_from_tree
 
 PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "settings.md").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (.*?) \| (.*) \|$", re.MULTILINE)
@@ -49,5 +49,5 @@ def test_settings_that_are_ours_stand_apart_from_those_of_exchange():
 def test_the_example_is_right_but_for_the_files_that_are_not_here():
     (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     with pytest.raises(SettingsInvalid) as refused:
-        Settings.from_tree(tomllib.loads(example))
+        settings_from_tree(tomllib.loads(example))
     assert {error.message for error in refused.value.errors} == {"there is no such file"}

@@ -14,7 +14,7 @@ import pytest
 
 from shadowrelay.cli import COMMANDS
 from shadowrelay.lab import authority
-from shadowrelay.settings import Settings, parse_duration
+from shadowrelay.settings import load_settings, parse_duration, settings_warnings
 
 EXTRA = "comes with the extra 'deploy': pip install -e '.[deploy]' -c constraints.txt"
 yaml = pytest.importorskip("yaml", reason=f"PyYAML {EXTRA}")
@@ -117,9 +117,9 @@ def test_the_settings_of_every_node_are_right_and_raise_no_warning(number: int, 
     file = tmp_path / "settings.toml"
     file.write_text(text, "utf-8")
     given = environment(f"shadowrelay-{number}")
-    settings = Settings.load(file, {k: v for k, v in given.items() if k.startswith("SHADOWRELAY_")})
+    settings = load_settings(file, {k: v for k, v in given.items() if k.startswith("SHADOWRELAY_")})
     assert settings.name == names()[number]
-    assert settings.warnings() == []
+    assert settings_warnings(settings) == []
     assert [member.name for member in settings.members] == [name for name in names() if name != settings.name]
 
 

@@ -14,7 +14,7 @@ import pytest
 from running_lab import wait_until
 
 from shadowrelay.lab import authority
-from shadowrelay.settings import Settings, parse_duration
+from shadowrelay.settings import Settings, parse_duration, settings_from_tree, settings_warnings
 from tests.deploy import booted
 
 HERE = booted.ROOT / "deploy" / "systemd"
@@ -38,7 +38,7 @@ def certificates(directory: Path) -> Path:
 
 def example(certificates: Path) -> Settings:
     text = (HERE / "settings.toml").read_text("utf-8").replace("/etc/shadowrelay", str(certificates))
-    return Settings.from_tree(tomllib.loads(text), source="settings.toml")
+    return settings_from_tree(tomllib.loads(text), source="settings.toml")
 
 
 def setting(name: str) -> str:
@@ -48,7 +48,7 @@ def setting(name: str) -> str:
 
 
 def test_the_example_is_right_and_raises_no_warning(tmp_path: Path):
-    assert example(certificates(tmp_path)).warnings() == []
+    assert settings_warnings(example(certificates(tmp_path))) == []
 
 
 def test_systemd_waits_longer_for_the_end_than_the_node_takes(tmp_path: Path):

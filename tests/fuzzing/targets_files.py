@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from shadowrelay.settings import Settings, apply_overrides, effective
+from shadowrelay.settings import Settings, apply_overrides, effective, load_settings
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.overrides import to_toml
 from shadowrelay.settings.values import (
@@ -47,7 +47,7 @@ def check_settings_file(data: bytes) -> None:
     path = Path(_directory().name) / "shadowrelay.toml"
     path.write_bytes(data)
     try:
-        settings = Settings.load(path, {})
+        settings = load_settings(path, {})
     except SettingsInvalid as error:
         _printable(error)
         return
@@ -55,7 +55,7 @@ def check_settings_file(data: bytes) -> None:
         {"SHADOWRELAY_ADMIN__TOKEN": settings.admin.token.get_secret_value()} if settings.admin.token else {}
     )
     path.write_text(to_toml(_shown(settings)), "utf-8")
-    must(Settings.load(path, secret).model_dump() == settings.model_dump(), "the same settings")
+    must(load_settings(path, secret).model_dump() == settings.model_dump(), "the same settings")
 
 
 def _shown(settings: Settings) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def check_environment(data: bytes) -> None:
         name, _, value = entry.partition("=")
         environ[f"SHADOWRELAY_{name}"] = value
     try:
-        Settings.load(None, environ)
+        load_settings(None, environ)
     except SettingsInvalid as invalid:
         _printable(invalid)
         for error in invalid.errors:

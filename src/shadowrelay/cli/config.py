@@ -8,7 +8,13 @@ from pathlib import Path
 
 import click
 
-from shadowrelay.settings import SETTINGS_PATH_VARIABLE, Effective, Settings, effective
+from shadowrelay.settings import (
+    SETTINGS_PATH_VARIABLE,
+    Effective,
+    effective,
+    load_settings,
+    settings_warnings,
+)
 
 settings_file = click.argument(
     "file", type=click.Path(path_type=Path, dir_okay=False), envvar=SETTINGS_PATH_VARIABLE
@@ -27,8 +33,8 @@ def config() -> None:
 @settings_file
 def check(file: Path) -> None:
     """Print OK, or every error of FILE; exit status 0 or 2."""
-    settings = Settings.load(file, os.environ)
-    for warning in settings.warnings():
+    settings = load_settings(file, os.environ)
+    for warning in settings_warnings(settings):
         click.echo(f"warning: {warning}", err=True)
     click.echo("OK")
 
@@ -38,7 +44,7 @@ def check(file: Path) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: key to value, source and detail.")
 def show(file: Path, *, as_json: bool) -> None:
     """Print the settings in force with FILE, and where each came from. Secrets are masked."""
-    settings = list(effective(Settings.load(file, os.environ)))
+    settings = list(effective(load_settings(file, os.environ)))
     if as_json:
         click.echo(json.dumps({setting.key: _as_json(setting) for setting in settings}, indent=2))
     else:

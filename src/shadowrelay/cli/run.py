@@ -30,15 +30,15 @@ def run(file: Path) -> None:
     from shadowrelay.admin.server import CannotListen
     from shadowrelay.database.opening import CannotOpen
     from shadowrelay.service import NodeFailed, run_node
-    from shadowrelay.settings import Settings
+    from shadowrelay.settings import load_settings, settings_warnings
 
     try:
         failpoint = failpoints.armed(os.environ)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    settings = Settings.load(file, os.environ)
+    settings = load_settings(file, os.environ)
     logs.configure(level=settings.log.level.value, format=settings.log.format.value)
-    for warning in settings.warnings():
+    for warning in settings_warnings(settings):
         click.echo(f"warning: {warning}", err=True)
     if failpoint is not None:
         structlog.get_logger(__name__).critical(

@@ -10,7 +10,7 @@ from typing import Any
 from shadowrelay.lab.authority import Pair, authority_pair
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN, Address, Layout, Node
-from shadowrelay.settings import Settings, apply_overrides, parse_duration, to_toml
+from shadowrelay.settings import Settings, apply_overrides, parse_duration, settings_from_tree, to_toml
 
 DEFAULTS: dict[str, Any] = {
     "reject_message_on_shadow_failure": True,
@@ -57,7 +57,7 @@ def planned(layout: Layout, options: Sequence[str]) -> Mapping[Node, str]:
         tree = read(node) if node.config.exists() else _tree(layout, node)
         if not node.config.exists() or options:
             tree = apply_overrides(tree, options)
-            Settings.from_tree(tree, source="--set")
+            settings_from_tree(tree, source="--set")
             texts[node] = to_toml(tree)
     return texts
 
@@ -88,7 +88,7 @@ def drain_timeout(node: Node) -> timedelta:
 
 def settings(node: Node) -> Settings:
     """What its settings file says, and defaults. Raises SettingsInvalid, LabError."""
-    return Settings.from_tree(read(node), source=str(node.config))
+    return settings_from_tree(read(node), source=str(node.config))
 
 
 def admin_token(node: Node) -> str | None:

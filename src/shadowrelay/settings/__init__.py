@@ -1,8 +1,10 @@
 """The settings of a node: environment over one TOML file over defaults, and every error at once."""
 
+from shadowrelay.settings.checks import settings_warnings
 from shadowrelay.settings.description import Described, described
 from shadowrelay.settings.effective import Effective, effective
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
+from shadowrelay.settings.loading import load_settings, settings_from_tree
 from shadowrelay.settings.overrides import apply_overrides, to_toml
 from shadowrelay.settings.schema import (
     Admin,
@@ -45,7 +47,10 @@ __all__ = [
     "effective",
     "format_duration",
     "format_size",
+    "load_settings",
     "parse_duration",
     "parse_size",
+    "settings_from_tree",
+    "settings_warnings",
     "to_toml",
 ]

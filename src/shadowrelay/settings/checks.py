@@ -189,7 +189,7 @@ def _preference(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
         yield refuse(key, "no attempt is left to find a shadow server", value="0", allowed=allowed)
 
 
-def warnings(settings: Settings) -> list[str]:
+def settings_warnings(settings: Settings) -> list[str]:
     """What is allowed but hardly meant, one sentence each."""
     found, policy = [], settings.policy()
     if policy.shadow_redundancy_enabled and not _eligible(settings):

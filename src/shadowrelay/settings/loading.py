@@ -33,8 +33,12 @@ _REASONS = {
 _PLACEHOLDER = "name.invalid"
 
 
-def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
-    """See `Settings.load`. Relative paths are taken from the directory of the settings file."""
+def load_settings(path: Path | None, environ: Mapping[str, str]) -> Settings:
+    """Read one node's settings: environment over file over defaults.
+
+    Raises SettingsInvalid with every error found. Without a path only the environment is read. Relative paths
+    are taken from the directory of the settings file.
+    """
     file = None if path is None else FileSource(Settings, path)
     beneath = file() if file else {}
     environment = EnvironmentSource(Settings, environ, beneath)
@@ -50,8 +54,8 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
     return settings
 
 
-def from_tree(tree: Mapping[str, Any], *, source: str = "") -> Settings:
-    """See `Settings.from_tree`."""
+def settings_from_tree(tree: Mapping[str, Any], *, source: str = "") -> Settings:
+    """Validate settings that are at hand as nested tables, as strictly as `load_settings` does."""
     origins = {key: Origin(Kind.FILE, source) for key in tree} if source else {}
     settings, errors = validate(dict(tree), origins)
     if settings is None or errors:

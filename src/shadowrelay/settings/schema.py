@@ -266,26 +266,9 @@ class Settings(PolicySettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what it is given: `load` runs our own sources, which report all errors and keep origins."""
+        """Only what it is given: our own sources, which report all errors, are run by `load_settings`."""
         del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings,)
-
-    @classmethod
-    def load(cls, path: Path | None, environ: Mapping[str, str]) -> Settings:
-        """Read one node's settings: environment over file over defaults.
-
-        Raises SettingsInvalid with every error found. Without a path only the environment is read.
-        """
-        from shadowrelay.settings.loading import load
-
-        return load(path, environ)
-
-    @classmethod
-    def from_tree(cls, tree: Mapping[str, Any], *, source: str = "") -> Settings:
-        """Validate settings that are at hand as nested tables, as strictly as `load` does."""
-        from shadowrelay.settings.loading import from_tree
-
-        return from_tree(tree, source=source)
 
     def policy(self) -> Policy:
         """The tunables, as core takes them."""
@@ -294,9 +277,3 @@ class Settings(PolicySettings):
     def origin(self, key: str) -> Origin:
         """Where the value of a dotted key came from."""
         return origin_of(key, self._origins) or DEFAULT
-
-    def warnings(self) -> list[str]:
-        """What is allowed but hardly meant."""
-        from shadowrelay.settings.checks import warnings
-
-        return warnings(self)

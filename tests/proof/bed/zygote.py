@@ -24,7 +24,7 @@ from shadowrelay import logs
 from shadowrelay.admin.server import CannotListen
 from shadowrelay.database.opening import CannotOpen
 from shadowrelay.service import NodeFailed, run_node
-from shadowrelay.settings import Settings
+from shadowrelay.settings import Settings, load_settings
 
 _PR_SET_PDEATHSIG = 1
 
@@ -46,7 +46,7 @@ def _node(config: Path, log: Path) -> int:
     for stream in (1, 2):
         os.dup2(handle, stream)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    settings = Settings.load(config, {})
+    settings = load_settings(config, {})
     logs.configure(level=settings.log.level.value, format=settings.log.format.value)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
