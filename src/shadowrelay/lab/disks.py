@@ -26,6 +26,7 @@ _LEAST = {"ext4": 16 << 20, "xfs": 300 << 20}  # octets
 _BALLAST = "ballast"
 _BLOCK = 4096
 _PATIENCE = 120.0  # seconds for mkfs, mount and the like
+_GONE = 0.2  # seconds until a device that nobody has mounted is let go
 _BUSY = 20.0  # seconds until a process that was killed has let its files go
 
 
@@ -37,6 +38,7 @@ class Disk:
         self.dark = False  # its power is cut
         self.stalled = False
         self._image = image
+        self._device = Path()
         self._ballast = place / _BALLAST
 
     def mount(self) -> None:
@@ -50,6 +52,7 @@ class Disk:
             _run("mount", device, str(self.place))
         finally:
             _run("losetup", "--detach", device)  # as soon as nobody has it mounted
+        self._device = Path(device)
         self.dark = False
 
     def cut(self) -> None:
@@ -65,7 +68,20 @@ class Disk:
         """Unmount and mount again. Nobody may have files open there."""
         with undisturbed():
             self._unmount()
+            if self._is_mounted_elsewhere():
+                _run("cp", "--sparse=always", str(self._image), f"{self._image}.copy")
+                os.replace(f"{self._image}.copy", self._image)
             self.mount()
+
+    def _is_mounted_elsewhere(self) -> bool:
+        """Does a mount namespace that somebody made meanwhile (for a container, say) keep what was unmounted
+        here? Then the old device may write to its file whatever it still has, whenever it likes.
+        """
+        used_by = Path("/sys/block") / self._device.name / "loop" / "backing_file"
+        deadline = time.monotonic() + _GONE
+        while used_by.exists() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return used_by.exists()
 
     def stall(self) -> None:
         """From now on whoever writes, or syncs, waits until ``go_on``, and cannot be killed meanwhile."""
