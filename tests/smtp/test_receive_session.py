@@ -10,6 +10,7 @@ import pytest
 from receiving import QUEUED, MemoryReceiver, connected, conversation, eventually, listening
 
 from shadowrelay.smtp.receive import Hangup
+from shadowrelay.smtp.receive_lifecycle import MOST_REFUSED
 from shadowrelay.smtp.receive_session import ReceiveSession
 from shadowrelay.wire.replies import Refused, Reply
 
@@ -283,7 +284,8 @@ async def test_a_client_that_drips_is_cut_off_all_the_same(
 
 async def test_a_client_that_reads_nothing_is_cut_off() -> None:
     receiver = MemoryReceiver()
-    async with listening(receiver, inactivity_timeout=QUICK) as connector, connected(connector) as client:
+    unlimited = {"inactivity_timeout": QUICK, "max_junk_commands": None}
+    async with listening(receiver, **unlimited) as connector, connected(connector) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.send(b"EHLO c\r\n" * 60_000)
         await eventually(lambda: connector.sessions == 0)
@@ -307,3 +309,24 @@ async def test_a_client_that_leaves_the_tarpit_frees_its_place() -> None:
             await eventually(lambda: connector.sessions == 1)
             client.writer.transport.abort()
         await eventually(lambda: connector.sessions == 0)
+
+
+async def test_whoever_brings_mail_may_say_what_he_likes_between() -> None:
+    receiver = MemoryReceiver()
+    async with conversation(receiver, max_junk_commands=10) as client:
+        for content, answer in 3 * [(b"\r\nkept\r\n", "250"), (b"\r\nlone\n", "550")]:
+            await client.say("NOOP", "VRFY b", "RSET")
+            await client.begin("b@example.net", "c@example.net")
+            client.send(b"BDAT %d LAST\r\n" % len(content) + content)
+            assert (await client.reply()).startswith(answer)
+        assert (await client.say("NOOP")).startswith("250 ")
+    assert len(receiver.kept) == 3
+
+
+async def test_a_client_that_names_recipients_without_end_is_cut_off() -> None:
+    rcpt = ["RCPT TO:<b@example.net>"] * (MOST_REFUSED + 2)
+    async with conversation(MemoryReceiver(), max_junk_commands=10, max_recipients_per_message=1) as client:
+        await client.begin()
+        assert (await client.say(*rcpt)).startswith("452 ")
+        answers = [await client.say(one) for one in rcpt[:11]]
+        assert "421 4.7.0 Too many commands without a message, closing connection" in answers

@@ -46,7 +46,7 @@ def hung_up(client: socket.socket) -> bool:
 def test_a_client_that_reads_nothing_is_cut_off_and_leaves_no_connection_behind(loops: Loops) -> None:
     async def scene() -> None:
         async with (
-            listening(MemoryReceiver(), inactivity_timeout=BRIEFLY) as connector,
+            listening(MemoryReceiver(), inactivity_timeout=BRIEFLY, max_junk_commands=None) as connector,
             deaf(connector, WITHOUT_END) as client,
         ):
             await eventually(lambda: connector.sessions == 1)
@@ -60,7 +60,7 @@ def test_a_client_that_reads_nothing_is_cut_off_and_leaves_no_connection_behind(
 async def test_a_client_that_reads_nothing_does_not_hold_up_a_stop() -> None:
     receiver = MemoryReceiver()
     said = b"EHLO c\r\nMAIL FROM:<>\r\nRSET\r\n" * 60_000
-    async with listening(receiver) as connector, deaf(connector, said):
+    async with listening(receiver, max_junk_commands=None) as connector, deaf(connector, said):
         served = 0
         while not served or len(receiver.calls) > served:  # until its replies fill all that takes them
             served = len(receiver.calls)
@@ -78,7 +78,7 @@ async def test_a_client_that_sends_very_many_commands_at_once_leaves_others_thei
             if len(self.calls) == 1:
                 asyncio.get_running_loop().call_soon(lambda: served_before_others.append(len(self.calls)))
 
-    async with listening(Counting()) as connector, connected(connector) as client:
+    async with listening(Counting(), max_junk_commands=None) as connector, connected(connector) as client:
         await client.say("EHLO c")
         client.send(b"MAIL FROM:<>\r\nRSET\r\n" * 3_000)
         await eventually(lambda: bool(served_before_others))

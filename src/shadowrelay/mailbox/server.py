@@ -140,6 +140,7 @@ def _connector_options(options: MailboxOptions, name: str, address: tuple[str, i
         lmtp=name == "inside",
         connection_timeout=None,
         tarpit_interval=timedelta(0),
+        max_junk_commands=None,
         max_inbound_connections_per_source=None,
         max_recipients_per_message=1000,
         max_message_size=_ROOM_FOR_TRACE * defaults.max_message_size,

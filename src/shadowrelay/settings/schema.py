@@ -96,6 +96,9 @@ class ReceiveConnector(Section):
         description="Delay before a 5yz reply.",
     )
     max_protocol_errors: Integer = Field(5, ge=1, le=1000, description="Errors after which a session ends.")
+    max_junk_commands: Integer = Field(
+        100, ge=10, le=100_000, description="Commands between two messages after which a session ends."
+    )
     max_inbound_connection: Integer = Field(5000, ge=1, le=100_000, description="Sessions at a time.")
     max_inbound_connection_per_source: Integer = Field(
         20, ge=1, le=100_000, description="Sessions at a time from one address."

@@ -29,6 +29,7 @@ LINE_TOO_LONG = Reply(500, "5.5.2", "Command line too long")
 BARE_LINE_END = Reply(500, "5.5.2", "Command line must end in CRLF")
 BAD_CHARACTER = Reply(501, "5.5.2", "Control character in command")
 TIMEOUT = Reply(421, "4.4.2", "Timeout, closing connection")
+TOO_MANY_COMMANDS = Reply(421, "4.7.0", "Too many commands without a message, closing connection")
 TOO_MANY_ERRORS = Reply(421, "4.7.0", "Too many errors, closing connection")
 
 LINGER = 1.0
@@ -36,6 +37,9 @@ LINGER = 1.0
 
 TURN = 64
 """Commands that one client has served before everybody else has a turn, however many it sends at once."""
+
+MOST_REFUSED = 1000
+"""Recipients of one message that may be refused before further ones count as junk."""
 
 _GROUPED = frozenset({"MAIL", "RCPT", "RSET", "DATA", "BDAT"})
 """Verbs whose replies may wait for those of the commands behind them (RFC 2920 section 3.2)."""
@@ -78,6 +82,7 @@ class SessionLifecycle(SMTP):
         self._lost = asyncio.Event()
         self._leaving = self._draining = self._busy = self._grouped = False
         self._errors = 0
+        self.junk = 0  # commands since the last message
         # Per session: in the library they are shared by all.
         base = options.max_command_line
         self.command_size_limits = {verb: base + more for verb, more in LINE_EXTENSIONS.items()}
@@ -220,8 +225,26 @@ class SessionLifecycle(SMTP):
             return await self.answer(UNKNOWN_COMMAND)
         if _CONTROL.search(argument):
             return await self.answer(BAD_CHARACTER)
+        if self.options.max_junk_commands is not None and self.is_junk(verb, argument):
+            self.junk += 1
+            if self.junk > self.options.max_junk_commands:
+                log.info("session_ended_by_junk", session=self.peer.id, client=self.peer.address)
+                return await self.leave(TOO_MANY_COMMANDS)
         await method(argument.lstrip(" ") or None)
         return None
+
+    def is_junk(self, verb: str, argument: str) -> bool:
+        """Does a command bring a message no further? Past some hundred of them a client only costs time.
+
+        So do recipients, when very many were refused before, and chunks without an octet.
+        """
+        match verb:
+            case "RCPT":
+                return self.transaction is not None and self.transaction.refused > MOST_REFUSED
+            case "BDAT":
+                return argument.startswith("0")
+            case _:
+                return verb not in {"DATA", "STARTTLS", "QUIT"}
 
     def offers(self, verb: str) -> bool:
         """Whether a verb with a method of its own is known on this connector; else it is unknown."""

@@ -228,6 +228,7 @@ class ReceiveSession(SessionLifecycle):
     async def _finish(self, transaction: Transaction, body: Body) -> None:
         """End of content: the replies, and the transaction is over whatever they are."""
         expected = self._replies_due(transaction)
+        self.junk = 0
         refusal = await body.end()
         replies: Sequence[Reply]
         if refusal is not None:
