@@ -147,3 +147,12 @@ def test_a_value_out_of_range_is_shown_as_it_was_written(tmp_path):
     told = run("config", "check", path).stderr
     assert 'drain_timeout = "90m"' in told
     assert 'receive.default.max_message_size = "1TB"' in told
+
+
+def test_an_interruption_before_a_command_is_ready_is_told_as_one(monkeypatch):
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shadowrelay.cli, "import_module", interrupted)
+    result = run("status")
+    assert (result.exit_code, result.stderr) == (130, "interrupted\n")

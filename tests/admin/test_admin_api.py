@@ -438,3 +438,22 @@ async def test_a_connection_that_brings_no_request_is_closed(
         assert answer[:12] == (b"HTTP/1.1 200" if b"host" in said else b"")
         writer.close()
         assert (await ask(port, "/healthz/live")).status == 200
+
+
+async def test_without_a_token_a_name_that_was_rebound_to_the_node_reads_nothing(node):
+    hosts = {
+        "rebound.test:1": 403,
+        "[broken": 403,
+        "127.0.0.1:1": 200,
+        "[::1]:1": 200,
+        "localhost:1": 200,
+        "mx1": 200,
+        f"{node.name}:8025": 200,
+    }
+    async with serving(node) as port:
+        for host, status in hosts.items():
+            assert (await ask(port, "/api/v1/status", host=host)).status == status, host
+        assert (await ask(port, "/metrics", host="rebound.test")).status == 200
+    async with serving(node, token="sesame sesame sesame") as port:
+        told = {"authorization": "Bearer sesame sesame sesame", "host": "rebound.test"}
+        assert (await ask(port, "/api/v1/status", **told)).status == 200

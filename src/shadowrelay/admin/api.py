@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from shadowrelay.admin import render, render_messages
-from shadowrelay.admin.guard import Refused, check_change, check_token
+from shadowrelay.admin.guard import Refused, check_change, check_host, check_token
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import Node, PeerState
 from shadowrelay.admin.retirement import retire
@@ -72,6 +72,8 @@ class _Api:
         async def guarded(request: Request) -> Response:
             try:
                 check_token(request.headers, self._token)
+                if request.url.path.startswith("/api/"):
+                    check_host(request.headers, self._node.name, self._token)
                 return await handler(request)
             except Refused as refusal:
                 return _refusal(refusal.status, refusal.sentence)

@@ -29,6 +29,14 @@ def check_token(headers: Mapping[str, str], token: str | None) -> None:
         raise Refused(401, "this node wants a bearer token: its setting admin.token")
 
 
+def check_host(headers: Mapping[str, str], name: str, token: str | None) -> None:
+    """Without a token, a page of another site must not read what is here through a name of its own that it
+    rebinds to our address. Raises Refused 403.
+    """
+    if token is None and not _unforgeable(_host(headers.get("host", "")), name):
+        raise Refused(403, "without a token, ask this node by its name or address")
+
+
 def check_change(headers: Mapping[str, str], name: str, token: str | None) -> None:
     """A request that changes something must not be forged by a page of another site. Raises Refused.
 
@@ -51,7 +59,8 @@ def check_change(headers: Mapping[str, str], name: str, token: str | None) -> No
 
 
 def _unforgeable(host: str, name: str) -> bool:
-    if host in {name, "localhost"} or host.endswith(".localhost"):
+    # A name without a dot is nobody's in the DNS of the world: only whoever runs this network gives it away.
+    if host == name or (host and "." not in host) or host.endswith(".localhost"):
         return True
     try:
         ip_address(host)

@@ -73,6 +73,9 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:  # before the command itself could see to it
+            click.echo("interrupted", err=True)
+            sys.exit(130)
         except (click.exceptions.Exit, click.Abort, click.ClickException):
             raise
         except Exception as error:

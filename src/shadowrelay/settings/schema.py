@@ -154,7 +154,7 @@ class Route(Section):
 
 
 class Admin(Section):
-    listen: ListenAddress = Field(HostPort("127.0.0.1", 8025), description="HTTP API, console and metrics.")
+    listen: ListenAddress = Field(HostPort("127.0.0.1", 8025), description="HTTP API and metrics.")
     token: Secret | None = Field(None, description="Bearer token that requests must carry.")
 
 
