@@ -252,6 +252,19 @@ def test_a_flood_of_errors_ends_the_session(lab: RunningLab):
                 ]
 
 
+def test_a_flood_of_valid_commands_ends_the_sessions_and_keeps_nobody_waiting(lab: RunningLab):
+    lab.up(*QUICK, "receive.default.max_inbound_connection_per_source=100")
+    with unharmed(lab, growth=40 * MIB) as check, ExitStack() as stack:
+        clients = [stack.enter_context(connected(lab.cluster.node("mx1").smtp)) for _ in range(60)]
+        for client in clients:
+            client.socket.setblocking(False)
+            with suppress(BlockingIOError, ConnectionError):
+                while client.socket.send(b"NOOP\r\nVRFY x\r\nMAIL FROM:<>\r\nRSET\r\n" * 2000):
+                    pass
+        check()
+        wait_until(lambda: all(ended(client) for client in clients), "every session has ended", SLOW)
+
+
 def test_many_large_messages_at_once_need_little_memory(lab: RunningLab):
     lab.up(*QUICK)
     block = (b"x" * 70 + b"\r\n") * 900

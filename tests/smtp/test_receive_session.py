@@ -10,7 +10,6 @@ import pytest
 from receiving import QUEUED, MemoryReceiver, connected, conversation, eventually, listening
 
 from shadowrelay.smtp.receive import Hangup
-from shadowrelay.smtp.receive_lifecycle import MOST_REFUSED
 from shadowrelay.smtp.receive_session import ReceiveSession
 from shadowrelay.wire.replies import Refused, Reply
 
@@ -321,12 +320,3 @@ async def test_whoever_brings_mail_may_say_what_he_likes_between() -> None:
             assert (await client.reply()).startswith(answer)
         assert (await client.say("NOOP")).startswith("250 ")
     assert len(receiver.kept) == 3
-
-
-async def test_a_client_that_names_recipients_without_end_is_cut_off() -> None:
-    rcpt = ["RCPT TO:<b@example.net>"] * (MOST_REFUSED + 2)
-    async with conversation(MemoryReceiver(), max_junk_commands=10, max_recipients_per_message=1) as client:
-        await client.begin()
-        assert (await client.say(*rcpt)).startswith("452 ")
-        answers = [await client.say(one) for one in rcpt[:11]]
-        assert "421 4.7.0 Too many commands without a message, closing connection" in answers

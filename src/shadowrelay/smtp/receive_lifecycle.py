@@ -38,9 +38,6 @@ LINGER = 1.0
 TURN = 64
 """Commands that one client has served before everybody else has a turn, however many it sends at once."""
 
-MOST_REFUSED = 1000
-"""Recipients of one message that may be refused before further ones count as junk."""
-
 _GROUPED = frozenset({"MAIL", "RCPT", "RSET", "DATA", "BDAT"})
 """Verbs whose replies may wait for those of the commands behind them (RFC 2920 section 3.2)."""
 
@@ -236,15 +233,11 @@ class SessionLifecycle(SMTP):
     def is_junk(self, verb: str, argument: str) -> bool:
         """Does a command bring a message no further? Past some hundred of them a client only costs time.
 
-        So do recipients, when very many were refused before, and chunks without an octet.
+        Never RCPT: a client that goes on after 452 has to keep the recipients that were taken before.
         """
-        match verb:
-            case "RCPT":
-                return self.transaction is not None and self.transaction.refused > MOST_REFUSED
-            case "BDAT":
-                return argument.startswith("0")
-            case _:
-                return verb not in {"DATA", "STARTTLS", "QUIT"}
+        if verb == "BDAT":
+            return argument.startswith("0")  # no octet
+        return verb not in {"RCPT", "DATA", "STARTTLS", "QUIT"}
 
     def offers(self, verb: str) -> bool:
         """Whether a verb with a method of its own is known on this connector; else it is unknown."""
