@@ -102,12 +102,26 @@ class Walk:
         wiped = wipe and call is not None and self.victim.pid is None
         if wiped:
             self.victim.wipe()
-        if self.victim.pid is None:
-            self.victim.started()
-        self.nodes.wait_idle()
+        status = self._come_to_rest() or status
         label = call.label if call else None
         problem = problem or self._verdict(token, told)
         return Outcome(boundary, fault, label, token, told, status, wiped, problem)
+
+    def _come_to_rest(self) -> int | None:
+        """With the victim started again if it has ended. Its status, if that was only seen now: a thread that
+        could not wake another one ends a busy node some time after its fault.
+        """
+        late = self.victim.ended(0.0)
+        if self.victim.pid is None:
+            self.victim.started()
+        try:
+            self.nodes.wait_idle()
+        except Stuck:
+            if (late := self.victim.ended(0.0)) is None:
+                raise
+            self.victim.started()
+            self.nodes.wait_idle()
+        return late
 
     def _id(self, thread: Thread) -> int:
         return self.victim.threads()[list(Thread).index(thread)]
