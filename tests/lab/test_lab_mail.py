@@ -83,3 +83,16 @@ def test_a_story_is_plain_when_nobody_watches_and_tells_each_change_once():
 def test_a_story_that_does_not_end_well_says_what_was_seen_last():
     with pytest.raises(LabError, match="last seen: at 1"):
         Story(Console(file=io.StringIO())).watch(lambda: 1, lambda _: False, lambda it: f"at {it}", within=0)
+
+
+def test_a_log_file_that_is_closed_while_the_log_is_read_is_read_once(lab: Layout):
+    hidden, visible = ".MSGTRK-mx1.lab.test-{}.LOG.open", "MSGTRK-mx1.lab.test-{}.LOG"
+    for name, events in (("i-1", "A,,"), ("i-2", "B,,"), ("j-1", "C,,")):
+        track(lab, hidden.format(name), events)
+    track(lab, visible.format("h-1"), "O,,")
+    directory = lab.node("1").tracking_dir
+    rows = mail.tracked(directory)
+    found = [next(rows)["event-id"]]
+    for name in ("i-1", "i-2", "j-1"):
+        (directory / hidden.format(name)).rename(directory / visible.format(name))
+    assert sorted([*found, *(row["event-id"] for row in rows)]) == ["A", "B", "C", "O"]

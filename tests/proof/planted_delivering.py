@@ -181,7 +181,7 @@ DELIVERING = (
     Fault(
         name="a client that takes nothing keeps its connection",
         rule="whoever has no place any more has no connection either",
-        file="smtp/receive_lifecycle.py",
+        file="smtp/receive_connection.py",
         edits=(("            transport.abort()\n", "            pass\n"),),
         test="smtp/test_receive_unread.py::"
         "test_a_client_that_reads_nothing_is_cut_off_and_leaves_no_connection_behind[uvloop]",

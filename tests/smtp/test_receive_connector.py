@@ -12,7 +12,7 @@ import pytest
 from receiving import QUEUED, Client, MemoryReceiver, connected, conversation, eventually, listening
 
 from shadowrelay.lab.authority import authority_pair, init, issue
-from shadowrelay.smtp import receive_lifecycle
+from shadowrelay.smtp import receive_connection, receive_lifecycle
 from shadowrelay.smtp.receive import ConnectorOptions
 from shadowrelay.smtp.receive_connector import Connector
 from shadowrelay.smtp.receive_limits import Register
@@ -50,7 +50,8 @@ async def test_a_connector_has_its_number_of_connections() -> None:
 
 
 async def test_who_is_turned_away_takes_nobodys_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receive_lifecycle, "LINGER", 60.0)  # the place would be taken for so long
+    for module in (receive_connection, receive_lifecycle):
+        monkeypatch.setattr(module, "LINGER", 60.0)  # the place would be taken for so long
     async with (
         listening(
             MemoryReceiver(), max_inbound_connections=3, max_inbound_connections_per_source=1

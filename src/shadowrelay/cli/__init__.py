@@ -1,6 +1,6 @@
 """The command line: one group, whose commands are imported only when they are used.
 
-Exit status: 0 done, 1 the command failed, 2 wrong usage or wrong settings.
+Exit status: 0 done, 1 the command failed, 2 wrong usage or wrong settings, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from typing import Any, NoReturn
 import click
 
 from shadowrelay import __doc__ as summary
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells count it: nothing was decided, nothing failed."""
 
 # A command NAME is the attribute NAME of the module `cli.NAME` (hyphens as underscores). Its line for help
 # stands here too, so that `--help` imports nothing.
@@ -75,7 +78,7 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:  # before the command itself could see to it
             click.echo("interrupted", err=True)
-            sys.exit(130)
+            sys.exit(INTERRUPTED)
         except (click.exceptions.Exit, click.Abort, click.ClickException):
             raise
         except Exception as error:

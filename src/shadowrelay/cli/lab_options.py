@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from shadowrelay.cli import INTERRUPTED
 from shadowrelay.lab.cluster import Cluster
 from shadowrelay.lab.errors import LabError, NoSuchNode
 from shadowrelay.lab.guard import terminable
@@ -42,10 +43,6 @@ in_new_directory = click.option(
 )
 
 keeping = click.option("--keep", is_flag=True, help="Keep the directory after success too.")
-
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells count it: nothing was decided, nothing failed."""
 
 
 @contextmanager

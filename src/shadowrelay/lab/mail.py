@@ -9,7 +9,7 @@ import smtplib
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email import policy
@@ -17,6 +17,7 @@ from email.message import EmailMessage
 from email.parser import BytesHeaderParser
 from email.utils import format_datetime
 from pathlib import Path
+from typing import TextIO
 
 from shadowrelay.lab.layout import MAILBOX, Address, Layout
 from shadowrelay.mailbox.maildir import messages
@@ -116,15 +117,31 @@ def dropped(at: Layout) -> int:
 
 
 def tracked(directory: Path) -> Iterator[dict[str, str]]:
-    """The rows of a node's tracking log, those of the file that is still open too."""
-    for file in sorted((*directory.glob("MSGTRK-*.LOG"), *directory.glob(".MSGTRK-*.LOG.open"))):
-        columns: list[str] = []
-        with file.open(encoding="utf-8", newline="") as text:
-            for line in text:
-                if line.startswith(_FIELDS):
-                    columns = line.removeprefix(_FIELDS).rstrip("\r\n").split(",")
-                elif not line.startswith("#") and line.endswith("\n"):
-                    yield dict(zip(columns, next(csv.reader([line])), strict=False))
+    """The rows of a node's tracking log, those of the file that is still open too.
+
+    What is open is opened first and read last: a file that is closed meanwhile is read once, and whole.
+    """
+    with ExitStack() as held:
+        still_open: dict[str, TextIO] = {}  # by the name that it gets
+        for file in sorted(directory.glob(".MSGTRK-*.LOG.open")):
+            with suppress(FileNotFoundError):
+                opened = held.enter_context(file.open(encoding="utf-8", newline=""))
+                still_open[file.name.removeprefix(".").removesuffix(".open")] = opened
+        for file in sorted(directory.glob("MSGTRK-*.LOG")):
+            if file.name not in still_open:
+                with suppress(FileNotFoundError), file.open(encoding="utf-8", newline="") as closed:
+                    yield from _rows(closed)
+        for text in still_open.values():
+            yield from _rows(text)
+
+
+def _rows(text: TextIO) -> Iterator[dict[str, str]]:
+    columns: list[str] = []
+    for line in text:
+        if line.startswith(_FIELDS):
+            columns = line.removeprefix(_FIELDS).rstrip("\r\n").split(",")
+        elif not line.startswith("#") and line.endswith("\n"):
+            yield dict(zip(columns, next(csv.reader([line])), strict=False))
 
 
 @dataclass(frozen=True, slots=True)

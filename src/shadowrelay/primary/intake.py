@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from email.utils import format_datetime
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from itertools import chain
@@ -27,10 +26,11 @@ from shadowrelay.database.room import Room
 from shadowrelay.members import Members
 from shadowrelay.primary.accepting import make_redundant, offer
 from shadowrelay.primary.shadowing import ShadowSession
+from shadowrelay.primary.trace import completed, trace
 from shadowrelay.running import run
 from shadowrelay.smtp.receive import Hangup, Peer
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
-from shadowrelay.wire.header import HeaderScan, received_field
+from shadowrelay.wire.header import HeaderScan
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
 
 log = structlog.get_logger(__name__)
@@ -140,12 +140,6 @@ class Intake:
 
     def _route(self, rcpt: RcptTo) -> Route | None:
         return route_for(self._address(rcpt), self.options.routes)
-
-
-@lru_cache(maxsize=16)
-def _date(second: datetime) -> str:
-    """As header fields have it. Cached: many messages arrive within a second."""
-    return format_datetime(second)
 
 
 class _Countdown:
@@ -280,24 +274,11 @@ class IntakeSink:
         scan, arrival = self._scan, self._arrival
         if scan.received > self._intake.policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
-        date = _date(arrival.received_at.replace(microsecond=0))
-        recipients = arrival.recipients
-        added = received_field(
-            helo=self._session.helo,
-            address=self._session.address,
-            by=self._intake.members.boundary.own.name,
-            protocol=self._session.protocol(smtputf8=arrival.envelope.smtputf8),
-            message_id=arrival.id,
-            date=date,
-            recipient=recipients[0].address if len(recipients) == 1 else "",
-        )
-        message_id = scan.message_id
+        own = self._intake.members.boundary.own.name
+        added, message_id = trace(arrival, self._session, own), scan.message_id
         if self._intake.options.submission:
-            if "message-id" not in scan.names:
-                message_id = f"<{arrival.id}@{self._intake.members.boundary.own.name}>"
-                added += f"Message-ID: {message_id}\r\n".encode()
-            if "date" not in scan.names:
-                added += f"Date: {date}\r\n".encode()
+            fields, message_id = completed(arrival, own, scan.names, message_id)
+            added += fields
         envelope = replace(arrival.envelope, message_id=message_id, subject=scan.subject)
         self._arrival = replace(arrival, envelope=envelope)
         return added + scan.section

@@ -1,4 +1,4 @@
-"""A receiving session from connection to disconnection: greeting, command loop, replies, limits, the end.
+"""A receiving session from greeting to goodbye: command loop, replies, limits.
 
 The verbs are in ``receive_session``.
 """
@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 from dataclasses import field
-from typing import AnyStr, cast
 
 import structlog
-from aiosmtpd.smtp import SMTP
 
-from shadowrelay.core.values import dataclass, replace
-from shadowrelay.smtp.duplex import BLOCK, Duplex, Interrupted, Why
-from shadowrelay.smtp.receive import ConnectorOptions, Peer, Receiver
+from shadowrelay.core.values import dataclass
+from shadowrelay.smtp.duplex import BLOCK, Interrupted, Why
+from shadowrelay.smtp.receive import ConnectorOptions, Receiver
+from shadowrelay.smtp.receive_connection import LINGER, Connection
 from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body
 from shadowrelay.smtp.receive_limits import STOPPING, Register
 from shadowrelay.wire.esmtp import LINE_EXTENSIONS, MailFrom, RcptTo
@@ -31,9 +29,6 @@ BAD_CHARACTER = Reply(501, "5.5.2", "Control character in command")
 TIMEOUT = Reply(421, "4.4.2", "Timeout, closing connection")
 TOO_MANY_COMMANDS = Reply(421, "4.7.0", "Too many commands without a message, closing connection")
 TOO_MANY_ERRORS = Reply(421, "4.7.0", "Too many errors, closing connection")
-
-LINGER = 1.0
-"""Seconds that a client which we cut off is given to read why, and any other to take its last reply."""
 
 TURN = 64
 """Commands that one client has served before everybody else has a turn, however many it sends at once."""
@@ -57,26 +52,14 @@ class Transaction:
     failed: Reply | None = None
 
 
-class SessionLifecycle(SMTP):
-    """One connection. ``register`` counts it; ``receiver`` is told of its transactions."""
+class SessionLifecycle(Connection):
+    """What is said in one connection. ``register`` counts it; ``receiver`` is told of its transactions."""
 
     def __init__(self, receiver: Receiver, options: ConnectorOptions, register: Register) -> None:
-        # The library's own constructor inspects every attribute for AUTH mechanisms and hooks, at a cost of
-        # a tenth of a message per connection, to prepare what is not used here. Its base is set up instead.
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=32_768, loop=loop)
-        asyncio.StreamReaderProtocol.__init__(self, reader, self._cb_client_connected, loop=loop)
-        self.loop = loop
-        self.event_handler = self.receiver = receiver
-        self.options = options
-        self.hostname = options.hostname
-        self.transport: asyncio.BaseTransport | None = None
-        self.duplex: Duplex
-        self.peer: Peer
+        super().__init__(options, receiver)
+        self.receiver = receiver
         self.transaction: Transaction | None = None
         self._register = register
-        self._handler_coroutine: asyncio.Task[None] | None = None
-        self._lost = asyncio.Event()
         self._leaving = self._draining = self._busy = self._grouped = False
         self._errors = 0
         self.junk = 0  # commands since the last message
@@ -84,47 +67,6 @@ class SessionLifecycle(SMTP):
         base = options.max_command_line
         self.command_size_limits = {verb: base + more for verb, more in LINE_EXTENSIONS.items()}
         self._longest = max(self.command_size_limits.values())
-
-    # The connection, as the event loop tells it
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        asyncio.StreamReaderProtocol.connection_made(self, transport)
-        self.transport = transport
-        host, port = (*(transport.get_extra_info("peername") or ("", 0)), 0)[:2]
-        self.peer = Peer(
-            id=secrets.token_hex(8).upper(),
-            connector=self.options.name,
-            address=str(host),
-            port=port,
-            local=(*(transport.get_extra_info("sockname") or ("", 0)), 0)[:2],
-            tls=transport.get_extra_info("ssl_object") is not None,
-            certificate=transport.get_extra_info("peercert") or None,
-        )
-        whole = self.options.connection_timeout
-        self.duplex = Duplex(
-            transport,  # type: ignore[arg-type]
-            self.options.inactivity_timeout.total_seconds(),
-            None if whole is None else self.loop.time() + whole.total_seconds(),
-        )
-        self._handler_coroutine = self.loop.create_task(self._handle_client())
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._lost.set()
-        self.duplex.lost()  # the task is not cancelled: it finds out after what must be finished is finished
-        asyncio.StreamReaderProtocol.connection_lost(self, error)
-
-    def data_received(self, data: bytes) -> None:
-        self.duplex.received(data)  # the library's StreamReader would be one more copy and wake-up
-
-    def pause_writing(self) -> None:
-        self.duplex.unwritable()
-
-    def resume_writing(self) -> None:
-        self.duplex.writable()
-
-    def eof_received(self) -> bool | None:
-        self.duplex.ended()  # a client may close its direction after the final dot and wait for the reply
-        return asyncio.StreamReaderProtocol.eof_received(self)
 
     def drain(self) -> None:
         """Leave as soon as no transaction is under way."""
@@ -154,26 +96,9 @@ class SessionLifecycle(SMTP):
             if interrupted.why is not Why.GONE:
                 await self.leave(TIMEOUT if interrupted.why is Why.TIMEOUT else STOPPING)
         finally:
-            await self._close()
+            await self.close()
             await self.forget()
             self._register.leave(self, self.peer.address)
-
-    async def _close(self) -> None:
-        """Close the connection. A client that takes nothing would keep it open for as long as it likes, so
-        its place is free only when it is gone.
-        """
-        if self.transport is None:
-            return
-        transport = cast("asyncio.WriteTransport", self.transport)
-        unsent = not self._lost.is_set() and transport.get_write_buffer_size()
-        transport.close()
-        if not unsent:
-            return
-        try:
-            async with asyncio.timeout(LINGER):
-                await self._lost.wait()
-        except TimeoutError:
-            transport.abort()
 
     async def _converse(self) -> None:
         greeting = "LMTP" if self.options.lmtp else self.options.greeting
@@ -253,16 +178,6 @@ class SessionLifecycle(SMTP):
             case _:
                 return True
 
-    def _secured(self, transport: asyncio.Transport) -> None:
-        """TLS is active: speak through it, and know nothing of what was said before (RFC 3207)."""
-        self.transport = transport
-        # asyncio can put TLS under a protocol, but offers no way to tell the streams above it.
-        self._transport = transport
-        self._over_ssl = True
-        self.duplex.secured(transport)
-        certificate = transport.get_extra_info("peercert") or None
-        self.peer = replace(self.peer, tls=True, certificate=certificate, helo="", service="SMTP")
-
     # Replies
 
     def decorate(self, reply: Reply) -> Reply:
@@ -284,11 +199,6 @@ class SessionLifecycle(SMTP):
     def write_reply(self, reply: Reply) -> None:
         """Put a reply, as it is, among those that leave at the next flush."""
         self.duplex.write(reply.encode(most=max(MAX_REPLY_LINE, self.options.max_command_line)))
-
-    async def push(self, status: AnyStr) -> None:
-        """The library's way to reply."""
-        text = status.encode("utf-8", "replace") if isinstance(status, str) else status
-        self.duplex.write(text + b"\r\n")
 
     async def leave(self, reply: Reply) -> None:
         """Say why, and close."""

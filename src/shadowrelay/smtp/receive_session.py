@@ -109,7 +109,7 @@ class ReceiveSession(SessionLifecycle):
             raise Interrupted(Why.GONE) from None
         if secured is None:
             raise Interrupted(Why.GONE)
-        self._secured(secured)
+        self.secured(secured)
         return None
 
     # The transaction

@@ -1,0 +1,44 @@
+"""What goes above the header of a message on its way in: trace information, and what a client left out."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from datetime import datetime
+from email.utils import format_datetime
+from functools import lru_cache
+
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.redundancy import Arrival
+from shadowrelay.smtp.receive import Peer
+from shadowrelay.wire.header import received_field
+
+
+@lru_cache(maxsize=16)
+def _date(second: datetime) -> str:
+    """As header fields have it. Cached: many messages arrive within a second."""
+    return format_datetime(second)
+
+
+def trace(arrival: Arrival, session: Peer, own: ServerName) -> bytes:
+    """The Received field (RFC 5321 section 4.4); the recipient is told where it is the only one."""
+    recipients = arrival.recipients
+    return received_field(
+        helo=session.helo,
+        address=session.address,
+        by=own,
+        protocol=session.protocol(smtputf8=arrival.envelope.smtputf8),
+        message_id=arrival.id,
+        date=_date(arrival.received_at.replace(microsecond=0)),
+        recipient=recipients[0].address if len(recipients) == 1 else "",
+    )
+
+
+def completed(arrival: Arrival, own: ServerName, names: Set[str], message_id: str) -> tuple[bytes, str]:
+    """For submission (RFC 6409 section 8): fields that a header with ``names`` lacks, and its Message-ID."""
+    added = ""
+    if "message-id" not in names:
+        message_id = f"<{arrival.id}@{own}>"
+        added += f"Message-ID: {message_id}\r\n"
+    if "date" not in names:
+        added += f"Date: {_date(arrival.received_at.replace(microsecond=0))}\r\n"
+    return added.encode(), message_id
