@@ -119,6 +119,10 @@ def test_the_list_of_members_may_not_say_something_else_about_this_node():
 def test_two_listeners_never_share_an_address_but_may_all_ask_for_a_free_port():
     connectors = {"a": {"listen": "127.0.0.1:25"}, "b": {"listen": "127.0.0.1:25"}}
     assert set(errors_of(receive=connectors)) == {"receive.b.listen"}
+    every = {"a": {"listen": "0.0.0.0:25"}, "b": {"listen": "[::]:25"}, "c": {"listen": "127.0.0.1:25"}}
+    errors = errors_of(receive=every)
+    assert set(errors) == {"receive.c.listen"}
+    assert "taken by receive.a.listen, which is 0.0.0.0:25" in errors["receive.c.listen"]
     free = {"listen": "127.0.0.1:0"}
     settings_from_tree(tree(receive={"a": free, "b": free}, admin=free))
 
@@ -175,6 +179,15 @@ def test_an_api_that_everyone_reaches_without_a_token_is_a_warning():
 
 def test_relaying_for_every_address_is_a_warning():
     assert "open relay" in warnings_of(relay_networks=["::/0"])
+    assert "open relay" in warnings_of(relay_networks=["128.0.0.0/1", "::1", "0.0.0.0/1"])
+    assert "open relay" not in warnings_of(relay_networks=["10.0.0.0/8", "127.0.0.0/8", "::1"])
+
+
+def test_mail_to_postmaster_that_no_route_covers_is_a_warning():
+    assert "postmaster@mx1.example.net, which no route covers" in warnings_of()
+    route = {"a": {"domains": ["example.org"], "host": "127.0.0.1"}}
+    assert "postmaster@mx1" in warnings_of(accepted_domains=["*.example.org"], routes=route)
+    assert "postmaster@" not in warnings_of(accepted_domains=["example.org"], routes=route)
 
 
 def test_mail_accepted_for_a_domain_without_a_route_is_a_warning():

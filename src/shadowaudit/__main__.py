@@ -9,6 +9,7 @@ import traceback
 from contextlib import suppress
 
 from shadowaudit.interruption import at_once
+from shadowaudit.printing import unprintable
 
 _FAILED = 2
 
@@ -38,21 +39,11 @@ def main() -> None:
 
 def _failed(problem: Exception) -> SystemExit:
     """Say what went wrong: in a sentence, if what is printed finds no room."""
-    if isinstance(problem, OSError) and (why := _unprintable()):
-        print(f"Error: what this command prints cannot be written: {why}", file=sys.stderr)
+    if isinstance(problem, OSError) and (why := unprintable()):
+        print(f"Error: {why}", file=sys.stderr)
     else:
         traceback.print_exception(problem)
     return SystemExit(_FAILED)
-
-
-def _unprintable() -> str:
-    """Why standard output takes nothing more; empty while it does. What is still in its buffer is dropped."""
-    try:
-        print(flush=True)
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return error.strerror or str(error)
-    return ""
 
 
 def _without_an_end(ended: SystemExit) -> None:

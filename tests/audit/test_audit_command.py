@@ -688,3 +688,21 @@ def test_output_that_finds_no_room_is_an_error_in_a_sentence(command):
         )
     assert ended.returncode == 2
     assert ended.stderr == "Error: what this command prints cannot be written: No space left on device\n"
+
+
+def test_a_verdict_that_finds_no_room_is_an_error_in_a_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("pysail")
+    logs = written(tmp_path / "logs")
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "shadowaudit", "verify", logs, "--out", tmp_path / "out", "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(
+        "Error: what this command prints cannot be written: No space left on device\n"
+    )
+    assert "Traceback" not in ended.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.routing import Route, route_for
+from shadowrelay.core.routing import Route, postmaster_domain, route_for
 
 ROUTES = (
     Route(NextHop("default"), ("*",)),
@@ -77,3 +77,18 @@ def test_a_literal_takes_no_other_route_even_if_one_is_spelt_like_it() -> None:
 def test_a_name_that_idna_cannot_convert_still_matches_its_own_spelling() -> None:
     odd = "ü" * 80 + ".example"
     assert route_for(f"a@{odd}", (Route(NextHop("odd"), (odd,)),))
+
+
+@pytest.mark.parametrize(
+    ("accepted", "domain"),
+    [
+        ((), "mx1.example.net"),
+        (("*.example.com",), "mx1.example.net"),
+        (("*.example.com", "example.com", "example.org"), "example.com"),
+        (("example.com", ".example.net"), "mx1.example.net"),
+    ],
+)
+def test_postmaster_alone_is_ours_where_our_name_is_accepted_else_the_first_domains(
+    accepted: tuple[str, ...], domain: str
+) -> None:
+    assert postmaster_domain("mx1.example.net", accepted) == domain

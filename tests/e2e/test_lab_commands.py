@@ -139,7 +139,7 @@ def test_an_interrupted_start_leaves_no_process(lab: RunningLab, number: signal.
 
 
 def test_a_setting_of_the_labs_own_is_told_before_anything_starts(lab: RunningLab):
-    assert "each node" in command(lab, "up", "--set", "admin.listen=127.0.0.1:1", status=1)
+    assert "each node" in command(lab, "up", "--set", "admin.listen=127.0.0.1:1", status=2)
     assert processes_of(lab.directory) == []
     assert not lab.directory.exists()
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from shadowrelay.lab import authority, layout, node_settings
-from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.layout import Layout
 from shadowrelay.settings import Settings, SettingsInvalid, load_settings, settings_warnings
 
@@ -108,7 +107,7 @@ def test_nothing_is_written_when_an_option_is_wrong(lab: Layout):
     "option", ["name=mx9.lab.test", "members=[]", "peer.listen=127.0.0.1:1", "admin={}", "receive.default={}"]
 )
 def test_what_differs_between_nodes_cannot_be_set_for_all(lab: Layout, option: str):
-    with pytest.raises(LabError, match="the lab's own"):
+    with pytest.raises(SettingsInvalid, match="the lab's own"):
         node_settings.write(lab, [option])
 
 

@@ -266,10 +266,16 @@ async def test_a_domain_without_a_route_is_put_off(tmp_path: Path) -> None:
     await found.stop()
 
 
-async def test_postmaster_alone_is_ours(tmp_path: Path) -> None:
-    async with boundary(tmp_path, "mx1", "mx2") as (owner, _):
-        await sent(owner, MESSAGE, "Postmaster")
-        assert (await owner.copies())[0].recipients[0].address == f"Postmaster@{owner.name}"
+async def test_postmaster_alone_is_that_of_the_first_domain_for_whoever_writes(tmp_path: Path) -> None:
+    found = await station(
+        tmp_path, "mx1", [], accepted_domains=["*.example.net", "example.net"], relay_networks=[]
+    )
+    async with sender(found) as client:
+        assert await client.begin("Postmaster") == "250 2.1.5 Recipient OK"
+        await client.say("DATA")
+        assert (await client.say("Subject: x\r\n\r\nx\r\n.")).startswith("250 ")
+    assert (await found.copies())[0].recipients[0].address == "Postmaster@example.net"
+    await found.stop()
 
 
 @pytest.mark.parametrize("body", [b"\r\nbody\r\n", b""], ids=["with a body", "a header alone"])

@@ -27,6 +27,7 @@ from shadowaudit.logs.manifest import (
     still_open,
 )
 from shadowaudit.logs.state import DamagedStateError
+from shadowaudit.printing import unprintable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -150,6 +151,8 @@ def told(interrupted: str = "interrupted: no verdict") -> Iterator[None]:
     except Exception as problem:
         if isinstance(problem, OSError) and problem.filename:
             raise _Refused(f"{problem.filename}: {problem.strerror}") from None
+        if isinstance(problem, OSError) and (why := unprintable()):
+            raise _Refused(why) from None
         traceback.print_exc()
         name = type(problem).__name__
         raise _Refused(f"the audit failed ({name}, see above): this is no verdict") from problem

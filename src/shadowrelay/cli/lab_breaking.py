@@ -25,11 +25,12 @@ def cut(one: str, other: str, directory: Path, *, one_way: bool, reset: bool) ->
     What travels waits silently, as in a network that drops it, and connections are kept; heal lets it go on.
     """
 
-    def act(cluster: Cluster) -> None:
-        ways = network.between(cluster.layout, one, other)
-        cluster.cut(*ways[: 1 if one_way else 2], manner=Manner.RESET if reset else Manner.SILENT)
-
-    done(directory, act, f"{one} does not reach {other}" + ("" if one_way else ", nor the other way round"))
+    with problems():
+        cluster = Cluster(directory)
+        way, back = network.between(cluster.layout, one, other)
+        ways = (way,) if one_way else (way, back)
+        cluster.cut(*ways, manner=Manner.RESET if reset else Manner.SILENT)
+    click.echo(f"{way.source} does not reach {way.target}" + ("" if one_way else ", nor the other way round"))
 
 
 @click.command("heal")

@@ -60,6 +60,17 @@ def route_for(address: str, routes: Iterable[Route]) -> Route | None:
     return best[1] if best else None
 
 
+def postmaster_domain(own: str, accepted: Iterable[str]) -> str:
+    """Whose ``postmaster`` is meant by that word alone, which every server accepts (RFC 5321 section 4.5.1).
+
+    ``own``, the server's name, if mail for that is accepted; else the first domain that is named in full.
+    """
+    domains = tuple(accepted)
+    if route_for(f"postmaster@{own}", (Route(NextHop("accepted"), domains),)):
+        return own
+    return next((domain for domain in domains if not domain.startswith(("*", "."))), own)
+
+
 def _specificity(domain: str, pattern: str) -> int:
     """0: no match. Otherwise the longer the name in the pattern the higher, the name itself highest."""
     if pattern == DEFAULT:

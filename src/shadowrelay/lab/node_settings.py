@@ -10,7 +10,15 @@ from typing import Any
 from shadowrelay.lab.authority import Pair, authority_pair
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN, Address, Layout, Node
-from shadowrelay.settings import Settings, apply_overrides, parse_duration, settings_from_tree, to_toml
+from shadowrelay.settings import (
+    SettingError,
+    Settings,
+    SettingsInvalid,
+    apply_overrides,
+    parse_duration,
+    settings_from_tree,
+    to_toml,
+)
 
 DEFAULTS: dict[str, Any] = {
     "reject_message_on_shadow_failure": True,
@@ -100,10 +108,13 @@ def admin_token(node: Node) -> str | None:
 
 
 def _refuse_own(options: Sequence[str]) -> None:
-    for option in options:
-        key = option.partition("=")[0].strip()
-        if any(key == own or f"{own}.".startswith(f"{key}.") for own in _OWN):
-            raise LabError(f"--set {option}: {key} is different on each node, and the lab's own to choose")
+    errors = [
+        SettingError(key=key, value=value, source="--set", message="the lab's own to choose, for each node")
+        for key, _, value in (option.partition("=") for option in options)
+        if any(key.strip() == own or f"{own}.".startswith(f"{key.strip()}.") for own in _OWN)
+    ]
+    if errors:
+        raise SettingsInvalid(errors)
 
 
 def _tree(layout: Layout, node: Node) -> dict[str, Any]:
@@ -113,6 +124,7 @@ def _tree(layout: Layout, node: Node) -> dict[str, Any]:
         "site": node.site,
         "host": node.host,
         "data_dir": str(node.data_dir),
+        "accepted_domains": [INSIDE_DOMAIN],
         "relay_networks": ["127.0.0.0/8"],
         **DEFAULTS,
         "receive": {

@@ -18,7 +18,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival
-from shadowrelay.core.routing import Route, route_for
+from shadowrelay.core.routing import Route, postmaster_domain, route_for
 from shadowrelay.core.steps import Ask, OfferCopy, Step, Transact
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
@@ -70,6 +70,7 @@ class Intake:
         self._mint = mint
         self._trusted = lru_cache(maxsize=1024)(self._in_relay_networks)
         self._accepted = (Route(_ACCEPTED_DOMAIN, options.accepted_domains),)
+        self._postmaster_domain = postmaster_domain(members.boundary.own.name, options.accepted_domains)
         self._shadows: dict[str, ShadowSession] = {}
 
     async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
@@ -134,9 +135,7 @@ class Intake:
             yield Recipient(number, self._address(rcpt), hop, rcpt.notify, rcpt.orcpt)
 
     def _address(self, rcpt: RcptTo) -> str:
-        """``postmaster`` alone is ours (RFC 5321 4.5.1)."""
-        own = self.members.boundary.own.name
-        return rcpt.address if "@" in rcpt.address else f"{rcpt.address}@{own}"
+        return rcpt.address if "@" in rcpt.address else f"{rcpt.address}@{self._postmaster_domain}"
 
     def _route(self, rcpt: RcptTo) -> Route | None:
         return route_for(self._address(rcpt), self.options.routes)

@@ -1,6 +1,5 @@
 """The settings of a node: environment over one TOML file over defaults, and every error at once."""
 
-from shadowrelay.settings.checks import settings_warnings
 from shadowrelay.settings.description import Described, described
 from shadowrelay.settings.effective import Effective, effective
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
@@ -22,6 +21,7 @@ from shadowrelay.settings.schema import (
 )
 from shadowrelay.settings.sources import SETTINGS_PATH_VARIABLE
 from shadowrelay.settings.values import HostPort, format_duration, format_size, parse_duration, parse_size
+from shadowrelay.settings.warnings import settings_warnings
 
 __all__ = [
     "SETTINGS_PATH_VARIABLE",

@@ -5,16 +5,13 @@ from __future__ import annotations
 import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from ipaddress import ip_address
 from pathlib import Path
 
 from shadowrelay.core.policy import ShadowMessagePreference
-from shadowrelay.core.routing import route_for
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
-from shadowrelay.settings.routing import routes
-from shadowrelay.settings.schema import Member, ReceiveConnector, Settings, Tls
-from shadowrelay.settings.values import format_duration
+from shadowrelay.settings.schema import ReceiveConnector, Settings, Tls
+from shadowrelay.settings.values import HostPort, format_duration
 
 Refuse = Callable[..., SettingError]
 
@@ -144,11 +141,24 @@ def _listeners(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
     if settings.peer is not None:
         listeners["peer.listen"] = settings.peer.listen
     listeners["admin.listen"] = settings.admin.listen
-    taken: dict[str, str] = {}
     for key, listen in listeners.items():
-        if listen.port and str(listen) in taken:
-            yield refuse(key, f"taken by {taken[str(listen)]}", value=listen)
-        taken.setdefault(str(listen), key)
+        for before, theirs in listeners.items():
+            if before == key:
+                break
+            if _same_place(listen, theirs):
+                where = "" if theirs == listen else f", which is {theirs}"
+                yield refuse(key, f"taken by {before}{where}", value=listen)
+                break
+
+
+def _same_place(one: HostPort, other: HostPort) -> bool:
+    """Can only one of them be listened at? Every address includes each; those of IPv6 no IPv4 ones."""
+    if not one.port or one.port != other.port:
+        return False
+    for every, host in ((one.host, other.host), (other.host, one.host)):
+        if every in {"", host} or every == ("::" if ":" in host else "0.0.0.0"):  # noqa: S104
+            return True
+    return False
 
 
 def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
@@ -187,85 +197,3 @@ def _preference(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
         key, preference = next(iter(counts)), policy.shadow_message_preference_setting
         allowed = f"at least 1 with shadow_message_preference_setting {preference}"
         yield refuse(key, "no attempt is left to find a shadow server", value="0", allowed=allowed)
-
-
-def settings_warnings(settings: Settings) -> list[str]:
-    """What is allowed but hardly meant, one sentence each."""
-    found, policy = [], settings.policy()
-    if policy.shadow_redundancy_enabled and not _eligible(settings):
-        answer = (
-            "answered 451 4.4.0" if policy.reject_message_on_shadow_failure else "accepted without a shadow"
-        )
-        found.append(f"no member can hold a shadow for this node: every message will be {answer}")
-    if any(network.prefixlen == 0 for network in settings.relay_networks):
-        found.append("relay_networks holds every address: this is an open relay")
-    if settings.peer and not settings.peer.tls:
-        found.append("members are trusted by their address (peer.externally_secured), without TLS")
-    if settings.admin.token is None and not _loopback(settings.admin.listen.host):
-        found.append(f"admin.listen is {settings.admin.listen} and no admin.token is set: anyone may use it")
-    if not policy.shadow_redundancy_enabled and settings.members:
-        found.append(
-            "shadow_redundancy_enabled is false: no message has a second copy, whoever the members are"
-        )
-    span, heartbeat = policy.shadow_resubmit_time_span, policy.shadow_heartbeat_frequency
-    if policy.shadow_redundancy_enabled and span <= heartbeat:
-        found.append(
-            f"shadow_resubmit_time_span is {format_duration(span)}, shadow_heartbeat_frequency "
-            f"{format_duration(heartbeat)}: mail is taken over from owners that nobody asked meanwhile"
-        )
-    for name, connector in _coming_back(settings):
-        found.append(
-            f"routes.{name} leads to receive.{connector} of this node: its mail comes back until it bounces"
-        )
-    for domain in settings.accepted_domains:
-        if not route_for("anyone@" + domain.replace("*", "any"), routes(settings)):
-            found.append(
-                f"accepted_domains has {domain}, which no route covers: its mail is answered 451 4.4.4"
-            )
-    if settings.peer and settings.peer.certificate and not _names(settings.peer.certificate, settings.name):
-        found.append(
-            f"peer.certificate is not one of {settings.name}: other members will not believe this node"
-        )
-    return found
-
-
-def _coming_back(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Routes to a port that this node receives mail at, and its Receive connector."""
-    for name, route in settings.routes.items():
-        for connector, receive in settings.receive.items():
-            listening = receive.listen.host
-            everywhere = listening in {"", "0.0.0.0", "::"} and _loopback(route.host)  # noqa: S104
-            here = everywhere or route.host.lower() in {listening.lower(), settings.name.lower()}
-            if here and route.port == receive.listen.port:
-                yield name, connector
-
-
-def _names(certificate: Path, name: str) -> bool:
-    """Is it a certificate of that server?"""
-    from cryptography import x509  # only here: it takes a while
-
-    try:
-        found = x509.load_pem_x509_certificate(certificate.read_bytes())
-        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (OSError, ValueError, x509.ExtensionNotFound):
-        return False
-    return name.lower() in (entry.lower() for entry in names.get_values_for_type(x509.DNSName))
-
-
-def _eligible(settings: Settings) -> list[Member]:
-    preference = settings.policy().shadow_message_preference_setting
-    return [
-        member
-        for member in settings.members
-        if member.name != settings.name
-        and member.host != settings.host
-        and not (preference is ShadowMessagePreference.LOCAL_ONLY and member.site != settings.site)
-        and not (preference is ShadowMessagePreference.REMOTE_ONLY and member.site == settings.site)
-    ]
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
