@@ -34,8 +34,7 @@ T = TypeVar("T")
 
 STEP = timedelta(minutes=1)  # of the wall clock, from which on it was set and did not drift
 IDLE = 1.0  # seconds between looks at the queue when nothing wakes us
-GATHER = 0.03  # seconds between two looks, at least: what comes meanwhile is sent and settled together
-GATHER_SHORT = 0.01  # while more is due than there are sessions for: a look begins no more than those
+GATHER = 0.01  # seconds between two looks, at least: what comes meanwhile is sent and settled together
 
 
 class Queue:
@@ -72,7 +71,7 @@ class Queue:
             async with self._looking:
                 pause = await self._dispatch()
             if not self._stopping:
-                await asyncio.sleep(GATHER_SHORT if self._short else GATHER)
+                await asyncio.sleep(GATHER)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self.wake.wait()
