@@ -66,7 +66,7 @@ def postmaster_domain(own: str, accepted: Iterable[str]) -> str:
     ``own``, the server's name, if mail for that is accepted; else the first domain that is named in full.
     """
     domains = tuple(accepted)
-    if route_for(f"postmaster@{own}", (Route(NextHop("accepted"), domains),)):
+    if any(_specificity(canonical(own), domain) for domain in domains):
         return own
     return next((domain for domain in domains if not domain.startswith(("*", "."))), own)
 

@@ -108,10 +108,11 @@ def admin_token(node: Node) -> str | None:
 
 
 def _refuse_own(options: Sequence[str]) -> None:
+    given = ([part.strip() for part in option.partition("=")] for option in options)
     errors = [
         SettingError(key=key, value=value, source="--set", message="the lab's own to choose, for each node")
-        for key, _, value in (option.partition("=") for option in options)
-        if any(key.strip() == own or f"{own}.".startswith(f"{key.strip()}.") for own in _OWN)
+        for key, _, value in given
+        if any(f"{own}.".startswith(f"{key}.") for own in _OWN)
     ]
     if errors:
         raise SettingsInvalid(errors)

@@ -141,24 +141,20 @@ def _listeners(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
     if settings.peer is not None:
         listeners["peer.listen"] = settings.peer.listen
     listeners["admin.listen"] = settings.admin.listen
+    taken: dict[str, HostPort] = {}
     for key, listen in listeners.items():
-        for before, theirs in listeners.items():
-            if before == key:
-                break
-            if _same_place(listen, theirs):
-                where = "" if theirs == listen else f", which is {theirs}"
-                yield refuse(key, f"taken by {before}{where}", value=listen)
-                break
+        if by := next((name for name, place in taken.items() if _same_place(listen, place)), ""):
+            where = "" if taken[by] == listen else f", which is {taken[by]}"
+            yield refuse(key, f"taken by {by}{where}", value=listen)
+        taken[key] = listen
 
 
 def _same_place(one: HostPort, other: HostPort) -> bool:
     """Can only one of them be listened at? Every address includes each; those of IPv6 no IPv4 ones."""
-    if not one.port or one.port != other.port:
-        return False
-    for every, host in ((one.host, other.host), (other.host, one.host)):
-        if every in {"", host} or every == ("::" if ":" in host else "0.0.0.0"):  # noqa: S104
-            return True
-    return False
+    hosts = {one.host, other.host}
+    one_family = (":" in one.host) == (":" in other.host)
+    overlap = len(hosts) == 1 or (one_family and not hosts.isdisjoint({"0.0.0.0", "::"}))  # noqa: S104
+    return bool(one.port) and one.port == other.port and overlap
 
 
 def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
