@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -91,3 +92,18 @@ def test_a_message_without_an_empty_line_is_all_header() -> None:
 def test_a_message_may_be_as_big_as_the_limit() -> None:
     assert judged(b"x" * 100, 7, most=100) is None
     assert judged(b"x" * 101, 7, most=100) == MESSAGE_TOO_BIG
+
+
+@pytest.mark.parametrize("block", [1, 2, 7, 64, 1000])
+def test_of_several_faults_the_first_one_is_named_wherever_blocks_are_cut(block: int) -> None:
+    long, bare, fill = b"x" * 60 + b"\r\n", b"a\rb\r\n", b"\r\n" + b"ok\r\n" * 30
+    for content, reply in (
+        (b"S: x\r\n" + fill + bare + long, "550 5.6.11"),
+        (b"S: x\r\n" + fill + long + bare, "554 5.6.0"),
+        (bare + b"H: 12345678\r\n" * 20 + fill, "550 5.6.11"),
+        (b"H: 12345678\r\n" * 20 + bare + fill, "552 5.3.4"),
+    ):
+        check = ContentCheck(most=10_000, most_header=200, most_line=50)
+        parts = [content[at : at + block] for at in range(0, len(content), block)]
+        told = next((str(fault) for part in parts if (fault := check.feed(part))), "")
+        assert told.startswith(reply)

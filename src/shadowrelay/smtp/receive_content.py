@@ -71,9 +71,21 @@ class ContentCheck:
         self._header_tail: bytes | None = b"\r\n"  # its last octets, None once it is over
 
     def feed(self, data: bytes) -> Reply | None:
-        """The reply that refuses the content, None as long as nothing is wrong."""
+        """The reply that refuses the content, None as long as nothing is wrong.
+
+        Of several faults it is the first in the content, however that was cut: a block with one is halved.
+        """
         if not data:
             return None
+        before = self.size, self._after_cr, self._line, self._header, self._header_tail
+        fault = self._judge(data)
+        if fault is None or len(data) == 1:
+            return fault
+        self.size, self._after_cr, self._line, self._header, self._header_tail = before
+        half = len(data) // 2
+        return self.feed(data[:half]) or self.feed(data[half:]) or fault
+
+    def _judge(self, data: bytes) -> Reply | None:
         self.size += len(data)
         if self.size > self._most:
             return MESSAGE_TOO_BIG
