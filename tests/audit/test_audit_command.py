@@ -122,6 +122,8 @@ def test_the_report_needs_nothing_else_and_escapes_what_strangers_wrote(tmp_path
         (("ingest", ".", "--state", "s", "--engine", "steam"), "no engine 'steam'"),
         (("verify", ".", "--watch"), "--watch needs --state"),
         (("verify", ".", "--since", "yesterday"), "is no time"),
+        (("verify", ".", "--lost", "mx1"), "'mx1' is no database id"),
+        (("explain", "someone", ".", "--lost", "mx1"), "'mx1' is no database id"),
         (("verify", ".", "--since", "2026-11-22", "--until", "2026-11-21"), "--until has to be later"),
         (("verify", ".", "--since", "2026-11-22", "--until", "2026-11-22T00:00Z"), "--until has to be later"),
         (("generate", "x", "--faults", "floods=1"), "no fault 'floods'"),

@@ -27,7 +27,9 @@ from shadowaudit.logs.seek import journeys
 @click.command("explain")
 @click.argument("what", metavar="MESSAGE-ID|ADDRESS")
 @options.places
-@click.option("--lost", multiple=True, metavar="DATABASE-ID", help="As for verify.")
+@click.option(
+    "--lost", multiple=True, type=options.DatabaseId(), metavar="DATABASE-ID", help="As for verify."
+)
 @click.option("--allow-open", is_flag=True, help="As for verify.")
 @click.option(
     "--most",

@@ -32,6 +32,7 @@ from shadowaudit.printing import unprintable
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 USAGE = 2
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ENGINES = ("auto", "here", "spark", "sail", "sc://HOST:PORT")
 
 
@@ -98,6 +99,23 @@ class Moment(click.ParamType[int]):
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         return int(moment.timestamp() * 1000)
+
+
+class DatabaseId(click.ParamType[str]):
+    """A database id, as the log has it: a UUID in lower case."""
+
+    name = "database-id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        found = str(value).strip().lower()
+        if not _UUID.fullmatch(found):
+            self.fail(
+                f"{value!r} is no database id: write it as the audit names it, "
+                "7f1f5f0c-4d2b-4f0e-9a3c-0b7f7f6a1d52",
+                param,
+                ctx,
+            )
+        return found
 
 
 def found(places: Sequence[Path], *, watch: bool, shown: Shown | None = None) -> list[Found]:

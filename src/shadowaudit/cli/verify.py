@@ -58,6 +58,7 @@ _MUCH = 1 << 30  # octets of logs
 @click.option(
     "--lost",
     multiple=True,
+    type=options.DatabaseId(),
     metavar="DATABASE-ID",
     help="This database's disk was lost, or set back, and the end of its log with it. Repeat for each.",
 )
