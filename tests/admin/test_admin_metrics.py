@@ -51,7 +51,7 @@ async def test_the_backlog_does_not_include_shadow_copies_and_safety_net(node):
 
 
 async def test_the_disk_shows_how_far_it_is_from_refusing_mail(node, monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=300))
+    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_bavail=300, f_frsize=1))
     found = await scraped(node)
     assert found["shadowrelay_free_disk_bytes"] == 300
     assert found["shadowrelay_minimum_free_disk_bytes"] == 256 * 2**20

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import shutil
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,11 +10,11 @@ from shadowrelay.database.room import Room
 
 
 class Disk:
-    """What ``shutil.disk_usage`` tells."""
+    """What ``os.statvfs`` tells."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = 0
-        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=self.free))
+        monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=self.free, f_frsize=1))
 
 
 def admitted(disk: Disk, room: Room, *frees: int) -> list[bool]:

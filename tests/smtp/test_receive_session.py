@@ -65,30 +65,6 @@ async def test_a_message_is_finished_though_its_client_vanished() -> None:
     assert receiver.aborted == 0
 
 
-async def test_cancelling_a_session_does_not_cancel_a_commit() -> None:
-    finishing, release = asyncio.Event(), asyncio.Event()
-    sessions: list[ReceiveSession] = []
-
-    async def before_finish() -> None:
-        finishing.set()
-        await release.wait()
-
-    def remembered(*arguments: object) -> ReceiveSession:
-        sessions.append(ReceiveSession(*arguments))  # type: ignore[arg-type]
-        return sessions[-1]
-
-    receiver = MemoryReceiver(before_finish=before_finish)
-    async with listening(receiver, session=remembered) as connector, connected(connector) as client:
-        client.send(BATCH + MESSAGE + b".\r\n")
-        await finishing.wait()
-        task = sessions[0]._handler_coroutine
-        assert task is not None
-        task.cancel()
-        release.set()
-        await eventually(task.done)
-    assert len(receiver.kept) == 1
-
-
 @pytest.mark.parametrize("sent", [BATCH + b"half a mess", BATCH[:-6] + b"BDAT 10\r\nhalf"])
 async def test_a_connection_lost_before_the_end_keeps_nothing(sent: bytes) -> None:
     receiver = MemoryReceiver()

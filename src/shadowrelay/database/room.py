@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from pathlib import Path
 
 from shadowrelay.core.values import dataclass
@@ -24,7 +24,8 @@ class Room:
     @property
     def free(self) -> int:
         """Octets."""
-        return shutil.disk_usage(self.directory).free
+        found = os.statvfs(self.directory)
+        return found.f_bavail * found.f_frsize
 
     @property
     def shortage(self) -> str:

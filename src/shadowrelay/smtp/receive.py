@@ -61,7 +61,7 @@ class Sink(Protocol):
     async def finish(self) -> Sequence[Reply] | Hangup:
         """The content is complete. SMTP: one reply; LMTP: one for each accepted recipient, in order.
 
-        It is never cancelled, not even when the client is gone. An exception counts as a Hangup: nobody
+        It runs to its end, though the client be gone. An exception counts as a Hangup: nobody
         knows what has been kept, so no reply would be true.
         """
         ...
