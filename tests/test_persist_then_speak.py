@@ -29,9 +29,9 @@ def cannot_write(monkeypatch: pytest.MonkeyPatch, node: Station) -> None:
     """From now on every transaction of that node fails that changes anything."""
     perform = group_commit._perform
 
-    def failing(ledger: SqlLedger, work: group_commit.Work) -> group_commit.Result:
+    def failing(ledger: SqlLedger, work: group_commit.Work, *, alone: bool) -> group_commit.Result:
         before = ledger.connection.total_changes
-        result = perform(ledger, work)
+        result = perform(ledger, work, alone=alone)
         if ledger is node.database.ledger and ledger.connection.total_changes > before:
             raise sqlite3.OperationalError("disk I/O error")
         return result

@@ -122,6 +122,18 @@ async def test_one_work_that_fails_undoes_its_own_writes_alone(tmp_path: Path) -
         assert found.lineage.sequence == 3
 
 
+@pytest.mark.parametrize("way", ["transact", "transact_briefly"])
+async def test_a_work_that_fails_while_nothing_else_waits_leaves_nothing(tmp_path: Path, way: str) -> None:
+    async with database(tmp_path) as found:
+        with pytest.raises(Refusal):
+            await getattr(found, way)(then_refuse(message()))
+        kept = message()
+        await getattr(found, way)(save(kept))
+        assert found.lineage.sequence == 1
+    async with database(tmp_path) as found:
+        assert await ids(found) == {kept.id}
+
+
 async def test_a_constraint_or_a_misuse_is_an_error_of_its_work_alone(tmp_path: Path) -> None:
     async with database(tmp_path) as found:
         copy = message()
@@ -397,7 +409,7 @@ async def test_a_writer_that_breaks_leaves_nobody_waiting(
 ) -> None:
     found = await opened(tmp_path)
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(f"shadowrelay.database.group_commit.{part}", broken)

@@ -86,8 +86,15 @@ DATABASE = (
         name="what a failed work wrote is committed with the others",
         rule="a decision is stored whole or not at all",
         file="database/group_commit.py",
-        edits=(('    ledger.connection.execute("ROLLBACK TO work")\n', ""),),
+        edits=(('("ROLLBACK TO work",)', "()"),),
         test=_COMMIT + "test_one_work_that_fails_undoes_its_own_writes_alone",
+    ),
+    Fault(
+        name="what a failed work wrote while nothing else waited is committed",
+        rule="a decision is stored whole or not at all",
+        file="database/group_commit.py",
+        edits=(('("ROLLBACK", "BEGIN IMMEDIATE")', "()"),),
+        test=_COMMIT + "test_a_work_that_fails_while_nothing_else_waits_leaves_nothing",
     ),
     Fault(
         name="a tracking row is left to the next transaction",

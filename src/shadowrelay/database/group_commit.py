@@ -15,17 +15,20 @@ Work: TypeAlias = Callable[[SqlLedger], Any]
 Result: TypeAlias = tuple[Any, Exception | None]
 
 
-def begin(ledger: SqlLedger, works: Sequence[Work]) -> list[Result]:
-    """Begin a transaction and do brief work in it. It is left open; an error rolls it back first."""
+def begin(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[Result]:
+    """Begin a transaction and do brief work in it. It is left open; an error rolls it back first.
+
+    ``alone``: the transaction has one work in it, here or in ``conclude``.
+    """
     ledger.connection.execute("BEGIN IMMEDIATE")
     with _rolled_back_on_error(ledger):
-        return [_perform(ledger, work) for work in works]
+        return [_perform(ledger, work, alone=alone) for work in works]
 
 
-def conclude(ledger: SqlLedger, works: Sequence[Work]) -> list[Result]:
+def conclude(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[Result]:
     """The other work, and COMMIT: in the database thread, unless there is nothing to be written."""
     with _rolled_back_on_error(ledger):
-        results = [_perform(ledger, work) for work in works]
+        results = [_perform(ledger, work, alone=alone) for work in works]
         ledger.connection.execute("COMMIT")
         failpoints.committed()
     for path in ledger.freed:
@@ -35,21 +38,26 @@ def conclude(ledger: SqlLedger, works: Sequence[Work]) -> list[Result]:
     return results
 
 
-def _perform(ledger: SqlLedger, work: Work) -> Result:
-    """One work: its result, or the exception that undid it. Errors of the database itself are raised."""
-    ledger.connection.execute("SAVEPOINT work")
+def _perform(ledger: SqlLedger, work: Work, *, alone: bool) -> Result:
+    """One work: its result, or the exception that undid it. Errors of the database itself are raised.
+
+    One that is alone needs no savepoint, into which SQLite copies every page that it changes.
+    """
+    if not alone:
+        ledger.connection.execute("SAVEPOINT work")
     freed = len(ledger.freed)
     problem: Exception | None = None
     result = None
     try:
         result = work(ledger)
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
-        problem = _undo(ledger, freed, error)
+        problem = _undo(ledger, freed, error, alone=alone)
     except sqlite3.Error:
         raise
     except Exception as error:
-        problem = _undo(ledger, freed, error)
-    ledger.connection.execute("RELEASE work")
+        problem = _undo(ledger, freed, error, alone=alone)
+    if not alone:
+        ledger.connection.execute("RELEASE work")
     return result, problem
 
 
@@ -63,9 +71,10 @@ def _rolled_back_on_error(ledger: SqlLedger) -> Iterator[None]:
         raise
 
 
-def _undo(ledger: SqlLedger, kept: int, error: Exception) -> Exception:
+def _undo(ledger: SqlLedger, kept: int, error: Exception, *, alone: bool) -> Exception:
     """Take back one work; only what the ``kept`` first files belonged to is dropped for good."""
-    ledger.connection.execute("ROLLBACK TO work")
+    for statement in ("ROLLBACK", "BEGIN IMMEDIATE") if alone else ("ROLLBACK TO work",):
+        ledger.connection.execute(statement)
     freed = ledger.freed[:kept]
     ledger.refresh()
     ledger.freed.extend(freed)

@@ -29,7 +29,7 @@ from shadowrelay.core.decisions import (
     Write,
 )
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
-from shadowrelay.core.messages import Copy
+from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.tracking import SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.database import records
@@ -226,6 +226,8 @@ class SqlLedger:
     def _remember(self, copy: Copy) -> None:
         self._recent.pop(copy.id, None)
         if len(copy.recipients) > FEW or len(copy.holders) > 1:  # which are read in an order of their own
+            return
+        if copy.stage is Stage.SAFETY_NET:  # hardly read again: its memory is of more use to the next message
             return
         if len(self._recent) >= MOST_RECENT:
             del self._recent[next(iter(self._recent))]

@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -163,19 +164,21 @@ class TransportDatabase:
 
     async def _commit(self, group: list[_Job]) -> bool:
         """Commit a group and answer its callers; False after a failure, which is final."""
-        tracked, planned = self.lineage.sequence, self.ledger.planned
+        tracked, planned, alone = self.lineage.sequence, self.ledger.planned, len(group) == 1
         try:
             group.sort(key=lambda job: not job.brief)
             async with self._turn:
                 if self.failed.is_set():  # since the group was begun
                     raise DatabaseFailed(self.failure)
                 changes = self.ledger.changes
-                results = group_commit.begin(self.ledger, [job.work for job in group if job.brief])
+                brief = [job.work for job in group if job.brief]
+                results = group_commit.begin(self.ledger, brief, alone=alone)
                 others = [job.work for job in group if not job.brief]
                 if others or self.ledger.changes != changes:
-                    results += await self._connection.run(group_commit.conclude, self.ledger, others)
+                    conclude = partial(group_commit.conclude, alone=alone)
+                    results += await self._connection.run(conclude, self.ledger, others)
                 else:  # nothing for the disk to wait for
-                    group_commit.conclude(self.ledger, ())
+                    group_commit.conclude(self.ledger, (), alone=alone)
         except Exception as error:  # whatever it is: nobody may wait for a writer that is gone
             self._fail(error, group)
             return False
