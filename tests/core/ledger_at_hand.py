@@ -14,6 +14,7 @@ from shadowrelay.core.decisions import (
     DiscardEvent,
     DropCopy,
     DropEvents,
+    Heard,
     Member,
     OpenQuestion,
     Outcome,
@@ -65,6 +66,9 @@ class Books:
     def tombstone(self, message_id: MessageId) -> Tombstone | None:
         return self.graves.get(message_id)
 
+    def knows(self, message_id: MessageId) -> bool:
+        return any(message_id in kept for kept in (self.copies, self.outcomes, self.graves))
+
     def member(self, name: ServerName) -> Member | None:
         return self.known.get(name)
 
@@ -112,6 +116,10 @@ class Books:
                     self.graves[write.message_id] = write
                 case Member():
                     self.known[write.name] = write
+                case Heard(name, sequence):
+                    known = self.known[name]
+                    assert known.lineage is not None
+                    self.known[name] = replace(known, lineage=known.lineage.at(sequence))
                 case AcknowledgeEvents() | DropEvents():
                     self.forgotten.append(write)
         self.events += decision.events

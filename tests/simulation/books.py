@@ -22,6 +22,7 @@ from shadowrelay.core.decisions import (
     DiscardEvent,
     DropCopy,
     DropEvents,
+    Heard,
     Kind,
     Member,
     OpenQuestion,
@@ -112,6 +113,10 @@ class MemoryBooks:
 
     def tombstone(self, message_id: MessageId) -> Tombstone | None:
         return self.state.tombstones.get(message_id)
+
+    def knows(self, message_id: MessageId) -> bool:
+        found = (self.state.copies, self.state.outcomes, self.state.tombstones)
+        return any(message_id in kept for kept in found)
 
     def member(self, name: ServerName) -> Member | None:
         return self.state.known.get(name)
@@ -206,6 +211,10 @@ class MemoryBooks:
                 self._put("tombstones", write.message_id, write)
             case Member():
                 self._put("known", write.name, write)
+            case Heard(name, sequence):
+                known = self.state.known[name]
+                assert known.lineage is not None
+                self._put("known", name, replace(known, lineage=known.lineage.at(sequence)))
 
     def _drop_events(self, addressee: DatabaseId, upto: int | None) -> None:
         for number in [
@@ -357,6 +366,10 @@ class SqlBooks(MemoryBooks):
     def tombstone(self, message_id: MessageId) -> Tombstone | None:
         assert self.sql is not None
         return self.sql.tombstone(message_id)
+
+    def knows(self, message_id: MessageId) -> bool:
+        assert self.sql is not None
+        return self.sql.knows(message_id)
 
     def member(self, name: ServerName) -> Member | None:
         assert self.sql is not None

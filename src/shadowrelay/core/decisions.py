@@ -138,6 +138,14 @@ class DropCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """A member's running incarnation announced that sequence, a later one than we remember."""
+
+    name: ServerName
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckCopies:
     """Every copy held for that owner is to be asked about at that time at the latest: ``check_at``."""
 
@@ -170,6 +178,7 @@ Write: TypeAlias = (
     | Outcome
     | Tombstone
     | Member
+    | Heard
 )
 
 
@@ -196,6 +205,10 @@ class Ledger(Protocol):
     def outcome(self, message_id: MessageId) -> Outcome | None: ...
 
     def tombstone(self, message_id: MessageId) -> Tombstone | None: ...
+
+    def knows(self, message_id: MessageId) -> bool:
+        """Is there a copy, an outcome or a tombstone of it? One look for the three."""
+        ...
 
     def member(self, name: ServerName) -> Member | None: ...
 

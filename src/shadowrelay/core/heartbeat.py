@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
 
-from shadowrelay.core.decisions import CheckCopies, Decision, DropEvents, Ledger, Member, Transaction
+from shadowrelay.core.decisions import CheckCopies, Decision, DropEvents, Heard, Ledger, Member, Transaction
 from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
 from shadowrelay.core.ownership import ask_about, asked_about, intend, saved
@@ -82,8 +82,9 @@ def heard(ledger: Ledger, name: ServerName, mark: Mark) -> Decision[None]:
     member = ledger.member(name)
     if member is None or member.lineage is None or member.lineage.incarnation != mark.incarnation:
         return Decision(None)
-    later = member.lineage.at(mark.sequence)
-    return Decision(None, (replace(member, lineage=later),)) if later != member.lineage else Decision(None)
+    if mark.sequence <= member.lineage.sequence:
+        return Decision(None)
+    return Decision(None, (Heard(name, mark.sequence),))
 
 
 def lose_holder(books: Transaction, name: ServerName) -> None:

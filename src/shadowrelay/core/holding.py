@@ -47,13 +47,14 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
     A copy that was revoked, that this node owns or settled, or holds for a later owner, is refused: the
     owner learns the reason from its next question.
     """
-    grave = ledger.tombstone(offer.message_id)
+    new = not ledger.knows(offer.message_id)  # as nearly always: then there is no more to look up
+    grave = None if new else ledger.tombstone(offer.message_id)
     if grave and grave.owner == offer.owner and (offer.epoch, offer.rank) <= (grave.epoch, grave.rank):
         return Decision(Held.REVOKED)
     known_of_owner = heard(ledger, offer.owner, offer.mark).writes
-    known = ledger.copy(offer.message_id)
+    known = None if new else ledger.copy(offer.message_id)
     if known is None:
-        if ledger.outcome(offer.message_id):
+        if not new and ledger.outcome(offer.message_id):
             return Decision(Held.NOT_YOURS)
         copy = Copy(
             id=offer.message_id,

@@ -21,6 +21,7 @@ from shadowrelay.core.decisions import (
     DiscardEvent,
     DropCopy,
     DropEvents,
+    Heard,
     Member,
     OpenQuestion,
     Outcome,
@@ -32,6 +33,7 @@ from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lin
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.tracking import SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.values import replace
 from shadowrelay.database import records
 from shadowrelay.database.queries import load
 
@@ -119,6 +121,9 @@ class SqlLedger:
         row = self._run(SQL["tombstone"], (message_id,)).fetchone()
         return records.tombstone_of(row) if row else None
 
+    def knows(self, message_id: MessageId) -> bool:
+        return bool(self._run(SQL["knows"], (message_id,)).fetchone()[0])
+
     def member(self, name: ServerName) -> Member | None:
         known = self._members.get(name)
         if known is None and (row := self._run(SQL["member"], (name,)).fetchone()):
@@ -195,6 +200,10 @@ class SqlLedger:
             case Member(name):
                 self._members[name] = write
                 self._run(SQL["put_member"], records.member_row(write))
+            case Heard(name, sequence):
+                if (known := self.member(name)) and known.lineage:
+                    self._members[name] = replace(known, lineage=known.lineage.at(sequence))
+                    self._run(SQL["heard"], (sequence, name))
             case _:
                 assert_never(write)
 

@@ -69,6 +69,10 @@ SELECT message_id, owner, epoch, rank, keep_until FROM tombstone WHERE message_i
 -- name: put_tombstone
 INSERT OR REPLACE INTO tombstone (message_id, owner, epoch, rank, keep_until) VALUES (?, ?, ?, ?, ?);
 
+-- name: knows
+SELECT EXISTS (SELECT 1 FROM message WHERE id = ?1) OR EXISTS (SELECT 1 FROM outcome WHERE message_id = ?1)
+    OR EXISTS (SELECT 1 FROM tombstone WHERE message_id = ?1);
+
 -- name: member
 SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced
   FROM member WHERE name = ?;
@@ -81,6 +85,9 @@ SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation,
 INSERT OR REPLACE INTO member (name, database_id, beginnings, sequence, knows_ours, applied_incarnation,
        applied_event, retired, replaced)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: heard
+UPDATE member SET sequence = max(sequence, ?) WHERE name = ?;
 
 -- name: held_for
 SELECT id FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' ORDER BY id;
