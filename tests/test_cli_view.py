@@ -285,11 +285,23 @@ async def test_a_port_of_something_else_is_told_by_what_it_says(greeting, scheme
     assert "\x1b" not in result.stderr
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8025", "ftp://mx1", "http://", "http://mx1:port"])
-async def test_what_is_no_url_is_told(url):
+@pytest.mark.parametrize(
+    "url",
+    [
+        "foo",
+        "127.0.0.1:8025",
+        "ftp://mx1",
+        "http://",
+        "http://mx1:port",
+        "http://mx1:99999",
+        "http://[::1",
+        "http://m x",
+    ],
+)
+async def test_what_is_no_url_of_a_node_is_a_usage_error_that_says_how_one_looks(url):
     result = await run("status", "--admin", url)
-    assert result.exit_code == 1
-    assert url in result.stderr
+    assert result.exit_code == 2
+    assert f"'{url}' is not a node's URL: give one such as http://127.0.0.1:8025" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,16 @@ _EXPECTED = (
 )
 
 
+def _is_of_a_node(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return (
+            parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and " " not in url
+        )
+    except ValueError:  # of the host, or of the port
+        return False
+
+
 class ApiError(Exception):
     """The node was not reached, or refused; the message says what to do."""
 
@@ -35,11 +45,15 @@ class _NoRedirect(HTTPRedirectHandler):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One node's API. ``url`` is http://host:port or https://…; ``timeout`` is in seconds."""
+    """One node's API. ``url`` is http://host:port or https://…, else ValueError; ``timeout`` in seconds."""
 
     url: str
     token: str | None = None
     timeout: float = 15.0
+
+    def __post_init__(self) -> None:
+        if not _is_of_a_node(self.url):
+            raise ValueError(f"{self.url!r} is not a node's URL: give one such as http://127.0.0.1:8025")
 
     def get(self, *path: str, **parameters: str | int | None) -> dict[str, Any]:
         """The JSON object at ``/api/v1/<path>``. Raises ApiError."""
@@ -58,8 +72,6 @@ class Client:
             headers["Authorization"] = f"Bearer {self.token}"
         if method == "POST":
             headers["Content-Type"] = "application/json"
-        if urlsplit(self.url).scheme not in {"http", "https"} or not urlsplit(self.url).netloc:
-            raise ApiError(f"{self.url!r} is not a node's URL: give one such as http://127.0.0.1:8025")
         request = Request(  # noqa: S310  the scheme was checked
             f"{self.url.rstrip('/')}/api/v1/{steps}{query}",
             data=b"{}" if method == "POST" else None,

@@ -44,8 +44,11 @@ def node_options(command: Command) -> Command:
 
 
 def _client(context: click.Context, option: click.Parameter, url: str) -> Client:
-    del context, option
-    return Client(url, os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or None)
+    del context
+    try:
+        return Client(url, os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or None)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=option) from None
 
 
 def duration(context: click.Context, option: click.Parameter, text: str) -> timedelta:
