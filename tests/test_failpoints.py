@@ -46,13 +46,13 @@ def test_without_a_number_the_first_passage_is_meant(killed: list[Point]):
 
 
 def test_a_point_before_a_commit_kills_while_the_transaction_is_open(killed: list[Point]):
-    failpoint = armed("before-local-commit:2", killed)
+    failpoint = armed("before-record-commit:2", killed)
     failpoint.wrote("RECEIVE")
     failpoint.committed()
     failpoint.wrote("HAREDIRECT")
     assert killed == []
     failpoint.wrote("RECEIVE")
-    assert killed == ["before-local-commit"]
+    assert killed == ["before-record-commit"]
 
 
 def test_a_point_after_a_commit_kills_when_the_group_with_that_row_is_durable(killed: list[Point]):
@@ -86,7 +86,7 @@ def test_a_wrong_failpoint_is_refused_and_the_names_are_told(wrong: str, killed:
 
 def test_rows_that_name_a_commit_are_rows_of_the_tracking_log():
     events = {getattr(thing, "event_id", "") for thing in vars(tracking).values()}
-    assert set(failpoints._ROWS) - {failpoints.PENDING} <= events
+    assert set(failpoints._ROWS) - {failpoints.PENDING, failpoints.ARRIVING} <= events
 
 
 def test_without_the_variable_a_passage_does_nothing_at_all():

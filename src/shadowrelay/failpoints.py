@@ -25,6 +25,8 @@ Point: TypeAlias = Literal[
     "before-local-commit",
     "after-local-commit",
     "before-250",
+    "before-record-commit",
+    "after-record-commit",
     "after-next-hop-reply",
     "before-settling-commit",
     "after-settling-commit",
@@ -54,9 +56,13 @@ _SETTLING: tuple[Point, Point] = ("before-settling-commit", "after-settling-comm
 PENDING = "pending"
 """In place of a row: a promotion that is pending has none yet."""
 
+ARRIVING = "arriving"
+"""In place of a row: what arrives is no message yet."""
+
 _ROWS: Mapping[str, tuple[Point, Point]] = {
     "HARECEIVE": ("before-shadow-commit", "after-shadow-commit"),
-    "RECEIVE": ("before-local-commit", "after-local-commit"),
+    ARRIVING: ("before-local-commit", "after-local-commit"),
+    "RECEIVE": ("before-record-commit", "after-record-commit"),
     "SEND": _SETTLING,
     "SENDEXTERNAL": _SETTLING,
     "DELIVER": _SETTLING,

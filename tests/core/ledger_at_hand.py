@@ -60,6 +60,9 @@ class Books:
     def copy(self, message_id: MessageId) -> Copy | None:
         return self.copies.get(message_id)
 
+    def arrival(self, message_id: MessageId) -> Copy | None:
+        return None
+
     def outcome(self, message_id: MessageId) -> Outcome | None:
         return self.outcomes.get(message_id)
 

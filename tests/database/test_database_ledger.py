@@ -105,7 +105,7 @@ changeable = {
     "epoch": positive,
     "rank": positive,
     "role": st.sampled_from(Role),
-    "stage": st.sampled_from(Stage),
+    "stage": st.sampled_from([stage for stage in Stage if stage is not Stage.ARRIVING]),
     "owner": names,
     "owner_database": databases,
     "offered_in": maybe(st.just(Incarnation("")), incarnations),
@@ -393,3 +393,20 @@ async def test_events_and_writes_of_a_decision_are_one_transaction(tmp_path: Pat
         await found.transact(save(kept))
         rows = await Outbox(found).rows_after(0, 9)
         assert [row.columns["network-message-id"] for row in rows] == [kept.id]
+
+
+async def test_what_is_arriving_is_no_message_and_asked_about_after_a_restart(tmp_path: Path) -> None:
+    arriving = message(
+        stage=Stage.ARRIVING, holders=(Holder(OTHER, OTHER_DATABASE, None, 1, HolderState.UNCERTAIN),)
+    )
+    async with database(tmp_path) as found:
+        await found.transact(save(arriving))
+        read = await found.transact(
+            lambda ledger: (ledger.copy(arriving.id), ledger.knows(arriving.id), ledger.arrival(arriving.id))
+        )
+        assert read == (None, False, arriving)
+        assert await found.transact(lambda ledger: ledger.open_questions(MessageId(""), 10)) == []
+    async with database(tmp_path) as found:
+        (question,) = await found.transact(lambda ledger: ledger.open_questions(MessageId(""), 10))
+        assert question.message_id == arriving.id
+        assert await found.transact(lambda ledger: ledger.copy(arriving.id)) is None

@@ -53,7 +53,7 @@ def _two(*faults: str, grain: Grain = "answers", **what: Any) -> Setup:
 HOLES = {
     1: Hole(
         "unknown releases a copy in any incarnation",
-        _two("rollback mx1"),
+        _two("rollback mx1", line=("snapshot", SENT)),
         ("unknown releases in any incarnation",),
     ),
     2: Hole(

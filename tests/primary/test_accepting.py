@@ -9,7 +9,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival, Attempt, Leg
-from shadowrelay.core.steps import OfferCopy, Transact
+from shadowrelay.core.steps import Beside, Both, OfferCopy, Transact
 from shadowrelay.primary.accepting import make_redundant
 
 BEGUN = datetime(2030, 1, 1, tzinfo=UTC)
@@ -28,9 +28,12 @@ def test_past_the_time_cap_no_further_member_is_asked() -> None:
     script = make_redundant(ARRIVAL, Content(data=b"x"), MEMBERS, Policy(), lambda: now, DEADLINE)
     step = next(script)
     offered = []
-    while isinstance(step, OfferCopy):
-        offered.append((step.to, step.rank))
+    while isinstance(step, Beside | OfferCopy):
+        first = isinstance(step, Beside)
+        asked = step.offer if isinstance(step, Beside) else step
+        offered.append((asked.to, asked.rank))
         now += timedelta(seconds=6)
-        step = script.send(Attempt(step.to, Leg.REFUSED, step.rank, "451 4.3.0"))
+        refused = Attempt(asked.to, Leg.REFUSED, asked.rank, "451 4.3.0")
+        step = script.send(Both(None, refused, None) if first else refused)
     assert offered == [("b", 1), ("c", 2)]
     assert isinstance(step, Transact)  # the last resort: what policy says of no copy at all

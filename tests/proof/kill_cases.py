@@ -47,7 +47,13 @@ class Case:
 
 _HOLDS = ("before-shadow-commit", "after-shadow-commit", "after-shadow-reply")
 _LEARNS = ("before-discard-commit", "after-discard-commit")
-_ACCEPTS = ("before-local-commit", "after-local-commit", "before-250")
+_ACCEPTS = (
+    "before-local-commit",
+    "after-local-commit",
+    "before-250",
+    "before-record-commit",
+    "after-record-commit",
+)
 _DELIVERS = ("after-next-hop-reply", "before-settling-commit", "after-settling-commit")
 
 

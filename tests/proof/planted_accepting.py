@@ -30,11 +30,11 @@ ACCEPTING = (
         file="primary/accepting.py",
         edits=(
             (
-                "        attempt: Attempt = yield offer(",
+                "        step = offer(",
                 "        first = (Attempt(member, Leg.LOST, len(attempts) + 1, ''),)\n"
                 "        yield Transact(lambda books: books.apply(accept(\n"
                 "            books, arrival, content, first, Policy(), clock(), last_resort=True)))\n"
-                "        attempt: Attempt = yield offer(",
+                "        step = offer(",
             ),
         ),
         test="primary/test_intake.py::test_the_250_waits_for_the_holder",
@@ -57,7 +57,10 @@ ACCEPTING = (
         rule=_REFUSED,
         file="primary/accepting.py",
         edits=(
-            ("    return (yield from take_back(arrival, attempts))\n", "    return Answer.NOT_REDUNDANT\n"),
+            (
+                "    return Decided((yield from take_back(arrival, attempts)))\n",
+                "    return Decided(Answer.NOT_REDUNDANT)\n",
+            ),
         ),
         test="primary/test_intake.py::test_a_holder_that_never_answers_is_revoked_before_the_451",
     ),

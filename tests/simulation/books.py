@@ -41,6 +41,7 @@ from shadowrelay.database.ledger import SQL, SqlLedger
 
 T = TypeVar("T")
 _ABSENT: Any = object()
+OPEN = {Stage.QUEUED, Stage.ARRIVING}
 
 
 class Disagreement(AssertionError):
@@ -63,6 +64,7 @@ class State:
 
     database_id: DatabaseId
     copies: dict[MessageId, Copy] = field(default_factory=dict)
+    arriving: dict[MessageId, Copy] = field(default_factory=dict)
     contents: dict[MessageId, bytes] = field(default_factory=dict)
     outcomes: dict[MessageId, Outcome] = field(default_factory=dict)
     tombstones: dict[MessageId, Tombstone] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class State:
         return replace(
             self,
             copies=dict(self.copies),
+            arriving=dict(self.arriving),
             contents=dict(self.contents),
             outcomes=dict(self.outcomes),
             tombstones=dict(self.tombstones),
@@ -107,6 +110,9 @@ class MemoryBooks:
 
     def copy(self, message_id: MessageId) -> Copy | None:
         return self.state.copies.get(message_id)
+
+    def arrival(self, message_id: MessageId) -> Copy | None:
+        return self.state.arriving.get(message_id)
 
     def outcome(self, message_id: MessageId) -> Outcome | None:
         return self.state.outcomes.get(message_id)
@@ -141,8 +147,8 @@ class MemoryBooks:
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         asked = self._sorted(
             c
-            for c in self.state.copies.values()
-            if c.confirmation is not Confirmation.NONE and c.queued and c.id > after
+            for c in (*self.state.copies.values(), *self.state.arriving.values())
+            if c.confirmation is not Confirmation.NONE and c.stage in OPEN and c.id > after
         )
         return [OpenQuestion(c.id, c.confirm_since, c.owner if c.pending else None) for c in asked[:most]]
 
@@ -178,18 +184,22 @@ class MemoryBooks:
     def _write(self, write: Write) -> None:
         match write:
             case SaveCopy(before, after, content):
-                stored = self.state.copies.get(after.id)
+                arrived = before is not None and before.stage is Stage.ARRIVING
+                stored = (self.state.arriving if arrived else self.state.copies).get(after.id)
+                if arrived:
+                    self._put("arriving", after.id, _ABSENT)
                 if stored != (before and _ordered(before)):
                     raise Disagreement(f"{self.name}: a decision on {after.id} was taken on an old copy")
                 if (content is not None) != (before is None):
                     raise Disagreement(
                         f"{self.name}: content of {after.id} is stored with a new copy, and only then"
                     )
-                self._put("copies", after.id, _ordered(after))
+                table = "arriving" if after.stage is Stage.ARRIVING else "copies"
+                self._put(table, after.id, _ordered(after))
                 if content is not None:
                     self._put("contents", after.id, content.data or b"")
             case DropCopy(copy):
-                self._put("copies", copy.id, _ABSENT)
+                self._put("arriving" if copy.stage is Stage.ARRIVING else "copies", copy.id, _ABSENT)
                 self._put("contents", copy.id, _ABSENT)
             case CheckCopies(owner, at):
                 for copy in MemoryBooks.copies_held_for(self, owner):
@@ -245,6 +255,11 @@ class MemoryBooks:
             if table == "copies"
         }
 
+    def durably_arriving(self, message_id: MessageId) -> bool:
+        """Is what a sender may be answered for durable, though it is no message yet?"""
+        old = self._undo.get(("arriving", message_id), self.state.arriving.get(message_id, _ABSENT))
+        return old is not _ABSENT
+
     def durable_copy(self, message_id: MessageId) -> Copy | None:
         old = self._undo.get(("copies", message_id), _ABSENT) if self._undo else _ABSENT
         if old is _ABSENT and ("copies", message_id) not in self._undo:
@@ -284,6 +299,8 @@ class MemoryBooks:
             state.incarnations = state.incarnations[oldest:]
         state.incarnations = (*state.incarnations, (token, state.sequence, state.last_event + 1))
         self._lineage = None
+        for copy in list(state.arriving.values()):
+            state.arriving[copy.id] = replace(copy, confirmation=Confirmation.ASK, confirm_since=now)
         for copy in list(state.copies.values()):
             if copy.stage is Stage.QUEUED:
                 state.copies[copy.id] = replace(copy, confirmation=Confirmation.ASK, confirm_since=now)
@@ -358,6 +375,10 @@ class SqlBooks(MemoryBooks):
     def copy(self, message_id: MessageId) -> Copy | None:
         assert self.sql is not None
         return self.sql.copy(message_id)
+
+    def arrival(self, message_id: MessageId) -> Copy | None:
+        assert self.sql is not None
+        return self.sql.arrival(message_id)
 
     def outcome(self, message_id: MessageId) -> Outcome | None:
         assert self.sql is not None
@@ -449,6 +470,7 @@ class SqlBooks(MemoryBooks):
             (self.sql.lineage, super().lineage),
             (list(self.sql.members()), list(super().members())),
             ([self.sql.copy(key) for key in state.copies], list(state.copies.values())),
+            ([self.sql.arrival(key) for key in state.arriving], list(state.arriving.values())),
             ([self.sql.outcome(key) for key in state.outcomes], list(state.outcomes.values())),
             ([self.sql.tombstone(key) for key in state.tombstones], list(state.tombstones.values())),
             *(
@@ -457,7 +479,7 @@ class SqlBooks(MemoryBooks):
             ),
         ]
         count = self.connection.execute("SELECT COUNT(*) FROM message").fetchone()[0]
-        pairs.append((count, len(state.copies)))
+        pairs.append((count, len(state.copies) + len(state.arriving)))
         for mine, other in pairs:
             if mine != other:
                 raise Disagreement(f"{self.name}: SQLite says {mine}, memory {other}")

@@ -65,7 +65,7 @@ class Invariants:
                 )
             if (
                 isinstance(event, Receive)
-                and event.redundant
+                and event.redundant == "Failed"
                 and world.policy.reject_message_on_shadow_failure
             ):
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
@@ -122,8 +122,9 @@ class Invariants:
         self.world.say(node.name, f"{message_id}: {answer}")
         if answer == "accepted":
             copy = node.books.durable_copy(message_id)
-            submission.redundant = copy is not None and not copy.exposed
-            if copy is None and not self._settled_somewhere(message_id):
+            arriving = node.books.durably_arriving(message_id)
+            submission.redundant = arriving or (copy is not None and not copy.exposed)
+            if copy is None and not arriving and not self._settled_somewhere(message_id):
                 raise Broken(f"{node.name} accepted {message_id} and has no row of it")
         elif answer == "not redundant":
             self.world.refused.add(message_id)
@@ -224,6 +225,8 @@ class Invariants:
         ]
         for number in open_:
             if any(r.number == number and not r.settled for copy in copies for r in copy.recipients):
+                continue
+            if any(node.books.durably_arriving(message_id) for node in self.world.nodes.values()):
                 continue
             if self.reported(message_id, number):
                 continue
@@ -485,6 +488,8 @@ def unrest(world: World) -> str:
         if node.in_flight or node.active or node.repairing or node.books.dirty:
             return f"{node.name} is busy"
         state = node.books.state
+        if state.arriving:
+            return f"{node.name} does not know what became of {next(iter(state.arriving))}"
         for copy in state.copies.values():
             if copy.owned:
                 return (
@@ -516,6 +521,8 @@ def repaired(world: World) -> str:
         ):
             return f"{node.name} misses somebody"
         state = node.books.state
+        if state.arriving:
+            return f"{node.name} does not know what became of {next(iter(state.arriving))}"
         for copy in state.copies.values():
             if copy.exposed or (copy.queued and copy.confirmation.value != "none"):
                 return f"{node.name}: {copy.id} is exposed or has to be asked about"

@@ -17,6 +17,7 @@ from typing import Any
 
 from shadowrelay.core import (
     announcements,
+    arrivals,
     claims,
     conversation,
     delivery,
@@ -168,7 +169,7 @@ MUTANTS = (
                 "if not holders and not may_be_exposed:",
             ),
         ),
-        seed=46,
+        seed=58,
     ),
     Mutant(
         "discard before the next hop's 250",
@@ -201,7 +202,7 @@ MUTANTS = (
     Mutant(
         "outbox outside the transaction",
         ((books.MemoryBooks.rollback, "    self.tracked.clear()", "    pass"),),
-        seed=67,
+        seed=96,
     ),
     Mutant(
         "promotion without the lineage check",
@@ -241,7 +242,7 @@ MUTANTS = (
                 "return Decision(None)",
             ),
         ),
-        seed=177,
+        seed=116,
     ),
     Mutant(
         "marks of acknowledgements are not remembered",  # counterexample 2
@@ -259,7 +260,7 @@ MUTANTS = (
         (
             (
                 redundancy.counts,
-                "return stands(ledger, attempt.name, attempt.database_id, attempt.mark)",
+                "return vouches(member, attempt.database_id, attempt.mark)",
                 "return True",
             ),
         ),
@@ -310,7 +311,7 @@ MUTANTS = (
     Mutant(
         "451 without a revoke",
         ((accepting.take_back, "for attempt in uncertain(tuple(attempts)):", "for attempt in ():"),),
-        seed=276,
+        seed=616,
     ),
     Mutant(
         "451 though the revoke was not confirmed",
@@ -496,8 +497,55 @@ MUTANTS = (
         breaks=Breaks.HISTORY,
     ),
     Mutant(
-        "ids in flight are answered as unknown",
-        ((conversation.asked, "if question.message_id in in_flight:", "if False:"),),
-        scenario="holder_asks_while_the_reply_is_open",
+        "what arrives is answered as what was left behind",
+        (
+            (conversation.asked, "if question.message_id in in_flight:", "if False:"),
+            (arrivals.answered, "if under_way(arrived) or", "if"),
+        ),
+        seed=2298,
+    ),
+    Mutant(
+        "what was arriving is forgotten at once",
+        (
+            (
+                books.MemoryBooks.open,
+                "state.arriving[copy.id] = replace(copy, confirmation=Confirmation.ASK, confirm_since=now)",
+                "del state.arriving[copy.id]",
+            ),
+        ),
+        scenario="killed_between_the_commits",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "what was arriving and refused is accepted",
+        (
+            (
+                arrivals.learnt,
+                "case Kind.UNKNOWN if its_holder:\n            return forgotten(arrived)",
+                "case Kind.UNKNOWN:\n            return Decision(None)",
+            ),
+        ),
+        seed=3113,
+    ),
+    Mutant(
+        "a 250 before both copies are durable",
+        (
+            (
+                accepting.make_redundant,
+                "if arrived and counts(both.member, both.attempt):",
+                "if counts(both.member, both.attempt):",
+            ),
+        ),
+        seed=77,
+    ),
+    Mutant(
+        "a 250 whatever the holder said",
+        ((accepting.make_redundant, "if arrived and counts(both.member, both.attempt):", "if arrived:"),),
+        seed=10,
+    ),
+    Mutant(
+        "a 451 before what arrived is forgotten",
+        ((redundancy.accept, "(DropCopy(arrived),) if arrived and last_resort else ()", "()"),),
+        seed=46,
     ),
 )

@@ -18,11 +18,13 @@ from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, Nex
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Copy, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Answer, Arrival
+from shadowrelay.core.redundancy import Answer, Arrival, Attempt
 from shadowrelay.core.reports import ReportKind, is_due, report_id
 from shadowrelay.core.shadow_servers import MemberPlace
 from shadowrelay.core.steps import (
     Ask,
+    Beside,
+    Both,
     Greet,
     OfferCopy,
     Script,
@@ -65,11 +67,44 @@ class Task:
                 ready, value = node.transact(step.work, self.resume)
                 if not ready:
                     return
+            elif type(step) is Beside:
+                Pair(self, step.offer.to).begin(step)
+                return
             elif type(step) is WriteReports:
                 value = node.write_reports(step)
             else:
                 node.perform(step, self.resume)
                 return
+
+
+@dataclass(slots=True)
+class Pair:
+    """A transaction and an offer, one beside the other."""
+
+    task: Task
+    to: ServerName
+    kept: tuple[Any, ...] = ()
+    attempt: Attempt | None = None
+
+    def begin(self, step: Beside) -> None:
+        node = self.task.node
+        ready, kept = node.transact(step.work, self.keeps)
+        if ready:
+            self.kept = (kept,)
+        node.peers.offer(step.offer, self.offered)
+
+    def keeps(self, kept: Any) -> None:
+        self.kept = (kept,)
+        self._both()
+
+    def offered(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self._both()
+
+    def _both(self) -> None:
+        if self.kept and self.attempt is not None:
+            member = self.task.node.books.member(self.to)
+            self.task.resume(Both(self.kept[0], self.attempt, member))
 
 
 class Node:
@@ -338,6 +373,7 @@ class Node:
         for copy in state.copies.values():
             confirm = confirm or (copy.confirmation is not Confirmation.NONE and copy.queued)
             exposed = exposed or copy.exposed
+        confirm = confirm or any(c.confirmation is not Confirmation.NONE for c in state.arriving.values())
         if confirm and not self.concluding:
             self._conclude()
             for name in self.boundary.reachable():
@@ -505,9 +541,15 @@ class Node:
         deadline = self.clock() + self.policy.shadow_time_cap
         candidates = self.boundary.candidates(self.world.now)
 
-        def done(answer: Answer) -> None:
+        def recorded(_: Any) -> None:
             self.in_flight.discard(arrival.id)
+
+        def done(decided: accepting.Decided) -> None:
+            answer = decided.answer
             self.checks.decided(self, arrival.id, answer.value)
+            ready = decided.record is None or self.transact(decided.record.work, recorded)[0]
+            if ready:
+                self.in_flight.discard(arrival.id)
             if answer is not Answer.HANG_UP:
                 reply("250" if answer is Answer.ACCEPTED else "451")
 

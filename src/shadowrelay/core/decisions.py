@@ -202,6 +202,10 @@ class Ledger(Protocol):
 
     def copy(self, message_id: MessageId) -> Copy | None: ...
 
+    def arrival(self, message_id: MessageId) -> Copy | None:
+        """What is arriving, or was when the process before ended, and is no message."""
+        ...
+
     def outcome(self, message_id: MessageId) -> Outcome | None: ...
 
     def tombstone(self, message_id: MessageId) -> Tombstone | None: ...
@@ -229,7 +233,9 @@ class Ledger(Protocol):
         ...
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
-        """What peers have to be asked about: confirmation is ASK or IN_DOUBT. Those behind that id, by id."""
+        """What peers have to be asked about, arrivals too: confirmation is ASK or IN_DOUBT. Those behind that
+        id, by id.
+        """
         ...
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import field
 from datetime import datetime, timedelta
 
+from shadowrelay.core import arrivals
 from shadowrelay.core.decisions import Decision, Ledger, OpenQuestion, SaveCopy, Transaction
 from shadowrelay.core.identifiers import MessageId, ServerName
-from shadowrelay.core.messages import Confirmation, Copy, Reason
+from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
 from shadowrelay.core.ownership import promote, withdraw
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.set_aside import set_aside
@@ -127,7 +128,7 @@ class Inquiry:
             last = question.message_id
             if not may_be_closed:
                 continue
-            copy = books.copy(last)
+            copy = books.copy(last) or books.arrival(last)
             if copy is None:
                 continue
             if copy.pending is Reason.HEARTBEAT_LOST and copy.owner in reachable:
@@ -148,17 +149,10 @@ class Inquiry:
             if missing and (copy.confirmation is Confirmation.IN_DOUBT or not out_of_patience):
                 continue
             closed += 1
-            if copy.pending:
-                books.apply(promote(books, copy, now))
-            elif forgotten and copy.confirmation is Confirmation.ASK:
+            if forgotten and copy.confirmation is Confirmation.ASK and not copy.pending:
                 books.apply(set_aside(copy, now))
-            elif missing and copy.owned:
-                in_doubt = replace(copy, confirmation=Confirmation.IN_DOUBT)
-                books.apply(Decision(None, (SaveCopy(copy, in_doubt),)))
             else:
-                self.forget(copy.id)
-                answered = replace(copy, confirmation=Confirmation.NONE, confirm_since=None)
-                books.apply(Decision(None, (SaveCopy(copy, answered),)))
+                books.apply(self._let_go(books, copy, now, in_doubt=bool(missing)))
         else:
             last = last if looks > AT_ONCE else _FIRST
             self._began.clear()
@@ -166,6 +160,17 @@ class Inquiry:
                 self.forget(concluded)
         self._looked_at = last
         return closed
+
+    def _let_go(self, books: Ledger, copy: Copy, now: datetime, *, in_doubt: bool) -> Decision[None]:
+        if copy.stage is Stage.ARRIVING:
+            return arrivals.accepted(copy, now, in_doubt=in_doubt)
+        if copy.pending:
+            return promote(books, copy, now)
+        if in_doubt and copy.owned:
+            return Decision(None, (SaveCopy(copy, replace(copy, confirmation=Confirmation.IN_DOUBT)),))
+        self.forget(copy.id)
+        answered = replace(copy, confirmation=Confirmation.NONE, confirm_since=None)
+        return Decision(None, (SaveCopy(copy, answered),))
 
 
 def _in_turn(books: Ledger, last: MessageId) -> Iterator[OpenQuestion]:

@@ -18,8 +18,12 @@ class Role(StrEnum):
 
 
 class Stage(StrEnum):
-    """Where a copy is: in a queue (or shadow queue), in Safety Net, or set aside for the operator."""
+    """Where a copy is: in a queue (or shadow queue), in Safety Net, or set aside for the operator.
 
+    ARRIVING: durable here while a holder makes its copy durable; no message yet, for its sender has no reply.
+    """
+
+    ARRIVING = "arriving"
     QUEUED = "queued"
     SAFETY_NET = "safety_net"
     SET_ASIDE = "set_aside"

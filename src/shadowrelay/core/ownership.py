@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.announcements import addressed, delivered
-from shadowrelay.core.decisions import Decision, Kind, Ledger, SaveCopy, Verdict, Write
+from shadowrelay.core.decisions import Decision, Kind, Ledger, Member, SaveCopy, Verdict, Write
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Incarnation, Mark, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Reason, Role, Stage
 from shadowrelay.core.side_effects import report_is_safe
@@ -158,7 +158,11 @@ def yields(
 
 def stands(ledger: Ledger, name: ServerName, database_id: DatabaseId, mark: Mark) -> bool:
     """Is what that member said it holds, at that mark, still worth something? Not once its lineage broke."""
-    member = ledger.member(name)
+    return vouches(ledger.member(name), database_id, mark)
+
+
+def vouches(member: Member | None, database_id: DatabaseId, mark: Mark) -> bool:
+    """The same of what is known of the member."""
     if member is None or member.lineage is None or member.retired:
         return False
     return member.lineage.at_least(mark).continuity(database_id, mark) is Continuity.UNBROKEN

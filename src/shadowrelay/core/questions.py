@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from shadowrelay.core import arrivals
 from shadowrelay.core.announcements import STATUS, delivered
 from shadowrelay.core.decisions import Decision, Kind, Ledger, SaveCopy, Verdict
 from shadowrelay.core.handover import awaits_its_owner
@@ -39,6 +40,8 @@ def answer(
     copy = ledger.copy(message_id)
     if copy is None:
         outcome = ledger.outcome(message_id)
+        if arrived := ledger.arrival(message_id):
+            return arrivals.answered(arrived, as_holder(asker, 1), rank, now)
         if outcome is None:
             return Decision((Verdict(message_id, epoch, Kind.UNKNOWN),))
         return Decision((Verdict(message_id, outcome.epoch, Kind.DELIVERED, recipients=outcome.delivered),))
@@ -121,7 +124,8 @@ def learn(
     """
     copy = ledger.copy(verdict.message_id)
     if copy is None:
-        return Decision(None)
+        arrived = ledger.arrival(verdict.message_id)
+        return arrivals.learnt(arrived, verdict, as_holder(speaker, 1), now) if arrived else Decision(None)
     match verdict.kind:
         case Kind.DELIVERED:
             return settle_held(ledger, copy, _settled(copy, verdict), speaker.database_id, now)

@@ -7,11 +7,30 @@ from datetime import datetime
 from enum import Enum
 
 from shadowrelay.core.announcements import addressed, delivered
-from shadowrelay.core.decisions import Content, Decision, Kind, Ledger, SaveCopy, Verdict, Write
+from shadowrelay.core.decisions import (
+    Content,
+    Decision,
+    DropCopy,
+    Kind,
+    Ledger,
+    Member,
+    SaveCopy,
+    Verdict,
+    Write,
+)
 from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
-from shadowrelay.core.messages import Confirmation, Copy, Envelope, Holder, HolderState, Recipient, Role
-from shadowrelay.core.ownership import stands
+from shadowrelay.core.messages import (
+    Confirmation,
+    Copy,
+    Envelope,
+    Holder,
+    HolderState,
+    Recipient,
+    Role,
+    Stage,
+)
+from shadowrelay.core.ownership import vouches
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
@@ -76,8 +95,13 @@ def accept(
     *,
     last_resort: bool,
     late: bool = False,
+    arrived: Copy | None = None,
+    answered: bool = False,
 ) -> Decision[Answer]:
     """Accept the message if it is redundant; else nothing is kept here.
+
+    ``arrived``: what ``arrive`` has stored of it. ``answered``: its sender has the 250, for both copies were
+    durable; whatever became of the other one since, the message is accepted.
 
     As a ``last_resort``, when no candidate is left, policy may accept it exposed. ``late``: the first offer
     was made so long ago that its holder may have promoted the copy since, so everybody is asked first.
@@ -85,28 +109,19 @@ def accept(
     The shadow committed first, so this row means that a copy exists elsewhere. An acknowledgement counts
     only if its holder's lineage is unbroken since, as the ledger knows at this very moment.
     """
-    own = ledger.lineage
     found = (holder for attempt in attempts if (holder := _holder(ledger, attempt)))
     holders = tuple({holder.database_id: holder for holder in found}.values())  # the last offer counts
     redundant = [holder for holder in holders if holder.state is HolderState.HOLDING]
-    may_be_exposed = last_resort and not policy.reject_message_on_shadow_failure
+    may_be_exposed = answered or (last_resort and not policy.reject_message_on_shadow_failure)
     if not redundant and policy.shadow_redundancy_enabled and not may_be_exposed:
-        return Decision(Answer.NOT_REDUNDANT)
-    copy = Copy(
-        id=arrival.id,
-        epoch=1,
-        rank=0,
-        role=Role.PRIMARY,
-        owner=ledger.name,
-        owner_database=own.database_id,
-        offered_in=own.incarnation,
-        envelope=arrival.envelope,
-        recipients=arrival.recipients,
+        gone = (DropCopy(arrived),) if arrived and last_resort else ()
+        return Decision(Answer.NOT_REDUNDANT, gone)
+    copy = replace(
+        _received(ledger, arrival, now),
         holders=holders,
         ranks_given=max((attempt.rank for attempt in attempts), default=0),
         confirmation=Confirmation.ASK if late else Confirmation.NONE,
         confirm_since=now if late else None,
-        received_at=min(arrival.received_at, now),  # the clock may have been set back since
     )
     told = tuple(attempt.told for attempt in attempts)
     events: list[TrackingEvent] = []
@@ -126,14 +141,46 @@ def accept(
         )
     )
     heard_of = [write for attempt in attempts for write in _heard(ledger, attempt)]
-    return Decision(Answer.ACCEPTED, (SaveCopy(None, copy, content), *heard_of), tuple(events))
+    saved = SaveCopy(arrived, copy, None if arrived else content)
+    return Decision(Answer.ACCEPTED, (saved, *heard_of), tuple(events))
 
 
-def counts(ledger: Ledger, attempt: Attempt) -> bool:
+def arrive(
+    ledger: Ledger, arrival: Arrival, content: Content, to: ServerName, now: datetime
+) -> Decision[Copy | None]:
+    """Make it durable here while that member does the same; None, and nothing, if its database is not known.
+
+    It is no message: nobody delivers, offers, asks about or counts it, until its sender may be answered.
+    """
+    member = ledger.member(to)
+    if member is None or member.lineage is None:
+        return Decision(None)
+    holder = Holder(to, member.lineage.database_id, None, 1, HolderState.UNCERTAIN)
+    copy = replace(_received(ledger, arrival, now), stage=Stage.ARRIVING, holders=(holder,), ranks_given=1)
+    return Decision(copy, (SaveCopy(None, copy, content),))
+
+
+def _received(ledger: Ledger, arrival: Arrival, now: datetime) -> Copy:
+    own = ledger.lineage
+    return Copy(
+        id=arrival.id,
+        epoch=1,
+        rank=0,
+        role=Role.PRIMARY,
+        owner=ledger.name,
+        owner_database=own.database_id,
+        offered_in=own.incarnation,
+        envelope=arrival.envelope,
+        recipients=arrival.recipients,
+        received_at=min(arrival.received_at, now),  # the clock may have been set back since
+    )
+
+
+def counts(member: Member | None, attempt: Attempt) -> bool:
     """Is this acknowledgement still worth something: has its holder shown no broken lineage since?"""
     if attempt.leg is not Leg.ACKNOWLEDGED or attempt.database_id is None or attempt.mark is None:
         return False
-    return stands(ledger, attempt.name, attempt.database_id, attempt.mark)
+    return vouches(member, attempt.database_id, attempt.mark)
 
 
 def _heard(ledger: Ledger, attempt: Attempt) -> tuple[Write, ...]:
@@ -145,9 +192,9 @@ def _holder(ledger: Ledger, attempt: Attempt) -> Holder | None:
     """The row for a member that holds, or may hold, a copy; None if it refused, or has another database."""
     if attempt.leg is Leg.REFUSED or attempt.database_id is None:
         return None
-    if counts(ledger, attempt):
-        return Holder(attempt.name, attempt.database_id, attempt.mark, attempt.rank, HolderState.HOLDING)
     member = ledger.member(attempt.name)
+    if counts(member, attempt):
+        return Holder(attempt.name, attempt.database_id, attempt.mark, attempt.rank, HolderState.HOLDING)
     if member and member.lineage and member.lineage.database_id != attempt.database_id:
         return None
     return Holder(attempt.name, attempt.database_id, None, attempt.rank, HolderState.UNCERTAIN)

@@ -1,7 +1,7 @@
 """Scripts: procedures that decide the order of steps, and leave every step to whoever runs them.
 
 A script is a generator. It yields steps (a transaction, a word with a peer, a delivery) and is sent their
-results, so that the order on which the promise rests (the shadow commits first, persist before speaking,
+results, so that the order on which the promise rests (both copies before the 250, persist before speaking,
 ask before delivering) stands in one place: the node runs it on sockets and SQLite, the simulation on a
 virtual clock with faults between any two steps.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
 from shadowrelay.core.conversation import Answered, Greeting, Query
-from shadowrelay.core.decisions import Transaction
+from shadowrelay.core.decisions import Member, Transaction
 from shadowrelay.core.delivery import Hop, Report, Result
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Envelope, Recipient
@@ -40,6 +40,23 @@ class OfferCopy:
     envelope: Envelope
     recipients: tuple[Recipient, ...]
     received_at: Any  # datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A transaction while a copy is offered. Result: Both, when both have ended."""
+
+    work: Callable[[Transaction], Any]
+    offer: OfferCopy
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """The results of the transaction and of the offer, and what is known by then of the member (or None)."""
+
+    kept: Any
+    attempt: Attempt
+    member: Member | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +111,6 @@ class Sent:
     dsn_offered: bool = True
 
 
-Step: TypeAlias = Transact | OfferCopy | Greet | Ask | SendOn | WriteReports
-Answer: TypeAlias = Attempt | Greeting | Answered | Unanswered | Sent | tuple[Report, ...]
+Step: TypeAlias = Transact | OfferCopy | Beside | Greet | Ask | SendOn | WriteReports
+Answer: TypeAlias = Attempt | Both | Greeting | Answered | Unanswered | Sent | tuple[Report, ...]
 Script: TypeAlias = Generator[Step, Any, T]

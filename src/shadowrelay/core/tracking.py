@@ -24,7 +24,9 @@ class Receive(TrackingEvent):
     client_hostname: str = ""
     connector: str = ""
     session: str = ""
-    redundant: str = ""  # '' or 'Failed', as Exchange writes S:Replication
+    redundant: str = (
+        ""  # '' or 'Failed', as Exchange writes S:Replication; 'Unknown': its holder could not be asked
+    )
 
     def more(self) -> Columns:
         return {

@@ -101,6 +101,14 @@ class SqlLedger:
     def copy(self, message_id: MessageId) -> Copy | None:
         if recent := self._recent.get(message_id):
             return recent
+        found = self._stored(message_id)
+        return None if found is None or found.stage is Stage.ARRIVING else found
+
+    def arrival(self, message_id: MessageId) -> Copy | None:
+        found = self._stored(message_id)
+        return found if found is not None and found.stage is Stage.ARRIVING else None
+
+    def _stored(self, message_id: MessageId) -> Copy | None:
         row = self._run(SQL["message"], (message_id,)).fetchone()
         if row is None:
             return None
@@ -129,6 +137,10 @@ class SqlLedger:
         if known is None and (row := self._run(SQL["member"], (name,)).fetchone()):
             known = self._members[name] = records.member_of(row)
         return known
+
+    def known(self, name: ServerName) -> Member | None:
+        """What memory has of that member, in a transaction or not; of None the database may know more."""
+        return self._members.get(name)
 
     def members(self) -> Iterable[Member]:
         return [records.member_of(row) for row in self._run(SQL["members"]).fetchall()]
@@ -209,6 +221,8 @@ class SqlLedger:
 
     def _save(self, write: SaveCopy) -> None:
         before, after = write.before, write.after
+        if after.stage is Stage.ARRIVING:
+            failpoints.wrote(failpoints.ARRIVING)
         if after.pending and not (before and before.pending):
             failpoints.wrote(failpoints.PENDING)
         row = records.message_row(after)
@@ -234,6 +248,8 @@ class SqlLedger:
 
     def _remember(self, copy: Copy) -> None:
         self._recent.pop(copy.id, None)
+        if copy.stage is Stage.ARRIVING:
+            return
         if len(copy.recipients) > FEW or len(copy.holders) > 1:  # which are read in an order of their own
             return
         if copy.stage is Stage.SAFETY_NET:  # hardly read again: its memory is of more use to the next message

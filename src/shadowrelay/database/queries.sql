@@ -70,7 +70,7 @@ SELECT message_id, owner, epoch, rank, keep_until FROM tombstone WHERE message_i
 INSERT OR REPLACE INTO tombstone (message_id, owner, epoch, rank, keep_until) VALUES (?, ?, ?, ?, ?);
 
 -- name: knows
-SELECT EXISTS (SELECT 1 FROM message WHERE id = ?1) OR EXISTS (SELECT 1 FROM outcome WHERE message_id = ?1)
+SELECT EXISTS (SELECT 1 FROM message WHERE id = ?1 AND stage <> 'arriving') OR EXISTS (SELECT 1 FROM outcome WHERE message_id = ?1)
     OR EXISTS (SELECT 1 FROM tombstone WHERE message_id = ?1);
 
 -- name: member
@@ -122,7 +122,8 @@ SELECT id FROM message WHERE former_owner = ? AND role = 'primary' AND stage = '
 -- name: open_questions
 -- Asked several times a second: left alone, SQLite reads the whole table to find them in the order of their ids.
 SELECT id, confirm_since, CASE WHEN pending IS NOT NULL THEN owner END
-  FROM message INDEXED BY message_open WHERE confirmation <> 'none' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
+  FROM message INDEXED BY message_open WHERE confirmation <> 'none' AND stage IN ('queued', 'arriving') AND id > ?
+ ORDER BY id LIMIT ?;
 
 -- name: to_check
 SELECT id FROM message WHERE owner = ? AND check_at <= ? AND role = 'shadow' AND stage = 'queued'
@@ -179,7 +180,7 @@ SELECT value FROM meta WHERE key = ?;
 INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?);
 
 -- name: ask_about_everything
-UPDATE message SET confirmation = 'ask', confirm_since = ? WHERE stage <> 'safety_net' AND stage = 'queued';
+UPDATE message SET confirmation = 'ask', confirm_since = ? WHERE stage <> 'safety_net' AND stage IN ('queued', 'arriving');
 
 -- name: hold_back_due
 UPDATE recipient SET due_at = NULL WHERE due_at IS NOT NULL;

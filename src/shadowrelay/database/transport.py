@@ -123,13 +123,13 @@ class TransportDatabase:
         """
         return await self._submit(work, brief=False)
 
-    async def transact_briefly(self, work: Callable[[SqlLedger], T]) -> T:
-        """The same for work on a handful of rows: it may run in the event loop.
+    def transact_briefly(self, work: Callable[[SqlLedger], T]) -> asyncio.Future[T]:
+        """The same for work on a handful of rows: it may run in the event loop. It is begun, awaited or not.
 
         That is cheaper by far than in the database thread, which has to fight for the interpreter after
         each statement. Work that grows with a queue or a table goes to ``transact``.
         """
-        return await self._submit(work, brief=True)
+        return self._submit(work, brief=True)
 
     def _submit(self, work: Callable[[SqlLedger], T], *, brief: bool) -> asyncio.Future[T]:
         if self.failed.is_set() or self._writer is None:
@@ -197,8 +197,8 @@ class TransportDatabase:
             listener.set()
         return True
 
-    def fail(self, error: OSError) -> None:
-        """Content could not be made durable: from now on nothing is acknowledged."""
+    def fail(self, error: Exception) -> None:
+        """Content is not durable, or a message not on record: from now on nothing is acknowledged."""
         self._fail(error, [])
 
     def _fail(self, error: Exception, group: list[_Job]) -> None:

@@ -1,4 +1,4 @@
-"""The script of the promise: a second copy first, then our own commit, then the answer to the sender."""
+"""The script of the promise: a second copy, our own beside it, then the answer to the sender."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from shadowrelay.core.conversation import Answered, Query, Revocation
-from shadowrelay.core.decisions import Content, Kind
+from shadowrelay.core.decisions import Content, Kind, Transaction
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Answer, Arrival, Attempt, Leg, accept, uncertain
-from shadowrelay.core.steps import Ask, OfferCopy, Script, Transact
+from shadowrelay.core.redundancy import Answer, Arrival, Attempt, Leg, accept, arrive, counts, uncertain
+from shadowrelay.core.steps import Ask, Beside, Both, OfferCopy, Script, Transact
+from shadowrelay.core.values import dataclass
 
 
 def offer(arrival: Arrival, to: ServerName, rank: int) -> OfferCopy:
@@ -26,6 +28,14 @@ def offer(arrival: Arrival, to: ServerName, rank: int) -> OfferCopy:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the sender is told, and what is to be recorded then (nothing, if it is recorded already)."""
+
+    answer: Answer
+    record: Transact | None = None
+
+
 def make_redundant(
     arrival: Arrival,
     content: Content,
@@ -33,36 +43,64 @@ def make_redundant(
     policy: Policy,
     clock: Callable[[], datetime],
     deadline: datetime,
-) -> Script[Answer]:
-    """Decide what the sender is told; when this returns, it is already on disk.
+) -> Script[Decided]:
+    """Decide what the sender is told; when this returns, what it means is already on disk.
+
+    The first candidate makes its copy durable while we make ours; then the sender may have its 250, and the
+    message is recorded behind it. In every other case it is recorded, or forgotten, before anything is said.
 
     ``candidates`` is drawn lazily, a member that just failed may drop out of it. An acknowledgement that
     does not count any more (its holder's database is gone) leads on to the next candidate.
     """
     attempts: list[Attempt] = []
+    arrived: Copy | None = None
     promoted_from = deadline - policy.shadow_time_cap + policy.shadow_resubmit_time_span
 
-    def decide(*, last_resort: bool) -> Transact:
-        known, late = tuple(attempts), clock() >= promoted_from
+    def decide(*, last_resort: bool, answered: bool = False) -> Transact:
+        known, kept, late = tuple(attempts), arrived, clock() >= promoted_from
         return Transact(
             lambda books: books.apply(
-                accept(books, arrival, content, known, policy, clock(), last_resort=last_resort, late=late)
+                accept(
+                    books,
+                    arrival,
+                    content,
+                    known,
+                    policy,
+                    clock(),
+                    last_resort=last_resort,
+                    late=late,
+                    arrived=kept,
+                    answered=answered,
+                )
             )
         )
 
     for member in candidates:
         if clock() >= deadline:
             break
-        attempt: Attempt = yield offer(arrival, member, len(attempts) + 1)
-        attempts.append(attempt)
-        if attempt.leg is Leg.ACKNOWLEDGED:
+        step = offer(arrival, member, len(attempts) + 1)
+        if attempts:
+            attempts.append((yield step))
+        else:
+            both: Both = yield Beside(_arriving(arrival, content, member, clock), step)
+            arrived = both.kept
+            attempts.append(both.attempt)
+            if arrived and counts(both.member, both.attempt):
+                return Decided(Answer.ACCEPTED, decide(last_resort=True, answered=True))
+        if attempts[-1].leg is Leg.ACKNOWLEDGED:
             answer: Answer = yield decide(last_resort=False)
             if answer is Answer.ACCEPTED:
-                return answer
+                return Decided(answer)
     answer = yield decide(last_resort=True)
     if answer is Answer.ACCEPTED:
-        return answer
-    return (yield from take_back(arrival, attempts))
+        return Decided(answer)
+    return Decided((yield from take_back(arrival, attempts)))
+
+
+def _arriving(
+    arrival: Arrival, content: Content, member: ServerName, clock: Callable[[], datetime]
+) -> Callable[[Transaction], Copy | None]:
+    return lambda books: books.apply(arrive(books, arrival, content, member, clock()))
 
 
 def take_back(arrival: Arrival, attempts: Iterable[Attempt]) -> Script[Answer]:

@@ -5,26 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from itertools import chain
 from pathlib import Path
+from typing import cast
 
 import structlog
 
 from shadowrelay import failpoints
+from shadowrelay.core.arrivals import forgotten
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.messages import Copy, Envelope, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Answer, Arrival
+from shadowrelay.core.redundancy import Answer, Arrival, Attempt
 from shadowrelay.core.routing import Route, postmaster_domain, route_for
-from shadowrelay.core.steps import Ask, OfferCopy, Step, Transact
+from shadowrelay.core.steps import Ask, Beside, Both, OfferCopy, Step, Transact
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
+from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.members import Members
-from shadowrelay.primary.accepting import make_redundant, offer
+from shadowrelay.primary.accepting import Decided, make_redundant, offer
 from shadowrelay.primary.shadowing import ShadowSession
 from shadowrelay.primary.trace import completed, trace
 from shadowrelay.running import run
@@ -141,6 +144,11 @@ class Intake:
         return route_for(self._address(rcpt), self.options.routes)
 
 
+def forget(arrived: Copy | None, ledger: SqlLedger) -> None:
+    if arrived is not None:
+        ledger.apply(forgotten(arrived))
+
+
 class _Countdown:
     """Seconds left of a time that begins when it is first asked for."""
 
@@ -166,6 +174,7 @@ class IntakeSink:
         self._scan = HeaderScan()
         self._spool = Spool(intake.options.content, arrival.id)
         self._streaming = False
+        self._recording: asyncio.Future[Answer] | None = None
 
     async def write(self, data: bytes) -> None:
         if not self._scan.complete:
@@ -179,8 +188,7 @@ class IntakeSink:
             if not self._scan.complete:
                 self._scan.finish()
                 await self._keep(self._header() + self._scan.rest)
-            content = await self._sealed()
-            answer = await self._accept(content)
+            decided = await self._accept(await self._sealed())
         except Refused as refused:
             self._spool.discard()
             return [refused.reply]
@@ -188,9 +196,11 @@ class IntakeSink:
             self._spool.discard()
             raise
         finally:
-            self._intake.in_flight.discard(self._arrival.id)
+            if self._recording is None:
+                self._intake.in_flight.discard(self._arrival.id)
             if self._shadow is not None:
                 self._shadow.drop()
+        answer = decided.answer
         if answer is Answer.ACCEPTED:
             failpoints.passed("before-250")
             return [Reply(250, "2.6.0", f"{self._arrival.id} Queued mail for delivery")]
@@ -219,7 +229,7 @@ class IntakeSink:
             self._intake.members.database.fail(error)
         return Refused(452, "4.3.1", "Insufficient system resources")
 
-    async def _accept(self, content: Content) -> Answer:
+    async def _accept(self, content: Content) -> Decided:
         intake, members = self._intake, self._intake.members
         self._intake.in_flight.add(self._arrival.id)
         self._arrival = replace(
@@ -234,6 +244,14 @@ class IntakeSink:
             match step:
                 case Transact(work):
                     return await members.database.transact_briefly(work)
+                case Beside(work, offered):
+                    arriving = members.database.transact_briefly(work)
+                    try:
+                        attempt = cast("Attempt", await perform(offered))
+                    except BaseException:
+                        await members.database.transact_briefly(partial(forget, await arriving))
+                        raise
+                    return Both(await arriving, attempt, members.database.ledger.known(offered.to))
                 case OfferCopy() if shadow is not None:
                     try:
                         async with asyncio.timeout_at(latest):
@@ -249,7 +267,18 @@ class IntakeSink:
         latest = asyncio.get_running_loop().time() + intake.policy.shadow_time_cap.total_seconds()
         revoking = _Countdown(intake.policy.revoke_timeout.total_seconds())
         script = make_redundant(self._arrival, content, names, intake.policy, clock, deadline)
-        return await run(script, perform)
+        decided = await run(script, perform)
+        if decided.record is not None:
+            # It is in the queue of the database before the sender has its reply, and nobody waits for it.
+            self._recording = members.database.transact_briefly(decided.record.work)
+            self._recording.add_done_callback(self._recorded)
+        return decided
+
+    def _recorded(self, recording: asyncio.Future[Answer]) -> None:
+        self._intake.in_flight.discard(self._arrival.id)
+        error = recording.exception()
+        if isinstance(error, Exception):  # the next start records what has arrived
+            self._intake.members.database.fail(error)
 
     async def _keep(self, data: bytes) -> None:
         try:
