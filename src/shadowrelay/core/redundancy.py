@@ -106,7 +106,7 @@ def accept(
     As a ``last_resort``, when no candidate is left, policy may accept it exposed. ``late``: the first offer
     was made so long ago that its holder may have promoted the copy since, so everybody is asked first.
 
-    The shadow committed first, so this row means that a copy exists elsewhere. An acknowledgement counts
+    The shadow has committed, so this row means that a copy exists elsewhere. An acknowledgement counts
     only if its holder's lineage is unbroken since, as the ledger knows at this very moment.
     """
     found = (holder for attempt in attempts if (holder := _holder(ledger, attempt)))
