@@ -207,7 +207,11 @@ def view(world: Alone) -> View:
         generation=node.generation,
         dirty=node.books.dirty,
         steps=tuple(name_of(entry, node.name) for entry in world.steps()),
-        waiting=frozenset((c.id, r.number) for c in copies.values() for r in c.unsettled),
+        waiting=frozenset(
+            (c.id, r.number)
+            for c in (*copies.values(), *node.books.durable_arrivals().values())
+            for r in c.unsettled
+        ),
         knows=frozenset(settled),
         incarnation=str(state.incarnations[-1][0]) if state.incarnations else "",
         met=frozenset((str(m.name), str(m.lineage.incarnation)) for m in state.known.values() if m.lineage),

@@ -257,8 +257,17 @@ class MemoryBooks:
 
     def durably_arriving(self, message_id: MessageId) -> bool:
         """Is what a sender may be answered for durable, though it is no message yet?"""
-        old = self._undo.get(("arriving", message_id), self.state.arriving.get(message_id, _ABSENT))
-        return old is not _ABSENT
+        return message_id in self.durable_arrivals()
+
+    def durable_arrivals(self) -> dict[MessageId, Copy]:
+        """What is durable of what arrives, or arrived when a process ended."""
+        found = dict(self.state.arriving)
+        for (table, key), old in self._undo.items():
+            if table == "arriving":
+                found.pop(key, None)
+                if old is not _ABSENT:
+                    found[key] = old
+        return found
 
     def durable_copy(self, message_id: MessageId) -> Copy | None:
         old = self._undo.get(("copies", message_id), _ABSENT) if self._undo else _ABSENT
