@@ -56,9 +56,10 @@ class RunningLab:
         return f"receive.default.tls_certificate={pair}.pem", f"receive.default.tls_key={pair}.key"
 
     def send(self, count: int = 1, *, to: str = "mx1", recipients: tuple[str, ...] = (INSIDE,)) -> None:
-        """Send messages to a node, which must take them all."""
+        """Send messages to a node, which must take them all, and have them on record."""
         for _ in range(count):
             assert self.offer(to=to, recipients=recipients)
+        self.status(to)  # a look at the database comes behind the record of what was answered 250 before
 
     def offer(self, *, to: str, recipients: tuple[str, ...]) -> bool:
         """Send a message to a node that may refuse it, or be down."""
