@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from shadowrelay.core.steps import Script, Step
 
 T = TypeVar("T")
+
+
+class Countdown:
+    """Seconds left of a time that begins when it is first asked for."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end: float | None = None
+
+    def left(self) -> float:
+        now = asyncio.get_running_loop().time()
+        if self._end is None:
+            self._end = now + self._seconds
+        return max(0.0, self._end - now)
 
 
 async def run(script: Script[T], perform: Callable[[Step], Awaitable[Any]]) -> T:

@@ -24,9 +24,7 @@ class Receive(TrackingEvent):
     client_hostname: str = ""
     connector: str = ""
     session: str = ""
-    redundant: str = (
-        ""  # '' or 'Failed', as Exchange writes S:Replication; 'Unknown': its holder could not be asked
-    )
+    redundant: str = ""  # '' or 'Failed', as Exchange writes S:Replication; or arrivals.UNKNOWN
 
     def more(self) -> Columns:
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from itertools import chain
 from pathlib import Path
@@ -24,13 +24,12 @@ from shadowrelay.core.routing import Route, postmaster_domain, route_for
 from shadowrelay.core.steps import Ask, Beside, Both, OfferCopy, Step, Transact
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
-from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.members import Members
 from shadowrelay.primary.accepting import Decided, make_redundant, offer
 from shadowrelay.primary.shadowing import ShadowSession
 from shadowrelay.primary.trace import completed, trace
-from shadowrelay.running import run
+from shadowrelay.running import Countdown, run
 from shadowrelay.smtp.receive import Hangup, Peer
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
@@ -144,25 +143,6 @@ class Intake:
         return route_for(self._address(rcpt), self.options.routes)
 
 
-def forget(arrived: Copy | None, ledger: SqlLedger) -> None:
-    if arrived is not None:
-        ledger.apply(forgotten(arrived))
-
-
-class _Countdown:
-    """Seconds left of a time that begins when it is first asked for."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._end: float | None = None
-
-    def left(self) -> float:
-        now = asyncio.get_running_loop().time()
-        if self._end is None:
-            self._end = now + self._seconds
-        return max(0.0, self._end - now)
-
-
 class IntakeSink:
     """One message on its way in."""
 
@@ -249,7 +229,9 @@ class IntakeSink:
                     try:
                         attempt = cast("Attempt", await perform(offered))
                     except BaseException:
-                        await members.database.transact_briefly(partial(forget, await arriving))
+                        if arrived := cast("Copy | None", await arriving):
+                            forgetting = forgotten(arrived)
+                            await members.database.transact_briefly(lambda ledger: ledger.apply(forgetting))
                         raise
                     return Both(await arriving, attempt, members.database.ledger.known(offered.to))
                 case OfferCopy() if shadow is not None:
@@ -265,7 +247,7 @@ class IntakeSink:
 
         deadline = clock() + intake.policy.shadow_time_cap
         latest = asyncio.get_running_loop().time() + intake.policy.shadow_time_cap.total_seconds()
-        revoking = _Countdown(intake.policy.revoke_timeout.total_seconds())
+        revoking = Countdown(intake.policy.revoke_timeout.total_seconds())
         script = make_redundant(self._arrival, content, names, intake.policy, clock, deadline)
         decided = await run(script, perform)
         if decided.record is not None:
