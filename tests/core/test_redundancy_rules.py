@@ -149,6 +149,18 @@ def test_a_late_greeting_of_a_database_that_another_took_the_place_of_breaks_not
     assert on_b.known[A] == known
 
 
+def test_an_answer_is_read_with_what_was_heard_of_the_time_before_it_since_it_was_asked_for() -> None:
+    """The first process recorded nothing, and the second tells of itself only: we know the rest by now."""
+    on = books(B, message(Role.SHADOW))
+    on.known[A] = replace(on.known[A], lineage=(before := lineage(A, 0)))
+    whole = Lineage(DB[A], (Beginning(RUN[A], 0), Beginning(RUN[C], 0)), 0)
+    heartbeat.meet(on, A, whole, None, NOW, after_silence=False)
+    found = heartbeat.meet(on, A, whole.since(RUN[C]), None, NOW, after_silence=False, asked_at=before)
+    assert found is Continuity.UNBROKEN
+    assert on.known[A].lineage == whole
+    assert on.copies[M].pending is None
+
+
 def test_an_answer_that_is_behind_what_was_known_when_asked_is_a_broken_lineage(on_b: Books) -> None:
     found = heartbeat.meet(on_b, A, lineage(A, 3), None, NOW, after_silence=False, asked_at=lineage(A, 10))
     assert found is Continuity.BROKEN

@@ -46,12 +46,11 @@ def meet(
     if found.incarnation == member.replaced:
         return Continuity.UNBROKEN
     former = member.lineage
+    found = found.reaching_back(former) if former else found
     judge = asked_at if asked_at and former and asked_at.database_id == former.database_id else former
     continuity = found.continuity(judge.database_id, judge.mark) if judge else None
     if former and found.overtaken_by(former) and (asked_at is None or continuity is not Continuity.BROKEN):
         continuity, found = Continuity.UNBROKEN, former
-    if former and continuity is not Continuity.BROKEN:
-        found = found.reaching_back(former)
     met = replace(member, lineage=found, knows_ours=known or member.knows_ours)
     if former is None or continuity is not Continuity.BROKEN:
         if met != member:
