@@ -100,6 +100,12 @@ class Station:
 
         return await self.read(work)
 
+    async def rows(self, table: str) -> int:
+        """How many that table of its database has."""
+        counting = f"SELECT count(*) FROM {table}"  # noqa: S608
+        count: int = await self.read(lambda ledger: ledger.connection.execute(counting).fetchone()[0])
+        return count
+
     async def octets(self, message_id: MessageId) -> bytes:
         """The content that is kept of a message."""
         stored = await self.read(lambda ledger: content.stored(ledger, message_id))

@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+import sqlite3
+from datetime import UTC, datetime
 from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sending import MESSAGE, sender, sent
-from stations import Station, at_last, boundary, eventually, full, station
+from stations import Station, at_last, boundary, database_id, eventually, full, incarnation, station
 
+from shadowrelay.core.heartbeat import meet
+from shadowrelay.core.identifiers import Beginning, Lineage
 from shadowrelay.core.messages import HolderState, Role
+from shadowrelay.database.content import Spool
 from shadowrelay.shadow.desk import Desk, HoldSink
 from shadowrelay.smtp.receive import Hangup
 
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 STRICT = {
     "reject_message_on_shadow_failure": True,
     "shadow_attempt_timeout": "300ms",
@@ -29,7 +35,7 @@ async def nothing_kept(*stations: Station) -> bool:
     """On no node, neither as a row nor as a file, once every session is over."""
     for one in stations:
         await eventually(lambda one=one: one.connectors[1].sessions == 0)
-        if await one.copies() or one.files():
+        if await one.rows("message") or one.files():
             return False
     return True
 
@@ -317,6 +323,62 @@ async def test_a_disk_that_fails_at_the_last_moment_puts_the_message_off(
             assert await nothing_kept(owner)
             assert await holder.copies() == []
         assert (await sent(owner, MESSAGE)).startswith("250 ")
+
+
+async def test_a_content_that_cannot_be_read_for_its_holder_is_not_accepted_and_nothing_is_left_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What arrived is durable by then: left behind, the next start might take it for a message."""
+
+    def unreadable(_: Spool) -> Any:
+        raise OSError(5, "Input/output error")
+
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        monkeypatch.setattr(Spool, "blocks", unreadable)
+        assert not (await sent(owner, TOO_BIG_FOR_MEMORY[:100_000])).startswith("250 ")
+        assert await nothing_kept(owner, holder)
+
+
+# The record behind the 250
+
+
+async def test_an_acknowledgement_whose_database_is_gone_when_it_is_read_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = HoldSink.finish
+
+    async def then_replaced(self: HoldSink) -> Any:
+        replies = await finish(self)
+        another = Lineage(database_id(9), (Beginning(incarnation(9), 0),), 0)
+        await owner.read(lambda ledger: meet(ledger, holder.name, another, None, NOW, after_silence=False))
+        return replies
+
+    async with boundary(tmp_path, "mx1", "mx2", **STRICT) as (owner, holder):
+        assert (await sent(owner, MESSAGE)).startswith("250 ")  # the members know each other from now on
+        first = await holder.copies()
+        monkeypatch.setattr(HoldSink, "finish", then_replaced)
+        assert (await sent(owner, MESSAGE)).startswith("451 4.4.0 ")
+        assert await holder.copies() == first
+        assert await owner.rows("message") == 1
+
+
+async def test_a_message_that_cannot_be_recorded_behind_its_250_ends_the_node_and_stays_on_its_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start records it: a node that went on would have answered for what nobody delivers."""
+
+    def cannot(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no record")
+
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        assert (await sent(owner, MESSAGE)).startswith("250 ")  # the members know each other from now on
+        (first,) = await owner.copies()
+        monkeypatch.setattr("shadowrelay.primary.accepting.accept", cannot)
+        assert (await sent(owner, MESSAGE)).startswith("250 ")
+        await asyncio.wait_for(owner.database.failed.wait(), 5)
+        (held,) = [copy for copy in await holder.copies() if copy.id != first.id]
+    with sqlite3.connect(owner.directory / "transport.db") as disk:
+        assert disk.execute("SELECT id FROM message WHERE stage = 'arriving'").fetchall() == [(held.id,)]
 
 
 # What is added

@@ -141,6 +141,42 @@ ACCEPTING = (
         "test_while_a_message_is_decided_on_its_owner_does_not_call_it_unknown[small]",
     ),
     Fault(
+        name="what arrived is left behind when its holder could not be offered it",
+        rule=_REFUSED,
+        file="primary/intake.py",
+        edits=(
+            (
+                "                        if arrived := cast(\"Copy | None\", await arriving):\n",
+                "                        if not (arrived := cast(\"Copy\", await arriving)):\n",
+            ),
+        ),
+        test="primary/test_intake.py::"
+        "test_a_content_that_cannot_be_read_for_its_holder_is_not_accepted_and_nothing_is_left_of_it",
+    ),
+    Fault(
+        name="what was known of the holder before it was offered the copy decides",
+        rule="an acknowledgement counts only on an unbroken lineage",
+        file="primary/intake.py",
+        edits=(
+            (
+                "                    arriving = members.database.transact_briefly(work)\n",
+                "                    known = members.database.ledger.known(offered.to)\n"
+                "                    arriving = members.database.transact_briefly(work)\n",
+            ),
+            ("attempt, members.database.ledger.known(offered.to))", "attempt, known)"),
+        ),
+        test="primary/test_intake.py::"
+        "test_an_acknowledgement_whose_database_is_gone_when_it_is_read_does_not_count",
+    ),
+    Fault(
+        name="a node goes on when a message could not be recorded behind its 250",
+        rule=_LOSES,
+        file="primary/intake.py",
+        edits=(("if isinstance(error := recording.exception(), Exception):", "if recording.exception() is False:"),),
+        test="primary/test_intake.py::"
+        "test_a_message_that_cannot_be_recorded_behind_its_250_ends_the_node_and_stays_on_its_disk",
+    ),
+    Fault(
         name="a session is used before the greeting is written down",
         rule="an acknowledgement counts only on an unbroken lineage",
         file="core/greeting.py",

@@ -541,15 +541,12 @@ class Node:
         deadline = self.clock() + self.policy.shadow_time_cap
         candidates = self.boundary.candidates(self.world.now)
 
-        def recorded(_: Any) -> None:
-            self.in_flight.discard(arrival.id)
-
         def done(decided: accepting.Decided) -> None:
             answer = decided.answer
             self.checks.decided(self, arrival.id, answer.value)
-            ready = decided.record is None or self.transact(decided.record.work, recorded)[0]
-            if ready:
-                self.in_flight.discard(arrival.id)
+            self.in_flight.discard(arrival.id)
+            if decided.record is not None:
+                self.transact(decided.record.work, lambda _: None)
             if answer is not Answer.HANG_UP:
                 reply("250" if answer is Answer.ACCEPTED else "451")
 

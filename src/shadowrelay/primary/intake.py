@@ -154,7 +154,6 @@ class IntakeSink:
         self._scan = HeaderScan()
         self._spool = Spool(intake.options.content, arrival.id)
         self._streaming = False
-        self._recording: asyncio.Future[Answer] | None = None
 
     async def write(self, data: bytes) -> None:
         if not self._scan.complete:
@@ -176,8 +175,7 @@ class IntakeSink:
             self._spool.discard()
             raise
         finally:
-            if self._recording is None:
-                self._intake.in_flight.discard(self._arrival.id)
+            self._intake.in_flight.discard(self._arrival.id)
             if self._shadow is not None:
                 self._shadow.drop()
         answer = decided.answer
@@ -252,14 +250,11 @@ class IntakeSink:
         decided = await run(script, perform)
         if decided.record is not None:
             # It is in the queue of the database before the sender has its reply, and nobody waits for it.
-            self._recording = members.database.transact_briefly(decided.record.work)
-            self._recording.add_done_callback(self._recorded)
+            members.database.transact_briefly(decided.record.work).add_done_callback(self._recorded)
         return decided
 
     def _recorded(self, recording: asyncio.Future[Answer]) -> None:
-        self._intake.in_flight.discard(self._arrival.id)
-        error = recording.exception()
-        if isinstance(error, Exception):  # the next start records what has arrived
+        if isinstance(error := recording.exception(), Exception):  # the next start records what has arrived
             self._intake.members.database.fail(error)
 
     async def _keep(self, data: bytes) -> None:
