@@ -102,7 +102,7 @@ class Station:
 
     async def rows(self, table: str) -> int:
         """How many that table of its database has."""
-        counting = f"SELECT count(*) FROM {table}"  # noqa: S608
+        counting = f"SELECT count(*) FROM {table}"
         count: int = await self.read(lambda ledger: ledger.connection.execute(counting).fetchone()[0])
         return count
 

@@ -146,8 +146,8 @@ ACCEPTING = (
         file="primary/intake.py",
         edits=(
             (
-                "                        if arrived := cast(\"Copy | None\", await arriving):\n",
-                "                        if not (arrived := cast(\"Copy\", await arriving)):\n",
+                '                        if arrived := cast("Copy | None", await arriving):\n',
+                '                        if not (arrived := cast("Copy", await arriving)):\n',
             ),
         ),
         test="primary/test_intake.py::"
@@ -172,7 +172,12 @@ ACCEPTING = (
         name="a node goes on when a message could not be recorded behind its 250",
         rule=_LOSES,
         file="primary/intake.py",
-        edits=(("if isinstance(error := recording.exception(), Exception):", "if recording.exception() is False:"),),
+        edits=(
+            (
+                "if isinstance(error := recording.exception(), Exception):",
+                "if recording.exception() is False:",
+            ),
+        ),
         test="primary/test_intake.py::"
         "test_a_message_that_cannot_be_recorded_behind_its_250_ends_the_node_and_stays_on_its_disk",
     ),
