@@ -30,7 +30,7 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
-from shadowrelay.core.messages import Confirmation, Copy, Envelope, HolderState, Recipient, Role
+from shadowrelay.core.messages import Confirmation, Copy, Envelope, HolderState, Recipient, Role, Stage
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 A, B, C = ServerName("a"), ServerName("b"), ServerName("c")
@@ -58,10 +58,12 @@ class Books:
     forgotten: list[Any] = field(default_factory=list)
 
     def copy(self, message_id: MessageId) -> Copy | None:
-        return self.copies.get(message_id)
+        found = self.copies.get(message_id)
+        return None if found and found.stage is Stage.ARRIVING else found
 
     def arrival(self, message_id: MessageId) -> Copy | None:
-        return None
+        found = self.copies.get(message_id)
+        return found if found and found.stage is Stage.ARRIVING else None
 
     def outcome(self, message_id: MessageId) -> Outcome | None:
         return self.outcomes.get(message_id)
@@ -89,7 +91,11 @@ class Books:
         return [c for c in self.copies.values() if c.owned and c.former_owner == former]
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
-        waiting = [c for c in self.copies.values() if c.confirmation is not Confirmation.NONE and c.queued]
+        waiting = [
+            copy
+            for copy in self.copies.values()
+            if copy.confirmation is not Confirmation.NONE and copy.stage in {Stage.QUEUED, Stage.ARRIVING}
+        ]
         behind = sorted((c for c in waiting if c.id > after), key=lambda copy: copy.id)
         return [OpenQuestion(c.id, c.confirm_since, c.owner if c.pending else None) for c in behind[:most]]
 

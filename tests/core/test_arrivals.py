@@ -2,77 +2,181 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from ledger_at_hand import DB, NOW, RUN, B, C, message
+from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, books, message
 
-from shadowrelay.core import arrivals
-from shadowrelay.core.decisions import DropCopy, Kind, SaveCopy, Verdict
-from shadowrelay.core.identifiers import Mark
-from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage
+from shadowrelay.core.decisions import Content, Kind, Verdict
+from shadowrelay.core.holding import Held, Offer, hold
+from shadowrelay.core.identifiers import Incarnation, Mark
+from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.messages import Confirmation, Copy, Envelope, Holder, HolderState, Role, Stage
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.questions import Speaker, answer, learn
 
-ITS_HOLDER = Holder(B, DB[B], Mark(RUN[B], 10), 1, HolderState.HOLDING)
-ANOTHER = Holder(C, DB[C], Mark(RUN[C], 10), 1, HolderState.HOLDING)
+OFFERED = Mark(RUN[B], 9)
+ITS_HOLDER = Speaker(B, DB[B], Mark(RUN[B], 10))
+ANOTHER = Speaker(C, DB[C], Mark(RUN[C], 10))
+OPENED_AGAIN = Speaker(B, DB[B], Mark(Incarnation("0" * 15 + "9"), 10))
+POLICY = Policy()
+EARLY, LATE = 1.0, 1.0 + POLICY.reconcile_timeout.total_seconds()
 
 
 def arriving(confirmation: Confirmation = Confirmation.ASK) -> Copy:
-    uncertain = replace(ITS_HOLDER, mark=None, state=HolderState.UNCERTAIN)
-    return replace(message(), stage=Stage.ARRIVING, holders=(uncertain,), confirmation=confirmation)
+    uncertain = Holder(B, DB[B], OFFERED, 1, HolderState.UNCERTAIN)
+    return message(
+        stage=Stage.ARRIVING,
+        holders=(uncertain,),
+        ranks_given=1,
+        confirmation=confirmation,
+        confirm_since=NOW if confirmation is Confirmation.ASK else None,
+    )
 
 
-def said(kind: Kind, *recipients: int) -> Verdict:
-    return Verdict(arriving().id, 1, kind, recipients=recipients)
+ID = arriving().id
 
 
-def test_what_its_holder_has_becomes_a_message_that_everybody_is_asked_about() -> None:
-    decision = arrivals.learnt(arriving(), said(Kind.YOURS), ITS_HOLDER, NOW)
-    (saved,) = decision.writes
-    assert isinstance(saved, SaveCopy)
-    assert (saved.before, saved.content) == (arriving(), None)
-    assert saved.after.queued
-    assert not saved.after.exposed
-    assert saved.after.confirmation is Confirmation.ASK
-    assert [event.event_id for event in decision.events] == ["HAREDIRECT", "RECEIVE"]
+@pytest.fixture
+def on() -> Books:
+    return books(A, arriving())
 
 
-@pytest.mark.parametrize("verdict", [said(Kind.UNKNOWN), said(Kind.TAKEN), said(Kind.DELIVERED)])
-def test_what_its_holder_never_had_or_has_taken_over_is_forgotten(verdict: Verdict) -> None:
-    assert arrivals.learnt(arriving(), verdict, ITS_HOLDER, NOW).writes == (DropCopy(arriving()),)
+def hears(on: Books, kind: Kind, speaker: Speaker, *recipients: int, epoch: int = 1, name: str = "") -> None:
+    verdict = Verdict(ID, epoch, kind, name, recipients)
+    on.apply(learn(on, verdict, speaker, speaker.database_id, NOW))
 
 
-@pytest.mark.parametrize("verdict", [said(Kind.UNKNOWN), said(Kind.YOURS), said(Kind.PENDING)])
-def test_who_is_not_its_holder_proves_nothing(verdict: Verdict) -> None:
-    assert arrivals.learnt(arriving(), verdict, ANOTHER, NOW).writes == ()
+def rows(on: Books) -> list[str]:
+    return [event.event_id for event in on.events]
+
+
+def test_what_its_holder_has_becomes_a_message_that_everybody_is_asked_about(on: Books) -> None:
+    hears(on, Kind.YOURS, ITS_HOLDER)
+    copy = on.copies[ID]
+    assert copy.owned
+    assert not copy.exposed
+    assert copy.confirmation is Confirmation.ASK
+    assert rows(on) == ["HAREDIRECT", "RECEIVE"]
+
+
+def test_what_its_holder_never_had_is_forgotten(on: Books) -> None:
+    hears(on, Kind.UNKNOWN, ITS_HOLDER)
+    assert on.copies == {}
+    assert rows(on) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "speaker"),
+    [
+        (Kind.UNKNOWN, OPENED_AGAIN),  # it may have been put back to before it had the copy
+        (Kind.UNKNOWN, ANOTHER),
+        (Kind.YOURS, ANOTHER),
+        (Kind.PENDING, ITS_HOLDER),
+    ],
+)
+def test_what_proves_nothing_changes_nothing(on: Books, kind: Kind, speaker: Speaker) -> None:
+    hears(on, kind, speaker)
+    assert on.copies == {ID: arriving()}
+
+
+@pytest.mark.parametrize("speaker", [ITS_HOLDER, ANOTHER])
+def test_what_was_taken_over_is_on_record_and_held_for_its_new_owner(on: Books, speaker: Speaker) -> None:
+    hears(on, Kind.TAKEN, speaker, epoch=2, name=speaker.name)
+    copy = on.copies[ID]
+    assert (copy.role, copy.owner, copy.epoch) == (Role.SHADOW, speaker.name, 2)
+    assert rows(on) == ["HAREDIRECT", "RECEIVE", "TRANSFER", "HARECEIVE"]
+
+
+def test_what_was_delivered_is_on_record_and_settled(on: Books) -> None:
+    hears(on, Kind.DELIVERED, ITS_HOLDER)
+    assert on.copies[ID].stage is Stage.SAFETY_NET
+    assert rows(on) == ["HAREDIRECT", "RECEIVE", "HADISCARD"]
+
+
+def test_recipients_that_are_told_of_one_by_one_are_settled_one_by_one(on: Books) -> None:
+    """A member says separately what became of those that ended in different ways."""
+    hears(on, Kind.DELIVERED, ITS_HOLDER, 1)
+    assert [recipient.number for recipient in on.copies[ID].unsettled] == [2]
+    hears(on, Kind.DELIVERED, ITS_HOLDER, 2)
+    assert on.copies[ID].stage is Stage.SAFETY_NET
+    assert rows(on) == ["HAREDIRECT", "RECEIVE", "HADISCARD", "HADISCARD"]
 
 
 @pytest.mark.parametrize("kind", [Kind.YOURS, Kind.UNKNOWN, Kind.TAKEN, Kind.DELIVERED])
 def test_nothing_is_learnt_of_what_is_arriving_now(kind: Kind) -> None:
-    under_way = arriving(Confirmation.NONE)
-    assert arrivals.learnt(under_way, said(kind), ITS_HOLDER, NOW).writes == ()
-    answer = arrivals.answered(under_way, ITS_HOLDER, None, NOW)
-    assert (answer.then[0].kind, answer.writes) == (Kind.PENDING, ())
+    on = books(A, under_way := arriving(Confirmation.NONE))
+    hears(on, kind, ITS_HOLDER)
+    said = on.apply(answer(on, ITS_HOLDER, ID, 1, None, NOW))
+    assert [verdict.kind for verdict in said] == [Kind.PENDING]
+    assert on.copies == {ID: under_way}
 
 
-def test_a_holder_that_asks_has_the_copy_and_is_recorded() -> None:
-    answer = arrivals.answered(arriving(), ITS_HOLDER, None, NOW)
-    assert answer.then == (Verdict(arriving().id, 1, Kind.HELD, "1"),)
-    (saved,) = answer.writes
-    assert isinstance(saved, SaveCopy)
-    assert not saved.after.exposed
+def test_a_holder_that_asks_has_the_copy_and_is_recorded(on: Books) -> None:
+    said = on.apply(answer(on, ITS_HOLDER, ID, 1, None, NOW))
+    assert said == (Verdict(ID, 1, Kind.HELD, "1"),)
+    assert not on.copies[ID].exposed
+    assert rows(on) == ["HAREDIRECT", "RECEIVE"]
 
 
-def test_an_owner_that_asks_has_the_message() -> None:
-    answer = arrivals.answered(arriving(), ITS_HOLDER, 1, NOW)
-    assert answer.then[0].kind is Kind.UNKNOWN
-    assert answer.writes == (DropCopy(arriving()),)
+def test_a_member_that_may_hold_it_for_another_is_to_ask_again(on: Books) -> None:
+    said = on.apply(answer(on, ANOTHER, ID, 2, None, NOW))
+    assert [verdict.kind for verdict in said] == [Kind.PENDING]
+    assert on.copies == {ID: arriving()}
 
 
-@pytest.mark.parametrize(("in_doubt", "then"), [(True, Confirmation.IN_DOUBT), (False, Confirmation.NONE)])
-def test_what_nobody_can_tell_any_more_counts_as_accepted(in_doubt: bool, then: Confirmation) -> None:
-    decision = arrivals.accepted(arriving(), NOW, in_doubt=in_doubt)
-    (saved,) = decision.writes
-    assert isinstance(saved, SaveCopy)
-    assert saved.after.exposed
-    assert saved.after.confirmation is then
-    assert [event.event_id for event in decision.events] == ["HAREDIRECTFAIL", "RECEIVE"]
+def test_an_owner_that_asks_has_the_message_and_we_hold_it(on: Books) -> None:
+    said = on.apply(answer(on, ITS_HOLDER, ID, 2, 1, NOW))
+    assert said == (Verdict(ID, 2, Kind.YOURS),)
+    assert on.copies[ID].held
+    assert rows(on) == ["HAREDIRECT", "RECEIVE", "TRANSFER", "HARECEIVE"]
+
+
+def test_a_copy_of_what_is_arriving_is_not_taken_before_it_is_known_what_that_is(on: Books) -> None:
+    offer = Offer(
+        message_id=ID,
+        epoch=2,
+        rank=1,
+        owner=B,
+        owner_database=DB[B],
+        mark=ITS_HOLDER.mark,
+        received_at=NOW,
+        envelope=Envelope(sender="s@example.org", size=1),
+        recipients=message().recipients,
+    )
+    assert on.apply(hold(on, offer, Content(data=b"x"), POLICY, NOW)) is Held.NOT_YOURS
+    assert on.copies == {ID: arriving()}
+
+
+@pytest.mark.parametrize(
+    ("reachable", "after", "then"),
+    [
+        ((C,), LATE, Confirmation.IN_DOUBT),  # its holder is out of reach
+        ((B, C), EARLY, Confirmation.NONE),  # or cannot say
+    ],
+)
+def test_what_nobody_can_tell_any_more_counts_as_accepted(
+    on: Books, reachable: tuple[str, ...], after: float, then: Confirmation
+) -> None:
+    inquiry = Inquiry()
+
+    def conclude(at: float) -> int:
+        return inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at, long_away=None)  # type: ignore[arg-type]
+
+    conclude(EARLY)
+    for name in reachable:
+        inquiry.note(arriving(), name)  # type: ignore[arg-type]
+    assert conclude(after) == 1
+    copy = on.copies[ID]
+    assert copy.owned
+    assert copy.exposed
+    assert copy.confirmation is then
+    assert rows(on) == ["HAREDIRECTFAIL", "RECEIVE"]
+
+
+def test_what_nobody_confirms_after_a_long_absence_waits_for_the_operator(on: Books) -> None:
+    inquiry = Inquiry()
+    for at in (EARLY, LATE):
+        inquiry.conclude(on, frozenset({C}), POLICY, NOW, at, long_away=NOW)
+        inquiry.note(arriving(), C)
+    inquiry.conclude(on, frozenset({C}), POLICY, NOW, LATE, long_away=NOW)
+    assert on.copies[ID].stage is Stage.SET_ASIDE
+    assert rows(on) == ["HAREDIRECTFAIL", "RECEIVE", "SUSPEND"]

@@ -61,6 +61,7 @@ from shadowrelay.core.messages import (
     Status,
 )
 from shadowrelay.core.tracking import Receive, Taken
+from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.records import moment
@@ -404,7 +405,10 @@ async def test_what_is_arriving_is_no_message_and_asked_about_after_a_restart(tm
         read = await found.transact(
             lambda ledger: (ledger.copy(arriving.id), ledger.knows(arriving.id), ledger.arrival(arriving.id))
         )
-        assert read == (None, False, arriving)
+        assert read == (None, True, arriving)
+        assert await found.transact(lambda ledger: views.messages_like(ledger, arriving.id)) == []
+        counts = await found.transact(views.counts)
+        assert (counts.arriving, counts.queued) == (1, 0)
         assert await found.transact(lambda ledger: ledger.open_questions(MessageId(""), 10)) == []
     async with database(tmp_path) as found:
         (question,) = await found.transact(lambda ledger: ledger.open_questions(MessageId(""), 10))

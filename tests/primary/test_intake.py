@@ -325,18 +325,26 @@ async def test_a_disk_that_fails_at_the_last_moment_puts_the_message_off(
         assert (await sent(owner, MESSAGE)).startswith("250 ")
 
 
+@pytest.mark.parametrize("readings", [0, 1], ids=["for the first holder", "for the second one"])
 async def test_a_content_that_cannot_be_read_for_its_holder_is_not_accepted_and_nothing_is_left_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readings: int
 ) -> None:
     """What arrived is durable by then: left behind, the next start might take it for a message."""
+    blocks, over, left = Spool.blocks, never_answers(monkeypatch), [None] * readings
 
-    def unreadable(_: Spool) -> Any:
-        raise OSError(5, "Input/output error")
+    def unreadable(self: Spool) -> Any:
+        if not left:
+            raise OSError(5, "Input/output error")
+        left.pop()
+        return blocks(self)
 
-    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+    async with boundary(tmp_path, "mx1", "mx2", "mx3", **STRICT) as (owner, *holders), at_last(over):
+        for holder in holders:  # members know each other
+            owner.node.members.release(holder.name, await owner.node.members.acquire(holder.name))
         monkeypatch.setattr(Spool, "blocks", unreadable)
-        assert not (await sent(owner, TOO_BIG_FOR_MEMORY[:100_000])).startswith("250 ")
-        assert await nothing_kept(owner, holder)
+        assert await sent(owner, TOO_BIG_FOR_MEMORY[:100_000]) == ""
+        assert left == []
+        assert await nothing_kept(owner)
 
 
 # The record behind the 250

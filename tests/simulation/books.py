@@ -121,7 +121,7 @@ class MemoryBooks:
         return self.state.tombstones.get(message_id)
 
     def knows(self, message_id: MessageId) -> bool:
-        found = (self.state.copies, self.state.outcomes, self.state.tombstones)
+        found = (self.state.copies, self.state.arriving, self.state.outcomes, self.state.tombstones)
         return any(message_id in kept for kept in found)
 
     def member(self, name: ServerName) -> Member | None:

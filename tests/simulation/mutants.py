@@ -500,7 +500,7 @@ MUTANTS = (
         "what arrives is answered as what was left behind",
         (
             (conversation.asked, "if question.message_id in in_flight:", "if False:"),
-            (arrivals.answered, "if under_way(arrived) or", "if"),
+            (questions._answer_of_arrival, "if arrivals.under_way(arrived) or", "if"),
         ),
         seed=2298,
     ),
@@ -521,11 +521,22 @@ MUTANTS = (
         (
             (
                 arrivals.learnt,
-                "case Kind.UNKNOWN if its_holder:\n            return forgotten(arrived)",
+                "case Kind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):\n"
+                "            return forgotten(arrived)",
                 "case Kind.UNKNOWN:\n            return Decision(None)",
             ),
         ),
         seed=3113,
+    ),
+    Mutant(
+        "a holder that was put back proves that nobody had a 250",
+        ((arrivals.learnt, "if offered_to and _same_opening(offered_to, speaker):", "if offered_to:"),),
+        scenario="arrived_and_holder_put_back",
+    ),
+    Mutant(
+        "what its holder says was delivered is not believed of what was arriving",
+        ((arrivals.learnt, "case Kind.TAKEN | Kind.DELIVERED:", "case Kind.TAKEN:"),),
+        scenario="arrived_and_settled_in_two_ways",
     ),
     Mutant(
         "a 250 before both copies are durable",

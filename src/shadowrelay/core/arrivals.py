@@ -1,7 +1,9 @@
 """What was arriving when a process ended: its sender may have a 250, or was refused, and nobody here knows.
 
-Its holder knows: whoever had a 250 left a copy there, so a holder that says it has none proves that nobody
-had one. If it cannot be asked, or has another database by now, the message counts as accepted.
+Its holder knows: whoever had a 250 left a copy there. Where somebody has that copy, or had it, this becomes a
+message like any other, and what is said of it is taken as ever. A holder that says it has none, in the very
+opening of its database in which it was offered the copy, proves that nobody had a 250. If nobody can say, the
+message counts as accepted.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, DropCopy, Kind, SaveCopy, Verdict
-from shadowrelay.core.messages import Confirmation, Copy, Holder, Stage
+from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
 from shadowrelay.core.values import replace
 
@@ -27,54 +29,42 @@ def forgotten(arrived: Copy) -> Decision[None]:
     return Decision(None, (DropCopy(arrived),))
 
 
-def held(arrived: Copy, holder: Holder, now: datetime) -> Decision[None]:
-    """Its holder has the copy: it is a message. Everybody is asked about it, as about all that was here."""
+def recorded(arrived: Copy, holder: Holder, now: datetime) -> Decision[Copy]:
+    """That member has its copy, or had it: it is a message. Everybody is asked about it, as about others."""
     copy = replace(arrived, stage=Stage.QUEUED).with_holder(holder)
-    told = (f"{holder.name}=holds a copy",)
-    events = (
-        HaRedirect(at=now, copy=copy, holder=holder, attempts=told),
-        Receive(at=now, copy=copy),
-    )
-    return Decision(None, (SaveCopy(arrived, copy),), events)
+    told = "holds a copy" if holder.state is HolderState.HOLDING else "held a copy"
+    redirect = HaRedirect(at=now, copy=copy, holder=holder, attempts=(f"{holder.name}={told}",))
+    return Decision(copy, (SaveCopy(arrived, copy),), (redirect, Receive(at=now, copy=copy)))
 
 
-def accepted(arrived: Copy, now: datetime, *, in_doubt: bool) -> Decision[None]:
-    """Nobody can say any more whether its sender had a 250. ``in_doubt``: its holder was out of reach."""
-    copy = replace(
-        arrived,
-        stage=Stage.QUEUED,
-        confirmation=Confirmation.IN_DOUBT if in_doubt else Confirmation.NONE,
-        confirm_since=arrived.confirm_since if in_doubt else None,
-    )
+def accepted(arrived: Copy, now: datetime) -> Decision[Copy]:
+    """Nobody can say any more whether its sender had a 250."""
+    copy = replace(arrived, stage=Stage.QUEUED)
     told = tuple(f"{holder.name}=not known after a restart" for holder in copy.holders)
     events = (HaRedirectFail(at=now, copy=copy, attempts=told), Receive(at=now, copy=copy, redundant=UNKNOWN))
-    return Decision(None, (SaveCopy(arrived, copy),), events)
+    return Decision(copy, (SaveCopy(arrived, copy),), events)
 
 
-def answered(arrived: Copy, asker: Holder, rank: int | None, now: datetime) -> Decision[tuple[Verdict, ...]]:
-    """A member asks about it: as its holder, or (with a rank) as its owner, which then has it."""
-    if rank is not None and not under_way(arrived):
-        return Decision((Verdict(arrived.id, arrived.epoch, Kind.UNKNOWN),), forgotten(arrived).writes)
-    if under_way(arrived) or arrived.holder(asker.database_id) is None:
-        return Decision((Verdict(arrived.id, arrived.epoch, Kind.PENDING),))
-    known = held(arrived, asker, now)
-    verdict = Verdict(arrived.id, arrived.epoch, Kind.HELD, str(asker.rank))
-    return Decision((verdict,), known.writes, known.events)
+def learnt(arrived: Copy, verdict: Verdict, speaker: Holder, now: datetime) -> Decision[Copy | None]:
+    """What a member says shows that it is a message (the result), that it is none, or neither.
 
-
-def learnt(arrived: Copy, verdict: Verdict, speaker: Holder, now: datetime) -> Decision[None]:
-    """A member says what it knows of it; of what is under way nothing can be learnt."""
+    Of what is under way nothing can be learnt.
+    """
+    offered_to = arrived.holder(speaker.database_id)
     if under_way(arrived):
         return Decision(None)
-    its_holder = arrived.holder(speaker.database_id) is not None
     match verdict.kind:
-        case Kind.YOURS if its_holder:
-            return held(arrived, speaker, now)
-        case Kind.UNKNOWN if its_holder:
+        case Kind.YOURS if offered_to:
+            return recorded(arrived, speaker, now)
+        case Kind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):
             return forgotten(arrived)
-        case Kind.TAKEN:  # a copy of it became the message
-            return forgotten(arrived)
-        case Kind.DELIVERED if not verdict.recipients or len(verdict.recipients) == len(arrived.recipients):
-            return forgotten(arrived)
+        case Kind.TAKEN | Kind.DELIVERED:  # a copy of it became the message
+            return recorded(arrived, arrived.holders[0], now)
         case _:
             return Decision(None)
+
+
+def _same_opening(offered_to: Holder, speaker: Holder) -> bool:
+    """A database that was opened again may have been put back to before it had the copy."""
+    then, now = offered_to.mark, speaker.mark
+    return then is not None and now is not None and then.incarnation == now.incarnation

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.tracking import SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
-from shadowrelay.core.values import dataclass
+from shadowrelay.core.values import dataclass, replace
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -189,6 +189,10 @@ class Decision(Generic[T_co]):
     then: T_co
     writes: tuple[Write, ...] = ()
     events: tuple[TrackingEvent | SnapshotEnd, ...] = ()
+
+    def after(self, first: Decision[Any]) -> Decision[T_co]:
+        """Both in one transaction: this one was taken on what the ``first`` writes."""
+        return replace(self, writes=(*first.writes, *self.writes), events=(*first.events, *self.events))
 
 
 class Ledger(Protocol):

@@ -54,7 +54,8 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
     known_of_owner = heard(ledger, offer.owner, offer.mark).writes
     known = None if new else ledger.copy(offer.message_id)
     if known is None:
-        if not new and ledger.outcome(offer.message_id):
+        # What arrived here of it becomes ours, or theirs, by a question.
+        if not new and (ledger.outcome(offer.message_id) or ledger.arrival(offer.message_id)):
             return Decision(Held.NOT_YOURS)
         copy = Copy(
             id=offer.message_id,

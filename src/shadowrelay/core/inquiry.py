@@ -139,6 +139,11 @@ class Inquiry:
                 continue
             missing = {holder.name for holder in copy.holders} - entry.by
             out_of_patience = at - entry.began >= patience
+            if missing and (copy.confirmation is Confirmation.IN_DOUBT or not out_of_patience):
+                continue
+            closed += 1
+            if copy.stage is Stage.ARRIVING:
+                copy = books.apply(arrivals.accepted(copy, now))
             forgotten = (
                 long_away is not None
                 and question.since == long_away
@@ -146,9 +151,6 @@ class Inquiry:
                 and copy.former_owner is None
                 and not entry.confirmed
             )
-            if missing and (copy.confirmation is Confirmation.IN_DOUBT or not out_of_patience):
-                continue
-            closed += 1
             if forgotten and copy.confirmation is Confirmation.ASK and not copy.pending:
                 books.apply(set_aside(copy, now))
             else:
@@ -162,8 +164,6 @@ class Inquiry:
         return closed
 
     def _let_go(self, books: Ledger, copy: Copy, now: datetime, *, in_doubt: bool) -> Decision[None]:
-        if copy.stage is Stage.ARRIVING:
-            return arrivals.accepted(copy, now, in_doubt=in_doubt)
         if copy.pending:
             return promote(books, copy, now)
         if in_doubt and copy.owned:

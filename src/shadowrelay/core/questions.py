@@ -39,9 +39,9 @@ def answer(
     """
     copy = ledger.copy(message_id)
     if copy is None:
-        outcome = ledger.outcome(message_id)
         if arrived := ledger.arrival(message_id):
-            return arrivals.answered(arrived, as_holder(asker, 1), rank, now)
+            return _answer_of_arrival(ledger, arrived, asker, epoch, rank, now)
+        outcome = ledger.outcome(message_id)
         if outcome is None:
             return Decision((Verdict(message_id, epoch, Kind.UNKNOWN),))
         return Decision((Verdict(message_id, outcome.epoch, Kind.DELIVERED, recipients=outcome.delivered),))
@@ -52,6 +52,18 @@ def answer(
     if copy.role is Role.PRIMARY:
         return _answer_as_owner(ledger, copy, known, asker, epoch, rank, now)
     return _answer_as_holder(ledger, copy, known, asker, epoch, rank, now)
+
+
+def _answer_of_arrival(
+    ledger: Ledger, arrived: Copy, asker: Speaker, epoch: int, rank: int | None, now: datetime
+) -> Decision[tuple[Verdict, ...]]:
+    """Its holder asks, or an owner, which has it from a holder: it is a message. Others are to ask again."""
+    its_holder = arrived.holder(asker.database_id) is not None
+    if arrivals.under_way(arrived) or (rank is None and not its_holder):
+        return Decision((Verdict(arrived.id, arrived.epoch, Kind.PENDING),))
+    holder = as_holder(asker, 1) if rank is None else arrived.holders[0]
+    first = arrivals.recorded(arrived, holder, now)
+    return _answer_as_owner(ledger, first.then, (), asker, epoch, rank, now).after(first)
 
 
 def _answer_as_owner(
@@ -122,10 +134,25 @@ def learn(
 
     ``owner_database`` is the database of the member that TAKEN names, when we know it.
     """
-    copy = ledger.copy(verdict.message_id)
-    if copy is None:
-        arrived = ledger.arrival(verdict.message_id)
-        return arrivals.learnt(arrived, verdict, as_holder(speaker, 1), now) if arrived else Decision(None)
+    if copy := ledger.copy(verdict.message_id):
+        return _learn(ledger, copy, verdict, speaker, owner_database, now)
+    arrived = ledger.arrival(verdict.message_id)
+    if arrived is None:
+        return Decision(None)
+    first = arrivals.learnt(arrived, verdict, as_holder(speaker, 1), now)
+    if first.then is None:
+        return Decision(None, first.writes)
+    return _learn(ledger, first.then, verdict, speaker, owner_database, now).after(first)
+
+
+def _learn(
+    ledger: Ledger,
+    copy: Copy,
+    verdict: Verdict,
+    speaker: Speaker,
+    owner_database: DatabaseId | None,
+    now: datetime,
+) -> Decision[None]:
     match verdict.kind:
         case Kind.DELIVERED:
             return settle_held(ledger, copy, _settled(copy, verdict), speaker.database_id, now)

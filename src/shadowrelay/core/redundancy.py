@@ -155,7 +155,8 @@ def arrive(
     member = ledger.member(to)
     if member is None or member.lineage is None:
         return Decision(None)
-    holder = Holder(to, member.lineage.database_id, None, 1, HolderState.UNCERTAIN)
+    # The mark says in which opening of its database it is offered the copy: see ``arrivals``.
+    holder = Holder(to, member.lineage.database_id, member.lineage.mark, 1, HolderState.UNCERTAIN)
     copy = replace(_received(ledger, arrival, now), stage=Stage.ARRIVING, holders=(holder,), ranks_given=1)
     return Decision(copy, (SaveCopy(None, copy, content),))
 

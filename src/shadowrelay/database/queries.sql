@@ -70,7 +70,7 @@ SELECT message_id, owner, epoch, rank, keep_until FROM tombstone WHERE message_i
 INSERT OR REPLACE INTO tombstone (message_id, owner, epoch, rank, keep_until) VALUES (?, ?, ?, ?, ?);
 
 -- name: knows
-SELECT EXISTS (SELECT 1 FROM message WHERE id = ?1 AND stage <> 'arriving') OR EXISTS (SELECT 1 FROM outcome WHERE message_id = ?1)
+SELECT EXISTS (SELECT 1 FROM message WHERE id = ?1) OR EXISTS (SELECT 1 FROM outcome WHERE message_id = ?1)
     OR EXISTS (SELECT 1 FROM tombstone WHERE message_id = ?1);
 
 -- name: member

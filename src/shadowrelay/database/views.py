@@ -34,8 +34,11 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Messages on this node. ``asking``: not sent before the members were asked; ``oldest_*``: reception."""
+    """Messages on this node. ``asking``: not sent before the members were asked; ``oldest_*``: reception.
+    ``arriving``: no messages yet; those from before the start become some once their holder was asked.
+    """
 
+    arriving: int = 0
     queued: int = 0
     exposed: int = 0
     asking: int = 0
@@ -126,6 +129,7 @@ def counts(ledger: SqlLedger) -> Counts:
     held, oldest_held = found.get((Role.SHADOW, Stage.QUEUED), (0, None))
     confirming = dict(run(SQL["confirming"]).fetchall())
     return Counts(
+        arriving=found.get((Role.PRIMARY, Stage.ARRIVING), (0, None))[0],
         queued=queued,
         exposed=run(SQL["exposed"]).fetchone()[0],
         asking=confirming.get(Confirmation.ASK.value, 0),

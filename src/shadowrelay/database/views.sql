@@ -83,5 +83,5 @@ SELECT id FROM message
  ORDER BY id LIMIT ?;
 
 -- name: like
-SELECT id FROM message WHERE id >= ?1 AND id < ?2 UNION SELECT message_id FROM outcome WHERE message_id >= ?1
+SELECT id FROM message WHERE id >= ?1 AND id < ?2 AND stage <> 'arriving' UNION SELECT message_id FROM outcome WHERE message_id >= ?1
    AND message_id < ?2 ORDER BY 1 LIMIT 5;

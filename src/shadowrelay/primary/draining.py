@@ -85,7 +85,7 @@ class Drain:
     def _remains(self, ledger: SqlLedger) -> Remains:
         seen = views.snapshot(ledger)
         return Remains(
-            queued=seen.counts.queued,
+            queued=seen.counts.queued + seen.counts.arriving,
             exposed=seen.counts.exposed,
             set_aside=seen.counts.set_aside,
             held_for=seen.held_for,

@@ -17,13 +17,14 @@ from shadowrelay import failpoints
 from shadowrelay.core.arrivals import forgotten
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Copy, Envelope, Recipient
+from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival, Attempt
 from shadowrelay.core.routing import Route, postmaster_domain, route_for
 from shadowrelay.core.steps import Ask, Beside, Both, OfferCopy, Step, Transact
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
+from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.members import Members
 from shadowrelay.primary.accepting import Decided, make_redundant, offer
@@ -224,13 +225,7 @@ class IntakeSink:
                     return await members.database.transact_briefly(work)
                 case Beside(work, offered):
                     arriving = members.database.transact_briefly(work)
-                    try:
-                        attempt = cast("Attempt", await perform(offered))
-                    except BaseException:
-                        if arrived := cast("Copy | None", await arriving):
-                            forgetting = forgotten(arrived)
-                            await members.database.transact_briefly(lambda ledger: ledger.apply(forgetting))
-                        raise
+                    attempt = cast("Attempt", await perform(offered))
                     return Both(await arriving, attempt, members.database.ledger.known(offered.to))
                 case OfferCopy() if shadow is not None:
                     try:
@@ -247,11 +242,20 @@ class IntakeSink:
         latest = asyncio.get_running_loop().time() + intake.policy.shadow_time_cap.total_seconds()
         revoking = Countdown(intake.policy.revoke_timeout.total_seconds())
         script = make_redundant(self._arrival, content, names, intake.policy, clock, deadline)
-        decided = await run(script, perform)
+        try:
+            decided = await run(script, perform)
+        except BaseException:
+            await members.database.transact_briefly(self._forget)
+            raise
         if decided.record is not None:
             # It is in the queue of the database before the sender has its reply, and nobody waits for it.
             members.database.transact_briefly(decided.record.work).add_done_callback(self._recorded)
         return decided
+
+    def _forget(self, ledger: SqlLedger) -> None:
+        """No decision was reached: the sender gets no reply, and no start may take it for accepted."""
+        if arrived := ledger.arrival(self._arrival.id):
+            ledger.apply(forgotten(arrived))
 
     def _recorded(self, recording: asyncio.Future[Answer]) -> None:
         if isinstance(error := recording.exception(), Exception):  # the next start records what has arrived
