@@ -227,6 +227,15 @@ def test_a_disk_that_fails_ends_the_node_with_the_reason(node: Process) -> None:
     assert log.count(b",RECEIVE,") >= acknowledged
 
 
+def test_a_tracking_directory_that_cannot_be_written_ends_the_node_and_is_named(tmp_path: Path) -> None:
+    """A directory in which nobody may create a file, not root either."""
+    node = Process(tmp_path, tracking={"directory": "/proc/self/fdinfo"})
+    node.start()
+    assert node.ended() == 1
+    assert "Error: tracking.directory: cannot write to /proc/self/fdinfo: " in node.text()
+    assert "start the node again" in node.text()
+
+
 def test_a_corrupt_database_is_set_aside_loudly(node: Process) -> None:
     (node.directory / "data").mkdir()
     (node.directory / "data" / "transport.db").write_bytes(b"not a database at all\n" * 500)

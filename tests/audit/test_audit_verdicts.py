@@ -246,6 +246,27 @@ def test_what_a_holder_was_told_is_proof_if_the_owners_disk_was_lost(*, lost: bo
     assert what in {one.what for one in findings}
 
 
+@pytest.mark.parametrize(
+    ("lost", "what"),
+    [
+        (("mx1", "mx2"), {Class.UNPROVEN_LOSS}),
+        (("mx2",), set()),  # its owner's log is whole, and never received it
+        (("mx1",), set()),  # the copy is still there
+    ],
+)
+def test_a_copy_that_went_with_its_disk_may_have_been_the_last_of_a_message_that_was_accepted(
+    lost: tuple[str, ...], what: set[Class]
+) -> None:
+    """Its owner's reception, and what that accepted, went with another disk."""
+    databases = {
+        name: replace(one, lost=name in lost, closed=name not in lost, snapshot=None)
+        for name, one in EVIDENCE.databases.items()
+    }
+    held = replace(row("mx2", 9, Kind.HARECEIVE, "mx1"), entries={"OwnerDb": "mx1"})
+    findings = judge([held], replace(EVIDENCE, databases=databases)).findings
+    assert {one.what for one in findings} == what
+
+
 def test_a_violation_that_is_seen_counts_although_evidence_is_missing() -> None:
     gap = Gap("a row is missing", "somewhere", "who knows")
     told: dict[str, Any] = {"totals": {}, "files": 3, "nodes": 3, "evidence": replace(EVIDENCE, gaps=(gap,))}

@@ -466,6 +466,8 @@ async def test_a_message_for_as_many_recipients_as_settings_allow_has_its_copy(t
         "mx2",
         reject_message_on_shadow_failure=True,
         receive={"max_recipients_per_message": 20_000},
+        shadow_attempt_timeout="20s",  # a busy machine needs its time for so many
+        shadow_time_cap="40s",
     ) as (owner, holder):
         assert (await sent(owner, MESSAGE, *many)).startswith("250 2.6.0 ")
         (held,) = await holder.copies()

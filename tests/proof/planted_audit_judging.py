@@ -52,6 +52,14 @@ JUDGING = (
             "ends.py::test_what_was_received_in_files_that_are_deleted_since_is_no_violation[clean]",
         ),
         (
+            "what went with two disks was never accepted",
+            _LOST,
+            "                owed |= told | self._lost_with_its_owner()\n",
+            "                owed |= told\n",
+            "verdicts.py::test_a_copy_that_went_with_its_disk_may_have_been_the_last_of_a_message_that_was_"
+            "accepted[lost0-what0]",
+        ),
+        (
             "a copy of what was never received is nothing",
             _LOST,
             "            if not trace.owned and sound and",

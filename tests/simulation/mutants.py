@@ -344,7 +344,7 @@ MUTANTS = (
         "delivered counts at the same epoch only",  # counterexample 9
         (
             (
-                questions.learn,
+                questions._learn,
                 "    case Kind.DELIVERED:\n",
                 "    case Kind.DELIVERED if verdict.epoch != copy.epoch:\n"
                 "            return Decision(None)\n"

@@ -127,7 +127,7 @@ def still_open(logs: Iterable[OpenLog], now: datetime) -> str:
     told = ", ".join(one.told(now) for one in logs)
     return (
         f"still open, and not read: {told}. A node closes its log when it is tracking.max_file_age old (1h "
-        "unless set; 15s in a lab) when it is stopped, and when it is started after a crash: ask again then"
+        "unless set; 15s in a lab), when it is stopped, and when it is started after a crash: ask again then"
     )
 
 

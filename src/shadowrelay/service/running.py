@@ -10,6 +10,7 @@ import secrets
 import signal
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from uuid import uuid4
 
 import structlog
@@ -28,6 +29,7 @@ from shadowrelay.service.adapters import tracking_writer
 from shadowrelay.service.node import Node, utcnow
 from shadowrelay.settings import Settings
 from shadowrelay.smtp.receive_connector import Connector
+from shadowrelay.tracking.writer import TrackingWriter
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +60,17 @@ async def _every(interval: float, work: Callable[[], Awaitable[object]]) -> None
 async def _until_failed(database: TransportDatabase) -> None:
     await database.failed.wait()
     raise NodeFailed(database.failure)
+
+
+async def _track(writer: TrackingWriter, directory: Path, stop: asyncio.Event) -> None:
+    try:
+        await writer.run(stop)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else error
+        raise NodeFailed(
+            f"tracking.directory: cannot write to {directory}: {why}. Give it room, or make it writable, and "
+            "start the node again; no row is lost: each waits in the transport database until it is in a file"
+        ) from error
 
 
 async def run_node(settings: Settings) -> None:
@@ -106,7 +119,9 @@ async def _serve(node: Node) -> None:
     token = settings.admin.token.get_secret_value() if settings.admin.token else None
     async with asyncio.TaskGroup() as group:
         guard = group.create_task(_until_failed(database))
-        logging = group.create_task(writer.run(log_stop), name="tracking writer")
+        logging = group.create_task(
+            _track(writer, settings.tracking.directory, log_stop), name="tracking writer"
+        )
         api = group.create_task(serve(build_app(node, token=token), listening, admin_stop), name="admin")
         await _snapshot(database, Taken.START)
         members = connectors.for_members(node, settings.peer) if settings.peer else None
