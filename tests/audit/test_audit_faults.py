@@ -21,6 +21,7 @@ from shadowaudit.generate.stories import FAULTS, FILE_FAULTS
 NOTES = frozenset(
     [
         "exposed",
+        "found-after-a-start",
         "promotion",
         "false-promotion",
         "false-promotion-dropped",

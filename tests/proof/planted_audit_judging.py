@@ -52,6 +52,13 @@ JUDGING = (
             "ends.py::test_what_was_received_in_files_that_are_deleted_since_is_no_violation[clean]",
         ),
         (
+            "a message that was found after a start has broken the promise",
+            _CLEAN,
+            '_NOT_REDUNDANT = frozenset({"Failed", "Unknown"})',
+            '_NOT_REDUNDANT = frozenset({"Failed"})',
+            "faults.py::test_a_fault_alone_is_found_as_what_it_is[found-after-a-start]",
+        ),
+        (
             "what went with two disks was never accepted",
             _LOST,
             "                owed |= told | self._lost_with_its_owner()\n",

@@ -21,6 +21,9 @@ from shadowaudit.core.involved import Involved
 from shadowaudit.core.promotions import promotions
 from shadowaudit.core.replay import Ending, replay
 
+_NOT_REDUNDANT = frozenset({"Failed", "Unknown"})
+"""S:Replication of what had one copy, or may have had; the log says so itself."""
+
 LATE_DISCARD = 10 * 60_000
 """Milliseconds after the last end that a holder's HADISCARD is noted as late: by clocks of two nodes."""
 
@@ -131,7 +134,7 @@ class _Case:
         if any(self.events[at].sequence < received.sequence for at in copies):
             return
         after = self._copy_after(index)
-        if received.entries.get("Replication") == "Failed":
+        if received.entries.get("Replication") in _NOT_REDUNDANT:
             yield self._alone(index, "after it was accepted")
         elif not self.traces[received.database].database.unbroken:
             return  # the row may be one that is missing

@@ -168,13 +168,17 @@ def _vanished(m: Message) -> None:
     m.deliver(40)
 
 
-def _exposed(m: Message) -> None:
+def _exposed(m: Message, redundant: str = "Failed") -> None:
     m.add(0, OWNER, m.row("HAREDIRECTFAIL", client=m.owner, context="No suitable shadow servers"))
-    m.receive(custom=";S:Replication=Failed")
+    m.receive(custom=f";S:Replication={redundant}")
     m.hold(5_000)
     m.redirect(5_010)
     m.deliver(9_000)
     m.discard(9_800)
+
+
+def _found_after_a_start(m: Message) -> None:
+    _exposed(m, "Unknown")
 
 
 def _take_over(m: Message, after: int, reason: str = "heartbeat-lost") -> None:
@@ -263,6 +267,7 @@ FAULTS: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
     "unknown-origin": (_unknown, ("unknown-origin",)),
     "vanished-copy": (_vanished, ("vanished-copy",)),
     "exposed": (_exposed, ("exposed",)),
+    "found-after-a-start": (_found_after_a_start, ("exposed",)),
     "promotion": (_promoted, ("promoted-rightly", "exposed")),
     "handover": (_handed_over, ("promoted-rightly", "exposed")),
     "false-promotion": (_falsely, ("promoted-falsely", "duplicate-allowed", "exposed")),

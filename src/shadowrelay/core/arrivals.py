@@ -58,8 +58,8 @@ def learnt(arrived: Copy, verdict: Verdict, speaker: Holder, now: datetime) -> D
             return recorded(arrived, speaker, now)
         case Kind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):
             return forgotten(arrived)
-        case Kind.TAKEN | Kind.DELIVERED:  # a copy of it became the message
-            return recorded(arrived, arrived.holders[0], now)
+        case Kind.TAKEN | Kind.DELIVERED:  # a copy became the message, perhaps not the one that we know of
+            return recorded(arrived, offered_to, now) if offered_to else accepted(arrived, now)
         case _:
             return Decision(None)
 

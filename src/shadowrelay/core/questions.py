@@ -58,11 +58,11 @@ def _answer_of_arrival(
     ledger: Ledger, arrived: Copy, asker: Speaker, epoch: int, rank: int | None, now: datetime
 ) -> Decision[tuple[Verdict, ...]]:
     """Its holder asks, or an owner, which has it from a holder: it is a message. Others are to ask again."""
-    its_holder = arrived.holder(asker.database_id) is not None
-    if arrivals.under_way(arrived) or (rank is None and not its_holder):
+    offered_to = arrived.holder(asker.database_id)
+    if arrivals.under_way(arrived) or (rank is None and not offered_to):
         return Decision((Verdict(arrived.id, arrived.epoch, Kind.PENDING),))
-    holder = as_holder(asker, 1) if rank is None else arrived.holders[0]
-    first = arrivals.recorded(arrived, holder, now)
+    holder = as_holder(asker, 1) if rank is None else offered_to
+    first = arrivals.recorded(arrived, holder, now) if holder else arrivals.accepted(arrived, now)
     return _answer_as_owner(ledger, first.then, (), asker, epoch, rank, now).after(first)
 
 
