@@ -61,7 +61,7 @@ JUDGING = (
         (
             "what went with two disks was never accepted",
             _LOST,
-            "                owed |= told | self._lost_with_its_owner()\n",
+            "                owed |= told | self.involved.lost_with_its_owner()\n",
             "                owed |= told\n",
             "verdicts.py::test_a_copy_that_went_with_its_disk_may_have_been_the_last_of_a_message_that_was_"
             "accepted[lost0-what0]",

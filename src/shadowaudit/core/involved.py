@@ -22,6 +22,11 @@ class Involved:
         """``events``: all that is told of the message, each once."""
         self._traces, self._evidence = traces, evidence
         self._given = [event for event in events if event.kind in _GIVEN]
+        self._owners = {
+            event.entries["OwnerDb"]
+            for event in events
+            if event.kind is Kind.HARECEIVE and event.entries.get("OwnerDb")
+        }
         databases = [trace.database for trace in traces.values()]
         servers = {event.peer for event in events if event.kind in _PEERS}
         databases += [evidence.databases[one] for name in servers for one in self._of(name)]
@@ -44,13 +49,25 @@ class Involved:
         """Those of them that may have been settled in rows that were lost with a disk, or given up."""
         if any(one.id not in self._traces for event in self._given for one in self._lost_of(event)):
             return recipients
+        return recipients & self._gone()
+
+    def lost_with_its_owner(self) -> set[int]:
+        """Recipients of a copy that went with its disk, of a message that its owner may have accepted in rows
+        that went with another disk.
+        """
+        return self._gone() if any(self._lost_end(name) for name in self._owners) else set()
+
+    def _gone(self) -> set[int]:
+        """Those that a copy here had left when its disk was lost, or an older state put back."""
         ends = [trace for trace in self._traces.values() if trace.ending is Ending.LOST]
-        return recipients & {number for trace in ends for number in trace.left}
+        return {number for trace in ends for number in trace.left}
 
     def _lost_of(self, event: Event) -> Iterator[Database]:
         """The databases with a lost end among those that the row says it was given to."""
         names = [one] if (one := event.entries.get("ShadowDb")) else self._of(event.peer)
-        for name in names:
-            database = self._evidence.databases.get(name)
-            if database is not None and (database.lost or database.rolled_back):
-                yield database
+        return (database for name in names if (database := self._lost_end(name)))
+
+    def _lost_end(self, name: str) -> Database | None:
+        """That database, if it lost an end of its log."""
+        database = self._evidence.databases.get(name)
+        return database if database is not None and (database.lost or database.rolled_back) else None

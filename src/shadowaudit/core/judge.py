@@ -179,7 +179,7 @@ class _Case:
                 word.append(index)
         if not self._rows(*ORIGINS):
             if self.untold:
-                owed |= told | self._lost_with_its_owner()
+                owed |= told | self.involved.lost_with_its_owner()
             elif nowhere := told - owed - settled:
                 detail = "a holder was told that it was delivered, and no node's log has it"
                 yield Finding(Class.OPEN, detail, _all(nowhere), tuple(word))
@@ -195,18 +195,6 @@ class _Case:
         missing -= by_word
         if missing:
             yield self._fate(missing, owed)
-
-    def _lost_with_its_owner(self) -> set[int]:
-        """Recipients of a copy that went with its disk, of a message that its owner may have accepted in rows
-        that went with another disk.
-        """
-        owners = {
-            entry for at in self._rows(Kind.HARECEIVE) if (entry := self.events[at].entries.get("OwnerDb"))
-        }
-        databases = (self.evidence.databases.get(one) for one in owners)
-        if not any(one.lost or one.rolled_back for one in databases if one):
-            return set()
-        return {number for one in self.traces.values() if one.ending is Ending.LOST for number in one.left}
 
     def _fate(self, missing: set[int], owed: set[int]) -> Finding:
         ends = [trace for trace in self.traces.values() if trace.left & missing]

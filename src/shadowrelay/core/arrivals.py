@@ -10,13 +10,19 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core.decisions import Decision, DropCopy, Kind, SaveCopy, Verdict
+from shadowrelay.core.decisions import Decision, DropCopy, Kind, Ledger, SaveCopy, Verdict
+from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
 from shadowrelay.core.values import replace
 
 UNKNOWN = "Unknown"
 """For RECEIVE: whether the message was redundant when its sender was answered."""
+
+
+def in_question(ledger: Ledger, message_id: MessageId) -> Copy | None:
+    """What members may be asked about: a message, or what is arriving."""
+    return ledger.copy(message_id) or ledger.arrival(message_id)
 
 
 def under_way(arrived: Copy) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from shadowrelay.core import discard, heartbeat, questions
+from shadowrelay.core.arrivals import in_question
 from shadowrelay.core.claims import Claim, Sighting, claim_of, judge, vouches, yields_to
 from shadowrelay.core.decisions import Kind, Ledger, Transaction, Verdict
 from shadowrelay.core.holding import revoke
@@ -142,7 +143,7 @@ def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime) -> Quer
     claim: Claim | None = None
     claimed: list[Question] = []
     for question in inquiry.unasked(ledger, to, MAX_QUESTIONS):
-        copy = ledger.copy(question.message_id) or ledger.arrival(question.message_id)
+        copy = in_question(ledger, question.message_id)
         if copy is None:
             continue
         claims = claim_of(copy)
@@ -233,7 +234,7 @@ def told(
     pending = {line.verdict.message_id for line in lines if _waits(books, line.verdict, speaker)}
     confirmed = {line.verdict.message_id for line in lines if line.verdict.kind is Kind.YOURS}
     for question in (*query.questions, *query.claimed):
-        copy = books.copy(question.message_id) or books.arrival(question.message_id)
+        copy = in_question(books, question.message_id)
         if copy is None:
             inquiry.forget(question.message_id)
         elif copy.id in answered - pending:

@@ -10,6 +10,7 @@ from shadowrelay.core.announcements import addressed, delivered, listeners
 from shadowrelay.core.decisions import Content, Decision, Ledger, SaveCopy, Write
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Envelope, Recipient, Role, Stage, Status
+from shadowrelay.core.ownership import made_here
 from shadowrelay.core.side_effects import already_safe, report_is_safe
 from shadowrelay.core.tracking import (
     Defer,
@@ -183,28 +184,20 @@ def _queue_report(ledger: Ledger, original: Copy, report: Report, now: datetime)
         return Decision(None, (SaveCopy(known, replace(known, reports_on=original.id)),))
     if known or ledger.outcome(report.id):
         return Decision(None)
-    own = ledger.lineage
     ask = original.epoch > 1 or original.role is Role.SHADOW
-    copy = Copy(
-        id=report.id,
-        epoch=1,
-        rank=0,
-        role=Role.PRIMARY,
-        owner=ledger.name,
-        owner_database=own.database_id,
-        offered_in=own.incarnation,
-        envelope=Envelope(
-            sender="",
-            size=len(report.content),
-            body="7BIT" if report.content.isascii() else "8BITMIME",
-            smtputf8=not original.envelope.sender.isascii(),
-            message_id=f"<{report.id}@{ledger.name}>",
-            subject="Delivery status notification",
-        ),
-        recipients=(Recipient(1, original.envelope.sender, report.next_hop),),
+    envelope = Envelope(
+        sender="",
+        size=len(report.content),
+        body="7BIT" if report.content.isascii() else "8BITMIME",
+        smtputf8=not original.envelope.sender.isascii(),
+        message_id=f"<{report.id}@{ledger.name}>",
+        subject="Delivery status notification",
+    )
+    recipients = (Recipient(1, original.envelope.sender, report.next_hop),)
+    copy = replace(
+        made_here(ledger, report.id, envelope, recipients, now),
         confirmation=Confirmation.ASK if ask else Confirmation.NONE,
         confirm_since=now if ask else None,
-        received_at=now,
         reports_on=original.id if report.settles else None,
     )
     event = Dsn(at=now, copy=copy, reports_on=original.id)

@@ -128,7 +128,7 @@ class Inquiry:
             last = question.message_id
             if not may_be_closed:
                 continue
-            copy = books.copy(last) or books.arrival(last)
+            copy = arrivals.in_question(books, last)
             if copy is None:
                 continue
             if copy.pending is Reason.HEARTBEAT_LOST and copy.owner in reachable:

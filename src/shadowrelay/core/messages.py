@@ -20,7 +20,7 @@ class Role(StrEnum):
 class Stage(StrEnum):
     """Where a copy is: in a queue (or shadow queue), in Safety Net, or set aside for the operator.
 
-    ARRIVING: durable here while a holder makes its copy durable; no message yet, for its sender has no reply.
+    ARRIVING: durable here while a holder makes its copy durable; no message before it is recorded.
     """
 
     ARRIVING = "arriving"

@@ -9,8 +9,18 @@ from datetime import datetime
 
 from shadowrelay.core.announcements import addressed, delivered
 from shadowrelay.core.decisions import Decision, Kind, Ledger, Member, SaveCopy, Verdict, Write
-from shadowrelay.core.identifiers import Continuity, DatabaseId, Incarnation, Mark, ServerName
-from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Reason, Role, Stage
+from shadowrelay.core.identifiers import Continuity, DatabaseId, Incarnation, Mark, MessageId, ServerName
+from shadowrelay.core.messages import (
+    Confirmation,
+    Copy,
+    Envelope,
+    Holder,
+    HolderState,
+    Reason,
+    Recipient,
+    Role,
+    Stage,
+)
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaReceive, HaRedirect, Resubmit, Transfer
 from shadowrelay.core.tracking_row import TrackingEvent
@@ -18,6 +28,29 @@ from shadowrelay.core.values import replace
 
 NO_INCARNATION = Incarnation("")
 """The owner never offered this copy: its ``unknown`` cannot mean that the sender saw no 250."""
+
+
+def made_here(
+    ledger: Ledger,
+    message_id: MessageId,
+    envelope: Envelope,
+    recipients: tuple[Recipient, ...],
+    received_at: datetime,
+) -> Copy:
+    """A message that comes into being on this node, its owner: the first epoch, and nobody holds a copy."""
+    own = ledger.lineage
+    return Copy(
+        id=message_id,
+        epoch=1,
+        rank=0,
+        role=Role.PRIMARY,
+        owner=ledger.name,
+        owner_database=own.database_id,
+        offered_in=own.incarnation,
+        envelope=envelope,
+        recipients=recipients,
+        received_at=received_at,
+    )
 
 
 def saved(before: Copy, after: Copy) -> Decision[None]:

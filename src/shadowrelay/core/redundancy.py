@@ -27,10 +27,9 @@ from shadowrelay.core.messages import (
     Holder,
     HolderState,
     Recipient,
-    Role,
     Stage,
 )
-from shadowrelay.core.ownership import vouches
+from shadowrelay.core.ownership import made_here, vouches
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
@@ -162,19 +161,9 @@ def arrive(
 
 
 def _received(ledger: Ledger, arrival: Arrival, now: datetime) -> Copy:
-    own = ledger.lineage
-    return Copy(
-        id=arrival.id,
-        epoch=1,
-        rank=0,
-        role=Role.PRIMARY,
-        owner=ledger.name,
-        owner_database=own.database_id,
-        offered_in=own.incarnation,
-        envelope=arrival.envelope,
-        recipients=arrival.recipients,
-        received_at=min(arrival.received_at, now),  # the clock may have been set back since
-    )
+    # The clock may have been set back since.
+    at = min(arrival.received_at, now)
+    return made_here(ledger, arrival.id, arrival.envelope, arrival.recipients, at)
 
 
 def counts(member: Member | None, attempt: Attempt) -> bool:

@@ -40,14 +40,17 @@ class NodeFailed(Exception):
     """The node cannot go on; the message says why."""
 
 
+def _why(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
 async def _listen(key: str, connector: Connector) -> None:
     options = connector.options
     try:
         await connector.listen()
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else error
         raise NodeFailed(
-            f"{key}.listen: cannot listen on {options.host} port {options.port}: {why}"
+            f"{key}.listen: cannot listen on {options.host} port {options.port}: {_why(error)}"
         ) from error
 
 
@@ -66,10 +69,10 @@ async def _track(writer: TrackingWriter, directory: Path, stop: asyncio.Event) -
     try:
         await writer.run(stop)
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else error
         raise NodeFailed(
-            f"tracking.directory: cannot write to {directory}: {why}. Give it room, or make it writable, and "
-            "start the node again; no row is lost: each waits in the transport database until it is in a file"
+            f"tracking.directory: cannot write to {directory}: {_why(error)}. Give it room, or make it "
+            "writable, and start the node again; no row is lost: each waits in the transport database until "
+            "it is in a file"
         ) from error
 
 
