@@ -11,14 +11,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Copy, Envelope, Recipient
+from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.lab.authority import authority_pair, init, issue
 from shadowrelay.primary.exposure import Reconcile, Repair
+from shadowrelay.primary.mending import Mend
 from shadowrelay.primary.queue import Queue
 from shadowrelay.service.adapters import servers
 from shadowrelay.service.connectors import for_members, for_senders
@@ -145,18 +147,21 @@ class Station:
             self.run(link.run())
 
     def run_repair(self) -> None:
-        self.run(Repair(self.node.members).run())
+        self.run(Repair(self.node.members, self.node.examiner).run())
 
     def run_reconcile(self) -> None:
         self.run(
             Reconcile(
                 self.node.members,
                 self.node.inquiry,
-                self.database.opened,
+                self.node.examiner,
                 self.node.queue.wake.set,
                 self.node.nudge,
             ).run()
         )
+
+    def run_mend(self) -> None:
+        self.run(Mend(self.node.members, self.node.inquiry, self.node.settled_in_log).run())
 
     async def listen(self) -> None:
         for connector in self.connectors:
@@ -266,18 +271,24 @@ async def at_last(event: asyncio.Event) -> AsyncIterator[None]:
         event.set()
 
 
-def offer(to: ServerName, number: int = 1, **changes: Any) -> OfferCopy:
-    """An offer of a message with one recipient."""
+def offer(to: ServerName, number: int = 1, content: bytes = b"", **changes: Any) -> OfferCopy:
+    """An offer of a message with one recipient, and with that content."""
+    envelope = Envelope(sender="a@example.org", size=0)
+    recipients = (Recipient(1, "b@example.net", NextHop("inside")),)
     given: dict[str, Any] = {
         "to": to,
         "message_id": MessageId(f"01900000-0000-7000-8000-{number:012x}"),
         "epoch": 1,
         "rank": 1,
-        "envelope": Envelope(sender="a@example.org", size=0),
-        "recipients": (Recipient(1, "b@example.net", NextHop("inside")),),
+        "envelope": envelope,
+        "recipients": recipients,
         "received_at": datetime(2026, 11, 21, 10, 0, tzinfo=UTC),
     }
-    return OfferCopy(**given | changes)
+    given |= changes
+    given.setdefault(
+        "digests", Digests(of_content(content), of_envelope(given["envelope"], given["recipients"]))
+    )
+    return OfferCopy(**given)
 
 
 async def pieces(*blocks: bytes) -> AsyncIterator[bytes]:

@@ -64,7 +64,7 @@ async def test_a_copy_that_could_not_be_written_is_not_acknowledged(
         members = owner.node.members
         members.release(holder.name, await members.acquire(holder.name))
         cannot_write(monkeypatch, holder)
-        attempt = await members.offer(offer(holder.name), pieces(MESSAGE))
+        attempt = await members.offer(offer(holder.name, content=MESSAGE), pieces(MESSAGE))
         assert attempt.leg is Leg.LOST
         assert holder.database.failed.is_set()
 

@@ -122,8 +122,13 @@ class Members:
             session = await self.acquire(step.to)
         except PeerFailed as failed:
             return self.unreachable(step, failed)
-        offering = Offering(session, step, self.database.lineage.mark)
-        return self.offered(session, offering, await offering.send(content))
+        offering = self.offering(session, step)
+        digest = step.digests.content if step.digests else None
+        return self.offered(session, offering, await offering.send(content, digest))
+
+    def offering(self, session: PeerConnection, step: OfferCopy) -> Offering:
+        """A copy that is to be offered in that session."""
+        return Offering(session, step, self.database.lineage.mark, self.clock())
 
     def offered(self, session: PeerConnection, offering: Offering, attempt: Attempt) -> Attempt:
         """An offer has ended: its session goes back, and a member that failed is not asked for a while."""
@@ -156,6 +161,9 @@ class Members:
         try:
             async with asyncio.timeout(timeout):
                 session = await self.acquire(step.to)
+                if step.query.wanted and session.version == 1:
+                    self.release(step.to, session)
+                    return Unanswered("xqdiscard", "a member of an older version cannot give its copy")
                 answered, bad = await session.ask(step.query)
         except PeerFailed as failed:
             return Unanswered(failed.step, failed.error)

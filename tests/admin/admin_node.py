@@ -17,6 +17,7 @@ from shadowrelay.admin.server import bind, serve
 from shadowrelay.core import delivery, heartbeat, holding, redundancy
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.delivery import Ending, Hop, Result
+from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.handover import Remains
 from shadowrelay.core.holding import Offer
 from shadowrelay.core.identifiers import (
@@ -29,7 +30,7 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
-from shadowrelay.core.messages import Envelope, Recipient, Stage
+from shadowrelay.core.messages import Digests, Envelope, Recipient, Stage
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival, Attempt, Leg
 from shadowrelay.database import views
@@ -184,10 +185,12 @@ def received(
         Recipient(count, address, NextHop("inside" if "inside" in address else "outside"))
         for count, address in enumerate(to or ("ann@outside.test",), start=1)
     )
+    envelope = Envelope(sender="bob@example.net", size=4, subject=subject, message_id="<m@example.net>")
     arrival = Arrival(
         id=message_id(number),
-        envelope=Envelope(sender="bob@example.net", size=4, subject=subject, message_id="<m@example.net>"),
+        envelope=envelope,
         recipients=recipients,
+        digests=Digests(of_content(b"body"), of_envelope(envelope, recipients)),
         received_at=NOW - timedelta(minutes=number),
     )
     return lambda ledger: ledger.apply(
@@ -197,6 +200,10 @@ def received(
 
 def held(number: int, owner: ServerName, *to: str) -> Callable[[SqlLedger], object]:
     """A copy that we hold for that member."""
+    envelope = Envelope(sender="bob@example.net", size=4)
+    recipients = tuple(
+        Recipient(count, address, NextHop("outside")) for count, address in enumerate(to or ("a@b.test",), 1)
+    )
     offer = Offer(
         message_id=message_id(number),
         epoch=1,
@@ -205,11 +212,9 @@ def held(number: int, owner: ServerName, *to: str) -> Callable[[SqlLedger], obje
         owner_database=DATABASES[owner],
         mark=MARK,
         received_at=NOW - timedelta(minutes=number),
-        envelope=Envelope(sender="bob@example.net", size=4),
-        recipients=tuple(
-            Recipient(count, address, NextHop("outside"))
-            for count, address in enumerate(to or ("a@b.test",), 1)
-        ),
+        envelope=envelope,
+        recipients=recipients,
+        digests=Digests(of_content(b"body"), of_envelope(envelope, recipients)),
     )
     return lambda ledger: ledger.apply(holding.hold(ledger, offer, Content(data=b"body"), POLICY, NOW))
 

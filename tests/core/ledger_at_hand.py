@@ -10,17 +10,21 @@ from typing import Any
 from shadowrelay.core.decisions import (
     AcknowledgeEvents,
     CheckCopies,
+    DamagedRow,
     Decision,
     DiscardEvent,
     DropCopy,
+    DropDamaged,
     DropEvents,
     Heard,
     Member,
     OpenQuestion,
     Outcome,
     SaveCopy,
+    SaveDamaged,
     Tombstone,
 )
+from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -30,7 +34,16 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
-from shadowrelay.core.messages import Confirmation, Copy, Envelope, HolderState, Recipient, Role, Stage
+from shadowrelay.core.messages import (
+    Confirmation,
+    Copy,
+    Digests,
+    Envelope,
+    HolderState,
+    Recipient,
+    Role,
+    Stage,
+)
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 A, B, C = ServerName("a"), ServerName("b"), ServerName("c")
@@ -56,6 +69,8 @@ class Books:
     told: list[DiscardEvent] = field(default_factory=list)
     events: list[Any] = field(default_factory=list)
     forgotten: list[Any] = field(default_factory=list)
+    rows: dict[MessageId, DamagedRow] = field(default_factory=dict)
+    hosts: dict[ServerName, str] = field(default_factory=dict)
 
     def copy(self, message_id: MessageId) -> Copy | None:
         found = self.copies.get(message_id)
@@ -65,6 +80,9 @@ class Books:
         found = self.copies.get(message_id)
         return found if found and found.stage is Stage.ARRIVING else None
 
+    def damaged(self, message_id: MessageId) -> DamagedRow | None:
+        return self.rows.get(message_id)
+
     def outcome(self, message_id: MessageId) -> Outcome | None:
         return self.outcomes.get(message_id)
 
@@ -72,7 +90,7 @@ class Books:
         return self.graves.get(message_id)
 
     def knows(self, message_id: MessageId) -> bool:
-        return any(message_id in kept for kept in (self.copies, self.outcomes, self.graves))
+        return any(message_id in kept for kept in (self.copies, self.outcomes, self.graves, self.rows))
 
     def member(self, name: ServerName) -> Member | None:
         return self.known.get(name)
@@ -113,6 +131,10 @@ class Books:
                     self.copies[after.id] = after
                 case DropCopy(copy):
                     del self.copies[copy.id]
+                case SaveDamaged(row):
+                    self.rows[row.message_id] = row
+                case DropDamaged(message_id):
+                    del self.rows[message_id]
                 case CheckCopies(owner, at):
                     for copy in self.copies_held_for(owner):
                         if copy.check_at is None or copy.check_at > at:
@@ -147,6 +169,8 @@ def is_held_by(copy: Copy, holder: ServerName, counted: bool | None) -> bool:
 
 def message(role: Role = Role.PRIMARY, **changes: Any) -> Copy:
     """A message of A's with two recipients; a shadow copy of it stands on B."""
+    envelope = Envelope(sender="s@example.org", size=1)
+    recipients = (Recipient(1, "x@example.net", NextHop("h")), Recipient(2, "y@example.net", NextHop("h")))
     plain = Copy(
         id=M,
         epoch=1,
@@ -155,8 +179,9 @@ def message(role: Role = Role.PRIMARY, **changes: Any) -> Copy:
         owner=A,
         owner_database=DB[A],
         offered_in=RUN[A],
-        envelope=Envelope(sender="s@example.org", size=1),
-        recipients=(Recipient(1, "x@example.net", NextHop("h")), Recipient(2, "y@example.net", NextHop("h"))),
+        envelope=envelope,
+        recipients=recipients,
+        digests=Digests(of_content(b"x"), of_envelope(envelope, recipients)),
         received_at=NOW,
     )
     return replace(plain, **changes)

@@ -42,7 +42,7 @@ def on() -> Books:
 
 def hears(on: Books, kind: Kind, speaker: Speaker, *recipients: int, epoch: int = 1, name: str = "") -> None:
     verdict = Verdict(ID, epoch, kind, name, recipients)
-    on.apply(learn(on, verdict, speaker, speaker.database_id, NOW))
+    on.apply(learn(on, verdict, speaker, speaker.database_id, POLICY, NOW))
 
 
 def rows(on: Books) -> list[str]:
@@ -145,6 +145,7 @@ def test_a_copy_of_what_is_arriving_is_not_taken_before_it_is_known_what_that_is
         received_at=NOW,
         envelope=Envelope(sender="s@example.org", size=1),
         recipients=message().recipients,
+        digests=message().digests,
     )
     assert on.apply(hold(on, offer, Content(data=b"x"), POLICY, NOW)) is Held.NOT_YOURS
     assert on.copies == {ID: arriving()}
@@ -163,7 +164,7 @@ def test_what_nobody_can_tell_any_more_counts_as_accepted(
     inquiry = Inquiry()
 
     def conclude(at: float) -> int:
-        return inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at, long_away=None)  # type: ignore[arg-type]
+        return inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at)  # type: ignore[arg-type]
 
     conclude(EARLY)
     for name in reachable:
@@ -177,10 +178,10 @@ def test_what_nobody_can_tell_any_more_counts_as_accepted(
 
 
 def test_what_nobody_confirms_after_a_long_absence_waits_for_the_operator(on: Books) -> None:
-    inquiry = Inquiry()
+    inquiry = Inquiry(long_away=NOW)
     for at in (EARLY, LATE):
-        inquiry.conclude(on, frozenset({C}), POLICY, NOW, at, long_away=NOW)
+        inquiry.conclude(on, frozenset({C}), POLICY, NOW, at)
         inquiry.note(arriving(), C)
-    inquiry.conclude(on, frozenset({C}), POLICY, NOW, LATE, long_away=NOW)
+    inquiry.conclude(on, frozenset({C}), POLICY, NOW, LATE)
     assert on.copies[ID].stage is Stage.SET_ASIDE
     assert rows(on) == ["HAREDIRECTFAIL", "RECEIVE", "SUSPEND"]

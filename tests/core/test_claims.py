@@ -44,7 +44,12 @@ def talk(asker: Books, to: Books, inquiry: Inquiry, sighted: frozenset[ServerNam
 
 
 def conclude(on: Books, inquiry: Inquiry, *reachable: ServerName, at: float = 1.0) -> int:
-    return inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at, long_away=None)
+    closed = inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at)
+    if not inquiry.unread:
+        return closed
+    inquiry.sound |= inquiry.unread  # their contents are as they have to be
+    inquiry.unread.clear()
+    return closed + inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at)
 
 
 # Contact with the owner.
@@ -202,6 +207,7 @@ def test_an_owner_that_offers_the_copy_again_is_not_silent() -> None:
         received_at=NOW,
         envelope=Envelope(sender="s@example.org", size=1),
         recipients=copy.recipients,
+        digests=copy.digests,
     )
     on.apply(hold(on, again, Content(data=b"x"), POLICY, NOW))
     assert (on.copies[M].pending, on.copies[M].rank, on.copies[M].confirmation) == (

@@ -99,7 +99,9 @@ def test_the_new_owner_promotes_its_copy_and_records_the_old_owner_as_its_holder
     asks, its = Inquiry(), Inquiry()
     talk(new, old, its)
     assert new.copies[M].pending is Reason.HANDED_OVER
-    its.conclude(new, frozenset({A}), POLICY, NOW, 1.0, long_away=None)
+    its.conclude(new, frozenset({A}), POLICY, NOW, 1.0)
+    its.sound |= its.unread  # its content is as it has to be
+    its.conclude(new, frozenset({A}), POLICY, NOW, 1.0)
     assert (new.copies[M].role, new.copies[M].owner, new.copies[M].epoch) == (Role.PRIMARY, B, 2)
     talk(old, new, asks)  # the word that it was taken
     talk(old, new, asks)  # the question that follows

@@ -57,7 +57,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> Counting:
 
 
 def conclude(on: Counting, inquiry: Inquiry, at: float, *reachable: ServerName) -> int:
-    return inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at, long_away=None)
+    return inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at)
 
 
 def confirmations(on: Counting) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
@@ -55,6 +55,7 @@ def arrival() -> Arrival:
         id=M,
         envelope=Envelope(sender="s@example.org", size=1),
         recipients=message().recipients,
+        digests=message().digests,
         received_at=NOW,
     )
 
@@ -75,6 +76,7 @@ def offer(epoch: int = 1, rank: int = 1, owner: ServerName = A) -> Offer:
         received_at=NOW,
         envelope=Envelope(sender="s@example.org", size=1),
         recipients=message().recipients,
+        digests=message().digests,
     )
 
 
@@ -330,40 +332,44 @@ def test_a_promoted_or_delivered_copy_cannot_be_revoked(on_b: Books) -> None:
 
 
 def test_a_half_delivered_message_is_half_discarded(on_b: Books) -> None:
-    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.DELIVERED, recipients=(2,)), SPEAKER[A], None, NOW))
+    on_b.apply(
+        questions.learn(on_b, Verdict(M, 1, Kind.DELIVERED, recipients=(2,)), SPEAKER[A], None, POLICY, NOW)
+    )
     assert [r.settled for r in on_b.copies[M].recipients] == [False, True]
     assert on_b.copies[M].held
 
 
 def test_the_last_recipient_moves_the_copy_to_safety_net(on_b: Books) -> None:
-    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, NOW))
+    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
     assert on_b.copies[M].stage is Stage.SAFETY_NET
 
 
 def test_delivered_settles_at_any_epoch_and_in_any_role(on_b: Books) -> None:
     take_over(on_b)
-    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, NOW))
+    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
     assert on_b.copies[M].stage is Stage.SAFETY_NET
 
 
 def test_who_learns_of_a_delivery_passes_it_on_to_the_owner_it_knows() -> None:
     on = books(C, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
-    on.apply(questions.learn(on, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, NOW))
+    on.apply(questions.learn(on, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
     assert [event.addressee for event in on.told] == [DB[B]]
 
 
 def test_superseded_of_an_earlier_rank_or_epoch_lets_nothing_go() -> None:
     on = books(B, message(Role.SHADOW, rank=3, epoch=2))
     for epoch, rank in ((2, 1), (1, 3)):
-        on.apply(questions.learn(on, Verdict(M, epoch, Kind.SUPERSEDED, str(rank)), SPEAKER[A], None, NOW))
+        on.apply(
+            questions.learn(on, Verdict(M, epoch, Kind.SUPERSEDED, str(rank)), SPEAKER[A], None, POLICY, NOW)
+        )
     assert on.copies[M].held
-    on.apply(questions.learn(on, Verdict(M, 2, Kind.SUPERSEDED, "3"), SPEAKER[A], None, NOW))
+    on.apply(questions.learn(on, Verdict(M, 2, Kind.SUPERSEDED, "3"), SPEAKER[A], None, POLICY, NOW))
     assert M not in on.copies
 
 
 def test_an_event_about_an_unknown_id_creates_nothing() -> None:
     on = books(B)
-    on.apply(questions.learn(on, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, NOW))
+    on.apply(questions.learn(on, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
     assert not on.copies
     assert not on.told
 
@@ -387,13 +393,38 @@ def test_events_go_to_every_possible_holder_and_not_to_ourselves() -> None:
 # Questions.
 
 
-def unknown(on: Books, speaker: Speaker) -> None:
-    on.apply(questions.learn(on, Verdict(M, 1, Kind.UNKNOWN), speaker, None, NOW))
+def unknown(on: Books, speaker: Speaker, long_away: datetime | None = None) -> None:
+    verdict = Verdict(M, 1, Kind.UNKNOWN)
+    on.apply(questions.learn(on, verdict, speaker, None, POLICY, NOW, long_away=long_away))
 
 
-def test_unknown_from_the_owner_in_the_offering_incarnation_releases(on_b: Books) -> None:
-    unknown(on_b, SPEAKER[A])
+def test_what_its_owner_refused_is_let_go(on_b: Books) -> None:
+    """In whatever incarnation that says it: it is on record."""
+    later = replace(SPEAKER[A], mark=Mark(Incarnation("d" * 16), 20))
+    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.REJECTED), later, None, POLICY, NOW))
     assert M not in on_b.copies
+    assert on_b.events[-1].reason == "Rejected"
+
+
+def test_unknown_from_the_owner_promotes_for_a_page_may_be_out_of_date(on_b: Books) -> None:
+    unknown(on_b, SPEAKER[A])
+    assert on_b.copies[M].pending is Reason.OWNER_FORGOT
+
+
+def test_unknown_from_an_owner_of_version_1_in_the_offering_incarnation_releases(on_b: Books) -> None:
+    unknown(on_b, replace(SPEAKER[A], version=1))
+    assert M not in on_b.copies
+
+
+def test_after_a_long_absence_a_copy_that_its_owner_does_not_know_is_set_aside() -> None:
+    """It may have been settled, and forgotten, long ago."""
+    asking = message(Role.SHADOW, confirmation=Confirmation.ASK, confirm_since=NOW)
+    on = books(B, asking)
+    unknown(on, SPEAKER[A], long_away=NOW)
+    assert on.copies[M].stage is Stage.SET_ASIDE
+    on = books(B, asking)
+    unknown(on, SPEAKER[A], long_away=NOW - timedelta(seconds=1))
+    assert on.copies[M].pending is Reason.OWNER_FORGOT
 
 
 def test_unknown_from_the_owner_in_a_later_incarnation_promotes(on_b: Books) -> None:
@@ -465,7 +496,7 @@ def test_a_holder_says_who_owns_what_it_holds_for_another_of_the_same_epoch() ->
 
 
 def test_superseded_counts_from_the_owner_alone(on_b: Books) -> None:
-    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.SUPERSEDED, "9"), SPEAKER[C], None, NOW))
+    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.SUPERSEDED, "9"), SPEAKER[C], None, POLICY, NOW))
     assert on_b.copies[M].held
 
 
@@ -475,24 +506,24 @@ def test_superseded_counts_from_the_owner_alone(on_b: Books) -> None:
 def test_an_owner_yields_at_equal_epoch_to_the_rival_itself_and_asks_after_hearsay() -> None:
     taken = Verdict(M, 2, Kind.TAKEN, B)
     hearsay = books(A, message(epoch=2))
-    hearsay.apply(questions.learn(hearsay, taken, SPEAKER[C], DB[B], NOW))
+    hearsay.apply(questions.learn(hearsay, taken, SPEAKER[C], DB[B], POLICY, NOW))
     assert hearsay.copies[M].owned
     assert hearsay.copies[M].confirmation is Confirmation.ASK
     told_by_b = books(A, message(epoch=2))
-    told_by_b.apply(questions.learn(told_by_b, taken, SPEAKER[B], DB[B], NOW))
+    told_by_b.apply(questions.learn(told_by_b, taken, SPEAKER[B], DB[B], POLICY, NOW))
     assert told_by_b.copies[M].held
 
 
 def test_a_holder_follows_its_owner_to_the_one_it_yielded_to(on_b: Books) -> None:
     taken = Verdict(M, 1, Kind.TAKEN, C)
-    on_b.apply(questions.learn(on_b, taken, SPEAKER[C], DB[C], NOW))
+    on_b.apply(questions.learn(on_b, taken, SPEAKER[C], DB[C], POLICY, NOW))
     assert on_b.copies[M].owner == A
-    on_b.apply(questions.learn(on_b, taken, SPEAKER[A], DB[C], NOW))
+    on_b.apply(questions.learn(on_b, taken, SPEAKER[A], DB[C], POLICY, NOW))
     assert on_b.copies[M].owner == C
 
 
 def test_a_message_that_two_hold_for_each_other_is_promoted(on_b: Books) -> None:
-    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.YOURS), SPEAKER[A], None, NOW))
+    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.YOURS), SPEAKER[A], None, POLICY, NOW))
     assert on_b.copies[M].pending is Reason.OWNER_FORGOT
 
 
@@ -539,7 +570,7 @@ def test_the_higher_epoch_owns_then_the_lower_rank_then_name_order() -> None:
 
 def test_a_returning_owner_becomes_a_holder_of_the_new_one() -> None:
     on = books(A, message(holders=(holder(B), holder(C, rank=2))))
-    on.apply(questions.learn(on, Verdict(M, 2, Kind.TAKEN, B), SPEAKER[B], DB[B], NOW))
+    on.apply(questions.learn(on, Verdict(M, 2, Kind.TAKEN, B), SPEAKER[B], DB[B], POLICY, NOW))
     copy = on.copies[M]
     assert (copy.role, copy.owner, copy.epoch, copy.check_at) == (Role.SHADOW, B, 2, NOW)
     assert [(e.addressee, e.verdict.kind) for e in on.told] == [(DB[C], Kind.TAKEN)]
@@ -547,7 +578,7 @@ def test_a_returning_owner_becomes_a_holder_of_the_new_one() -> None:
 
 def test_taken_of_an_older_epoch_is_ignored() -> None:
     on = books(A, message(epoch=3))
-    on.apply(questions.learn(on, Verdict(M, 2, Kind.TAKEN, B), SPEAKER[B], DB[B], NOW))
+    on.apply(questions.learn(on, Verdict(M, 2, Kind.TAKEN, B), SPEAKER[B], DB[B], POLICY, NOW))
     assert on.copies[M].owned
 
 
@@ -555,7 +586,7 @@ def test_what_was_settled_here_travels_to_the_new_owner() -> None:
     copy = message()
     half = copy.with_recipients([replace(copy.recipients[0], status=Status.RELAYED)])
     on = books(A, half)
-    on.apply(questions.learn(on, Verdict(M, 2, Kind.TAKEN, B), SPEAKER[B], DB[B], NOW))
+    on.apply(questions.learn(on, Verdict(M, 2, Kind.TAKEN, B), SPEAKER[B], DB[B], POLICY, NOW))
     assert [(e.addressee, e.verdict.kind, e.verdict.recipients) for e in on.told] == [
         (DB[B], Kind.DELIVERED, (1,))
     ]
@@ -614,7 +645,7 @@ def test_an_owner_that_was_cut_off_asks_before_it_delivers() -> None:
 
 
 def conclude(on: Books, inquiry: Inquiry, reachable: frozenset[ServerName], at: float) -> Confirmation:
-    inquiry.conclude(on, reachable, POLICY, NOW, at, long_away=None)
+    inquiry.conclude(on, reachable, POLICY, NOW, at)
     return on.copies[M].confirmation
 
 
@@ -729,9 +760,9 @@ def test_a_settled_copy_goes_after_the_hold_time_and_its_outcome_stays() -> None
     settled = message(stage=Stage.SAFETY_NET, settled_at=NOW)
     on = books(A, settled)
     assert not on.apply(
-        safety_net.expire(settled, POLICY, NOW + POLICY.safety_net_hold_time - timedelta(seconds=1))
+        safety_net.expire(on, settled, POLICY, NOW + POLICY.safety_net_hold_time - timedelta(seconds=1), ())
     )
-    assert on.apply(safety_net.expire(settled, POLICY, NOW + POLICY.safety_net_hold_time))
+    assert on.apply(safety_net.expire(on, settled, POLICY, NOW + POLICY.safety_net_hold_time, ()))
     assert on.outcomes[M].delivered == (1, 2)
 
 

@@ -18,10 +18,10 @@ HOLDER = Holder(B, DB[B], Mark(RUN[B], 5), 1, HolderState.HOLDING)
 def returned(*, confirmed: bool, long_away: datetime | None) -> Books:
     """A's queue, asked about since NOW, after both members answered; ``confirmed``: B holds a copy for A."""
     on = books(A, message(holders=(HOLDER,), confirmation=Confirmation.ASK, confirm_since=NOW))
-    inquiry = Inquiry()
+    inquiry = Inquiry(long_away=long_away)
     inquiry.note(on.copies[M], B, confirmed=confirmed)
     inquiry.note(on.copies[M], C)
-    inquiry.conclude(on, frozenset({B, C}), Policy(), NOW, 1.0, long_away=long_away)
+    inquiry.conclude(on, frozenset({B, C}), Policy(), NOW, 1.0)
     return on
 
 

@@ -18,6 +18,7 @@ import pytest
 from opened import NOW, database, message, opened, save, shadow
 
 from shadowrelay.core.decisions import Content, Decision, DropCopy
+from shadowrelay.core.digests import of_content
 from shadowrelay.core.messages import Copy, Role
 from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
@@ -505,4 +506,4 @@ async def test_contents_follow_a_data_directory_that_was_moved(tmp_path: Path) -
         assert await found.transact(lambda ledger: content.sweep(ledger, after / "content")) == 0
         where = await found.transact(lambda ledger: content.stored(ledger, copy.id))
         assert where is not None
-        assert await content.head(where, 100) == b"large"
+        assert await content.head(where, of_content(b"large"), 100) == b"large"

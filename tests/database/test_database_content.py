@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shadowrelay.core.digests import of_content
 from shadowrelay.database.content import BLOCK, INLINE, Spool, blocks, head
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -69,7 +70,7 @@ async def test_more_goes_to_a_file_that_is_flushed_before_it_is_used(
     assert (tmp_path / "m.eml").stat().st_mode & 0o777 == 0o600
     assert spool.size == len(LARGE) * 2
     assert b"".join([block async for block in blocks(content)]) == LARGE * 2
-    assert await head(content, 300) == (LARGE * 2)[:300]
+    assert await head(content, of_content(LARGE * 2), 300) == (LARGE * 2)[:300]
     assert await read(spool) == LARGE * 2
 
 

@@ -106,7 +106,7 @@ changeable = {
     "epoch": positive,
     "rank": positive,
     "role": st.sampled_from(Role),
-    "stage": st.sampled_from([stage for stage in Stage if stage is not Stage.ARRIVING]),
+    "stage": st.sampled_from([stage for stage in Stage if stage not in {Stage.ARRIVING, Stage.DAMAGED}]),
     "owner": names,
     "owner_database": databases,
     "offered_in": maybe(st.just(Incarnation("")), incarnations),

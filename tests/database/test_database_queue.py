@@ -220,7 +220,7 @@ async def test_what_arrived_by_a_clock_that_was_set_back_has_arrived_and_is_due(
         early = message(received_at=NOW + hours)
         await found.transact(save(early))
         assert await claimed(found) == []
-        await found.transact(lambda ledger: bring_forward(ledger, NOW, hours))
+        await found.transact(lambda ledger: bring_forward(ledger, NOW, hours, MessageId("")))
         stored = await found.transact(lambda ledger: ledger.copy(early.id))
         assert stored
         assert stored.received_at == NOW

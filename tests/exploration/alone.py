@@ -12,8 +12,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival
 from tests.simulation.node import Node
@@ -198,10 +199,12 @@ class Alone(World):
     def _message(self, message_id: MessageId, hops: tuple[str, ...]) -> None:
         """A sender's message, complete. Its age plays no part, so it has none."""
         recipients = tuple(Recipient(n, f"user{n}@{hop}", NextHop(hop)) for n, hop in enumerate(hops, 1))
+        envelope = Envelope(sender="sender@example.org", size=len(message_id))
         arrival = Arrival(
             id=message_id,
-            envelope=Envelope(sender="sender@example.org", size=len(message_id)),
+            envelope=envelope,
             recipients=recipients,
+            digests=Digests(of_content(message_id.encode()), of_envelope(envelope, recipients)),
             received_at=START,
         )
         self.node.attend(

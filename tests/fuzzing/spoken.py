@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from shadowrelay.core.conversation import Greeting, Query, Said
-from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, Mark, ServerName
+from shadowrelay.core.identifiers import Beginning, DatabaseId, Digest, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.smtp.peer_client import PeerConnection
 from shadowrelay.smtp.receive import ConnectorOptions, Peer
 from shadowrelay.smtp.receive_limits import Register
@@ -131,6 +131,12 @@ class Recorder:
     async def ask(self, query: Query) -> Said:
         self._asked()
         return Said(())
+
+    def said(self, said: Said) -> None:
+        return None
+
+    def promised(self, digest: Digest) -> None:
+        self._asked()
 
     def _asked(self) -> None:
         self.before_greeting += self.is_desk and not self.greeted

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from shadowrelay.core.conversation import Greeting, Query
+from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.redundancy import Leg
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
@@ -28,18 +29,22 @@ from .registry import Target, cut, must, pieces
 
 _PEERS = replace(spoken.OPTIONS, max_text_line=None, max_command_line=MAX_LINE, name="members")
 _MARK = spoken.OWN
+_NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 _GREETING = (
     b"XSHADOW mx1.example.org 6f0d7a3e-0000-4000-8000-000000000001 0000000000000001:0 0000000000000001@0\r\n"
 )
 _OURS = xshadow.parse_greeting(_GREETING[8:-2].decode())
+_ENVELOPE = Envelope(sender="a@example.org", size=12)
+_RECIPIENTS = (Recipient(1, "b@example.net", NextHop("inside")),)
 _OFFER = OfferCopy(
     to=ServerName("mx2.example.org"),
     message_id=MessageId("01900000-0000-7000-8000-000000000001"),
     epoch=1,
     rank=1,
-    envelope=Envelope(sender="a@example.org", size=12),
-    recipients=(Recipient(1, "b@example.net", NextHop("inside")),),
-    received_at=datetime(2026, 11, 21, 10, 0, tzinfo=UTC),
+    envelope=_ENVELOPE,
+    recipients=_RECIPIENTS,
+    digests=Digests(of_content(b"Hello there\n"), of_envelope(_ENVELOPE, _RECIPIENTS)),
+    received_at=_NOW,
 )
 
 
@@ -113,7 +118,8 @@ async def _offered(connection: PeerConnection) -> object:
         yield b"Subject: x\r\n"
         yield b"\r\ny\r\n"
 
-    return await Offering(connection, _OFFER, _MARK).send(content())  # type: ignore[arg-type]
+    digest = _OFFER.digests and _OFFER.digests.content
+    return await Offering(connection, _OFFER, _MARK, _NOW).send(content(), digest)  # type: ignore[arg-type]
 
 
 def check_next_hop(data: bytes) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from shadowrelay.core.decisions import Content
+from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival, Attempt, Leg
 from shadowrelay.core.steps import Beside, Both, OfferCopy, Transact
@@ -15,10 +16,13 @@ from shadowrelay.primary.accepting import make_redundant
 BEGUN = datetime(2030, 1, 1, tzinfo=UTC)
 DEADLINE = BEGUN + timedelta(seconds=10)
 MEMBERS = [ServerName(name) for name in ("b", "c", "d")]
+ENVELOPE = Envelope(sender="a@example.org", size=1)
+RECIPIENTS = (Recipient(1, "b@example.net", NextHop("h")),)
 ARRIVAL = Arrival(
     id=MessageId("01900000-0000-7000-8000-000000000001"),
-    envelope=Envelope(sender="a@example.org", size=1),
-    recipients=(Recipient(1, "b@example.net", NextHop("h")),),
+    envelope=ENVELOPE,
+    recipients=RECIPIENTS,
+    digests=Digests(of_content(b"x"), of_envelope(ENVELOPE, RECIPIENTS)),
     received_at=BEGUN,
 )
 

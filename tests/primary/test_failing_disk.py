@@ -40,7 +40,7 @@ async def test_a_copy_that_cannot_be_flushed_ends_the_holder_and_is_not_acknowle
 ) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
         monkeypatch.setattr("shadowrelay.database.content.os.fsync", failing)
-        attempt = await owner.node.members.offer(offer(holder.name), pieces(LARGE))
+        attempt = await owner.node.members.offer(offer(holder.name, content=LARGE), pieces(LARGE))
         assert attempt.leg is not Leg.ACKNOWLEDGED
         assert holder.database.failed.is_set()
         assert not owner.database.failed.is_set()
@@ -74,7 +74,7 @@ async def test_without_a_descriptor_for_the_content_a_message_is_put_off_and_the
         with monkeypatch.context() as flood:
             flood.setattr("shadowrelay.database.content.os.open", without_descriptors)
             assert await sent(owner, LARGE) == "452 4.3.1 Insufficient system resources"
-            attempt = await owner.node.members.offer(offer(holder.name), pieces(LARGE))
+            attempt = await owner.node.members.offer(offer(holder.name, content=LARGE), pieces(LARGE))
         assert (attempt.leg, attempt.reply[:3]) == (Leg.REFUSED, "452")
         assert not owner.database.failed.is_set()
         assert not holder.database.failed.is_set()

@@ -37,7 +37,7 @@ async def test_a_settled_message_stays_for_the_hold_time_and_is_remembered_longe
     )
     decision = Decision(None, (SaveCopy(None, copy, Content(path=str(content))),))
     await found.read(lambda ledger: ledger.apply(decision))
-    found.run(Expiry(found.database, POLICY, lambda: datetime.now(UTC)).run())
+    found.run(Expiry(found.database, POLICY, lambda: datetime.now(UTC), frozenset).run())
     assert len(await found.copies()) == 1
 
     async def gone() -> bool:
@@ -54,11 +54,12 @@ async def test_a_settled_message_stays_for_the_hold_time_and_is_remembered_longe
 
 async def test_a_shadow_copy_that_nobody_ever_settled_goes_in_the_end(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
-        step = offer(holder.name, received_at=datetime.now(UTC) - timedelta(seconds=7))
-        await owner.node.members.offer(step, pieces(b"\r\nold\r\n"))
-        step = offer(holder.name, 2, received_at=datetime.now(UTC))
-        await owner.node.members.offer(step, pieces(b"\r\nyoung\r\n"))
-        holder.run(Expiry(holder.database, POLICY, lambda: datetime.now(UTC)).run())
+        old, young = b"\r\nold\r\n", b"\r\nyoung\r\n"
+        step = offer(holder.name, content=old, received_at=datetime.now(UTC) - timedelta(seconds=7))
+        await owner.node.members.offer(step, pieces(old))
+        step = offer(holder.name, 2, young, received_at=datetime.now(UTC))
+        await owner.node.members.offer(step, pieces(young))
+        holder.run(Expiry(holder.database, POLICY, lambda: datetime.now(UTC), frozenset).run())
 
         async def one_left() -> bool:
             return [copy.id for copy in await holder.copies()] == [step.message_id]

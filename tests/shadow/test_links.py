@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from stations import Station, boundary, database_id, eventually, full, offer, pieces
 
-from shadowrelay.core.decisions import Decision, DiscardEvent, Kind, SaveCopy, Verdict
+from shadowrelay.core.decisions import Decision, DiscardEvent, Kind, Outcome, SaveCopy, Verdict
 from shadowrelay.core.heartbeat import take_over
 from shadowrelay.core.messages import Reason, Role, Stage, Status
 from shadowrelay.core.ownership import promote
@@ -18,7 +19,7 @@ CONTENT = b"Subject: held\r\n\r\nbody\r\n"
 
 async def held(owner: Station, holder: Station, number: int = 1) -> str:
     """A copy that the holder holds for the owner, which knows nothing of it."""
-    attempt = await owner.node.members.offer(offer(holder.name, number), pieces(CONTENT))
+    attempt = await owner.node.members.offer(offer(holder.name, number, CONTENT), pieces(CONTENT))
     assert attempt.leg is Leg.ACKNOWLEDGED
     return offer(holder.name, number).message_id
 
@@ -52,8 +53,8 @@ async def test_a_delivered_copy_moves_to_safety_net_within_the_poll_interval(tmp
         await eventually(acknowledged)
 
 
-async def test_a_copy_that_the_owner_never_accepted_is_an_orphan(tmp_path: Path) -> None:
-    """The sender saw no 250, so the copy goes; unless the owner is still deciding."""
+async def test_a_copy_that_the_owner_refused_goes(tmp_path: Path) -> None:
+    """The sender saw no 250, and the owner has that on record; unless it is still deciding."""
     async with boundary(tmp_path, "mx1", "mx2", orphan_check_interval="1s") as (owner, holder):
         message = await held(owner, holder)
         owner.node.in_flight.add(message)  # type: ignore[arg-type]
@@ -66,13 +67,33 @@ async def test_a_copy_that_the_owner_never_accepted_is_an_orphan(tmp_path: Path)
         checked = (await holder.copies())[0].check_at
         assert checked
         await eventually(asked)
+        refused = Decision(
+            None, (Outcome(message, 1, (), datetime.now(UTC) + timedelta(days=4), refused=True),)
+        )
+        await owner.read(lambda ledger: ledger.apply(refused))
         owner.node.in_flight.clear()
 
         async def gone() -> bool:
             return not await holder.copies()
 
         await eventually(gone)
-        assert (await holder.tracked())[-1]["source-context"].startswith("Orphaned")
+        assert (await holder.tracked())[-1]["source-context"].startswith("Rejected")
+        assert await owner.copies() == []
+
+
+async def test_a_copy_that_the_owner_has_forgotten_is_promoted(tmp_path: Path) -> None:
+    """A stale page may have made it forget what it acknowledged, in the very incarnation that did."""
+    async with boundary(tmp_path, "mx1", "mx2", orphan_check_interval="1s") as (owner, holder):
+        await held(owner, holder)
+        holder.run_links()
+        holder.run_reconcile()
+
+        async def promoted() -> bool:
+            return [copy.owned for copy in await holder.copies()] == [True]
+
+        await eventually(promoted)
+        (row,) = [row for row in await holder.tracked() if row["event-id"] == "RESUBMIT"]
+        assert row["source-context"] == "owner-forgot"
 
 
 async def test_the_copies_of_an_owner_that_is_gone_too_long_are_promoted(tmp_path: Path) -> None:

@@ -9,18 +9,21 @@ what is durable and what a group has touched, which the invariants need. On top 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from shadowrelay.core.decisions import (
     AcknowledgeEvents,
     CheckCopies,
+    Content,
+    DamagedRow,
     Decision,
     DiscardEvent,
     DropCopy,
+    DropDamaged,
     DropEvents,
     Heard,
     Kind,
@@ -28,19 +31,22 @@ from shadowrelay.core.decisions import (
     OpenQuestion,
     Outcome,
     SaveCopy,
+    SaveDamaged,
     Tombstone,
     Write,
 )
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
-from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage
+from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage, Status
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.tracking import SnapshotEnd
+from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.database import opening
 from shadowrelay.database.ledger import SQL, SqlLedger
 
 T = TypeVar("T")
 _ABSENT: Any = object()
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ROTTEN = "the sum of a row differs"
 OPEN = {Stage.QUEUED, Stage.ARRIVING}
 
 
@@ -66,6 +72,8 @@ class State:
     copies: dict[MessageId, Copy] = field(default_factory=dict)
     arriving: dict[MessageId, Copy] = field(default_factory=dict)
     contents: dict[MessageId, bytes] = field(default_factory=dict)
+    rotten: dict[MessageId, Copy] = field(default_factory=dict)  # rows that nobody has read since they rotted
+    damaged: dict[MessageId, DamagedRow] = field(default_factory=dict)
     outcomes: dict[MessageId, Outcome] = field(default_factory=dict)
     tombstones: dict[MessageId, Tombstone] = field(default_factory=dict)
     known: dict[ServerName, Member] = field(default_factory=dict)
@@ -81,6 +89,8 @@ class State:
             copies=dict(self.copies),
             arriving=dict(self.arriving),
             contents=dict(self.contents),
+            rotten=dict(self.rotten),
+            damaged=dict(self.damaged),
             outcomes=dict(self.outcomes),
             tombstones=dict(self.tombstones),
             known=dict(self.known),
@@ -91,10 +101,13 @@ class State:
 class MemoryBooks:
     """The Transaction protocol on dictionaries, with what the current group would undo."""
 
-    def __init__(self, name: ServerName, state: State) -> None:
+    def __init__(self, name: ServerName, state: State, hosts: Mapping[ServerName, str] | None = None) -> None:
         self.name = name
         self.state = state
-        self.tracked: list[TrackingEvent | SnapshotEnd] = []  # of the group that is not yet durable
+        self.hosts = hosts or {}
+        self.tracked: list[
+            TrackingEvent | SnapshotEnd | RowsDamaged
+        ] = []  # of the group that is not yet durable
         self._undo: dict[tuple[str, Any], Any] = {}
         self._counters = (state.last_event, state.sequence)
         self._lineage: Lineage | None = None
@@ -114,6 +127,19 @@ class MemoryBooks:
     def arrival(self, message_id: MessageId) -> Copy | None:
         return self.state.arriving.get(message_id)
 
+    def damaged(self, message_id: MessageId) -> DamagedRow | None:
+        rows, rotten = self.state.damaged.get(message_id), self.state.rotten.get(message_id)
+        if rows is None and rotten is None:
+            return None
+        rows = rows or DamagedRow(message_id, EPOCH, ROTTEN)
+        settled = (_sound(rotten) if rotten else {}) | dict(rows.settled)
+        return replace(rows, settled=tuple(sorted(settled.items())))
+
+    @property
+    def suspects(self) -> dict[MessageId, str]:
+        """Rows that cannot be believed, and of which nothing is written down."""
+        return dict.fromkeys(self.state.rotten.keys() - self.state.damaged.keys(), ROTTEN)
+
     def outcome(self, message_id: MessageId) -> Outcome | None:
         return self.state.outcomes.get(message_id)
 
@@ -121,7 +147,8 @@ class MemoryBooks:
         return self.state.tombstones.get(message_id)
 
     def knows(self, message_id: MessageId) -> bool:
-        found = (self.state.copies, self.state.arriving, self.state.outcomes, self.state.tombstones)
+        state = self.state
+        found = (state.copies, state.arriving, state.outcomes, state.tombstones, state.rotten, state.damaged)
         return any(message_id in kept for kept in found)
 
     def member(self, name: ServerName) -> Member | None:
@@ -190,7 +217,10 @@ class MemoryBooks:
                     self._put("arriving", after.id, _ABSENT)
                 if stored != (before and _ordered(before)):
                     raise Disagreement(f"{self.name}: a decision on {after.id} was taken on an old copy")
-                if (content is not None) != (before is None):
+                mended = before is not None and before.damage is not None and after.damage is None
+                if (content is None and before is None) or (
+                    content is not None and not (before is None or mended)
+                ):
                     raise Disagreement(
                         f"{self.name}: content of {after.id} is stored with a new copy, and only then"
                     )
@@ -201,6 +231,11 @@ class MemoryBooks:
             case DropCopy(copy):
                 self._put("arriving" if copy.stage is Stage.ARRIVING else "copies", copy.id, _ABSENT)
                 self._put("contents", copy.id, _ABSENT)
+            case SaveDamaged(rows):
+                self._put("damaged", rows.message_id, rows)
+            case DropDamaged(message_id):
+                for table in ("damaged", "rotten", "contents"):
+                    self._put(table, message_id, _ABSENT)
             case CheckCopies(owner, at):
                 for copy in MemoryBooks.copies_held_for(self, owner):
                     if copy.check_at is None or copy.check_at > at:
@@ -241,6 +276,22 @@ class MemoryBooks:
                 return following[0][2] - 1 if following else self.state.last_event
         return None
 
+    # What a disk does by itself, between two groups.
+
+    def rot_row(self, message_id: MessageId) -> None:
+        """A bit of the message's row is another one. Nobody knows before it is read."""
+        assert not self.dirty
+        self.state.rotten[message_id] = self.state.copies.pop(message_id)
+
+    def put_back(self, message_id: MessageId, former: Copy | None, content: bytes | None) -> None:
+        """A page is the one of before: what it says of the message is sound, and out of date."""
+        assert not self.dirty
+        self.state.copies.pop(message_id, None)
+        self.state.contents.pop(message_id, None)
+        if former is not None and content is not None:
+            self.state.copies[message_id] = former
+            self.state.contents[message_id] = content
+
     # The life of a group.
 
     @property
@@ -275,7 +326,7 @@ class MemoryBooks:
             return self.state.copies.get(message_id)
         return None if old is _ABSENT else old
 
-    def commit(self) -> tuple[TrackingEvent | SnapshotEnd, ...]:
+    def commit(self) -> tuple[TrackingEvent | SnapshotEnd | RowsDamaged, ...]:
         told = tuple(self.tracked)
         self._undo.clear()
         self.tracked.clear()
@@ -341,6 +392,11 @@ class MemoryBooks:
         self._lineage = None
 
 
+def _sound(rotten: Copy) -> dict[int, Status]:
+    """The rot is in the row of the message: those of its recipients can be believed."""
+    return {one.number: one.status for one in rotten.recipients if one.settled}
+
+
 def _ordered(copy: Copy) -> Copy:
     """Holders in the order in which SQL returns them."""
     if len(copy.holders) < 2:
@@ -365,8 +421,8 @@ def _connect(image: bytes) -> sqlite3.Connection:
 class SqlBooks(MemoryBooks):
     """SqlLedger decides; the dictionaries follow every write, and each commit compares what it touched."""
 
-    def __init__(self, name: ServerName, state: State) -> None:
-        super().__init__(name, state)
+    def __init__(self, name: ServerName, state: State, hosts: Mapping[ServerName, str] | None = None) -> None:
+        super().__init__(name, state, hosts)
         self.connection = _connect(_empty_database())
         self.sql: SqlLedger | None = None
 
@@ -388,6 +444,15 @@ class SqlBooks(MemoryBooks):
     def arrival(self, message_id: MessageId) -> Copy | None:
         assert self.sql is not None
         return self.sql.arrival(message_id)
+
+    def damaged(self, message_id: MessageId) -> DamagedRow | None:
+        assert self.sql is not None
+        return self.sql.damaged(message_id)
+
+    @property
+    def suspects(self) -> dict[MessageId, str]:
+        assert self.sql is not None
+        return self.sql.suspects
 
     def outcome(self, message_id: MessageId) -> Outcome | None:
         assert self.sql is not None
@@ -438,7 +503,7 @@ class SqlBooks(MemoryBooks):
             self._begin().apply(decision)
         return super().apply(decision)
 
-    def commit(self) -> tuple[TrackingEvent | SnapshotEnd, ...]:
+    def commit(self) -> tuple[TrackingEvent | SnapshotEnd | RowsDamaged, ...]:
         for message_id in self.touched():
             if self.copy(message_id) != self.state.copies.get(message_id):
                 raise Disagreement(f"{self.name}: SQLite and memory differ on {message_id}")
@@ -464,11 +529,29 @@ class SqlBooks(MemoryBooks):
         self.sql, found = opening.begin_incarnation(
             self.connection, self.name, token, self.state.database_id, now
         )
+        self.sql.hosts = self.hosts
         away_since = super().open(token, now)
         if found.away_since != away_since:
             raise Disagreement(f"{self.name}: {found.away_since} is not {away_since}")
         self.compare()
         return away_since
+
+    def rot_row(self, message_id: MessageId) -> None:
+        super().rot_row(message_id)
+        self.connection.execute(
+            "UPDATE message SET received_at = received_at + 4096 WHERE id = ?", (message_id,)
+        )
+        assert self.sql is not None
+        self.sql.forget_recent()
+
+    def put_back(self, message_id: MessageId, former: Copy | None, content: bytes | None) -> None:
+        assert self.sql is not None
+        if now := self.sql.read_again(message_id):
+            self.sql.apply(Decision(None, (DropCopy(now),)))
+        if former is not None:
+            self.sql.apply(Decision(None, (SaveCopy(None, former, Content(data=content)),)))
+        self.sql.forget_recent()
+        super().put_back(message_id, former, content)
 
     def compare(self) -> None:
         """Everything there is to compare, after an opening and at the end."""
@@ -480,6 +563,10 @@ class SqlBooks(MemoryBooks):
             (list(self.sql.members()), list(super().members())),
             ([self.sql.copy(key) for key in state.copies], list(state.copies.values())),
             ([self.sql.arrival(key) for key in state.arriving], list(state.arriving.values())),
+            (
+                [self.sql.damaged(key) for key in state.damaged],
+                [super(SqlBooks, self).damaged(key) for key in state.damaged],
+            ),
             ([self.sql.outcome(key) for key in state.outcomes], list(state.outcomes.values())),
             ([self.sql.tombstone(key) for key in state.tombstones], list(state.tombstones.values())),
             *(
@@ -488,7 +575,7 @@ class SqlBooks(MemoryBooks):
             ),
         ]
         count = self.connection.execute("SELECT COUNT(*) FROM message").fetchone()[0]
-        pairs.append((count, len(state.copies) + len(state.arriving)))
+        pairs.append((count, len(state.copies) + len(state.arriving) + len(state.rotten)))
         for mine, other in pairs:
             if mine != other:
                 raise Disagreement(f"{self.name}: SQLite says {mine}, memory {other}")

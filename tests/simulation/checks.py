@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from shadowrelay.core.decisions import Outcome
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy, HolderState, Recipient, Role, Stage, Status
-from shadowrelay.core.tracking import Deliver, Dsn, DuplicateDeliver, Receive, Resubmit, Send
+from shadowrelay.core.tracking import Deliver, Dsn, DuplicateDeliver, HaRestore, Receive, Resubmit, Send
 from shadowrelay.core.tracking_row import TrackingEvent
 
+from . import rot
 from .world import Delivery, World
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Invariants:
     epochs: dict[tuple[str, MessageId], int] = field(default_factory=dict)
     failed: set[tuple[MessageId, int]] = field(default_factory=set)  # given up, durably
     log: list[tuple[float, str, TrackingEvent]] = field(default_factory=list)
+    logged: dict[tuple[str, MessageId], dict[int, Status]] = field(default_factory=dict)  # as settled
     keep_log: bool = False
 
     # Reported by nodes.
@@ -59,6 +61,9 @@ class Invariants:
                 self._tell(node, event)
         for event in told:
             about = getattr(event, "copy", None)
+            self._logs(node, event)
+            if isinstance(event, HaRestore) and event.giver == node.name:
+                continue  # it changes nothing at the giver
             if about is not None and about.id not in touched and not _settled_before(node, event):
                 raise Broken(
                     f"{node.name}: {event.event_id} of {about.id} tells of a change that is not there"
@@ -74,9 +79,17 @@ class Invariants:
             self._epochs(node, message_id, after)
             self._tracked(node, before, after, told)
             self._learns(node, before, after)
-            if after is not None and message_id not in node.books.state.contents:
+            gone = (
+                message_id not in node.books.state.contents and (node.name, message_id) not in self.world.hit
+            )
+            if after is not None and gone:
                 raise Broken(f"{node.name} has {message_id} without its content")
             self.available(message_id)
+
+    def _logs(self, node: Node, event: Any) -> None:
+        if isinstance(event, Send):
+            about = self.logged.setdefault((node.name, event.copy.id), {})
+            about.update((one.number, Status.DELIVERED) for one in event.recipients or event.copy.recipients)
 
     def _tell(self, node: Node, event: Any) -> None:
         world = self.world
@@ -107,6 +120,24 @@ class Invariants:
             waits = copy.owned or any(recipient.report for recipient in copy.recipients)
             if submission is not None and not submission.redundant and not twice and waits:
                 self.world.excused.add(copy.id)
+
+    def rotted(self, node: Node, hit: list[MessageId], kind: str) -> None:
+        """A disk has damaged what it keeps of these messages. With a second copy nothing is lost by that."""
+        for message_id in hit:
+            self.world.hit.add((node.name, message_id))
+            copy = node.books.state.copies.get(message_id)
+            if kind == rot.PAGE:
+                self.epochs[node.name, message_id] = copy.epoch if copy else 0
+                for (about, _), entries in self.knows.items():
+                    for entry in entries:
+                        if (about, entry.node, entry.until) == (message_id, node.name, FOREVER):
+                            entry.until = self.world.now
+                if copy:
+                    self._learns(node, None, copy)
+            submission = self.world.submissions.get(message_id)
+            if submission is not None and not submission.redundant:
+                self.world.excused.add(message_id)
+            self.available(message_id)
 
     def disk_back(self, node: Node) -> None:
         """After a rollback: what the older image knows."""
@@ -141,7 +172,7 @@ class Invariants:
         if after is None:
             return
         key = (node.name, message_id)
-        if after.epoch < self.epochs.get(key, 0):
+        if after.epoch < self.epochs.get(key, 0) and key not in self.world.hit:
             raise Broken(f"{node.name}: the epoch of {message_id} went back to {after.epoch}")
         self.epochs[key] = after.epoch
 
@@ -166,7 +197,7 @@ class Invariants:
         if before is None and after is not None and not about:
             raise Broken(f"{node.name}: {copy.id} appeared without a row")
         accepted = before is None and after is not None and after.role is Role.PRIMARY
-        if accepted and not any(isinstance(event, Receive | Dsn | Resubmit) for event in about):
+        if accepted and not any(isinstance(event, Receive | Dsn | Resubmit | HaRestore) for event in about):
             raise Broken(f"{node.name}: {copy.id} was accepted without RECEIVE")
         if after is not None:
             newly = {r.number for r in after.recipients if r.settled} - settled_before
@@ -218,11 +249,7 @@ class Invariants:
         open_ = [n for n, _, _ in submission.recipients if (message_id, n) not in delivered]
         if not open_:
             return
-        copies = [
-            copy
-            for node in self.world.nodes.values()
-            if (copy := node.books.durable_copy(message_id)) is not None
-        ]
+        copies = self.good_copies(message_id)
         for number in open_:
             if any(r.number == number and not r.settled for copy in copies for r in copy.recipients):
                 continue
@@ -233,6 +260,15 @@ class Invariants:
             raise Broken(
                 f"LOST: recipient {number} of {message_id}, acknowledged at {submission.acknowledged:.3f}"
             )
+
+    def good_copies(self, message_id: MessageId) -> list[Copy]:
+        """Durable copies, of whatever node, whose content is the one that was sent."""
+        found = []
+        for node in self.world.nodes.values():
+            copy = node.books.durable_copy(message_id)
+            if copy is not None and node.books.state.contents.get(message_id) == message_id.encode():
+                found.append(copy)
+        return found
 
     def reported(self, message_id: MessageId, number: int) -> bool:
         """Failed, and the sender has its report, or it is held; a null sender gets none."""
@@ -260,6 +296,8 @@ class Invariants:
 def _settled_before(node: Node, event: TrackingEvent) -> bool:
     """Does it tell of a second delivery, of recipients that were settled while it was under way?"""
     copy = node.books.state.copies.get(event.copy.id)
+    if event.copy.id in node.books.state.damaged:
+        return True
     if copy is None or not isinstance(event, Send | Deliver | DuplicateDeliver):
         return False
     return {r.number for r in event.recipients} <= {r.number for r in copy.recipients if r.settled}
@@ -339,6 +377,8 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
     slack = SLACK + (LATE if world.noise.loss or world.noise.late else 0.0)
     if first.reply_lost:
         return "next hop's reply lost"
+    if any(entry.kind == rot.PAGE and entry.start <= again.taken for entry in world.impairments):
+        return "a page of before"
     for entry in world.impairments:  # the process ended, or froze, while its octets were on their way
         if entry.one == again.node and entry.other is None and again.started <= entry.start <= again.taken:
             frozen = entry.kind == "freeze"
@@ -426,6 +466,7 @@ def judge(checks: Invariants) -> Verdict:
     """The sums at the end, and every duplicate explained."""
     world = checks.world
     verdict = Verdict(world.seed, faults=Counter(world.faults), virtual=world.now)
+    verdict.problems += world.wrong
     verdict.excused = len(world.excused)
     per_client: dict[tuple[int, int], list[Delivery]] = {}
     attempted = {(s.message_id, n) for s in world.submissions.values() for n, _, _ in s.recipients}
@@ -482,6 +523,9 @@ def judge(checks: Invariants) -> Verdict:
 def unrest(world: World) -> str:
     """What still keeps the boundary from being empty and quiet; '' when nothing does."""
     live = {node.books.state.database_id for node in world.nodes.values()}
+    # Of a report whose only copy was damaged an operator has to be told; the message that it is about waits.
+    damaged = {message_id for _, message_id in world.hit}
+    stuck = {about for report, (about, _) in world.reports.items() if report in damaged}
     for node in world.nodes.values():
         if not node.up or node.frozen:
             return f"{node.name} is down"
@@ -495,9 +539,12 @@ def unrest(world: World) -> str:
                 return (
                     f"{node.name} has {copy.id} in its queue ({copy.confirmation}, exposed: {copy.exposed})"
                 )
+            if copy.id in stuck:
+                continue
             if copy.held and not _put_off(node, copy):
                 return f"{node.name} holds {copy.id} for {copy.owner}"
-            if any(recipient.report for recipient in copy.recipients):
+            waits = any(recipient.report for recipient in copy.recipients)
+            if waits and (node.name, copy.id) not in world.hit:  # else a page may be out of date
                 return f"{node.name} waits for a report on {copy.id}"
         for event in state.events.values():
             if event.addressee in live:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.redundancy import Arrival
 
 from .checks import Invariants
@@ -90,4 +91,11 @@ class Client:
             for number, address, hop in self.recipients
         )
         envelope = Envelope(sender=self.sender, size=len(message_id), envid=f"E{self.number}")
-        return Arrival(id=message_id, envelope=envelope, recipients=recipients, received_at=now)  # type: ignore[arg-type]
+        digests = Digests(of_content(message_id.encode()), of_envelope(envelope, recipients))
+        return Arrival(
+            id=message_id,
+            envelope=envelope,
+            recipients=recipients,
+            digests=digests,
+            received_at=now,  # type: ignore[arg-type]
+        )

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from shadowrelay.core import delivery, heartbeat, retry, safety_net
+from shadowrelay.core import damage, delivery, heartbeat, retry, safety_net
 from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.conversation import Greeting
-from shadowrelay.core.decisions import Content, Transaction
+from shadowrelay.core.decisions import Content, DamagedRow, Transaction
 from shadowrelay.core.delivery import Ending, Hop, Report, Result
+from shadowrelay.core.digests import of_content
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.handover import hand_over
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
 from shadowrelay.core.inquiry import Inquiry
-from shadowrelay.core.messages import Confirmation, Copy, Recipient
+from shadowrelay.core.messages import Confirmation, Copy, Recipient, Status
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival, Attempt
 from shadowrelay.core.reports import ReportKind, is_due, report_id
@@ -127,12 +128,14 @@ class Node:
         self.crash_at: tuple[int, str] | None = None  # commit number, before or after
         self.on_planned_crash: Callable[[], None] = lambda: None
         self.snapshots: list[Any] = []
+        self.versions: dict[MessageId, list[tuple[Copy, bytes]]] = {}  # what was durable of each message
         self.wants_snapshot = False
         self.new_disk()
 
     def new_disk(self) -> None:
         state = State(DatabaseId(f"{self.world.token(32)}-0000-4000-8000-{self.world.token(48)}"))
-        self.books: MemoryBooks = (SqlBooks if self.sql else MemoryBooks)(self.name, state)
+        hosts = {place.name: place.host for place in self.world.places}
+        self.books: MemoryBooks = (SqlBooks if self.sql else MemoryBooks)(self.name, state, hosts)
 
     # Clocks.
 
@@ -160,7 +163,10 @@ class Node:
         self.up = True
         self.generation += 1
         self.waiting: list[tuple[Callable[[Any], None], Any]] = []
-        self.inquiry = Inquiry()
+        self.arriving: dict[MessageId, bytes] = {}  # content that is offered before it is stored
+        self.mending: set[MessageId] = set()
+        self.answered: dict[MessageId, set[ServerName]] = {}  # who has no good copy
+        self.promised: dict[MessageId, float] = {}
         self.boundary = Boundary(self.place, self.others, self.policy, _turn=self.world.random.randrange(8))
         self.peers = Peers(self)
         self.in_flight: set[MessageId] = set()
@@ -172,7 +178,8 @@ class Node:
         now = self.clock()
         away_since = self.books.open(token, now)
         interval = self.policy.shadow_message_auto_discard_interval
-        self.long_away = now if away_since is not None and now - away_since > interval else None
+        long_away = now if away_since is not None and now - away_since > interval else None
+        self.inquiry = Inquiry(long_away=long_away)
         self.durable = self.books.lineage
         self.world.say(self.name, f"opens {token} at {self.durable.sequence}")
         self.checks.opened(self)
@@ -217,6 +224,7 @@ class Node:
     def lose_disk(self) -> None:
         assert not self.up
         self.checks.disk_gone(self, "lost")
+        self.versions.clear()
         self.new_disk()
         self.world.say(self.name, "has a new disk")
 
@@ -255,6 +263,10 @@ class Node:
         waiting, self.waiting = self.waiting, []
         generation = self.generation
         self.durable = books.lineage
+        for message_id in touched:
+            copy, octets = books.state.copies.get(message_id), books.state.contents.get(message_id)
+            if copy and octets:
+                self.versions.setdefault(message_id, []).append((copy, octets))
         self.checks.committed(self, touched, told)
         if self.generation == generation and plan:
             self.crash()
@@ -381,23 +393,90 @@ class Node:
                     self.wake_link(name)
         if exposed:
             self._repair()
+        self._mend()
 
     def _conclude(self) -> None:
         reachable = self.boundary.reachable()
 
         def work(books: Transaction) -> int:
-            return self.inquiry.conclude(
-                books, reachable, self.policy, self.clock(), self.world.now, long_away=self.long_away
-            )
+            return self.inquiry.conclude(books, reachable, self.policy, self.clock(), self.world.now)
 
         self.concluding = True
 
         def concluded(_: Any) -> None:
             self.concluding = False
+            if self._compare():
+                self._conclude()
 
         ready, _ = self.transact(work, concluded)
         if ready:
-            self.concluding = False
+            concluded(None)
+
+    def _compare(self) -> bool:
+        """Read the copies that are to be promoted. True if some may be now."""
+        unread, self.inquiry.unread = self.inquiry.unread, set()
+        sound = {message_id for message_id in sorted(unread) if self.read(message_id) is not None}
+        self.inquiry.sound |= sound
+        return bool(sound)
+
+    # Damage.
+
+    def read(self, message_id: MessageId) -> bytes | None:
+        """The content of a copy, compared with its digest; what is damaged is written down."""
+        copy, content = self.books.copy(message_id), self.books.state.contents.get(message_id, b"")
+        if copy is None or copy.damaged or copy.digests is None:
+            return None
+        if of_content(content) == copy.digests.content:
+            return content
+        self.transact(lambda b: b.apply(damage.found(b, message_id, self.clock())), lambda _: None)
+        return None
+
+    def _mend(self) -> None:
+        """As the stage does it: rows nobody may find, then a good copy for each message that needs one."""
+        for message_id, what in tuple(self.books.suspects.items()):
+            rows = DamagedRow(message_id, self.clock(), what, self._settled_in_log(message_id))
+            self.transact(lambda b, rows=rows: b.apply(damage.found_rows(rows)), lambda _: None)
+        state = self.books.state
+        found = [copy.id for copy in state.copies.values() if copy.damaged and copy.queued]
+        for message_id in sorted(
+            [*found, *(key for key, rows in state.damaged.items() if not rows.set_aside)]
+        ):
+            if message_id not in self.mending and self.promised.get(message_id, 0.0) <= self.world.now:
+                self.mending.add(message_id)
+                self._seek(message_id, sorted(self.boundary.reachable()))
+
+    def _settled_in_log(self, message_id: MessageId) -> tuple[tuple[int, Status], ...]:
+        """Tracking log files and database fail apart: what this node logged of a message is known."""
+        return tuple(sorted(self.checks.logged.get((self.name, message_id), {}).items()))
+
+    def _seek(self, message_id: MessageId, names: list[ServerName]) -> None:
+        """One member after the other, until one gives its copy."""
+        answered = self.answered.setdefault(message_id, set())
+        while names and names[0] in answered:
+            names.pop(0)
+        if not names:
+            self.mending.discard(message_id)
+            if frozenset(self.boundary.watches) <= answered:
+                self.transact(lambda b: b.apply(damage.given_up(b, message_id, self.clock())), lambda _: None)
+            return
+        name = names.pop(0)
+
+        def sought(found: repairing.Sought) -> None:
+            if found is repairing.Sought.NONE_THERE:
+                answered.add(name)
+            if found in (repairing.Sought.COMING, repairing.Sought.NOTHING):
+                self.promised[message_id] = self.world.now + 2.0
+                self.mending.discard(message_id)
+            else:
+                self._seek(message_id, names)
+
+        script = repairing.seek(message_id, name, self.inquiry, self.policy, self.clock)
+        self.start(script, sought)
+
+    def give(self, message_id: MessageId, to: ServerName) -> None:
+        """A member's own copy is damaged."""
+        if self.read(message_id) is not None:
+            self.start(repairing.give(message_id, to, self.clock), lambda _: None)
 
     def pump(self) -> None:
         """Claim what is due, one delivery per message and next hop at a time."""
@@ -416,7 +495,7 @@ class Node:
         soonest: datetime | None = None
         chosen: list[tuple[Copy, NextHop]] = []
         for copy in self.books.state.copies.values():
-            if not copy.owned or copy.confirmation is Confirmation.ASK:
+            if not copy.owned or copy.confirmation is Confirmation.ASK or copy.damaged:
                 continue
             for recipient in copy.recipients:
                 if recipient.settled or (copy.id, recipient.next_hop) in self.active:
@@ -454,6 +533,9 @@ class Node:
     def _send_on(self, step: SendOn, resume: Callable[[Any], None]) -> None:
         world, copy = self.world, step.copy
         hop = Hop(server=f"mail.{step.next_hop}", inside=step.next_hop.startswith("inside"), mailbox=False)
+        if self.read(copy.id) is None:
+            resume(Sent((), hop, damaged="content"))
+            return
         if retry.expired(copy.received_at, self.clock(), self.policy):
             gone = tuple(Result(r.number, Ending.EXPIRED, "550 5.4.7 Expired") for r in step.recipients)
             resume(Sent(gone, hop))
@@ -463,6 +545,7 @@ class Node:
         low, high = sink.delay
         there, back = (low + (high - low) * world.random.random() for _ in range(2))
         recipients = tuple((r.number, r.address) for r in step.recipients)
+        content = self.books.state.contents[copy.id]
         world.say(self.name, f"sends {copy.id} {[r.number for r in step.recipients]} to {step.next_hop}")
 
         def finish(answers: dict[int, str] | None, made: tuple[Delivery, ...]) -> None:
@@ -477,7 +560,7 @@ class Node:
 
             world.after(back if answers is not None else 2.0, settled)
 
-        world.after(there, sink.take, self.name, generation, world.now, copy.id, recipients, finish)
+        world.after(there, sink.take, self.name, generation, world.now, copy.id, recipients, content, finish)
 
     def _result(self, number: int, attempts: int, answers: dict[int, str] | None) -> Result:
         wait = retry.after(attempts + 1, self.policy)
@@ -499,14 +582,13 @@ class Node:
             if failed and is_due(ReportKind.FAILED, recipient, step.copy.envelope):
                 about = report_id(step.copy.id, result.number, ReportKind.FAILED)
                 self.world.reports[about] = (step.copy.id, result.number)
-                made.append(
-                    Report(id=about, about=result.number, content=b"report", next_hop=NextHop("back"))
-                )
+                octets = f"report {about} made by {self.name}".encode()
+                made.append(Report(id=about, about=result.number, content=octets, next_hop=NextHop("back")))
         return tuple(made)
 
     def _repair(self) -> None:
         for copy in tuple(self.books.state.copies.values()):
-            if not copy.exposed or copy.id in self.repairing:
+            if not copy.exposed or copy.damaged or copy.id in self.repairing:
                 continue
             self.repairing.add(copy.id)
 
@@ -538,6 +620,7 @@ class Node:
     def receive(self, arrival: Arrival, reply: Callable[[str], None]) -> None:
         """End of data from a client. The reply is sent when the script has returned."""
         self.in_flight.add(arrival.id)
+        self.arriving[arrival.id] = arrival.id.encode()
         deadline = self.clock() + self.policy.shadow_time_cap
         candidates = self.boundary.candidates(self.world.now)
 
@@ -545,6 +628,7 @@ class Node:
             answer = decided.answer
             self.checks.decided(self, arrival.id, answer.value)
             self.in_flight.discard(arrival.id)
+            del self.arriving[arrival.id]
             if decided.record is not None:
                 self.transact(decided.record.work, lambda _: None)
             if answer is not Answer.HANG_UP:
@@ -563,12 +647,12 @@ class Node:
         """Safety Net and everything else that goes by age."""
 
         def work(books: Transaction) -> None:
-            now = self.clock()
+            now, reachable = self.clock(), self.boundary.reachable()
             for copy in self.books.settled_copies():
-                if safety_net.expire(copy, self.policy, now).writes:
+                if safety_net.expire(books, copy, self.policy, now, reachable).writes:
                     current = books.copy(copy.id)
                     if current is not None:
-                        books.apply(safety_net.expire(current, self.policy, now))
+                        books.apply(safety_net.expire(books, current, self.policy, now, reachable))
             self.books.expire(self.policy, now)
 
         self.transact(work, lambda _: None)

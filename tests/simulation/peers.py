@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core import conversation
 from shadowrelay.core.conversation import Answered, Greeting
 from shadowrelay.core.decisions import Content, Transaction
+from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.holding import Held, Offer, hold
-from shadowrelay.core.identifiers import Mark, ServerName
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.identifiers import Mark, MessageId, ServerName
+from shadowrelay.core.messages import Digests, Envelope, Recipient, Status
 from shadowrelay.core.redundancy import Attempt, Leg
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Script, Unanswered
 from shadowrelay.wire.esmtp import (
@@ -164,7 +166,7 @@ class Peers:
         self.exchange(step.to, number, [line], timeout, answered)
 
     def ask(self, step: Ask, resume: Callable[[Any], None]) -> None:
-        if step.query.revoke or step.query.sighting:
+        if step.query.revoke or step.query.sighting or step.query.wanted:
             timeout = self.node.policy.revoke_timeout.total_seconds()
             self._acquire(step.to, lambda opened: self._ask(opened, step, timeout, resume))
         else:
@@ -187,14 +189,21 @@ class Peers:
         self.exchange(step.to, session.number, ["XQDISCARD " + format_query(step.query)], timeout, done)
 
     def offer(self, step: OfferCopy, resume: Callable[[Any], None]) -> None:
-        self._acquire(step.to, lambda opened: self._opened(opened, step, resume))
+        """With what is stored, once it is compared; what arrives is at hand."""
+        content = self.node.arriving.get(step.message_id)
+        if content is None and (content := self.node.read(step.message_id)) is None:
+            resume(Attempt(step.to, Leg.REFUSED, step.rank, "damaged"))
+            return
+        self._acquire(step.to, lambda opened: self._opened(opened, step, content, resume))
 
-    def _opened(self, session: Session | None, step: OfferCopy, resume: Callable[[Any], None]) -> None:
+    def _opened(
+        self, session: Session | None, step: OfferCopy, content: bytes, resume: Callable[[Any], None]
+    ) -> None:
         if session is None:
             self.node.boundary.skip(step.to, self.world.now)
             resume(Attempt(step.to, Leg.REFUSED, step.rank, "no session"))
             return
-        self._offer(session, step, resume)
+        self._offer(session, step, content, resume)
 
     def _acquire(self, name: ServerName, then: Callable[[Session | None], None]) -> None:
         """A greeted session for copies: the one at hand, the one being opened, or a new one."""
@@ -237,10 +246,21 @@ class Peers:
         timeout = self.node.policy.shadow_attempt_timeout.total_seconds()
         self._greet(step.greet, step.number, timeout, done)
 
-    def _offer(self, session: Session, step: OfferCopy, resume: Callable[[Any], None]) -> None:
+    def _offer(
+        self, session: Session, step: OfferCopy, content: bytes, resume: Callable[[Any], None]
+    ) -> None:
         node = self.node
         envelope = step.envelope
-        mark = OfferMark(step.message_id, step.epoch, step.rank, node.durable.mark, step.received_at)
+        assert step.digests is not None
+        mark = OfferMark(
+            step.message_id,
+            step.epoch,
+            step.rank,
+            node.durable.mark,
+            age=max(timedelta(0), node.clock() - step.received_at),
+            envelope=step.digests.envelope,
+            given_for=step.given_for,
+        )
         lines: list[str | bytes] = [
             format_mail(
                 MailFrom(
@@ -255,8 +275,9 @@ class Peers:
             )
         ]
         for r in step.recipients:
-            fork = format_fork(r.number, r.next_hop)
+            fork = format_fork(r.number, r.next_hop, Status.READY if r.report else r.status)
             lines.append(format_rcpt(RcptTo(r.address, r.notify, r.orcpt, {"XFORK": fork}), OFFERED))
+        lines.append(f"BDAT {len(content)} LAST {step.digests.content}\r\n".encode() + content)
         database = session.theirs.lineage.database_id
 
         def done(answer: tuple[str, ...] | None, why: str) -> None:
@@ -318,7 +339,7 @@ class Peers:
             self._transact(lambda books: conversation.introduce(books, name), answer)
 
         def answer(mine: Greeting) -> None:
-            reply((f"250 2.0.0 {format_greeting(mine)}",))
+            reply((f"250 2.0.0 {format_greeting(replace(mine, version=theirs.version))}",))
 
         node.boundary.greeted(name)
         self._transact(
@@ -339,9 +360,12 @@ class Peers:
         query = parse_query(text)
         asker = theirs.speaker if query.at is None else replace(theirs.speaker, mark=query.at)
 
+        given: list[MessageId] = []
+
         def work(books: Transaction) -> tuple[str, ...]:
             sighted = node.boundary.sighted(self.world.now)
             said = conversation.asked(books, asker, query, node.in_flight, sighted, node.policy, node.clock())
+            given.extend([said.give] if said.give else [])
             texts = [format_line(line) for line in said.lines]
             texts += [format_seen(said.seen)] if said.seen else []
             return tuple(f"250-2.0.0 {text}" for text in texts)
@@ -350,6 +374,8 @@ class Peers:
             node.boundary.called(asker.name, self.world.now)
             last = "250 2.0.0 That is all" if found else "251 2.0.0 No discard events"
             reply((*found, f"{last} {format_mark(node.durable.mark)}"))
+            for message_id in given:
+                node.give(message_id, asker.name)
 
         self._transact(work, then)
 
@@ -359,14 +385,24 @@ class Peers:
         if theirs is None:
             reply(())
             return
-        texts = [line.decode().removesuffix("\r\n") for line in lines if isinstance(line, bytes)]
+        *commands, last = [line for line in lines if isinstance(line, bytes)]
+        texts = [line.decode().removesuffix("\r\n") for line in commands]
+        chunk, _, octets = last.partition(b"\r\n")
         mail = parse_mail(texts[0].removeprefix("MAIL "), keywords=MAIL_HERE)
         told = parse_offer(mail.extra["XSHADOW"])
         recipients = []
         for text in texts[1:]:
             rcpt = parse_rcpt(text.removeprefix("RCPT "), smtputf8=False, keywords=RCPT_HERE)
-            number, hop = parse_fork(rcpt.extra["XFORK"])
-            recipients.append(Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt))
+            number, hop, status = parse_fork(rcpt.extra["XFORK"])
+            recipients.append(Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt, status))
+        envelope = Envelope(
+            sender=mail.sender, size=mail.size or 0, body=mail.body, ret=mail.ret, envid=mail.envid
+        )
+        digests = Digests(of_content(octets), of_envelope(envelope, recipients))
+        assert told.age is not None
+        if (told.envelope, chunk.decode().rpartition(" ")[2]) != (digests.envelope, digests.content):
+            reply((f"554 5.6.0 Differs from its digest {format_mark(node.durable.mark)}",))
+            return
         offer = Offer(
             message_id=told.message_id,
             epoch=told.epoch,
@@ -374,15 +410,15 @@ class Peers:
             owner=theirs.name,
             owner_database=theirs.lineage.database_id,
             mark=told.mark,
-            received_at=told.received_at,
-            envelope=Envelope(
-                sender=mail.sender, size=mail.size or 0, body=mail.body, ret=mail.ret, envid=mail.envid
-            ),
+            received_at=node.clock() - told.age,
+            envelope=envelope,
             recipients=tuple(recipients),
+            digests=digests,
+            given_for=told.given_for,
         )
 
         def work(books: Transaction) -> Held:
-            content = Content(data=offer.message_id.encode())
+            content = Content(data=octets)
             return books.apply(hold(books, offer, content, node.policy, node.clock()))
 
         def then(held: Held) -> None:

@@ -11,6 +11,7 @@ from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.policy import Policy, ShadowMessagePreference
 from shadowrelay.core.shadow_servers import MemberPlace
 
+from . import rot
 from .books import Disagreement, SqlBooks
 from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
 from .clients import Client
@@ -83,6 +84,9 @@ class Run:
         nodes = 2 if draw.random() < 0.3 else 3
         faults = 2 if draw.random() < 0.25 else 1
         kinds = tuple(draw.choice(KINDS) for _ in range(faults))
+        self.rot = random.Random(seed ^ 0x0DD5)  # drawn apart: what it decides changes nothing else
+        if self.rot.random() < 0.3:
+            kinds = (self.rot.choice((*rot.KINDS, "both off")),)
         self.plan = Plan(
             nodes, kinds, reject=draw.random() < 0.5, sql=seed % 10 == 0, noisy=draw.random() < 0.35
         )
@@ -186,8 +190,24 @@ class Run:
                 world.after(at, self._part_clients, victim, brief, draw.randrange(3))
             case "freeze":
                 world.after(at, self._freeze, node, draw.choice((brief, long)))
+            case rot.CONTENT | rot.ROW | rot.PAGE:
+                world.after(at, self._rot, node, kind)
+            case "both off":
+                for one in world.nodes.values():
+                    world.after(at, self._down, one, "crash", self.rot.uniform(0.3, 4.0), None)
+                self.healed -= len(world.nodes) - 1
             case "clock step":
                 world.after(at, self._step, node, draw.choice((-10800.0, 10800.0)), draw.uniform(2.0, 8.0))
+
+    def _rot(self, node: Node, kind: str) -> None:
+        """At a moment when nothing is on its way to the disk."""
+        if node.books.dirty:
+            self.world.after(0.003, self._rot, node, kind)
+            return
+        hit = rot.WAYS[kind](node, self.rot)
+        self.world.say(node.name, f"{kind}: {hit}")
+        self.checks.rotted(node, hit, kind)
+        self._end(self.world.impair(kind, node.name))
 
     def _want_snapshot(self, node: Node) -> None:
         if node.up and not node.books.dirty:

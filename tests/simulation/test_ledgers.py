@@ -24,6 +24,7 @@ from shadowrelay.core.decisions import (
     Verdict,
     Write,
 )
+from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -37,6 +38,8 @@ from shadowrelay.core.identifiers import (
 from shadowrelay.core.messages import (
     Confirmation,
     Copy,
+    Damage,
+    Digests,
     Envelope,
     Holder,
     HolderState,
@@ -85,16 +88,20 @@ def _copy(draw: random.Random, message_id: MessageId) -> Copy:
         for name, database in zip(NAMES, DATABASES, strict=True)
         if draw.random() < 0.5
     )
+    envelope = Envelope(sender="s@example.org", size=draw.randrange(99), envid=draw.choice((None, "E")))
     return Copy(
         id=message_id,
         epoch=draw.randrange(1, 4),
         rank=draw.randrange(3),
         role=draw.choice(list(Role)),
-        stage=draw.choice([stage for stage in Stage if stage is not Stage.ARRIVING]),
+        stage=draw.choice([stage for stage in Stage if stage not in {Stage.ARRIVING, Stage.DAMAGED}]),
         owner=draw.choice(NAMES),
         owner_database=draw.choice(DATABASES),
         offered_in=Incarnation(draw.choice(("a" * 16, ""))),
-        envelope=Envelope(sender="s@example.org", size=draw.randrange(99), envid=draw.choice((None, "E"))),
+        envelope=envelope,
+        digests=draw.choice((None, Digests(of_content(b"x"), of_envelope(envelope, recipients)))),
+        damage=draw.choice((None, None, *Damage)),
+        renewed_at=moment(),
         recipients=recipients,
         holders=holders,
         ranks_given=draw.randrange(4),

@@ -96,6 +96,8 @@ class World:
         self.refused: set[MessageId] = set()  # answered 451
         self.excused: set[MessageId] = set()  # exposed by policy when their owner's disk was lost
         self.impairments: list[Impairment] = []
+        self.hit: set[tuple[str, MessageId]] = set()  # what a disk has damaged
+        self.wrong: list[str] = []  # deliveries that no next hop should have seen
         self.on: Callable[[str], None] = lambda point: None
         self.observed = False  # does anybody listen to points?
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -176,6 +178,20 @@ class World:
     def fault(self, kind: str) -> None:
         self.faults[kind] = self.faults.get(kind, 0) + 1
 
+    def compare(self, message_id: MessageId, recipients: tuple[tuple[int, str], ...], content: bytes) -> None:
+        """What a next hop is given is what a client sent, or a report, for those it was sent to."""
+        sent = self.submissions.get(message_id)
+        if sent is None:
+            if not content.startswith(f"report {message_id} made by".encode()):
+                self.wrong.append(f"a damaged report: {content!r}")
+            return
+        if content != message_id.encode():
+            self.wrong.append(f"DAMAGED: {message_id} was delivered as {content!r}")
+        addresses = {number: address for number, address, _ in sent.recipients}
+        for number, address in recipients:
+            if addresses.get(number) != address:
+                self.wrong.append(f"WRONG MAILBOX: recipient {number} of {message_id} is not {address}")
+
     def was_delivered(self, message_id: MessageId, recipient: int) -> bool:
         return (message_id, recipient) in self.deliveries
 
@@ -203,10 +219,12 @@ class Sink:
         started: float,
         message_id: MessageId,
         recipients: tuple[tuple[int, str], ...],
+        content: bytes,
         reply: Callable[[dict[int, str] | None, tuple[Delivery, ...]], None],
     ) -> None:
         """The final dot arrived. ``reply`` gets the answer per recipient, None when it is lost."""
         world = self.world
+        world.compare(message_id, recipients, content)
         if world.now < self.closed_until:
             reply({number: "451 4.3.2 Not now" for number, _ in recipients}, ())
             return

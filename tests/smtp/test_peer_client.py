@@ -8,6 +8,8 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,11 @@ from stations import (
 
 from shadowrelay.core.conversation import Greeting, Query, Revocation
 from shadowrelay.core.decisions import Kind
+from shadowrelay.core.digests import ContentDigest
 from shadowrelay.core.identifiers import Beginning, Lineage, Mark, NextHop
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.redundancy import Leg
-from shadowrelay.core.steps import Ask, Unanswered
+from shadowrelay.core.redundancy import Attempt, Leg
+from shadowrelay.core.steps import Ask, OfferCopy, Unanswered
 from shadowrelay.smtp.peer_client import Address, PeerConnection, PeerFailed
 from shadowrelay.smtp.peer_offer import Offering
 
@@ -38,8 +41,15 @@ US = Greeting(full("mx1"), Lineage(database_id(1), (Beginning(incarnation(1), 0)
 THEM = f"{full('mx2')} {database_id(2)} {incarnation(2)}:5 {incarnation(2)}@0"
 MARK = f"{incarnation(2)}:5"
 OURS = Mark(incarnation(1), 0)
+HELLO = b"\r\nhello\r\n"
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
+
+
+async def offered(session: PeerConnection, step: OfferCopy, content: AsyncIterator[bytes]) -> Attempt:
+    """One copy, whatever its digest: these members compare nothing."""
+    digest = step.digests.content if step.digests else None
+    return await Offering(session, step, OURS, datetime.now(UTC)).send(content, digest)
 
 
 @asynccontextmanager
@@ -111,7 +121,7 @@ def test_a_session_that_was_reset_while_it_was_idle_fails_like_any_other(loop: s
             with pytest.raises(PeerFailed, match="xshadow"):
                 await session.greet(US)
             step = offer(full("mx2"))
-            assert (await Offering(session, step, OURS).send(pieces(b"x" * 100_000))).leg is Leg.REFUSED
+            assert (await offered(session, step, pieces(b"x" * 100_000))).leg is Leg.REFUSED
 
     factory = None if loop == "asyncio" else pytest.importorskip(loop).new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
@@ -127,7 +137,7 @@ def test_a_session_that_was_reset_while_it_was_idle_fails_like_any_other(loop: s
         ("250 mx2.example.org", "the other end does not offer XSHADOW to us"),
         ("250-mx2.example.org\r\n250 XSHADOW 1", "the other end does not offer XSHADOW to us"),
         (
-            "250-mx2.example.org\r\n250-XSHADOW 2\r\n250 XQDISCARD",
+            "250-mx2.example.org\r\n250-XSHADOW 3\r\n250 XQDISCARD",
             "the other end does not offer XSHADOW to us",
         ),
         ("421 4.3.2 Too many connections", "421 4.3.2 Too many connections"),
@@ -225,7 +235,7 @@ async def test_a_copy_is_acknowledged_with_the_mark_of_its_commit() -> None:
         await reader.read(-1)
 
     async with member(answer) as session:
-        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one", b"two"))
+        attempt = await offered(session, offer(full("mx2")), pieces(b"one", b"two"))
         assert (attempt.leg, attempt.database_id) == (Leg.ACKNOWLEDGED, database_id(2))
         assert (attempt.mark, attempt.reply) == (Mark(incarnation(2), 9), "250 2.6.0 kept")
         assert session.usable
@@ -242,7 +252,7 @@ async def test_any_refusal_means_that_nothing_is_kept(refused: int) -> None:
         await reader.read(-1)
 
     async with member(answer) as session:
-        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one", b"two"))
+        attempt = await offered(session, offer(full("mx2")), pieces(b"one", b"two"))
         assert (attempt.leg, attempt.reply) == (Leg.REFUSED, f"451 4.3.0 Not now {MARK}")
         assert session.usable == (refused == 3)  # the replies to what was still on its way are not waited for
 
@@ -257,7 +267,7 @@ async def test_a_session_closed_right_after_a_refusal_is_still_a_refusal() -> No
         await writer.drain()
 
     async with member(answer) as session:
-        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one"))
+        attempt = await offered(session, offer(full("mx2")), pieces(b"one"))
         assert attempt.leg is Leg.REFUSED
 
 
@@ -278,9 +288,9 @@ async def test_a_connection_lost_before_the_end_leaves_no_copy_and_after_it_perh
         yield b"three"
 
     async with member(at_once) as session:
-        assert (await Offering(session, offer(full("mx2")), OURS).send(slowly())).leg is Leg.REFUSED
+        assert (await offered(session, offer(full("mx2")), slowly())).leg is Leg.REFUSED
     async with member(at_the_end) as session:
-        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one"))
+        attempt = await offered(session, offer(full("mx2")), pieces(b"one"))
         assert (attempt.leg, attempt.database_id, attempt.mark) == (Leg.LOST, database_id(2), None)
         assert not session.usable
 
@@ -297,7 +307,7 @@ async def test_once_the_end_was_begun_to_be_sent_there_may_be_a_copy(monkeypatch
 
     async with member(answer) as session:
         monkeypatch.setattr(PeerConnection, "drain", stuck)
-        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one"))
+        attempt = await offered(session, offer(full("mx2")), pieces(b"one"))
         assert attempt.leg is Leg.LOST
 
 
@@ -306,7 +316,7 @@ async def test_a_holder_that_never_answers_may_have_a_copy() -> None:
         await reader.read(-1)
 
     async with member(answer) as session:
-        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one"))
+        attempt = await offered(session, offer(full("mx2")), pieces(b"one"))
         assert (attempt.leg, attempt.reply) == (Leg.LOST, "offer: no answer in time")
 
 
@@ -317,7 +327,7 @@ async def test_an_acknowledgement_without_a_mark_counts_for_nothing() -> None:
         await reader.read(-1)
 
     async with member(answer) as session:
-        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"one"))
+        attempt = await offered(session, offer(full("mx2")), pieces(b"one"))
         assert attempt.leg is Leg.LOST
 
 
@@ -344,13 +354,14 @@ async def test_a_copy_travels_whole(tmp_path: Path) -> None:
         Recipient(4, "ü@bücher.example", NextHop("über all")),
     )
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
-        step = offer(holder.name, envelope=envelope, recipients=to, epoch=3, rank=2)
+        step = offer(holder.name, content=content, envelope=envelope, recipients=to, epoch=3, rank=2)
         attempt = await owner.node.members.offer(step, pieces(content[:1000], content[1000:]))
         assert attempt.leg is Leg.ACKNOWLEDGED
         (held,) = await holder.copies()
         assert await holder.octets(held.id) == content
     assert (held.epoch, held.rank, held.owner, held.offered_in) == (3, 2, owner.name, incarnation(1))
-    assert (held.recipients, held.received_at) == (to, step.received_at)
+    assert (held.recipients, held.digests) == (to, step.digests)
+    assert abs(held.received_at - step.received_at) < timedelta(seconds=1)
     kept = held.envelope
     assert (kept.sender, kept.body, kept.smtputf8, kept.ret, kept.envid) == (
         "a@example.org",
@@ -377,7 +388,13 @@ async def test_a_large_copy_needs_little_memory_at_either_end(tmp_path: Path) ->
 
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
         before = peak()
-        attempt = await owner.node.members.offer(offer(holder.name), content())
+        digest = ContentDigest()
+        async for block in content():
+            digest.update(block)
+        step = offer(holder.name)
+        assert step.digests
+        step = replace(step, digests=replace(step.digests, content=digest.value))
+        attempt = await owner.node.members.offer(step, content())
         grown = peak() - before
         assert attempt.leg is Leg.ACKNOWLEDGED
         (held,) = await holder.copies()
@@ -402,7 +419,7 @@ async def test_very_many_chunks_do_not_block_each_other() -> None:
         await reader.read(-1)
 
     async with member(answer) as session:
-        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(*[bytes(8000)] * 6000))
+        attempt = await offered(session, offer(full("mx2")), pieces(*[bytes(8000)] * 6000))
         assert attempt.leg is Leg.ACKNOWLEDGED, attempt
 
 
@@ -412,7 +429,7 @@ async def test_an_acknowledgement_lost_on_the_way_is_told_as_such_and_can_be_ask
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
         async with cutting(holder) as cut:
             owner.knows(cut)
-            attempt = await owner.node.members.offer(offer(holder.name), pieces(b"\r\nhello\r\n"))
+            attempt = await owner.node.members.offer(offer(holder.name, content=HELLO), pieces(HELLO))
             assert (attempt.leg, attempt.database_id) == (Leg.LOST, database_id(2))
         assert len(await holder.copies()) == 1
         owner.knows(holder)
@@ -504,7 +521,7 @@ async def test_a_reply_that_never_ends_is_cut_off() -> None:
 async def test_sessions_are_used_again(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
         for number in range(1, 4):
-            attempt = await owner.node.members.offer(offer(holder.name, number), pieces(b"\r\nhello\r\n"))
+            attempt = await owner.node.members.offer(offer(holder.name, number, HELLO), pieces(HELLO))
             assert attempt.leg is Leg.ACKNOWLEDGED
         assert holder.connectors[0].sessions == 1
         assert len(await holder.copies()) == 3
@@ -514,9 +531,9 @@ async def test_a_session_that_the_member_gave_up_waiting_for_is_not_used(tmp_pat
     """It said 421 and closed: that is no refusal of the next copy."""
     short = {"peer": {"connection_inactivity_timeout": "1s"}}
     async with boundary(tmp_path, "mx1", "mx2", own={"mx2": short}) as (owner, holder):
-        await owner.node.members.offer(offer(holder.name, 1), pieces(b"\r\nhello\r\n"))
+        await owner.node.members.offer(offer(holder.name, 1, HELLO), pieces(HELLO))
         await eventually(lambda: holder.connectors[0].sessions == 0)
-        attempt = await owner.node.members.offer(offer(holder.name, 2), pieces(b"\r\nhello\r\n"))
+        attempt = await owner.node.members.offer(offer(holder.name, 2, HELLO), pieces(HELLO))
         assert attempt.leg is Leg.ACKNOWLEDGED, attempt
 
 

@@ -12,6 +12,7 @@ from golden_dialogues import FILES, read
 from receiving import Client
 from stations import Station, database_id, full, incarnation, offer, station
 
+from shadowrelay.core.damage import found
 from shadowrelay.core.decisions import Content, Decision, DiscardEvent, Outcome, SaveCopy
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy, Role
@@ -23,11 +24,18 @@ CALLER, CALLED = full("mx1"), full("mx2")
 
 
 async def prepare(holder: Station, given: str) -> None:
-    """``tell``: an event for the caller; ``hold``, ``own``: a copy here; ``remember``: an outcome."""
+    """``tell``: an event for the caller; ``hold``, ``own``: a copy here; ``damage``: that of before;
+    ``remember``: an outcome; ``refuse``: that of an arrival.
+    """
     word, _, rest = given.partition(" ")
     if word == "tell":
         event = DiscardEvent(database_id(1), parse_line(f"- {rest}").verdict, NOW)
         return await holder.read(lambda ledger: ledger.apply(Decision(None, (event,))))
+    if word == "damage":
+        return await holder.read(lambda ledger: ledger.apply(found(ledger, MessageId(rest), NOW)))
+    if word == "refuse":
+        refused = Decision(None, (Outcome(MessageId(rest), 1, (), NOW + timedelta(days=1), refused=True),))
+        return await holder.read(lambda ledger: ledger.apply(refused))
     message, epoch = rest.split(" ")
     if word == "remember":
         outcome = Outcome(MessageId(message), int(epoch), (1,), NOW + timedelta(days=1))
@@ -43,6 +51,7 @@ async def prepare(holder: Station, given: str) -> None:
         offered_in=incarnation(1),
         envelope=step.envelope,
         recipients=step.recipients,
+        digests=step.digests,
         received_at=NOW,
     )
     if word == "own":

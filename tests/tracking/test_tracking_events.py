@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from shadowrelay.core import tracking
-from shadowrelay.core.identifiers import DatabaseId, Incarnation, Mark, MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Copy, Envelope, Holder, HolderState, Recipient, Role
+from shadowrelay.core.identifiers import DatabaseId, Digest, Incarnation, Mark, MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, HolderState, Recipient, Role
 from shadowrelay.core.tracking_row import OutboxRow, TrackingEvent
 from shadowrelay.tracking.format import COLUMNS, custom_entries, parse_row, render
 
@@ -45,6 +45,7 @@ def a_copy() -> Copy:
         offered_in=Incarnation("00aa"),
         envelope=Envelope(sender="s@example.com", size=10, message_id=f"<{HOSTILE}>", subject=HOSTILE),
         recipients=recipients,
+        digests=Digests(Digest("xxh3-128:0"), Digest("xxh3-128:1")),
         received_at=NOW,
     )
 
@@ -64,6 +65,7 @@ def example(kind: type[Any]) -> Any:
         "attempts": (HOSTILE, HOSTILE),
         "holder": A_HOLDER,
         "mark": A_HOLDER.mark,
+        "machines": ("rack1", "rack2"),
     }
     names = [field.name for field in dataclasses.fields(kind) if field.init]
     return kind(**{name: known.get(name, HOSTILE) for name in names})
@@ -91,10 +93,22 @@ def test_every_event_and_its_custom_data_stand_in_the_reference(kind: type[Any])
     assert described, f"{columns['event-id']} has no section"
     section = "".join(described)
     assert f"({columns['source']})" in section
-    for name in custom_entries(columns["custom-data"]).keys() - {"Epoch", "Fork", "Recipients"}:
+    everywhere = {"Epoch", "Fork", "Recipients", "Content", "Envelope"}
+    for name in custom_entries(columns["custom-data"]).keys() - everywhere:
         assert f"`S:{name}=" in section, f"custom-data {name} of {columns['event-id']}"
     for column in columns.keys() & {"source-context", "recipient-status", "reference", "client-hostname"}:
         assert f"`{column}`" in section, f"{column} of {columns['event-id']}"
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+def test_what_was_promised_held_and_done_can_be_compared(kind: type[Any]) -> None:
+    """Both digests stand last, so that whoever does not compare them finds the rest where it was."""
+    event = example(kind)
+    columns = event.columns()
+    compared = {"RECEIVE", "HARECEIVE", "HADISCARD", "SEND", "SENDEXTERNAL", "DELIVER", "DUPLICATEDELIVER"}
+    compared |= {"FAIL", "DSN", "HARESTORE"}
+    told = columns.get("custom-data", "").endswith(";S:Content=xxh3-128:0;S:Envelope=xxh3-128:1")
+    assert told is (columns["event-id"] in compared)
 
 
 @pytest.mark.parametrize("column", COLUMNS)

@@ -15,7 +15,9 @@ from shadowrelay.core.conversation import (
     Question,
     Revocation,
 )
+from shadowrelay.core.damage import Wanted
 from shadowrelay.core.decisions import Kind, Verdict
+from shadowrelay.core.digests import of_content
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -26,7 +28,8 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
-from shadowrelay.wire.xshadow import OfferMark
+from shadowrelay.core.messages import Status
+from shadowrelay.wire.xshadow import VERSIONS, OfferMark
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -48,19 +51,29 @@ def lineages(draw: st.DrawFn) -> Lineage:
     return Lineage(draw(databases), tuple(map(Beginning, tokens, starts)), sequence)
 
 
-greetings = st.builds(Greeting, server_names, lineages(), st.one_of(st.none(), incarnations))
-offers = st.builds(
-    OfferMark,
-    message_ids,
-    numbers,
-    numbers,
-    marks,
-    st.integers(0, 253_402_300_799_000).map(
-        lambda milliseconds: EPOCH + timedelta(milliseconds=milliseconds)
+greetings = st.builds(
+    Greeting, server_names, lineages(), st.one_of(st.none(), incarnations), st.sampled_from(VERSIONS)
+)
+digests = st.binary().map(of_content)
+milliseconds = st.integers(0, 253_402_300_799_000).map(lambda value: timedelta(milliseconds=value))
+marked = (message_ids, numbers, numbers, marks)
+offers = st.one_of(
+    st.builds(OfferMark, *marked, received_at=milliseconds.map(lambda value: EPOCH + value)),
+    st.builds(
+        OfferMark,
+        *marked,
+        age=milliseconds,
+        envelope=digests,
+        given_for=st.one_of(st.none(), server_names),
     ),
 )
-forks = st.tuples(st.integers(1, 1_000_000), st.text(st.characters(codec="utf-8"), max_size=30).map(NextHop))
-questions = st.builds(Question, message_ids, numbers, st.one_of(st.none(), numbers))
+forks = st.tuples(
+    st.integers(1, 1_000_000),
+    st.text(st.characters(codec="utf-8"), max_size=30).map(NextHop),
+    st.sampled_from(Status),
+)
+questions = st.builds(Question, message_ids, numbers, st.one_of(st.none(), numbers), st.booleans())
+wanted = st.one_of(st.builds(Wanted, message_ids), st.builds(Wanted, message_ids, numbers, digests))
 queries = st.builds(
     Query,
     st.integers(0, MAX_LINES),
@@ -68,6 +81,7 @@ queries = st.builds(
     st.one_of(st.none(), marks),
     st.lists(questions, max_size=MAX_QUESTIONS).map(tuple),
     st.one_of(st.none(), st.builds(Revocation, message_ids, numbers, numbers)),
+    wanted=st.one_of(st.none(), wanted),
 )
 recipient_lists = st.lists(st.integers(1, 1_000_000), max_size=40, unique=True).map(
     lambda x: tuple(sorted(x))
@@ -81,6 +95,7 @@ def verdicts(draw: st.DrawFn) -> Verdict:
         Kind.TAKEN: names,
         Kind.HELD: numbers.map(str),
         Kind.SUPERSEDED: numbers.map(str),
+        Kind.DAMAGED: st.one_of(st.just(""), numbers.map(str)),
         Kind.DELIVERED: st.sampled_from(["", "relayed", "failed"]),
     }
     argument = draw(arguments.get(kind, st.just("")))

@@ -40,7 +40,7 @@ def test_every_line_of_a_dialogue_is_read_and_written_the_same(file: Path) -> No
     greeted = False
     for exchange in exchanges:
         verb = exchange.command.partition(" ")[0]
-        if exchange.reply[-1].startswith("501 5.5.4 "):
+        if exchange.reply[-1].startswith("501 5.5.4 ") and "Age and digest" not in exchange.reply[-1]:
             with pytest.raises(Malformed):
                 written(verb, exchange.arguments)
         elif verb in {"XSHADOW", "XQDISCARD"} or exchange.reply[-1].startswith("250 "):
@@ -81,7 +81,7 @@ def answered(verb: str, exchange: Exchange) -> None:
 
 def test_the_dialogues_show_every_kind_of_answer() -> None:
     shown = set(re.findall(r"^S: 250[ -]2\.0\.0 \S+ \S{36} \d+ ([a-z]+)", "".join(BLOCKS), re.MULTILINE))
-    assert shown == {kind.value for kind in Kind} - {"pending"}
+    assert shown == {kind.value for kind in Kind}
     assert {kind.value for kind in Kind} <= set(re.findall(r"^\| `([a-z]+)", PAGE, re.MULTILINE))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -12,7 +13,9 @@ from spelling import lines, queries, recipient_lists
 
 from shadowrelay.core.announcements import RECIPIENTS_PER_EVENT
 from shadowrelay.core.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
+from shadowrelay.core.damage import Wanted
 from shadowrelay.core.decisions import Kind, Verdict
+from shadowrelay.core.digests import of_content
 from shadowrelay.core.identifiers import Incarnation, Mark, MessageId
 from shadowrelay.wire.replies import Reply
 from shadowrelay.wire.xqdiscard import (
@@ -101,6 +104,11 @@ def test_nobody_gets_more_lines_than_there_may_be() -> None:
         f"200 CHECK={A}",
         f"200 CHECK={A};1;1;1",
         f"200 CHECK={A};1,",
+        f"200 CHECK={A};damaged",
+        f"200 CHECK={A};1;damaged;damaged",
+        f"200 FETCH={A};1",
+        f"200 FETCH={A};1;sha1:00",
+        f"200 FETCH={A},{A}",
         f"200 REVOKE={A};1",
         "200 CHECK=" + ",".join([f"{A};1"] * (MAX_QUESTIONS + 1)),
     ],
@@ -153,7 +161,8 @@ def test_the_longest_event_fits_into_a_line() -> None:
 
 
 def test_the_most_questions_fit_into_a_line() -> None:
-    question = Question(MessageId(A), 10**5, 10**5)
+    question = Question(MessageId(A), 10**5, 10**5, damaged=True)
     mark = Mark(Incarnation(TWO), 10**15)
     query = Query(MAX_LINES, mark, mark, (question,) * MAX_QUESTIONS, Revocation(MessageId(A), 10**5, 10**5))
+    query = replace(query, wanted=Wanted(MessageId(A), 10**5, of_content(b"")))
     assert len(f"XQDISCARD {format_query(query)}\r\n") <= MAX_LINE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import example, given
@@ -15,6 +15,7 @@ from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
+    Digest,
     Incarnation,
     Lineage,
     Mark,
@@ -22,6 +23,7 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
+from shadowrelay.core.messages import Status
 from shadowrelay.wire.esmtp import (
     RCPT_KEYWORDS,
     MailFrom,
@@ -48,7 +50,9 @@ DATABASE = "6f0d7a3e-0000-4000-8000-000000000001"
 ONE, TWO = "00112233445566aa", "00112233445566bb"
 MESSAGE = "01900000-0000-7000-8000-000000000001"
 GREETING = f"{NAME} {DATABASE} {TWO}:9 {ONE}@0,{TWO}@7 KNOWN={ONE}"
-OFFER = f"{MESSAGE};1;2;{TWO}:9;1795255200123"
+DIGEST = "xxh3-128:00112233445566778899aabbccddeeff"
+OFFER = f"{MESSAGE};1;2;{TWO}:9;1795255200123;{DIGEST}"
+OFFER_1 = OFFER.rpartition(";")[0]  # of version 1
 
 PARSERS = [parse_greeting, parse_offer, parse_fork]
 anything = st.one_of(
@@ -74,7 +78,7 @@ def test_an_offer_is_read_as_it_was_written(offer: OfferMark) -> None:
 
 
 @given(forks)
-def test_a_fork_is_read_as_it_was_written(fork: tuple[int, NextHop]) -> None:
+def test_a_fork_is_read_as_it_was_written(fork: tuple[int, NextHop, Status]) -> None:
     assert parse_fork(format_fork(*fork)) == fork
 
 
@@ -92,7 +96,8 @@ def test_what_a_greeting_says() -> None:
     lineage = Lineage(
         DatabaseId(DATABASE), (Beginning(Incarnation(ONE), 0), Beginning(Incarnation(TWO), 7)), 9
     )
-    assert parse_greeting(GREETING) == Greeting(ServerName(NAME), lineage, Incarnation(ONE))
+    assert parse_greeting(GREETING) == Greeting(ServerName(NAME), lineage, Incarnation(ONE), version=1)
+    assert parse_greeting(f"{GREETING} VERSION=2").version == 2
     assert parse_greeting(GREETING.rpartition(" ")[0]).known is None
 
 
@@ -100,6 +105,8 @@ def test_what_a_greeting_says() -> None:
     "text",
     [
         GREETING + " MORE=1",
+        GREETING + " VERSION=3",
+        GREETING + " VERSION=2 VERSION=2",
         GREETING.replace("KNOWN=", "known="),
         GREETING.replace(NAME, "MX1.example.org"),
         GREETING.replace(NAME, "-mx1"),
@@ -125,6 +132,10 @@ def test_a_greeting_that_is_not_of_the_grammar_is_refused(text: str) -> None:
     "text",
     [
         OFFER + ";",
+        OFFER_1 + ";",
+        OFFER.upper(),
+        OFFER.replace("xxh3-128", "md5"),
+        OFFER.replace("eeff", "eef"),
         OFFER.replace(MESSAGE, MESSAGE[:-1]),
         OFFER.replace(";1;", ";;"),
         OFFER.replace(";1;", ";+1;"),
@@ -146,7 +157,7 @@ def test_a_fork_that_is_not_of_the_grammar_is_refused(text: str) -> None:
 
 
 @given(offers, forks)
-def test_the_parameters_fit_into_mail_and_rcpt(offer: OfferMark, fork: tuple[int, NextHop]) -> None:
+def test_the_parameters_fit_into_mail_and_rcpt(offer: OfferMark, fork: tuple[int, NextHop, Status]) -> None:
     mail = MailFrom("a@example.org", extra={"XSHADOW": format_offer(offer)})
     command = format_mail(mail, ()).decode().removesuffix("\r\n")
     found = parse_mail(command.removeprefix("MAIL "), keywords={"XSHADOW"})
@@ -158,9 +169,17 @@ def test_the_parameters_fit_into_mail_and_rcpt(offer: OfferMark, fork: tuple[int
 
 
 def test_the_age_of_a_message_travels_to_the_millisecond() -> None:
-    received = datetime(2026, 11, 21, 10, 0, 0, 123_999, tzinfo=UTC)
     mark = Mark(Incarnation(TWO), 9)
-    assert format_offer(OfferMark(MessageId(MESSAGE), 1, 2, mark, received)) == OFFER
+    age = timedelta(milliseconds=1795255200123, microseconds=999)
+    assert format_offer(OfferMark(MessageId(MESSAGE), 1, 2, mark, age, Digest(DIGEST))) == OFFER
+    received = datetime(2026, 11, 21, 10, 0, 0, 123_999, tzinfo=UTC)
+    assert format_offer(OfferMark(MessageId(MESSAGE), 1, 2, mark, received_at=received)) == OFFER_1
+
+
+def test_a_next_hop_may_be_called_as_an_outcome_is() -> None:
+    for name in ("failed", "a;failed", ";"):
+        assert parse_fork(format_fork(1, NextHop(name))) == (1, name, Status.READY)
+        assert parse_fork(format_fork(1, NextHop(name), Status.RELAYED)) == (1, name, Status.RELAYED)
 
 
 def test_the_longest_greeting_fits_into_a_line() -> None:
@@ -169,12 +188,21 @@ def test_the_longest_greeting_fits_into_a_line() -> None:
     lineage = Lineage(DatabaseId(DATABASE), beginnings, largest).since(None)
     assert len(lineage.beginnings) == 64
     greeting = format_greeting(Greeting(ServerName("m" * 253), lineage, Incarnation(ONE)))
+    assert greeting.endswith(" VERSION=2")
     reply = f"250 2.0.0 {greeting} {TWO}:{largest}\r\n"
     assert len(reply) <= MAX_LINE
 
 
 def test_the_longest_mail_and_rcpt_fit_into_a_line() -> None:
-    offer = OfferMark(MessageId(MESSAGE), 10**6, 10**6, Mark(Incarnation(TWO), 10**15), datetime.now(UTC))
+    offer = OfferMark(
+        MessageId(MESSAGE),
+        10**6,
+        10**6,
+        Mark(Incarnation(TWO), 10**15),
+        timedelta(days=90),
+        Digest(DIGEST),
+        ServerName("m" * 253),
+    )
     mail = MailFrom(
         "a" * 64 + "@" + "b" * 255,
         body="8BITMIME",
@@ -187,5 +215,10 @@ def test_the_longest_mail_and_rcpt_fit_into_a_line() -> None:
     assert len(format_mail(mail, offered)) <= MAX_LINE
     longest_hop = NextHop("\u00fc" * 255)
     rcpt = RcptTo("ü" * 64 + "@" + "b" * 255, ("SUCCESS", "FAILURE", "DELAY"), "rfc822;" + "o" * 493)
-    rcpt = RcptTo(rcpt.address, rcpt.notify, rcpt.orcpt, {"XFORK": format_fork(1_000_000, longest_hop)})
+    rcpt = RcptTo(
+        rcpt.address,
+        rcpt.notify,
+        rcpt.orcpt,
+        {"XFORK": format_fork(1_000_000, longest_hop, Status.DELIVERED)},
+    )
     assert len(format_rcpt(rcpt, offered)) <= MAX_LINE

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core.decisions import Decision, DropCopy, Kind, Ledger, SaveCopy, Verdict
+from shadowrelay.core.decisions import Decision, DropCopy, Kind, Ledger, Outcome, SaveCopy, Verdict
+from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage
+from shadowrelay.core.ownership import machines
+from shadowrelay.core.policy import Policy
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
 from shadowrelay.core.values import replace
 
@@ -30,16 +33,30 @@ def under_way(arrived: Copy) -> bool:
     return arrived.confirmation is Confirmation.NONE
 
 
-def forgotten(arrived: Copy) -> Decision[None]:
-    """It is not accepted: nobody may find it any more."""
-    return Decision(None, (DropCopy(arrived),))
+def forgotten(arrived: Copy, policy: Policy, now: datetime) -> Decision[None]:
+    """It is not accepted: nobody may find it any more, and whoever has its copy is told so."""
+    return Decision(None, (DropCopy(arrived), refused(arrived.id, policy, now)))
 
 
-def recorded(arrived: Copy, holder: Holder, now: datetime) -> Decision[Copy]:
+def refused(message_id: MessageId, policy: Policy, now: datetime) -> Outcome:
+    """Its sender never had a 250: on record before anything else is said, for as long as outcomes are.
+
+    Nothing else lets a holder drop its copy: ``unknown`` may come from a stale page.
+    """
+    return Outcome(message_id, 1, (), now + remembered_for(policy), refused=True)
+
+
+def recorded(ledger: Ledger, arrived: Copy, holder: Holder, now: datetime) -> Decision[Copy]:
     """That member has its copy, or had it: it is a message. Everybody is asked about it, as about others."""
     copy = replace(arrived, stage=Stage.QUEUED).with_holder(holder)
-    told = "holds a copy" if holder.state is HolderState.HOLDING else "held a copy"
-    redirect = HaRedirect(at=now, copy=copy, holder=holder, attempts=(f"{holder.name}={told}",))
+    told = "held a copy" if holder.state is HolderState.UNCERTAIN else "holds a copy"
+    redirect = HaRedirect(
+        at=now,
+        copy=copy,
+        holder=holder,
+        machines=machines(ledger, holder.name),
+        attempts=(f"{holder.name}={told}",),
+    )
     return Decision(copy, (SaveCopy(arrived, copy),), (redirect, Receive(at=now, copy=copy)))
 
 
@@ -51,7 +68,9 @@ def accepted(arrived: Copy, now: datetime) -> Decision[Copy]:
     return Decision(copy, (SaveCopy(arrived, copy),), events)
 
 
-def learnt(arrived: Copy, verdict: Verdict, speaker: Holder, now: datetime) -> Decision[Copy | None]:
+def learnt(
+    ledger: Ledger, arrived: Copy, verdict: Verdict, speaker: Holder, policy: Policy, now: datetime
+) -> Decision[Copy | None]:
     """What a member says shows that it is a message (the result), that it is none, or neither.
 
     Of what is under way nothing can be learnt.
@@ -61,11 +80,13 @@ def learnt(arrived: Copy, verdict: Verdict, speaker: Holder, now: datetime) -> D
         return Decision(None)
     match verdict.kind:
         case Kind.YOURS if offered_to:
-            return recorded(arrived, speaker, now)
+            return recorded(ledger, arrived, speaker, now)
         case Kind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):
-            return forgotten(arrived)
+            return forgotten(arrived, policy, now)
         case Kind.TAKEN | Kind.DELIVERED:  # a copy became the message, perhaps not the one that we know of
-            return recorded(arrived, offered_to, now) if offered_to else accepted(arrived, now)
+            return recorded(ledger, arrived, offered_to, now) if offered_to else accepted(arrived, now)
+        case Kind.DAMAGED if offered_to:  # there was a copy: the sender may have a 250
+            return recorded(ledger, arrived, offered_to, now)
         case _:
             return Decision(None)
 

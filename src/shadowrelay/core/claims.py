@@ -13,10 +13,10 @@ from datetime import datetime
 from shadowrelay.core.announcements import delivered
 from shadowrelay.core.decisions import Decision, Kind, Ledger, Verdict
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, ServerName
-from shadowrelay.core.messages import Copy, Reason
+from shadowrelay.core.messages import Copy, HolderState, Reason
 from shadowrelay.core.ownership import intended, saved
 from shadowrelay.core.questions import Speaker, answer, as_holder
-from shadowrelay.core.values import dataclass
+from shadowrelay.core.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +69,27 @@ def judge(
     rank: int,
     sighted: Collection[ServerName],
     now: datetime,
+    *,
+    damaged: bool = False,
 ) -> Decision[tuple[Verdict, ...]]:
     """Answer a claim. A holder for the same owner adopts it, remembers the asker as another holder, and says
-    its own rank.
+    its own rank; or that its copy is damaged, so that nobody waits for it. So is the asker's, if it is
+    ``damaged``.
 
     No answer at all (ask again) while mere silence is claimed of an owner that we had contact with.
     """
     copy = ledger.copy(message_id)
     same = copy and copy.held and copy.epoch == epoch and copy.owner == claim.owner
     if copy is None or not same or copy.owner_database != claim.database_id:
-        return answer(ledger, asker, message_id, epoch, None, now)
+        return answer(ledger, asker, message_id, epoch, None, now, damaged=damaged)
     if claim.reason is Reason.HEARTBEAT_LOST and claim.owner in sighted:
         return Decision(())
-    adopted = intended(copy, claim.reason, now).with_holder(as_holder(asker, rank))
-    said = (*delivered(copy, copy.recipients), Verdict(copy.id, copy.epoch, Kind.PENDING, str(copy.rank)))
+    fellow = as_holder(ledger, asker, rank)
+    if damaged:
+        fellow = replace(fellow, mark=None, state=HolderState.UNCERTAIN)
+    adopted = intended(copy, claim.reason, now).with_holder(fellow)
+    kind = Kind.DAMAGED if copy.damaged else Kind.PENDING
+    said = (*delivered(copy, copy.recipients), Verdict(copy.id, copy.epoch, kind, str(copy.rank)))
     return Decision(said, saved(copy, adopted).writes)
 
 

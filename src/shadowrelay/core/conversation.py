@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from shadowrelay.core import discard, heartbeat, questions
+from shadowrelay.core import damage, discard, heartbeat, questions
 from shadowrelay.core.arrivals import in_question
 from shadowrelay.core.claims import Claim, Sighting, claim_of, judge, vouches, yields_to
+from shadowrelay.core.damage import Wanted
 from shadowrelay.core.decisions import Kind, Ledger, Transaction, Verdict
 from shadowrelay.core.holding import revoke
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
@@ -35,19 +36,23 @@ class Greeting:
     name: ServerName
     lineage: Lineage
     known: Incarnation | None = None
+    version: int = 2  # of the protocol, as this session speaks it
 
     @property
     def speaker(self) -> Speaker:
-        return Speaker(self.name, self.lineage.database_id, self.lineage.mark)
+        return Speaker(self.name, self.lineage.database_id, self.lineage.mark, self.version)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """*I have this message at this epoch; what do you know of it?* ``rank`` only when the asker owns it."""
+    """*I have this message at this epoch; what do you know of it?* ``rank`` only when the asker owns it, or
+    claims a copy. ``damaged``: what it has cannot be relied on.
+    """
 
     message_id: MessageId
     epoch: int
     rank: int | None = None
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class Query:
     sighting: Sighting | None = None
     claim: Claim | None = None
     claimed: tuple[Question, ...] = ()
+    wanted: Wanted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +93,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What is answered to a query; ``seen`` is the member that was asked about, if there was contact."""
+    """What is answered to a query; ``seen`` is the member that was asked about, if there was contact.
+
+    ``give``: the message whose good copy is to be offered to the asker, once this is said.
+    """
 
     lines: tuple[Line, ...]
     seen: ServerName | None = None
+    give: MessageId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +142,8 @@ def met(
     )
 
 
-def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime) -> Query:
-    """The next XQDISCARD: events, and the copies to be asked about.
+def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime, version: int = 2) -> Query:
+    """The next XQDISCARD: events, and the copies to be asked about. ``version`` is that of the session.
 
     Those are the messages that may not be delivered before everybody was asked, copies that are about to be
     promoted, and copies held for that member of which it said nothing for ``orphan_check_interval``.
@@ -151,14 +161,19 @@ def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime) -> Quer
             due[copy.id] = copy
         elif claim in {None, claims}:
             claim = claims
-            claimed.append(Question(copy.id, copy.epoch, copy.rank))
+            claimed.append(Question(copy.id, copy.epoch, copy.rank, copy.damaged and version > 1))
     for copy in ledger.copies_to_check(to, now, MAX_QUESTIONS - len(due) - len(claimed)):
         due.setdefault(copy.id, copy)
     return Query(
         MAX_LINES,
         ledger.lineage.mark,
         member.applied if member else None,
-        tuple(Question(c.id, c.epoch, c.rank if c.owned else None) for c in due.values()),
+        tuple(
+            Question(c.id, c.epoch, c.rank)
+            if c.owned
+            else Question(c.id, c.epoch, damaged=c.damage is not None and version > 1)
+            for c in due.values()
+        ),
         claim=claim,
         claimed=tuple(claimed),
     )
@@ -192,19 +207,28 @@ def asked(
     for question in query.questions:
         if question.message_id in in_flight:
             continue
-        verdicts = books.apply(
-            questions.answer(books, asker, question.message_id, question.epoch, question.rank, now)
-        )
-        lines += [Line(None, verdict) for verdict in verdicts]
+        id_, epoch, rank = question.message_id, question.epoch, question.rank
+        said = questions.answer(books, asker, id_, epoch, rank, now, damaged=question.damaged)
+        lines += [Line(None, _spoken(verdict, asker, rank)) for verdict in books.apply(said)]
     for question in query.claimed:
         id_, epoch, rank = question.message_id, question.epoch, question.rank or 0
         if query.claim and id_ not in in_flight:
-            verdicts = books.apply(judge(books, asker, query.claim, id_, epoch, rank, sighted, now))
-            lines += [Line(None, verdict) for verdict in verdicts]
+            judged = judge(
+                books, asker, query.claim, id_, epoch, rank, sighted, now, damaged=question.damaged
+            )
+            lines += [Line(None, _spoken(verdict, asker, rank)) for verdict in books.apply(judged)]
+    give: MessageId | None = None
+    if query.wanted and query.wanted.message_id not in in_flight:
+        verdicts, give = books.apply(damage.answer(books, asker, query.wanted, now))
+        lines += [Line(None, verdict) for verdict in verdicts]
     room = max(0, min(query.most, MAX_LINES - len(lines)))
     lines += [Line(event.number, event.verdict) for event in books.events_for(asker.database_id, room)]
     seen = query.sighting.owner if query.sighting and vouches(books, sighted, query.sighting) else None
-    return Said(tuple(lines), seen)
+    return Said(tuple(lines), seen, give)
+
+
+def _spoken(verdict: Verdict, asker: Speaker, rank: int | None) -> Verdict:
+    return questions.for_version_1(verdict, rank) if asker.version == 1 else verdict
 
 
 def told(
@@ -226,7 +250,10 @@ def told(
     checked = {q.message_id: copy.check_at for q in query.questions if (copy := books.copy(q.message_id))}
     for line in lines:
         owner = _database_of(books, speaker, line.verdict)
-        books.apply(questions.learn(books, line.verdict, speaker, owner, now))
+        learnt = questions.learn(
+            books, line.verdict, speaker, owner, policy, now, long_away=inquiry.long_away
+        )
+        books.apply(learnt)
     last = max((line.event for line in lines if line.event is not None), default=None)
     if last is not None:
         books.apply(discard.applied(books, speaker.name, Mark(speaker.mark.incarnation, last)))
@@ -241,7 +268,8 @@ def told(
             inquiry.note(copy, speaker.name, confirmed=copy.id in confirmed)
         if copy is None or copy.check_at is None or copy.check_at > now:
             continue
-        as_its_holder = speaker.name == copy.owner and question == Question(copy.id, copy.epoch)
+        asked_as_holder = (question.message_id, question.epoch, question.rank) == (copy.id, copy.epoch, None)
+        as_its_holder = speaker.name == copy.owner and asked_as_holder
         if as_its_holder and copy.check_at == checked[copy.id]:  # nothing was decided, or it was left out
             books.apply(questions.check_later(copy, now + policy.orphan_check_interval))
     more_to_ask = len(query.questions) + len(query.claimed) >= MAX_QUESTIONS and bool(answered - pending)

@@ -6,14 +6,14 @@ tracking log, both in one transaction; ``then`` is what may be said or done, onl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
-from shadowrelay.core.messages import Copy
-from shadowrelay.core.tracking import SnapshotEnd
+from shadowrelay.core.messages import Copy, Status
+from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
@@ -35,6 +35,7 @@ class Kind(StrEnum):
     YOURS = "yours"
     PENDING = "pending"
     UNKNOWN = "unknown"
+    DAMAGED = "damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Verdict:
 
     ``argument`` is the owner's name for TAKEN, the outcome for DELIVERED, and a holder's rank for HELD,
     SUPERSEDED and PENDING.
-    ``recipients`` are numbers; empty means all of them.
+    DAMAGED: a copy is here, and cannot be relied on. ``recipients`` are numbers; empty means all of them.
     """
 
     message_id: MessageId
@@ -65,12 +66,31 @@ class DiscardEvent:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is remembered of a message whose copy is gone: nothing delivered is ever called unknown."""
+    """What is remembered of a message whose copy is gone: nothing delivered is ever called unknown.
+
+    ``refused``: it arrived here, and its sender never had a 250. Only that lets a holder drop its copy.
+    """
 
     message_id: MessageId
     epoch: int
     delivered: tuple[int, ...]
     keep_until: datetime
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRow:
+    """A message whose rows cannot be believed: nothing is decided by them, and none is deleted.
+
+    ``settled``: recipients, by number, of which a sound row of their own or the tracking log says what became
+    of them. ``set_aside``: every member that may have a good copy was asked, and none has one.
+    """
+
+    message_id: MessageId
+    found_at: datetime
+    what: str
+    settled: tuple[tuple[int, Status], ...] = ()
+    set_aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +143,28 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class SaveCopy:
-    """Store ``after``; ``before`` is what the ledger holds (None: nothing), so only changes are written."""
+    """Store ``after``; ``before`` is what the ledger holds (None: nothing), so only changes are written.
+
+    ``content`` comes with a new message, and takes the place of a damaged one; otherwise it stays as it is.
+    """
 
     before: Copy | None
     after: Copy
-    content: Content | None = None  # with a new message only
+    content: Content | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SaveDamaged:
+    """Store what is known of rows that cannot be believed, beside them."""
+
+    row: DamagedRow
+
+
+@dataclass(frozen=True, slots=True)
+class DropDamaged:
+    """Forget rows that could not be believed: a good copy takes their place, or nobody needs them."""
+
+    message_id: MessageId
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +208,8 @@ class DropEvents:
 Write: TypeAlias = (
     SaveCopy
     | DropCopy
+    | SaveDamaged
+    | DropDamaged
     | CheckCopies
     | DiscardEvent
     | AcknowledgeEvents
@@ -188,11 +227,15 @@ class Decision(Generic[T_co]):
 
     then: T_co
     writes: tuple[Write, ...] = ()
-    events: tuple[TrackingEvent | SnapshotEnd, ...] = ()
+    events: tuple[TrackingEvent | SnapshotEnd | RowsDamaged, ...] = ()
 
     def after(self, first: Decision[Any]) -> Decision[T_co]:
         """Both in one transaction: this one was taken on what the ``first`` writes."""
         return replace(self, writes=(*first.writes, *self.writes), events=(*first.events, *self.events))
+
+    def but(self, then: T) -> Decision[T]:
+        """The same writes and events, with another result."""
+        return Decision(then, self.writes, self.events)
 
 
 class Ledger(Protocol):
@@ -204,10 +247,19 @@ class Ledger(Protocol):
     @property
     def lineage(self) -> Lineage: ...
 
+    @property
+    def hosts(self) -> Mapping[ServerName, str]:
+        """The machine of every member, and our own: copies on one machine fail together."""
+        ...
+
     def copy(self, message_id: MessageId) -> Copy | None: ...
 
     def arrival(self, message_id: MessageId) -> Copy | None:
         """What is arriving, or was when the process before ended, and is no message."""
+        ...
+
+    def damaged(self, message_id: MessageId) -> DamagedRow | None:
+        """A message whose rows cannot be believed; it is then no ``copy`` and no ``arrival``."""
         ...
 
     def outcome(self, message_id: MessageId) -> Outcome | None: ...
@@ -215,7 +267,7 @@ class Ledger(Protocol):
     def tombstone(self, message_id: MessageId) -> Tombstone | None: ...
 
     def knows(self, message_id: MessageId) -> bool:
-        """Is there a copy, an outcome or a tombstone of it? One look for the three."""
+        """Is there a copy, sound or not, an outcome or a tombstone of it? One look for all."""
         ...
 
     def member(self, name: ServerName) -> Member | None: ...

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from shadowrelay.core.announcements import addressed, delivered, listeners
-from shadowrelay.core.decisions import Content, Decision, Ledger, SaveCopy, Write
+from shadowrelay.core.decisions import Content, DamagedRow, Decision, Ledger, SaveCopy, SaveDamaged, Write
+from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop
-from shadowrelay.core.messages import Confirmation, Copy, Envelope, Recipient, Role, Stage, Status
-from shadowrelay.core.ownership import made_here
+from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, Recipient, Role, Status
+from shadowrelay.core.ownership import made_here, settled_now
 from shadowrelay.core.side_effects import already_safe, report_is_safe
 from shadowrelay.core.tracking import (
     Defer,
@@ -18,6 +19,7 @@ from shadowrelay.core.tracking import (
     Dsn,
     DuplicateDeliver,
     Fail,
+    RowsDamaged,
     Send,
     SendExternal,
     SnapshotEnd,
@@ -80,16 +82,20 @@ def settle(
     reports: Iterable[Report],
     hop: Hop,
     now: datetime,
+    *,
+    sent: Copy | None = None,
 ) -> Decision[Copy | None]:
     """Write down what an attempt did, recipient by recipient, in one transaction.
 
     Works in any role: a message that was taken over during the attempt lets it finish, and the outcome
     travels to the new owner. Recipients settled meanwhile keep their state; that the next hop took them
-    (again) is told all the same. The result is the copy after.
+    (again) is told all the same. The result is the copy after. ``sent``: the message as it was when the
+    attempt began, for the case that its rows cannot be believed by now.
     """
     copy = ledger.copy(message_id)
     if copy is None:
-        return Decision(None)
+        rows = ledger.damaged(message_id)
+        return _settle_rows(rows, sent, results, hop, now) if rows and sent else Decision(None)
     by_number = {recipient.number: recipient for recipient in copy.unsettled}
     current = [result for result in results if result.number in by_number]
     made = {report.about: report for report in reports if report.about in by_number}
@@ -97,11 +103,11 @@ def settle(
     changed = [_after(by_number[result.number], result, hop, awaited, now) for result in current]
     after = copy.with_recipients(changed)
     if not after.unsettled:
-        after = replace(after, stage=Stage.SAFETY_NET, settled_at=now, check_at=None)
+        after = settled_now(after, now)
     settled = [recipient for recipient in changed if recipient.settled]
     writes: list[Write] = [SaveCopy(copy, after)] if after != copy else []
     writes += addressed(listeners(after), delivered(after, settled), now)
-    events: list[TrackingEvent | SnapshotEnd] = list(_told(after, current, changed, hop, now))
+    events: list[TrackingEvent | SnapshotEnd | RowsDamaged] = list(_told(after, current, changed, hop, now))
     events += _told_again(after, results, by_number, hop, now)
     for report in made.values():
         queued = _queue_report(ledger, after, report, now)
@@ -110,6 +116,18 @@ def settle(
     if not after.unsettled and after.reports_on:
         writes += report_is_safe(ledger, after, now).writes
     return Decision(after, tuple(writes), tuple(events))
+
+
+def _settle_rows(
+    rows: DamagedRow, sent: Copy, results: Sequence[Result], hop: Hop, now: datetime
+) -> Decision[Copy | None]:
+    """What was taken is settled, whatever becomes of the rows: nothing is sent twice."""
+    done = [one for one in results if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)]
+    by_number = {recipient.number: recipient for recipient in sent.recipients}
+    changed = [_after(by_number[one.number], one, hop, {}, now) for one in done]
+    settled = dict(rows.settled) | {one.number: one.status for one in changed}
+    saved = SaveDamaged(replace(rows, settled=tuple(sorted(settled.items()))))
+    return Decision(None, (saved,), tuple(_told(sent, done, changed, hop, now)))
 
 
 def _after(
@@ -194,8 +212,9 @@ def _queue_report(ledger: Ledger, original: Copy, report: Report, now: datetime)
         subject="Delivery status notification",
     )
     recipients = (Recipient(1, original.envelope.sender, report.next_hop),)
+    digests = Digests(of_content(report.content), of_envelope(envelope, recipients))
     copy = replace(
-        made_here(ledger, report.id, envelope, recipients, now),
+        made_here(ledger, report.id, envelope, recipients, digests, now),
         confirmation=Confirmation.ASK if ask else Confirmation.NONE,
         confirm_since=now if ask else None,
         reports_on=original.id if report.settles else None,

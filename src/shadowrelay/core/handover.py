@@ -33,7 +33,7 @@ def hand_over(
         return Decision(None)
     to = min(holders, key=lambda holder: (holder.rank, holder.name))
     epoch = copy.epoch + 1
-    given = yields(ledger, copy, to.name, to.database_id, epoch, now)
+    given = yields(ledger, copy, to.name, to.database_id, epoch, now, handed_over=True)
     yours = (Verdict(copy.id, epoch, Kind.TAKEN, to.name),)
     return Decision(to.name, (*given.writes, *addressed([to.database_id], yours, now)), given.events)
 

@@ -6,21 +6,45 @@ from datetime import datetime
 from enum import Enum
 
 from shadowrelay.core.announcements import addressed, delivered
-from shadowrelay.core.decisions import Content, Decision, DropCopy, Kind, Ledger, SaveCopy, Tombstone, Verdict
+from shadowrelay.core.decisions import (
+    Content,
+    Decision,
+    DropCopy,
+    DropDamaged,
+    Kind,
+    Ledger,
+    SaveCopy,
+    Tombstone,
+    Verdict,
+    Write,
+)
 from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
-from shadowrelay.core.messages import Copy, Envelope, Reason, Recipient, Role, Stage
-from shadowrelay.core.ownership import ask_about, unclaimed
+from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, Reason, Recipient, Role, Stage
+from shadowrelay.core.ownership import (
+    ask_about,
+    asked_about,
+    holding,
+    machines,
+    made_here,
+    settled_now,
+    unclaimed,
+    yields,
+)
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
-from shadowrelay.core.tracking import HaDiscard, HaReceive
+from shadowrelay.core.tracking import HaDiscard, HaReceive, HaRestore
 from shadowrelay.core.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A copy that an owner asks us to hold, as its shadow session carried it."""
+    """A copy that an owner asks us to hold, as its shadow session carried it; both digests were compared.
+
+    ``received_at``: by our own clock, from the age that we were told. ``given_for``: no owner offers the
+    copy, but a holder gives it, because ours is damaged; this is the owner that it has it for.
+    """
 
     message_id: MessageId
     epoch: int
@@ -31,6 +55,11 @@ class Offer:
     received_at: datetime
     envelope: Envelope
     recipients: tuple[Recipient, ...]
+    digests: Digests
+    given_for: ServerName | None = None
+
+
+ALL_EVENTS = 1 << 30
 
 
 class Held(Enum):
@@ -45,8 +74,10 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
     """Take a copy. Idempotent by id, epoch and rank: an owner that got no answer may offer it again.
 
     A copy that was revoked, that this node owns or settled, or holds for a later owner, is refused: the
-    owner learns the reason from its next question.
+    owner learns the reason from its next question. A good copy takes the place of a damaged one.
     """
+    if offer.given_for:
+        return restore(ledger, offer, content, now)
     new = not ledger.knows(offer.message_id)  # as nearly always: then there is no more to look up
     grave = None if new else ledger.tombstone(offer.message_id)
     if grave and grave.owner == offer.owner and (offer.epoch, offer.rank) <= (grave.epoch, grave.rank):
@@ -55,8 +86,9 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
     known = None if new else ledger.copy(offer.message_id)
     if known is None:
         # What arrived here of it becomes ours, or theirs, by a question.
-        if not new and (ledger.outcome(offer.message_id) or ledger.arrival(offer.message_id)):
+        if not new and (_settled_here(ledger, offer) or ledger.arrival(offer.message_id)):
             return Decision(Held.NOT_YOURS)
+        damaged = None if new else ledger.damaged(offer.message_id)
         copy = Copy(
             id=offer.message_id,
             epoch=offer.epoch,
@@ -67,18 +99,20 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
             offered_in=offer.mark.incarnation,
             envelope=offer.envelope,
             recipients=offer.recipients,
-            # The owner's clock may be ahead: a copy is due by it when it is ours.
-            received_at=min(offer.received_at, now),
+            digests=offer.digests,
+            received_at=min(offer.received_at, now),  # a copy is due by it when it is ours
             check_at=now + policy.orphan_check_interval,
         )
-        event = HaReceive(at=now, copy=copy, primary=offer.owner, mark=offer.mark)
-        return Decision(Held.QUEUED, (SaveCopy(None, copy, content), *known_of_owner), (event,))
+        gone = (DropDamaged(copy.id),) if damaged else ()
+        event = _received(ledger, copy, offer, "again" if damaged else "", now)
+        return Decision(Held.QUEUED, (*gone, SaveCopy(None, copy, content), *known_of_owner), (event,))
     if known.owned:  # two owners: both ask, and epoch, rank and name decide
         return Decision(Held.NOT_YOURS, ask_about(known, now).writes)
     if not known.held or known.epoch > offer.epoch:
         return Decision(Held.NOT_YOURS)
     if known.epoch == offer.epoch and known.owner != offer.owner:
         return Decision(Held.NOT_YOURS)
+    better = known.damage is not None
     copy = replace(
         _answered_for(known, offer),
         epoch=offer.epoch,
@@ -88,10 +122,82 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
         offered_in=offer.mark.incarnation,
         check_at=now + policy.orphan_check_interval,
     )
-    event = HaReceive(
-        at=now, copy=copy, recipients=copy.unsettled, primary=offer.owner, mark=offer.mark, reason="again"
+    if better:
+        copy = replace(copy, damage=None, digests=offer.digests, envelope=offer.envelope)
+    event = _received(ledger, copy, offer, "again", now)
+    saved = SaveCopy(known, copy, content if better else None)
+    return Decision(Held.QUEUED, (saved, *known_of_owner), (event,))
+
+
+def _received(ledger: Ledger, copy: Copy, offer: Offer, reason: str, now: datetime) -> HaReceive:
+    return HaReceive(
+        at=now,
+        copy=copy,
+        recipients=() if copy.unsettled == copy.recipients and not reason else copy.unsettled,
+        primary=offer.owner,
+        machines=machines(ledger, offer.owner),
+        mark=offer.mark,
+        reason=reason,
     )
-    return Decision(Held.QUEUED, (SaveCopy(known, copy), *known_of_owner), (event,))
+
+
+def _settled_here(ledger: Ledger, offer: Offer) -> bool:
+    """Is the message on record here as settled? One that we refused may be owned by who promoted its copy."""
+    outcome = ledger.outcome(offer.message_id)
+    return outcome is not None and not (outcome.refused and offer.epoch > 1)
+
+
+def restore(ledger: Ledger, offer: Offer, content: Content, now: datetime) -> Decision[Held]:
+    """A holder gives its good copy to us, the owner, in place of ours that is damaged.
+
+    Only what never changes is replaced, content and envelope; settled is what either side has settled, so
+    nothing is sent twice. Of rows that cannot be believed the epoch is the giver's, and everybody is asked
+    before anything is delivered.
+    """
+    if offer.given_for != ledger.name:
+        return Decision(Held.NOT_YOURS)
+    giver = Holder(offer.owner, offer.owner_database, offer.mark, offer.rank, holding(ledger, offer.owner))
+    if rows := ledger.damaged(offer.message_id):
+        plain = made_here(
+            ledger, offer.message_id, offer.envelope, offer.recipients, offer.digests, offer.received_at
+        )
+        copy = asked_about(replace(plain, epoch=offer.epoch).with_holder(giver), now)
+        here = copy.with_recipients(
+            replace(one, status=status)
+            for one in copy.recipients
+            for number, status in rows.settled
+            if one.number == number and not one.settled
+        )
+        if not here.unsettled:
+            here = settled_now(here, now)
+        writes: tuple[Write, ...] = (DropDamaged(copy.id), SaveCopy(None, here, content))
+        then = _given_away(ledger, here, offer.owner_database, now)
+    else:
+        known = ledger.copy(offer.message_id)
+        if known is None or not known.damaged or not known.queued or known.digests is None:
+            return Decision(Held.NOT_YOURS)
+        if known.digests.content != offer.digests.content or known.digests.envelope != offer.digests.envelope:
+            return Decision(Held.NOT_YOURS)
+        here = replace(known, damage=None)
+        writes = (SaveCopy(known, here, content),)
+        there = tuple(one for one in offer.recipients if one.settled)
+        mine = {one.number: one for one in here.unsettled}
+        told = tuple(replace(mine[o.number], status=o.status) for o in there if o.number in mine)
+        then = settle_held(ledger, here, told, offer.owner_database, now)
+    restored = HaRestore(at=now, copy=here, recipients=here.unsettled, giver=offer.owner, taker=ledger.name)
+    first = Decision(None, (*writes, *heard(ledger, offer.owner, offer.mark).writes), (restored,))
+    return then.after(first).but(Held.QUEUED)
+
+
+def _given_away(ledger: Ledger, copy: Copy, giver: DatabaseId, now: datetime) -> Decision[None]:
+    """A message that was handed over is restored as what it became, a copy for its new owner: the word of
+    that is still on its way to the giver.
+    """
+    for event in ledger.events_for(giver, ALL_EVENTS):
+        told = event.verdict
+        if (told.message_id, told.kind) == (copy.id, Kind.TAKEN) and copy.owned:
+            return yields(ledger, copy, ServerName(told.argument), giver, told.epoch, now, handed_over=True)
+    return Decision(None)
 
 
 def _answered_for(known: Copy, offer: Offer) -> Copy:
@@ -125,7 +231,7 @@ def revoke(
     """
     copy = ledger.copy(message_id)
     outcome = ledger.outcome(message_id)
-    if copy is None and outcome:
+    if copy is None and outcome and not outcome.refused:
         return Decision(Verdict(message_id, outcome.epoch, Kind.DELIVERED, recipients=outcome.delivered))
     if copy is not None and copy.stage is Stage.SAFETY_NET:
         return Decision(Verdict(message_id, copy.epoch, Kind.DELIVERED))
@@ -135,6 +241,8 @@ def revoke(
     grave = Tombstone(message_id, asker, epoch, rank, keep)
     confirmed = Verdict(message_id, epoch, Kind.REJECTED)
     if copy is None:
+        if ledger.damaged(message_id):  # it may be that copy, or the message itself
+            confirmed = Verdict(message_id, epoch, Kind.DAMAGED)
         return Decision(confirmed, (grave,))
     if copy.rank > rank:  # a later offer of the same message: that one stands
         return Decision(Verdict(message_id, copy.epoch, Kind.TAKEN, copy.owner), (grave,))
@@ -155,7 +263,7 @@ def settle_held(
         return Decision(None)
     after = copy.with_recipients(settled)
     if not after.unsettled:
-        after = replace(after, stage=Stage.SAFETY_NET, settled_at=now, check_at=None)
+        after = settled_now(after, now)
     listeners = [holder.database_id for holder in copy.holders]
     owner = ledger.member(copy.owner)
     if copy.held and owner and owner.lineage and owner.lineage.database_id != told_by:

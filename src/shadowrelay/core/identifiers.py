@@ -22,6 +22,9 @@ MessageId = NewType("MessageId", str)
 NextHop = NewType("NextHop", str)
 """Name of the route that a recipient takes."""
 
+Digest = NewType("Digest", str)
+"""``<algorithm>:<hexadecimal>``: see ``core.digests``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:

@@ -37,8 +37,17 @@ class _Asked:
 
 @dataclass(slots=True)
 class Inquiry:
-    """Answers per message. Times are seconds of a monotonic clock: a clock step concludes nothing."""
+    """Answers per message. Times are seconds of a monotonic clock: a clock step concludes nothing.
 
+    ``long_away``: when this node returned from so long an absence that the fate of what it had may be
+    forgotten everywhere; what it had then is asked about since that moment, what came later since later.
+    ``sound``: copies whose content was compared with its digest, so that they may be promoted; ``unread``:
+    those that are to be.
+    """
+
+    long_away: datetime | None = None
+    sound: set[MessageId] = field(default_factory=set)
+    unread: set[MessageId] = field(default_factory=set)
     _asked: dict[MessageId, _Asked] = field(default_factory=dict)
     _began: dict[datetime | None, float] = field(default_factory=dict)  # of questions not all looked at yet
     _looked_at: MessageId = _FIRST  # by ``conclude``, when there were too many
@@ -95,16 +104,13 @@ class Inquiry:
         policy: Policy,
         now: datetime,
         at: float,
-        *,
-        long_away: datetime | None,
     ) -> int:
         """Let go the messages about which everybody who may know better has answered; promote those whose
         promotion is pending.
 
         Those whose holder could not be reached within ``reconcile_timeout`` go out marked in doubt, unless
-        this node was away so long that their fate may be forgotten everywhere: then they are set aside for
-        the operator. ``long_away``: when it returned from such an absence, since when what it had then is
-        asked about; what came later is asked about since later. A member that can be reached is waited for.
+        this node was ``long_away``: then they are set aside for the operator. A member that can be reached is
+        waited for. A copy is promoted once its content was read and is ``sound``.
         Looks at a part of the messages when there are many, and at the others next time. Returns how many
         questions were closed.
         """
@@ -135,8 +141,15 @@ class Inquiry:
                 closed += 1
                 books.apply(withdraw(copy, now))
                 continue
-            if not complete:
+            if not complete or (copy.pending and not self._may_be_promoted(copy)):
                 continue
+            if (
+                copy.held
+                and self.long_away is not None
+                and self.long_away == question.since
+                and copy.owner not in entry.by
+            ):
+                continue  # its owner alone can say what became of it
             missing = {holder.name for holder in copy.holders} - entry.by
             out_of_patience = at - entry.began >= patience
             if missing and (copy.confirmation is Confirmation.IN_DOUBT or not out_of_patience):
@@ -145,8 +158,8 @@ class Inquiry:
             if copy.stage is Stage.ARRIVING:
                 copy = books.apply(arrivals.accepted(copy, now))
             forgotten = (
-                long_away is not None
-                and question.since == long_away
+                self.long_away is not None
+                and question.since == self.long_away
                 and copy.owned
                 and copy.former_owner is None
                 and not entry.confirmed
@@ -163,8 +176,17 @@ class Inquiry:
         self._looked_at = last
         return closed
 
+    def _may_be_promoted(self, copy: Copy) -> bool:
+        if copy.damaged:
+            return False
+        if copy.id not in self.sound:
+            self.unread.add(copy.id)
+            return False
+        return True
+
     def _let_go(self, books: Ledger, copy: Copy, now: datetime, *, in_doubt: bool) -> Decision[None]:
         if copy.pending:
+            self.sound.discard(copy.id)
             return promote(books, copy, now)
         if in_doubt and copy.owned:
             return Decision(None, (SaveCopy(copy, replace(copy, confirmation=Confirmation.IN_DOUBT)),))

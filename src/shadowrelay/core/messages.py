@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 
-from shadowrelay.core.identifiers import DatabaseId, Incarnation, Mark, MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import DatabaseId, Digest, Incarnation, Mark, MessageId, NextHop, ServerName
 from shadowrelay.core.values import dataclass, replace
 
 
@@ -20,13 +20,15 @@ class Role(StrEnum):
 class Stage(StrEnum):
     """Where a copy is: in a queue (or shadow queue), in Safety Net, or set aside for the operator.
 
-    ARRIVING: durable here while a holder makes its copy durable; no message before it is recorded.
+    ARRIVING: durable here while a holder makes its copy durable; no message before it is recorded. DAMAGED:
+    its rows cannot be believed (``decisions.DamagedRow``); no copy that a decision reads is in this stage.
     """
 
     ARRIVING = "arriving"
     QUEUED = "queued"
     SAFETY_NET = "safety_net"
     SET_ASIDE = "set_aside"
+    DAMAGED = "damaged"
 
 
 class Status(StrEnum):
@@ -54,15 +56,30 @@ class Confirmation(StrEnum):
 class HolderState(StrEnum):
     """What the owner believes of a member that may hold a copy; only HOLDING counts as a second copy.
 
-    HOLDING: it acknowledged the copy. LOST: it did, and cannot be reached; it counts again when it comes
-    back on the same lineage. UNCERTAIN: it may hold one (its answer was lost, or its database was rolled
-    back). SUPERSEDED: it was replaced by another holder and is told to let go. All are told of the outcome.
+    HOLDING: it acknowledged the copy. BESIDE: it did, and stands on our own machine, with which its copy
+    would be lost; the message stays exposed. LOST: it did, and cannot be reached; it counts again when it
+    comes back on the same lineage. UNCERTAIN: it may hold one (its answer was lost, or its database was
+    rolled back). SUPERSEDED: it was replaced by another holder and is told to let go. All are told of the
+    outcome.
     """
 
     HOLDING = "holding"
+    BESIDE = "beside"
     LOST = "lost"
     UNCERTAIN = "uncertain"
     SUPERSEDED = "superseded"
+
+
+class Damage(StrEnum):
+    """What is wrong with a copy whose row is sound. Such a copy counts as none, and never leaves this node.
+
+    CONTENT: short, unreadable, missing, exchanged or changed. OTHER_MAKER: a report that this node made
+    itself and holds for another node, which made the same report in octets of its own; it is as good as any
+    if that other one is lost.
+    """
+
+    CONTENT = "content"
+    OTHER_MAKER = "other-maker"
 
 
 class Reason(StrEnum):
@@ -112,6 +129,20 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
+class Digests:
+    """What content and envelope have to be (``core.digests``). ``content`` is None while the content arrives.
+
+    ``late``: this node made them itself of what it had stored, because nobody had said what they are (rows of
+    a version before digests, or a copy from a member of such a version). What was damaged before is not
+    known.
+    """
+
+    content: Digest | None
+    envelope: Digest
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
     """A member that holds, or may hold, a copy for us; ``mark`` is at or after the commit of its copy.
 
@@ -149,6 +180,14 @@ class Copy:
     received_at: datetime  # at the first owner; a takeover does not reset it
     settled_at: datetime | None = None
     reports_on: MessageId | None = None  # a DSN: the message whose recipient waits for its second copy
+    digests: Digests | None = None  # None: a row of a version before them, whose content was not read since
+    damage: Damage | None = None
+    renewed_at: datetime | None = None  # a shadow copy: when its owner last said that it has the message
+
+    @property
+    def damaged(self) -> bool:
+        """Is the content not what it has to be? Then nothing of this copy may leave, or be relied on."""
+        return self.damage is Damage.CONTENT
 
     @property
     def queued(self) -> bool:
@@ -166,7 +205,7 @@ class Copy:
 
     @property
     def exposed(self) -> bool:
-        """In transit, and no other member is known to hold a copy."""
+        """In transit, and no member on another machine is known to hold a copy."""
         return self.owned and not any(holder.state is HolderState.HOLDING for holder in self.holders)
 
     @property

@@ -5,6 +5,7 @@ Of two owners the higher epoch owns; of equal epochs the lower rank, then name o
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.announcements import addressed, delivered
@@ -13,6 +14,8 @@ from shadowrelay.core.identifiers import Continuity, DatabaseId, Incarnation, Ma
 from shadowrelay.core.messages import (
     Confirmation,
     Copy,
+    Damage,
+    Digests,
     Envelope,
     Holder,
     HolderState,
@@ -21,6 +24,7 @@ from shadowrelay.core.messages import (
     Role,
     Stage,
 )
+from shadowrelay.core.reports import is_derived
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaReceive, HaRedirect, Resubmit, Transfer
 from shadowrelay.core.tracking_row import TrackingEvent
@@ -35,6 +39,7 @@ def made_here(
     message_id: MessageId,
     envelope: Envelope,
     recipients: tuple[Recipient, ...],
+    digests: Digests,
     received_at: datetime,
 ) -> Copy:
     """A message that comes into being on this node, its owner: the first epoch, and nobody holds a copy."""
@@ -49,6 +54,7 @@ def made_here(
         offered_in=own.incarnation,
         envelope=envelope,
         recipients=recipients,
+        digests=digests,
         received_at=received_at,
     )
 
@@ -56,6 +62,11 @@ def made_here(
 def saved(before: Copy, after: Copy) -> Decision[None]:
     """Write the change down, if there is one."""
     return Decision(None, (SaveCopy(before, after),)) if after != before else Decision(None)
+
+
+def settled_now(copy: Copy, now: datetime) -> Copy:
+    """Its last recipient is settled: it is in Safety Net from now on."""
+    return replace(copy, stage=Stage.SAFETY_NET, settled_at=now, check_at=None)
 
 
 def intend(copy: Copy, reason: Reason, now: datetime) -> Decision[None]:
@@ -95,7 +106,7 @@ def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
     Nothing is delivered before the former owner was asked too, if it can be reached: it may know better.
     """
     reason = copy.pending
-    if not copy.held or reason is None:
+    if not copy.held or reason is None or copy.damaged:
         return Decision(None)
     own = ledger.lineage
     fellows = tuple(_fellow(ledger, holder) for holder in copy.holders)
@@ -112,6 +123,7 @@ def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
         pending=None,
         former_owner=copy.owner,
         check_at=None,
+        damage=None,  # what another maker wrote is gone with it
     )
     told = [holder.database_id for holder in fellows]
     if reason not in {Reason.DATABASE_REPLACED, Reason.OWNER_RETIRED} and copy.owner_database:
@@ -131,10 +143,11 @@ def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
             copy=owned,
             recipients=owned.unsettled,
             holder=fellow,
+            machines=machines(ledger, fellow.name),
             attempts=(f"{fellow.name}=holds a copy",),
         )
         for fellow in fellows
-        if fellow.state is HolderState.HOLDING
+        if fellow.state in {HolderState.HOLDING, HolderState.BESIDE}
     )
     return Decision(None, (SaveCopy(copy, owned), *addressed(told, taken, now)), (resubmit, *redirects))
 
@@ -142,21 +155,59 @@ def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
 def _fellow(ledger: Ledger, holder: Holder) -> Holder:
     """Another holder of the former owner becomes ours, if its database is still the one that answered."""
     if holder.mark and stands(ledger, holder.name, holder.database_id, holder.mark):
-        return replace(holder, state=HolderState.HOLDING)
+        return replace(holder, state=holding(ledger, holder.name))
     return replace(holder, state=HolderState.UNCERTAIN)
 
 
+def machines(ledger: Ledger, name: ServerName) -> tuple[str, str]:
+    """Our own machine, and that member's: '' where it is not known."""
+    return ledger.hosts.get(ledger.name, ""), ledger.hosts.get(name, "")
+
+
+def holding(ledger: Ledger, name: ServerName) -> HolderState:
+    """How a copy that this member holds counts: not as a second one if it stands on our own machine."""
+    own, other = machines(ledger, name)
+    return HolderState.BESIDE if own and own == other else HolderState.HOLDING
+
+
+def with_better_holder(
+    copy: Copy, holder: Holder, instead_of: Collection[HolderState], now: datetime
+) -> tuple[Copy, tuple[Write, ...]]:
+    """The copy with that holder. If it counts, others in those states are told that theirs may go."""
+    if holder.state is not HolderState.HOLDING:
+        return copy.with_holder(holder), ()
+    told: list[Write] = []
+    others = []
+    for other in copy.holders:
+        if other.database_id != holder.database_id and other.state in instead_of:
+            gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(other.rank)),)
+            told += addressed([other.database_id], gone, now)
+            other = replace(other, state=HolderState.SUPERSEDED)  # noqa: PLW2901
+        others.append(other)
+    return replace(copy, holders=tuple(others)).with_holder(holder), tuple(told)
+
+
 def yields(
-    ledger: Ledger, copy: Copy, owner: ServerName, owner_database: DatabaseId, epoch: int, now: datetime
+    ledger: Ledger,
+    copy: Copy,
+    owner: ServerName,
+    owner_database: DatabaseId,
+    epoch: int,
+    now: datetime,
+    *,
+    handed_over: bool = False,
 ) -> Decision[None]:
     """Become a holder of the new owner: roles swap, and nothing has to be sent over the wire.
 
-    What is settled here is told to the new owner at once; members that hold a copy for us are told who
-    owns it now. The next CHECK makes the new owner record us.
+    What is settled here is told to the new owner at once; members that hold a copy for us are told who owns
+    it now. The next CHECK makes the new owner record us. Only a report that this node made itself, as the new
+    owner did, may differ from what that has: then ours counts as no copy, until we are given the other.
     """
     safe = report_is_safe(ledger, copy, now)
     if copy.stage is Stage.SAFETY_NET:  # settled: the owner only has to hear so
         return Decision(None, addressed([owner_database], delivered(copy, copy.recipients), now))
+    ours = copy.role is Role.PRIMARY and copy.former_owner is None and not handed_over
+    made_by_two = copy.damage is None and ours and is_derived(copy.id)
     held = replace(
         copy,
         epoch=epoch,
@@ -172,6 +223,8 @@ def yields(
         pending=None,
         former_owner=None,
         check_at=now,
+        renewed_at=None,
+        damage=Damage.OTHER_MAKER if made_by_two else copy.damage,
     )
     settled = [recipient for recipient in copy.recipients if recipient.settled]
     forward = (Verdict(copy.id, epoch, Kind.TAKEN, owner),)
@@ -185,7 +238,16 @@ def yields(
     events: list[TrackingEvent] = []
     if copy.role is Role.PRIMARY:
         events.append(Transfer(at=now, copy=held, recipients=held.unsettled, new_owner=owner))
-    events.append(HaReceive(at=now, copy=held, recipients=held.unsettled, primary=owner, reason="taken"))
+    events.append(
+        HaReceive(
+            at=now,
+            copy=held,
+            recipients=held.unsettled,
+            primary=owner,
+            machines=machines(ledger, owner),
+            reason="taken",
+        )
+    )
     return Decision(None, writes, tuple(events))
 
 

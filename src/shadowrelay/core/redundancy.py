@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import Enum
 
 from shadowrelay.core.announcements import addressed, delivered
+from shadowrelay.core.arrivals import refused
 from shadowrelay.core.decisions import (
     Content,
     Decision,
@@ -23,13 +24,14 @@ from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.messages import (
     Confirmation,
     Copy,
+    Digests,
     Envelope,
     Holder,
     HolderState,
     Recipient,
     Stage,
 )
-from shadowrelay.core.ownership import made_here, vouches
+from shadowrelay.core.ownership import machines, made_here, vouches, with_better_holder
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
@@ -69,6 +71,7 @@ class Arrival:
     id: MessageId
     envelope: Envelope
     recipients: tuple[Recipient, ...]
+    digests: Digests
     received_at: datetime
     client_ip: str = ""
     client_hostname: str = ""
@@ -113,8 +116,10 @@ def accept(
     redundant = [holder for holder in holders if holder.state is HolderState.HOLDING]
     may_be_exposed = answered or (last_resort and not policy.reject_message_on_shadow_failure)
     if not redundant and policy.shadow_redundancy_enabled and not may_be_exposed:
-        gone = (DropCopy(arrived),) if arrived and last_resort else ()
-        return Decision(Answer.NOT_REDUNDANT, gone)
+        gone: list[Write] = [DropCopy(arrived)] if arrived and last_resort else []
+        if last_resort and uncertain(attempts):
+            gone.append(refused(arrival.id, policy, now))
+        return Decision(Answer.NOT_REDUNDANT, tuple(gone))
     copy = replace(
         _received(ledger, arrival, now),
         holders=holders,
@@ -125,7 +130,9 @@ def accept(
     told = tuple(attempt.told for attempt in attempts)
     events: list[TrackingEvent] = []
     if redundant:
-        events.append(HaRedirect(at=now, copy=copy, holder=redundant[-1], attempts=told))
+        last = redundant[-1]
+        at = machines(ledger, last.name)
+        events.append(HaRedirect(at=now, copy=copy, holder=last, machines=at, attempts=told))
     elif policy.shadow_redundancy_enabled:
         events.append(HaRedirectFail(at=now, copy=copy, attempts=told))
     events.append(
@@ -163,7 +170,7 @@ def arrive(
 def _received(ledger: Ledger, arrival: Arrival, now: datetime) -> Copy:
     # The clock may have been set back since.
     at = min(arrival.received_at, now)
-    return made_here(ledger, arrival.id, arrival.envelope, arrival.recipients, at)
+    return made_here(ledger, arrival.id, arrival.envelope, arrival.recipients, arrival.digests, at)
 
 
 def counts(member: Member | None, attempt: Attempt) -> bool:
@@ -205,7 +212,7 @@ def reserve_rank(ledger: Ledger, message_id: MessageId, to: ServerName) -> Decis
     The result is the message to offer; None if it is gone, and nothing changes unless it is exposed.
     """
     copy = ledger.copy(message_id)
-    if copy is None or not copy.exposed:
+    if copy is None or not copy.exposed or copy.damaged:
         return Decision(copy)
     rank = copy.ranks_given + 1
     after = replace(copy, ranks_given=rank)
@@ -230,7 +237,8 @@ def repaired(ledger: Ledger, message_id: MessageId, attempt: Attempt, now: datet
         outcome = ledger.outcome(message_id)
         if outcome is None:
             return Decision(False)
-        gone = (Verdict(message_id, outcome.epoch, Kind.DELIVERED, recipients=outcome.delivered),)
+        kind = Kind.REJECTED if outcome.refused else Kind.DELIVERED
+        gone = (Verdict(message_id, outcome.epoch, kind, recipients=outcome.delivered),)
         return Decision(False, addressed([attempt.database_id], gone, now))
     if not copy.queued:
         return Decision(False, addressed([attempt.database_id], delivered(copy, copy.recipients), now))
@@ -247,22 +255,18 @@ def repaired(ledger: Ledger, message_id: MessageId, attempt: Attempt, now: datet
 
 
 def _recorded(ledger: Ledger, copy: Copy, holder: Holder, attempt: Attempt, now: datetime) -> Decision[bool]:
-    writes: list[Write] = []
-    former = []
-    for other in copy.holders:
-        if other.database_id != holder.database_id and other.state in {
-            HolderState.LOST,
-            HolderState.UNCERTAIN,
-        }:
-            gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(other.rank)),)
-            writes += addressed([other.database_id], gone, now)
-            other = replace(other, state=HolderState.SUPERSEDED)  # noqa: PLW2901
-        former.append(other)
-    after = replace(copy, holders=tuple(former)).with_holder(holder)
+    replaced = {HolderState.LOST, HolderState.UNCERTAIN, HolderState.BESIDE}
+    after, told = with_better_holder(copy, holder, replaced, now)
+    writes: list[Write] = list(told)
     settled = [recipient for recipient in copy.recipients if recipient.settled]
     writes += addressed([holder.database_id], delivered(after, settled), now)
     writes += report_is_safe(ledger, after, now).writes
     event = HaRedirect(
-        at=now, copy=after, recipients=after.unsettled, holder=holder, attempts=(attempt.told,)
+        at=now,
+        copy=after,
+        recipients=after.unsettled,
+        holder=holder,
+        machines=machines(ledger, holder.name),
+        attempts=(attempt.told,),
     )
     return Decision(True, (SaveCopy(copy, after), *writes, *_heard(ledger, attempt)), (event,))

@@ -44,6 +44,11 @@ def returns_whole_message(kind: ReportKind, envelope: Envelope) -> bool:
     return kind is ReportKind.FAILED and envelope.ret == "FULL"
 
 
+def is_derived(message_id: MessageId) -> bool:
+    """Was the id derived, so that another node may make a message of the same id, in octets of its own?"""
+    return message_id[14:15] == "8"
+
+
 def report_id(message_id: MessageId, recipient_number: int, kind: ReportKind) -> MessageId:
     """The id of the report, derived and not drawn, so that two nodes cannot make two.
 

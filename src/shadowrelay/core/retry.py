@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from shadowrelay.core.messages import Recipient
+from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.values import replace
 
 
 def after(failures: int, policy: Policy) -> timedelta:
@@ -42,6 +43,23 @@ def delay_notice_due(recipient: Recipient, received_at: datetime, now: datetime,
     if recipient.settled or recipient.delay_notified or expired(received_at, now, policy):
         return False
     return now - received_at >= policy.delay_notification_timeout
+
+
+def brought_forward(copy: Copy, now: datetime, by: timedelta) -> Copy:
+    """The wall clock was set back by that: what was planned by it for later, and what is younger than now."""
+
+    def earlier(moment: datetime | None) -> datetime | None:
+        return moment - by if moment is not None and moment > now else moment
+
+    return replace(
+        copy.with_recipients(
+            replace(one, next_attempt=earlier(one.next_attempt))
+            for one in copy.recipients
+            if one.next_attempt is not None and one.next_attempt > now
+        ),
+        check_at=earlier(copy.check_at),
+        received_at=copy.received_at - by if copy.received_at > now else copy.received_at,
+    )
 
 
 def _aware(moment: datetime) -> datetime:

@@ -6,28 +6,38 @@ from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, Ledger, SaveCopy
 from shadowrelay.core.identifiers import MessageId
-from shadowrelay.core.messages import Confirmation, Copy, Stage
+from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
+from shadowrelay.core.ownership import intended
 from shadowrelay.core.tracking import Resume, Suspend
 from shadowrelay.core.values import replace
 
 REASON = "away longer than events are kept, and no holder confirms the message"
 
 
-def set_aside(copy: Copy, now: datetime) -> Decision[None]:
-    """Nobody confirms the message: it waits."""
-    aside = replace(copy, stage=Stage.SET_ASIDE, confirmation=Confirmation.NONE, confirm_since=None)
-    return Decision(None, (SaveCopy(copy, aside),), (Suspend(at=now, copy=aside, reason=REASON),))
+def set_aside(copy: Copy, now: datetime, reason: str = REASON) -> Decision[None]:
+    """Nobody confirms the message, or has a good copy of it: it waits."""
+    aside = replace(
+        copy,
+        stage=Stage.SET_ASIDE,
+        confirmation=Confirmation.NONE,
+        confirm_since=None,
+        pending=None,
+        check_at=None,
+    )
+    return Decision(None, (SaveCopy(copy, aside),), (Suspend(at=now, copy=aside, reason=reason),))
 
 
 def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Copy | None]:
     """An operator lets it go out. Its age begins anew: at its true age it would expire at once.
 
-    None if the message is not set aside.
+    A copy that was held for another member is to be promoted: its owner has forgotten the message. None if
+    the message is not set aside, or is damaged: what is not as it was accepted never goes out.
     """
     copy = ledger.copy(message_id)
-    if copy is None or copy.stage is not Stage.SET_ASIDE:
+    if copy is None or copy.stage is not Stage.SET_ASIDE or copy.damaged:
         return Decision(None)
     ready = tuple(replace(recipient, next_attempt=None) for recipient in copy.unsettled)
     queued = replace(copy.with_recipients(ready), stage=Stage.QUEUED, received_at=now)
+    queued = intended(queued, Reason.OWNER_FORGOT, now)
     event = Resume(at=now, copy=queued, recipients=queued.unsettled)
     return Decision(queued, (SaveCopy(copy, queued),), (event,))

@@ -11,7 +11,7 @@ from datetime import datetime
 from shadowrelay.core.announcements import addressed, delivered, listeners
 from shadowrelay.core.decisions import Decision, Ledger, SaveCopy
 from shadowrelay.core.identifiers import MessageId
-from shadowrelay.core.messages import Copy
+from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.values import replace
 
 
@@ -26,12 +26,22 @@ def already_safe(ledger: Ledger, report: MessageId) -> bool:
     return not copy.exposed
 
 
+def waited_in_vain(ledger: Ledger, original: Copy, now: datetime) -> Decision[None]:
+    """Recipients that wait for a report which has been safe for long: nobody will say so any more."""
+    waiting = [r for r in original.recipients if r.report and already_safe(ledger, r.report)]
+    return _announced(original, [replace(r, report=None) for r in waiting], now)
+
+
 def report_is_safe(ledger: Ledger, report: Copy, now: datetime) -> Decision[None]:
     """That DSN is safe: announce the settlement of the recipients that waited for it."""
     original = report.reports_on and ledger.copy(report.reports_on)
     if not original:
         return Decision(None)
     waiting = [replace(r, report=None) for r in original.recipients if r.report == report.id]
+    return _announced(original, waiting, now)
+
+
+def _announced(original: Copy, waiting: list[Recipient], now: datetime) -> Decision[None]:
     if not waiting:
         return Decision(None)
     after = original.with_recipients(waiting)

@@ -9,13 +9,14 @@ virtual clock with faults between any two steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 from shadowrelay.core.conversation import Answered, Greeting, Query
 from shadowrelay.core.decisions import Member, Transaction
 from shadowrelay.core.delivery import Hop, Report, Result
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Copy, Envelope, Recipient
+from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
 from shadowrelay.core.redundancy import Attempt
 from shadowrelay.core.values import dataclass
 
@@ -31,7 +32,11 @@ class Transact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferCopy:
-    """Send a copy to that member in a shadow session. Result: Attempt."""
+    """Send a copy to that member in a shadow session. Result: Attempt.
+
+    ``recipients`` are all of the message; those that are settled are marked so. ``given_for``: the copy is a
+    shadow copy for that owner, and given to replace a damaged one.
+    """
 
     to: ServerName
     message_id: MessageId
@@ -39,7 +44,9 @@ class OfferCopy:
     rank: int
     envelope: Envelope
     recipients: tuple[Recipient, ...]
-    received_at: Any  # datetime
+    digests: Digests | None
+    received_at: datetime
+    given_for: ServerName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +111,14 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How an attempt ended: per recipient, and at which hop."""
+    """How an attempt ended: per recipient, and at which hop. ``damaged``: what is wrong with the content, if
+    that was found while it was read; then nothing was sent, or not its end.
+    """
 
     results: tuple[Result, ...]
     hop: Hop
     dsn_offered: bool = True
+    damaged: str = ""
 
 
 Step: TypeAlias = Transact | OfferCopy | Beside | Greet | Ask | SendOn | WriteReports

@@ -20,6 +20,7 @@ class Receive(TrackingEvent):
     """The message is accepted: the 250 follows. Written after HAREDIRECT or HAREDIRECTFAIL."""
 
     event_id: ClassVar[str] = "RECEIVE"
+    digested: ClassVar[bool] = True
     client_ip: str = ""
     client_hostname: str = ""
     connector: str = ""
@@ -49,6 +50,7 @@ class HaRedirect(TrackingEvent):
 
     event_id: ClassVar[str] = "HAREDIRECT"
     holder: Holder
+    machines: tuple[str, str] = ("", "")  # ours, and the shadow server's
     attempts: tuple[str, ...] = ()
 
     @property
@@ -63,7 +65,8 @@ class HaRedirect(TrackingEvent):
         }
 
     def custom(self) -> dict[str, str]:
-        return {"Shadow": self.shadow, "ShadowDb": self.holder.database_id}
+        own, other = self.machines
+        return {"Shadow": self.shadow, "ShadowDb": self.holder.database_id, "Host": own, "ShadowHost": other}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,9 @@ class HaReceive(TrackingEvent):
     """
 
     event_id: ClassVar[str] = "HARECEIVE"
+    digested: ClassVar[bool] = True
     primary: ServerName
+    machines: tuple[str, str] = ("", "")  # ours, and the primary server's
     mark: Mark | None = None
     reason: str = ""
 
@@ -95,21 +100,73 @@ class HaReceive(TrackingEvent):
         return {"client-hostname": self.primary, "source-context": self.reason, "reference": mark}
 
     def custom(self) -> dict[str, str]:
-        return {"Rank": str(self.copy.rank), "OwnerDb": self.copy.owner_database}
+        own, other = self.machines
+        rank, database = str(self.copy.rank), self.copy.owner_database
+        return {"Rank": rank, "OwnerDb": database, "Host": own, "OwnerHost": other}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaDiscard(TrackingEvent):
     """On the shadow server: recipients of a copy are settled, or the copy is let go.
 
-    Reasons: ExplicitlyDiscarded (delivered), Superseded, Rejected, Orphaned, Revoked, Expired.
+    ``reason``: ExplicitlyDiscarded (delivered), Superseded, Rejected, Orphaned, Revoked, Expired.
     """
 
     event_id: ClassVar[str] = "HADISCARD"
+    digested: ClassVar[bool] = True
     reason: str
 
     def more(self) -> Columns:
         return {"source-context": f"{self.reason};{self.copy.id}", "client-hostname": self.copy.owner}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaDamage(TrackingEvent):
+    """What this node has of the message cannot be relied on: ``reason`` says what of it, and why."""
+
+    event_id: ClassVar[str] = "HADAMAGE"
+    source: ClassVar[str] = "REDUNDANCY"
+    reason: str
+
+    def more(self) -> Columns:
+        return {"source-context": self.reason}
+
+    def custom(self) -> dict[str, str]:
+        return {"Damaged": "content"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaRestore(TrackingEvent):
+    """A good copy took the place of a damaged one. ``giver`` gave it, ``taker`` has it; both log it."""
+
+    event_id: ClassVar[str] = "HARESTORE"
+    source: ClassVar[str] = "REDUNDANCY"
+    digested: ClassVar[bool] = True
+    giver: ServerName
+    taker: ServerName
+
+    def more(self) -> Columns:
+        return {"client-hostname": self.giver, "server-hostname": self.taker}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsDamaged:
+    """As HADAMAGE, of rows of which nothing can be believed but whose they are: the message's id."""
+
+    at: datetime
+    message_id: MessageId
+    reason: str
+
+    def columns(self) -> Columns:
+        """The row, keyed by column name."""
+        return {
+            "date-time": timestamp(self.at),
+            "source": HaDamage.source,
+            "event-id": HaDamage.event_id,
+            "network-message-id": self.message_id,
+            "source-context": self.reason,
+            "custom-data": entries({"Damaged": "rows"}),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +207,7 @@ class Send(TrackingEvent):
     """The next hop took responsibility; inside the boundary. ``reply`` is its reply."""
 
     event_id: ClassVar[str] = "SEND"
+    digested: ClassVar[bool] = True
     server: str
     reply: str
 
@@ -209,6 +267,7 @@ class Fail(TrackingEvent):
     """Recipients are given up; a DSN tells the sender unless there is none to tell."""
 
     event_id: ClassVar[str] = "FAIL"
+    digested: ClassVar[bool] = True
     source: ClassVar[str] = "QUEUE"
     server: str
     reply: str
@@ -231,6 +290,7 @@ class Dsn(TrackingEvent):
     """A delivery status notification was made and queued. ``reports_on`` is the message it is about."""
 
     event_id: ClassVar[str] = "DSN"
+    digested: ClassVar[bool] = True
     source: ClassVar[str] = "DSN"
     reports_on: MessageId
 

@@ -51,6 +51,7 @@ class TrackingEvent:
 
     event_id: ClassVar[str]
     source: ClassVar[str] = "SMTP"
+    digested: ClassVar[bool] = False  # what was promised, held or done can be compared by its digests
 
     at: datetime
     copy: Copy
@@ -77,6 +78,8 @@ class TrackingEvent:
         all_of_them = [one.number for one in about] == list(range(1, len(copy.recipients) + 1))
         some = "" if all_of_them else numbers(about)
         custom = {"Epoch": str(copy.epoch), "Recipients": some} | self.custom()
+        if self.digested and copy.digests:
+            custom |= {"Content": copy.digests.content or "", "Envelope": copy.digests.envelope}
         row["custom-data"] = entries(custom)
         row.update((key, value) for key, value in self.more().items() if value)
         return row

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.digests import ContentDigest, of_content
+from shadowrelay.core.identifiers import Digest, MessageId
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import sync_directory
 
@@ -22,7 +23,24 @@ INLINE = 64 * 1024  # octets up to which content is kept in the database
 BLOCK = 256 * 1024
 _TOGETHER = 4 << 20  # octets whose memory is given back at once: a fifth of a millisecond
 _MOST_PARTS = 64
+_DAMAGE = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.EIO,
+        errno.EUCLEAN,
+        errno.EBADMSG,
+        errno.ENODATA,
+        errno.EILSEQ,
+    }
+)
 _block = memoryview(bytearray(BLOCK))  # of the event loop, from one look to the page cache to its end
+
+
+class ContentDamaged(Exception):
+    """A content is short, unreadable, missing or changed: nothing of it may be relied on."""
 
 
 class Spool:
@@ -34,6 +52,7 @@ class Spool:
         ``cached``: what is on disk stays in memory too, for it is about to be read.
         """
         self.size = 0
+        self._digest = ContentDigest()
         self._cached = cached
         self._directory = directory
         self._path = f"{directory}/{name}.eml"
@@ -44,6 +63,7 @@ class Spool:
     def write(self, data: bytes) -> None:
         """Take the next octets. Raises OSError; the spool must be discarded then."""
         self.size += len(data)
+        self._digest.update(data)
         if self._file is None:
             self._parts.append(data)
             if len(self._parts) > _MOST_PARTS:  # of a client that drips: each would cost more than its octets
@@ -58,6 +78,11 @@ class Spool:
         view = memoryview(data)
         while view:
             view = view[os.write(self._file, view) :]
+
+    @property
+    def digest(self) -> Digest:
+        """Of what was written so far: made of the octets as they came, not of what the disk keeps of them."""
+        return self._digest.value
 
     async def seal(self) -> Content:
         """All is here: in memory, or durably in a file (file and directory). Raises OSError."""
@@ -97,6 +122,11 @@ def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:
     """Where the content of a message is; None if there is no such message."""
     row = ledger.connection.execute(SQL["content"], (message_id,)).fetchone()
     return Content(row[0], row[1]) if row else None
+
+
+def is_damage(error: OSError) -> bool:
+    """Is it gone or unreadable, rather than out of reach for now (no descriptor left, no permission)?"""
+    return error.errno in _DAMAGE
 
 
 def is_full(error: OSError) -> bool:
@@ -142,18 +172,80 @@ def _in_memory(handle: int, at: int) -> bytes:
 
 
 def _uncache(handle: int, octets: int) -> None:
-    """Give the memory of the first octets back: the next content is written there, not to new memory."""
+    """Give the memory of the first octets (0: all) back: the next content is written there, not to new
+    memory.
+    """
     with contextlib.suppress(OSError):  # an advice that this file system does not take
         os.posix_fadvise(handle, 0, octets, os.POSIX_FADV_DONTNEED)
 
 
-async def head(content: Content, most: int) -> bytes:
-    """The first ``most`` octets."""
+def source(content: Content, digest: Digest) -> bytes | AsyncIterator[bytes]:
+    """The octets to be sent. Raises ContentDamaged, for a file when it is read: see ``verified``."""
+    if content.data is None:
+        return verified(content, digest)
+    if of_content(content.data) != digest:
+        raise ContentDamaged("the octets are not those of the digest")
+    return content.data
+
+
+async def verified(content: Content, digest: Digest) -> AsyncIterator[bytes]:
+    """The octets of a content, the last of them only if all are those of the digest.
+
+    Raises ContentDamaged, and OSError for what may pass.
+    """
+    found, held = ContentDigest(), b""
+    try:
+        async for block in blocks(content):
+            if held:
+                yield held
+            found.update(block)
+            held = block
+    except OSError as error:
+        raise _damaged(error) from error
+    if found.value != digest:
+        raise ContentDamaged("the octets are not those of the digest")
+    if held:
+        yield held
+
+
+async def examine(content: Content) -> Digest:
+    """The digest of what is there now. Raises ContentDamaged if it cannot be read, and OSError for what may
+    pass.
+    """
+    if content.data is not None:
+        return of_content(content.data)
+    found = ContentDigest()
+    try:
+        if content.path is not None:
+            _forget_cached(content.path)
+        async for block in blocks(content):
+            found.update(block)
+    except OSError as error:
+        raise _damaged(error) from error
+    return found.value
+
+
+def _damaged(error: OSError) -> Exception:
+    return ContentDamaged(f"it cannot be read: {error.strerror}") if is_damage(error) else error
+
+
+def _forget_cached(path: str) -> None:
+    """What memory holds of a file says nothing about the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _uncache(handle, 0)
+    finally:
+        os.close(handle)
+
+
+async def head(content: Content, digest: Digest, most: int) -> bytes:
+    """The first ``most`` octets of a content, all of which is compared first. Raises as ``verified`` does."""
+    if isinstance(whole := source(content, digest), bytes):
+        return whole[:most]
     taken = b""
-    async for block in blocks(content):
-        taken += block
-        if len(taken) >= most:
-            break
+    async for block in whole:
+        if len(taken) < most:
+            taken += block
     return taken[:most]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar, assert_never
 
@@ -17,21 +17,24 @@ from shadowrelay import failpoints
 from shadowrelay.core.decisions import (
     AcknowledgeEvents,
     CheckCopies,
+    DamagedRow,
     Decision,
     DiscardEvent,
     DropCopy,
+    DropDamaged,
     DropEvents,
     Heard,
     Member,
     OpenQuestion,
     Outcome,
     SaveCopy,
+    SaveDamaged,
     Tombstone,
     Write,
 )
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Stage
-from shadowrelay.core.tracking import SnapshotEnd
+from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import replace
 from shadowrelay.database import records
@@ -47,19 +50,35 @@ MOST_RECENT = 2048
 FEW = 8
 """Recipients up to which a copy is remembered: bounds the memory."""
 
+ROWS_FROM_BEFORE = "rows_from_before"
+"""The key of what says that there may be rows of a version before sums and digests."""
+
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _text(octets: bytes) -> str:
+    """What is no UTF-8 may not end a query: it differs from the sum of its row."""
+    return octets.decode("utf-8", "replace")
 
 
 class SqlLedger:
     """A ``Transaction`` (core.decisions) on one SQLite connection.
 
-    ``name`` is this node's own. ``tracked`` counts tracking events by event-id, for metrics. ``freed``
-    collects the files of dropped content: to be removed once the transaction is durable, never before.
+    ``name`` is this node's own, ``hosts`` the machines of the members and its own. ``tracked`` counts
+    tracking events by event-id, for metrics. ``freed`` collects the files of dropped content: to be removed
+    once the transaction is durable, never before. ``suspects``: messages whose rows were read and cannot be
+    believed, and why; nothing is written down of them yet.
     """
 
-    def __init__(self, connection: sqlite3.Connection, name: ServerName) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, name: ServerName, hosts: Mapping[ServerName, str] | None = None
+    ) -> None:
+        connection.text_factory = _text
+        connection.create_function("row_sum", -1, records.row_sum, deterministic=True)
         self.connection = connection
         self.name = name
+        self.hosts = hosts or {}
+        self.suspects: dict[MessageId, str] = {}
         self.freed: list[str] = []
         self.tracked: Counter[str] = Counter()
         self.scratch = 0  # rows changed in temporary tables, which no disk has to know of
@@ -76,6 +95,7 @@ class SqlLedger:
         self._beginnings = tuple(Beginning(token, began) for token, began, _ in self._incarnations)
         row = self._run(SQL["meta"], ("database_id",)).fetchone()
         self._database_id = DatabaseId(row[0]) if row else DatabaseId("")
+        self._old = self._run(SQL["meta"], (ROWS_FROM_BEFORE,)).fetchone() is not None
         self._sequence = self._last(SQL["last_sequence"])
         self.freed.clear()
         self._members.clear()
@@ -110,11 +130,32 @@ class SqlLedger:
 
     def _stored(self, message_id: MessageId) -> Copy | None:
         row = self._run(SQL["message"], (message_id,)).fetchone()
-        if row is None:
+        if row is None or row[4] == Stage.DAMAGED:
             return None
         recipients = self._run(SQL["recipients"], (message_id,)).fetchall()
         holders = self._run(SQL["holders"], (message_id,)).fetchall()
-        return records.copy_of(row, recipients, holders)
+        try:
+            found = records.copy_of(row, recipients, holders, old=self._old)
+        except records.Unbelievable as error:
+            self.suspects.setdefault(message_id, str(error))
+            return None
+        self.suspects.pop(message_id, None)
+        return found
+
+    def read_again(self, message_id: MessageId) -> Copy | None:
+        """As the disk has it, arriving or not, whatever memory says. None if it is gone, or cannot be
+        believed.
+        """
+        self._recent.pop(message_id, None)
+        return self._stored(message_id)
+
+    def damaged(self, message_id: MessageId) -> DamagedRow | None:
+        row = self._run(SQL["damaged"], (message_id,)).fetchone()
+        if row is None and message_id not in self.suspects:
+            return None
+        rows = self._run(SQL["recipients"], (message_id,)).fetchall()
+        row = row or (message_id, 0, self.suspects[message_id], "", 0)
+        return records.damaged_of(row, records.sound_recipients(rows))
 
     def _copies(self, query: str, *values: object) -> Iterator[Copy]:
         for (message_id,) in self._run(SQL[query], values).fetchall():
@@ -181,7 +222,7 @@ class SqlLedger:
             self._track(event)
         return decision.then
 
-    def _track(self, event: TrackingEvent | SnapshotEnd) -> None:
+    def _track(self, event: TrackingEvent | SnapshotEnd | RowsDamaged) -> None:
         row = event.columns()
         failpoints.wrote(row["event-id"])
         self.tracked[row["event-id"]] += 1
@@ -192,11 +233,16 @@ class SqlLedger:
             case SaveCopy():
                 self._save(write)
             case DropCopy(copy):
-                self._drop(copy)
+                self._drop(copy.id)
+            case SaveDamaged(found):
+                self._quarantine(found)
+            case DropDamaged(message_id):
+                self._run(SQL["drop_damaged"], (message_id,))
+                self._drop(message_id)
             case DiscardEvent():
                 self._run(SQL["put_event"], records.event_row(write))
             case CheckCopies(owner, at):
-                self._run(SQL["check_copies"], (records.micros(at), owner, records.micros(at)))
+                self._run(SQL["check_copies"], (records.micros(at), owner))
                 self.forget_recent()
             case AcknowledgeEvents(addressee, upto):
                 last = self._last_event_of(upto.incarnation)
@@ -204,9 +250,10 @@ class SqlLedger:
                     self._run(SQL["acknowledge_events"], (addressee, min(last, upto.sequence)))
             case DropEvents(addressee):
                 self._run(SQL["drop_events"], (addressee,))
-            case Outcome(message_id, epoch, delivered, until):
+            case Outcome(message_id, epoch, delivered, until, refused):
                 numbers = records.numbers_text(delivered)
-                self._run(SQL["put_outcome"], (message_id, epoch, numbers, records.micros(until)))
+                row = (message_id, epoch, numbers, records.micros(until), int(refused))
+                self._run(SQL["put_outcome"], row)
             case Tombstone(message_id, owner, epoch, rank, until):
                 self._run(SQL["put_tombstone"], (message_id, owner, epoch, rank, records.micros(until)))
             case Member(name):
@@ -227,12 +274,12 @@ class SqlLedger:
             failpoints.wrote(failpoints.PENDING)
         row = records.message_row(after)
         if before is None or row != records.message_row(before):
-            self._run(SQL["put_message"], row)
+            self._run(SQL["put_message"], row + records.message_sums(row))
         old = {records.recipient_row(before, item) for item in before.recipients} if before else set()
         for recipient in after.recipients:
             row = records.recipient_row(after, recipient)
             if row not in old:
-                self._run(SQL["put_recipient"], row)
+                self._run(SQL["put_recipient"], (*row, records.row_sum(*row[:-1])))
                 self.planned += row[-1] is not None
         old = {records.holder_row(before, item) for item in before.holders} if before else set()
         new = {records.holder_row(after, item) for item in after.holders}
@@ -241,8 +288,11 @@ class SqlLedger:
             if row[1] not in kept:
                 self._run(SQL["drop_holder"], row[:2])
         for row in new - old:
-            self._run(SQL["put_holder"], row)
+            self._run(SQL["put_holder"], (*row, records.row_sum(*row)))
         if write.content:
+            if before:  # in place of one that is damaged
+                self._free_content(after.id)
+                self._run(SQL["drop_content"], (after.id,))
             self._run(SQL["put_content"], (after.id, write.content.data, write.content.path))
         self._remember(after)
 
@@ -258,13 +308,25 @@ class SqlLedger:
             del self._recent[next(iter(self._recent))]
         self._recent[copy.id] = copy
 
-    def _drop(self, copy: Copy) -> None:
-        row = self._run(SQL["content"], (copy.id,)).fetchone()
+    def _drop(self, message_id: MessageId) -> None:
+        self._free_content(message_id)
+        self._recent.pop(message_id, None)
+        self.suspects.pop(message_id, None)
+        for query in ("drop_content", "drop_holders", "drop_recipients", "drop_message"):
+            self._run(SQL[query], (message_id,))
+
+    def _free_content(self, message_id: MessageId) -> None:
+        row = self._run(SQL["content"], (message_id,)).fetchone()
         if row and row[1]:
             self.freed.append(row[1])
-        self._recent.pop(copy.id, None)
-        for query in ("drop_content", "drop_holders", "drop_recipients", "drop_message"):
-            self._run(SQL[query], (copy.id,))
+
+    def _quarantine(self, found: DamagedRow) -> None:
+        """Nobody finds those rows any more; they stay for whoever has to look at them."""
+        self._run(SQL["put_damaged"], records.damaged_row(found))
+        self._run(SQL["quarantine"], (found.message_id,))
+        self._run(SQL["hold_back"], (found.message_id,))
+        self._recent.pop(found.message_id, None)
+        self.suspects.pop(found.message_id, None)
 
     def _last_event_of(self, incarnation: Incarnation) -> int | None:
         """The last event number that existed when that incarnation ended; None if it is not known here.

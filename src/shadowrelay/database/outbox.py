@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from shadowrelay.core.identifiers import Incarnation, Lineage
-from shadowrelay.core.tracking_row import OutboxRow
+from shadowrelay.core.identifiers import Incarnation, Lineage, MessageId
+from shadowrelay.core.tracking_row import Columns, OutboxRow
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.transport import TransportDatabase
@@ -30,6 +30,12 @@ class Outbox:
         await self.database.transact(
             lambda ledger: ledger.connection.execute(SQL["outbox_forget"], (upto,)).rowcount
         )
+
+
+def rows_about(ledger: SqlLedger, message_id: MessageId) -> list[Columns]:
+    """Rows of a message that no log file holds yet."""
+    rows = ledger.connection.execute(SQL["outbox_about"], (message_id,)).fetchall()
+    return [json.loads(columns) for (columns,) in rows]
 
 
 def _read(ledger: SqlLedger, sequence: int, most: int) -> tuple[list[tuple[int, str]], Lineage]:

@@ -4,31 +4,34 @@
 
 -- name: message
 SELECT id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body, smtputf8, ret, envid,
-       message_id, subject, ranks_given, confirmation, confirm_since, former_owner, check_at, received_at,
-       settled_at, reports_on, pending
+       message_id, subject, ranks_given, former_owner, received_at, settled_at, reports_on, pending, content_digest,
+       envelope_digest, digests_late, damage, renewed_at, confirmation, confirm_since, check_at, row_sum, asked_sum
   FROM message WHERE id = ?;
 
 -- name: recipients
-SELECT number, address, next_hop, notify, orcpt, status, attempts, next_attempt, last_reply, delay_notified, report
+SELECT message_id, number, address, next_hop, notify, orcpt, status, attempts, next_attempt, last_reply,
+       delay_notified, report, row_sum
   FROM recipient WHERE message_id = ? ORDER BY number;
 
 -- name: holders
-SELECT name, database_id, incarnation, sequence, rank, state FROM holder WHERE message_id = ? ORDER BY rank, name;
+SELECT message_id, database_id, name, incarnation, sequence, rank, state, row_sum
+  FROM holder WHERE message_id = ? ORDER BY rank, name;
 
 -- name: put_message
 INSERT OR REPLACE INTO message (id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body,
-       smtputf8, ret, envid, message_id, subject, ranks_given, confirmation, confirm_since, former_owner, check_at,
-       received_at, settled_at, reports_on, pending, exposed)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+       smtputf8, ret, envid, message_id, subject, ranks_given, former_owner, received_at, settled_at, reports_on,
+       pending, content_digest, envelope_digest, digests_late, damage, renewed_at, confirmation, confirm_since,
+       check_at, exposed, row_sum, asked_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_recipient
 INSERT OR REPLACE INTO recipient (message_id, number, address, next_hop, notify, orcpt, status, attempts,
-       next_attempt, last_reply, delay_notified, report, due_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+       next_attempt, last_reply, delay_notified, report, due_at, row_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_holder
-INSERT OR REPLACE INTO holder (message_id, database_id, name, incarnation, sequence, rank, state)
-VALUES (?, ?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO holder (message_id, database_id, name, incarnation, sequence, rank, state, row_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: drop_holder
 DELETE FROM holder WHERE message_id = ? AND database_id = ?;
@@ -57,11 +60,32 @@ DELETE FROM holder WHERE message_id = ?;
 -- name: drop_content
 DELETE FROM content WHERE message_id = ?;
 
+-- name: damaged
+SELECT message_id, found_at, what, settled, set_aside FROM damaged WHERE message_id = ?;
+
+-- name: put_damaged
+INSERT OR REPLACE INTO damaged (message_id, found_at, what, settled, set_aside) VALUES (?, ?, ?, ?, ?);
+
+-- name: drop_damaged
+DELETE FROM damaged WHERE message_id = ?;
+
+-- name: quarantine
+UPDATE message SET stage = 'damaged', exposed = 0, confirmation = 'none', settled_at = NULL, damage = NULL WHERE id = ?;
+
+-- name: hold_back
+UPDATE recipient SET due_at = NULL WHERE message_id = ?;
+
+-- name: damaged_copies
+SELECT id FROM message INDEXED BY message_damage WHERE damage IS NOT NULL AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
+
+-- name: damaged_rows
+SELECT message_id FROM damaged WHERE set_aside = 0 AND message_id > ? ORDER BY message_id LIMIT ?;
+
 -- name: outcome
-SELECT message_id, epoch, delivered, keep_until FROM outcome WHERE message_id = ?;
+SELECT message_id, epoch, delivered, keep_until, refused FROM outcome WHERE message_id = ?;
 
 -- name: put_outcome
-INSERT OR REPLACE INTO outcome (message_id, epoch, delivered, keep_until) VALUES (?, ?, ?, ?);
+INSERT OR REPLACE INTO outcome (message_id, epoch, delivered, keep_until, refused) VALUES (?, ?, ?, ?, ?);
 
 -- name: tombstone
 SELECT message_id, owner, epoch, rank, keep_until FROM tombstone WHERE message_id = ?;
@@ -71,7 +95,7 @@ INSERT OR REPLACE INTO tombstone (message_id, owner, epoch, rank, keep_until) VA
 
 -- name: knows
 SELECT EXISTS (SELECT 1 FROM message WHERE id = ?1) OR EXISTS (SELECT 1 FROM outcome WHERE message_id = ?1)
-    OR EXISTS (SELECT 1 FROM tombstone WHERE message_id = ?1);
+    OR EXISTS (SELECT 1 FROM tombstone WHERE message_id = ?1) OR EXISTS (SELECT 1 FROM damaged WHERE message_id = ?1);
 
 -- name: member
 SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced
@@ -130,7 +154,8 @@ SELECT id FROM message WHERE owner = ? AND check_at <= ? AND role = 'shadow' AND
  ORDER BY check_at, id LIMIT ?;
 
 -- name: check_copies
-UPDATE message SET check_at = ? WHERE owner = ? AND role = 'shadow' AND stage = 'queued' AND ifnull(check_at > ?, 1);
+UPDATE message SET check_at = ?1, asked_sum = row_sum(hex(id), confirmation, confirm_since, ?1)
+ WHERE owner = ?2 AND role = 'shadow' AND stage = 'queued' AND ifnull(check_at > ?1, 1);
 
 -- name: events_for
 SELECT number, addressee, message_id, epoch, kind, argument, recipients, created_at
@@ -158,6 +183,9 @@ SELECT seq FROM sqlite_sequence WHERE name = 'outbox';
 -- name: outbox_after
 SELECT sequence, columns FROM outbox WHERE sequence > ? ORDER BY sequence LIMIT ?;
 
+-- name: outbox_about
+SELECT columns FROM outbox WHERE instr(columns, ?);
+
 -- name: outbox_forget
 DELETE FROM outbox WHERE sequence <= ?;
 
@@ -180,19 +208,11 @@ SELECT value FROM meta WHERE key = ?;
 INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?);
 
 -- name: ask_about_everything
-UPDATE message SET confirmation = 'ask', confirm_since = ? WHERE stage <> 'safety_net' AND stage IN ('queued', 'arriving');
+UPDATE message SET confirmation = 'ask', confirm_since = ?1, asked_sum = row_sum(hex(id), 'ask', ?1, check_at)
+ WHERE stage <> 'safety_net' AND stage IN ('queued', 'arriving');
 
 -- name: hold_back_due
 UPDATE recipient SET due_at = NULL WHERE due_at IS NOT NULL;
-
--- name: bring_attempts_forward
-UPDATE recipient SET due_at = due_at - :by, next_attempt = next_attempt - :by WHERE due_at > :now;
-
--- name: bring_checks_forward
-UPDATE message SET check_at = check_at - :by WHERE stage <> 'safety_net' AND check_at > :now;
-
--- name: bring_arrivals_forward
-UPDATE message SET received_at = received_at - :by WHERE received_at > :now;
 
 -- name: exposed
 SELECT id FROM message WHERE exposed = 1 AND id > ? ORDER BY id LIMIT ?;
@@ -247,9 +267,16 @@ SELECT id FROM message
    AND NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id AND r.report IS NOT NULL)
  ORDER BY settled_at LIMIT ?;
 
+-- name: waiting_since_before
+SELECT id FROM message
+ WHERE settled_at <= ?
+   AND EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id AND r.report IS NOT NULL)
+ ORDER BY settled_at LIMIT ?;
+
 -- name: held_since_before
 SELECT id FROM message
- WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND received_at <= ? LIMIT ?;
+ WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND received_at <= ?1
+   AND ifnull(renewed_at <= ?1, 1) AND damage IS NULL LIMIT ?2;
 
 -- name: expire_events
 DELETE FROM discard_event WHERE created_at <= ? AND kind <> 'taken';

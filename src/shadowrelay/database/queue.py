@@ -9,7 +9,8 @@ from typing import TypeAlias
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
-from shadowrelay.core.ownership import NO_INCARNATION
+from shadowrelay.core.ownership import NO_INCARNATION, saved
+from shadowrelay.core.retry import brought_forward
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records
 from shadowrelay.database.content import stored
@@ -20,11 +21,15 @@ Place: TypeAlias = tuple[int, str, int]
 
 FRONT: Place = (-1, "", 0)
 LATE_LOOK = 1000  # recipients: all else that has to be written waits meanwhile
+FORWARD = 1000  # messages, likewise
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A fork to be sent now: one message, one next hop, the recipients that are due."""
+    """A fork to be sent now: one message, one next hop, the recipients that are due.
+
+    ``content`` may be nothing at all: then it is gone, and the message damaged.
+    """
 
     copy: Copy
     next_hop: NextHop
@@ -71,9 +76,10 @@ def claim_late(
 def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now: datetime) -> list[Claim]:
     claims = []
     for (message_id,) in rows:
-        copy, content = ledger.copy(message_id), stored(ledger, message_id)
-        if copy is None or content is None:
+        copy = ledger.copy(message_id)
+        if copy is None:  # its rows cannot be believed
             continue
+        content = stored(ledger, message_id) or Content()
         due = tuple(
             recipient
             for recipient in copy.unsettled
@@ -84,13 +90,16 @@ def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now:
     return claims
 
 
-def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta) -> None:
-    """The clock was set back by so much: what was planned by the old one is due as much earlier."""
-    step = {"by": by // timedelta(microseconds=1), "now": records.micros(now)}
-    ledger.connection.execute(SQL["bring_attempts_forward"], step)
-    ledger.connection.execute(SQL["bring_checks_forward"], step)
-    ledger.connection.execute(SQL["bring_arrivals_forward"], step)
-    ledger.forget_recent()
+def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta, after: MessageId) -> MessageId | None:
+    """The clock was set back by so much: what was planned by the old one is due as much earlier.
+
+    Some messages behind ``after`` are changed; the last of them, None when there are no more.
+    """
+    rows = ledger.connection.execute(SQL["page_in_transit"], (after, FORWARD)).fetchall()
+    for (message_id,) in rows:
+        if copy := ledger.copy(message_id):
+            ledger.apply(saved(copy, brought_forward(copy, now, by)))
+    return MessageId(rows[-1][0]) if rows else None
 
 
 def unclaim(ledger: SqlLedger, message_id: MessageId, next_hop: NextHop) -> None:
@@ -101,6 +110,14 @@ def exposed(ledger: SqlLedger, after: MessageId, most: int) -> list[MessageId]:
     """Messages in transit of which no other member is known to hold a copy, behind that one, oldest first."""
     rows = ledger.connection.execute(SQL["exposed"], (after, most)).fetchall()
     return [MessageId(row[0]) for row in rows]
+
+
+def damaged_messages(ledger: SqlLedger, after: MessageId, most: int) -> list[MessageId]:
+    """Messages in transit behind that one whose content or whose rows are damaged, and not set aside."""
+    found: set[MessageId] = set()
+    for query in ("damaged_copies", "damaged_rows"):
+        found |= {MessageId(row[0]) for row in ledger.connection.execute(SQL[query], (after, most))}
+    return sorted(found)[:most]
 
 
 def to_hand_over(ledger: SqlLedger, due_after: datetime | None, most: int) -> list[MessageId]:
@@ -122,6 +139,11 @@ def awaited(ledger: SqlLedger) -> dict[ServerName, int]:
 def settled_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:
     """Those settled longest ago first, but for those that wait for a report to be safe."""
     return _copies(ledger, SQL["settled_before"], before, most)
+
+
+def waiting_since_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:
+    """The others of them: settled long ago, and a report is not known to be safe."""
+    return _copies(ledger, SQL["waiting_since_before"], before, most)
 
 
 def held_since_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shadowrelay.core.decisions import DiscardEvent, Kind, Member, Outcome, Tombstone, Verdict
+import xxhash
+
+from shadowrelay.core import digests
+from shadowrelay.core.decisions import DamagedRow, DiscardEvent, Kind, Member, Outcome, Tombstone, Verdict
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
+    Digest,
     Incarnation,
     Lineage,
     Mark,
@@ -19,6 +23,8 @@ from shadowrelay.core.identifiers import (
 from shadowrelay.core.messages import (
     Confirmation,
     Copy,
+    Damage,
+    Digests,
     Envelope,
     Holder,
     HolderState,
@@ -52,8 +58,47 @@ def maybe_moment(value: int | None) -> datetime | None:
     return None if value is None else moment(value)
 
 
-def copy_of(row: Row, recipients: list[Row], holders: list[Row]) -> Copy:
-    """A message row with its recipients and holders."""
+class Unbelievable(Exception):
+    """A row is not what was written: its sum differs, or a value is none that could be there."""
+
+
+def row_sum(*columns: object) -> int:
+    """The sum over the columns of a row, a number that SQLite can store. Text, numbers and NULL alone."""
+    # ASCII spelling: the same in every version of Python, whatever that knows of characters.
+    return xxhash.xxh3_64_intdigest(ascii(columns).encode()) >> 1
+
+
+def believed(row: Row, found: int | None, *, old: bool) -> Row:
+    """The row, if that is its sum. ``old``: it may be of a version before sums, and have none."""
+    if found is None and old:
+        return row
+    if found != row_sum(*row):
+        raise Unbelievable("the sum of a row differs")
+    return row
+
+
+def copy_of(row: Row, recipients: list[Row], holders: list[Row], *, old: bool = False) -> Copy:
+    """A message row with its recipients and holders, each with its sum. Raises Unbelievable.
+
+    ``old``: there may be rows of a version before sums and digests.
+    """
+    try:
+        *stable, confirmation, confirm_since, check_at, found, asked = row
+        believed(tuple(stable), found, old=old)
+        believed((_hex(row[0]), confirmation, confirm_since, check_at), asked, old=old)
+        copy = _copy(
+            row,
+            tuple(_recipient(believed(one[:-1], one[-1], old=old)) for one in recipients),
+            tuple(_holder(believed(one[:-1], one[-1], old=old)) for one in holders),
+        )
+    except (ValueError, TypeError, OverflowError, AttributeError) as error:
+        raise Unbelievable(f"a value that cannot be: {error}") from error
+    if copy.digests and copy.digests.envelope != digests.of_envelope(copy.envelope, copy.recipients):
+        raise Unbelievable("the envelope is not the one of its digest")
+    return copy
+
+
+def _copy(row: Row, recipients: tuple[Recipient, ...], holders: tuple[Holder, ...]) -> Copy:
     return Copy(
         id=MessageId(row[0]),
         epoch=row[1],
@@ -74,42 +119,61 @@ def copy_of(row: Row, recipients: list[Row], holders: list[Row]) -> Copy:
             subject=row[15],
         ),
         ranks_given=row[16],
-        confirmation=Confirmation(row[17]),
-        confirm_since=maybe_moment(row[18]),
-        former_owner=None if row[19] is None else ServerName(row[19]),
-        check_at=maybe_moment(row[20]),
-        received_at=moment(row[21]),
-        settled_at=maybe_moment(row[22]),
-        reports_on=None if row[23] is None else MessageId(row[23]),
-        pending=None if row[24] is None else Reason(row[24]),
-        recipients=tuple(_recipient(item) for item in recipients),
-        holders=tuple(_holder(item) for item in holders),
+        former_owner=None if row[17] is None else ServerName(row[17]),
+        received_at=moment(row[18]),
+        settled_at=maybe_moment(row[19]),
+        reports_on=None if row[20] is None else MessageId(row[20]),
+        pending=None if row[21] is None else Reason(row[21]),
+        digests=None if row[23] is None else Digests(_maybe_digest(row[22]), Digest(row[23]), bool(row[24])),
+        damage=None if row[25] is None else Damage(row[25]),
+        renewed_at=maybe_moment(row[26]),
+        confirmation=Confirmation(row[27]),
+        confirm_since=maybe_moment(row[28]),
+        check_at=maybe_moment(row[29]),
+        recipients=recipients,
+        holders=holders,
     )
+
+
+def _maybe_digest(value: str | None) -> Digest | None:
+    return None if value is None else Digest(value)
 
 
 def _recipient(row: Row) -> Recipient:
     return Recipient(
-        number=row[0],
-        address=row[1],
-        next_hop=NextHop(row[2]),
-        notify=tuple(row[3].split(",")) if row[3] else (),
-        orcpt=row[4],
-        status=Status(row[5]),
-        attempts=row[6],
-        next_attempt=maybe_moment(row[7]),
-        last_reply=row[8],
-        delay_notified=bool(row[9]),
-        report=None if row[10] is None else MessageId(row[10]),
+        number=row[1],
+        address=row[2],
+        next_hop=NextHop(row[3]),
+        notify=tuple(row[4].split(",")) if row[4] else (),
+        orcpt=row[5],
+        status=Status(row[6]),
+        attempts=row[7],
+        next_attempt=maybe_moment(row[8]),
+        last_reply=row[9],
+        delay_notified=bool(row[10]),
+        report=None if row[11] is None else MessageId(row[11]),
     )
 
 
+def sound_recipients(rows: list[Row]) -> tuple[Recipient, ...]:
+    """Of rows that belong to a message which cannot be believed: the recipients whose own rows can."""
+    found = []
+    for row in rows:
+        try:
+            found.append(_recipient(believed(row[:-1], row[-1], old=False)))
+        except (Unbelievable, ValueError, TypeError, OverflowError, AttributeError):
+            continue
+    return tuple(found)
+
+
 def _holder(row: Row) -> Holder:
-    mark = None if row[2] is None else Mark(Incarnation(row[2]), row[3])
-    return Holder(ServerName(row[0]), DatabaseId(row[1]), mark, row[4], HolderState(row[5]))
+    mark = None if row[3] is None else Mark(Incarnation(row[3]), row[4])
+    return Holder(ServerName(row[2]), DatabaseId(row[1]), mark, row[5], HolderState(row[6]))
 
 
 def message_row(copy: Copy) -> Row:
-    envelope = copy.envelope
+    """Without its sums: see ``message_sums``."""
+    envelope, found = copy.envelope, copy.digests
     return (
         copy.id,
         copy.epoch,
@@ -128,20 +192,45 @@ def message_row(copy: Copy) -> Row:
         envelope.message_id,
         envelope.subject,
         copy.ranks_given,
-        copy.confirmation.value,
-        maybe_micros(copy.confirm_since),
         copy.former_owner,
-        maybe_micros(copy.check_at),
         micros(copy.received_at),
         maybe_micros(copy.settled_at),
         copy.reports_on,
         None if copy.pending is None else copy.pending.value,
+        None if found is None else found.content,
+        None if found is None else found.envelope,
+        None if found is None else int(found.late),
+        None if copy.damage is None else copy.damage.value,
+        maybe_micros(copy.renewed_at),
+        copy.confirmation.value,
+        maybe_micros(copy.confirm_since),
+        maybe_micros(copy.check_at),
         int(copy.exposed),
     )
 
 
+_ASKED = 27
+"""Where the columns begin that are changed for many messages at once; behind them, what is derived."""
+
+
+def message_sums(row: Row) -> Row:
+    """Of a row of ``message_row``: over what decides, and over what is changed for many messages at once."""
+    return row_sum(*row[:_ASKED]), row_sum(_hex(row[0]), *row[_ASKED:-1])
+
+
+def _hex(message_id: str) -> str:
+    """As SQLite's ``hex``: an id that no text could be is still one."""
+    return message_id.encode().hex().upper()
+
+
 def recipient_row(copy: Copy, recipient: Recipient) -> Row:
-    sendable = copy.owned and copy.confirmation is not Confirmation.ASK and not recipient.settled
+    """Without its sum, which is over all but the last column: that is derived."""
+    sendable = (
+        copy.owned
+        and copy.confirmation is not Confirmation.ASK
+        and not recipient.settled
+        and not copy.damaged
+    )
     due = recipient.next_attempt or copy.received_at
     return (
         copy.id,
@@ -161,6 +250,7 @@ def recipient_row(copy: Copy, recipient: Recipient) -> Row:
 
 
 def holder_row(copy: Copy, holder: Holder) -> Row:
+    """Without its sum."""
     mark = holder.mark
     return (
         copy.id,
@@ -171,6 +261,20 @@ def holder_row(copy: Copy, holder: Holder) -> Row:
         holder.rank,
         holder.state.value,
     )
+
+
+def damaged_of(row: Row, sound: tuple[Recipient, ...]) -> DamagedRow:
+    """``sound``: recipients of that message whose own rows can be believed."""
+    settled = {one.number: one.status for one in sound if one.settled}
+    for entry in filter(None, row[3].split(",")):
+        number, _, status = entry.partition(":")
+        settled[int(number)] = Status(status)
+    return DamagedRow(MessageId(row[0]), moment(row[1]), row[2], tuple(sorted(settled.items())), bool(row[4]))
+
+
+def damaged_row(found: DamagedRow) -> Row:
+    settled = ",".join(f"{number}:{status.value}" for number, status in found.settled)
+    return (found.message_id, micros(found.found_at), found.what, settled, int(found.set_aside))
 
 
 def numbers_text(numbers: tuple[int, ...]) -> str:
@@ -200,7 +304,7 @@ def event_row(event: DiscardEvent) -> Row:
 
 
 def outcome_of(row: Row) -> Outcome:
-    return Outcome(MessageId(row[0]), row[1], _numbers(row[2]), moment(row[3]))
+    return Outcome(MessageId(row[0]), row[1], _numbers(row[2]), moment(row[3]), bool(row[4]))
 
 
 def tombstone_of(row: Row) -> Tombstone:

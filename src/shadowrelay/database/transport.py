@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import datetime
 from functools import partial
@@ -76,11 +76,18 @@ class TransportDatabase:
 
     @classmethod
     async def open(
-        cls, directory: Path, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
+        cls,
+        directory: Path,
+        name: ServerName,
+        token: Incarnation,
+        fresh_id: DatabaseId,
+        now: datetime,
+        hosts: Mapping[ServerName, str] | None = None,
     ) -> TransportDatabase:
         """Open the database of that directory, or create it. Raises CannotOpen.
 
-        ``token`` is this incarnation, ``fresh_id`` the database id should a new one be created.
+        ``token`` is this incarnation, ``fresh_id`` the database id should a new one be created; ``hosts`` are
+        the machines of the members.
         """
         handle = opening.lock(directory)
         file = directory / opening.FILE
@@ -96,6 +103,7 @@ class TransportDatabase:
                     raise CannotOpen(opening.explain(error, file)) from error
                 except OSError as error:
                     raise CannotOpen(f"transport database {file}: {error.strerror}") from error
+                ledger.hosts = hosts or {}
                 found = replace(opened, set_aside=aside)
                 database = cls(file, ledger, found, connection, handle)
                 database.lineage = ledger.lineage

@@ -122,19 +122,18 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
 
 def counts(ledger: SqlLedger) -> Counts:
     run = ledger.connection.execute
-    found = {
-        (Role(role), Stage(stage)): (count, oldest) for role, stage, count, oldest in run(SQL["transit"])
-    }
-    queued, oldest_queued = found.get((Role.PRIMARY, Stage.QUEUED), (0, None))
-    held, oldest_held = found.get((Role.SHADOW, Stage.QUEUED), (0, None))
+    # As text: in a row that nobody has read yet there may be a role or a stage that there is not.
+    found = {(role, stage): (count, oldest) for role, stage, count, oldest in run(SQL["transit"])}
+    queued, oldest_queued = found.get((Role.PRIMARY.value, Stage.QUEUED.value), (0, None))
+    held, oldest_held = found.get((Role.SHADOW.value, Stage.QUEUED.value), (0, None))
     confirming = dict(run(SQL["confirming"]).fetchall())
     return Counts(
-        arriving=found.get((Role.PRIMARY, Stage.ARRIVING), (0, None))[0],
+        arriving=found.get((Role.PRIMARY.value, Stage.ARRIVING.value), (0, None))[0],
         queued=queued,
         exposed=run(SQL["exposed"]).fetchone()[0],
         asking=confirming.get(Confirmation.ASK.value, 0),
         in_doubt=confirming.get(Confirmation.IN_DOUBT.value, 0),
-        set_aside=sum(count for (_, stage), (count, _) in found.items() if stage is Stage.SET_ASIDE),
+        set_aside=sum(count for (_, stage), (count, _) in found.items() if stage == Stage.SET_ASIDE.value),
         shadow_held=held,
         safety_net=run(SQL["settled"]).fetchone()[0],
         oldest_queued=records.maybe_moment(oldest_queued),

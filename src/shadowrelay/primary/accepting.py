@@ -24,6 +24,7 @@ def offer(arrival: Arrival, to: ServerName, rank: int) -> OfferCopy:
         rank=rank,
         envelope=arrival.envelope,
         recipients=arrival.recipients,
+        digests=arrival.digests,
         received_at=arrival.received_at,
     )
 

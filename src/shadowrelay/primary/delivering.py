@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from shadowrelay.core.damage import found
 from shadowrelay.core.delivery import Report, settle
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Copy, Recipient
@@ -20,8 +21,10 @@ def deliver(
     settles recipients in any role.
     """
     sent: Sent = yield SendOn(next_hop, copy, recipients)
+    if sent.damaged:
+        yield Transact(lambda books: books.apply(found(books, copy.id, clock(), sent.damaged)))
     reports: tuple[Report, ...] = yield WriteReports(copy, sent.results, sent.hop, sent.dsn_offered)
     after: Copy | None = yield Transact(
-        lambda books: books.apply(settle(books, copy.id, sent.results, reports, sent.hop, clock()))
+        lambda books: books.apply(settle(books, copy.id, sent.results, reports, sent.hop, clock(), sent=copy))
     )
     return after

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from itertools import chain
 
 import structlog
@@ -11,10 +11,10 @@ import structlog
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.inquiry import AT_ONCE, Inquiry
-from shadowrelay.core.steps import OfferCopy, Step
-from shadowrelay.database.content import blocks, stored
+from shadowrelay.core.steps import OfferCopy, Script, Step
+from shadowrelay.database.content import ContentDamaged, stored, verified
+from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.opening import Opening
 from shadowrelay.database.queue import exposed
 from shadowrelay.members import Members, seconds
 from shadowrelay.primary.repairing import copy_again
@@ -30,8 +30,9 @@ INTERVAL = 0.5  # seconds between looks
 class Repair:
     """Gives every exposed message a second copy again."""
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: Members, examiner: Examiner) -> None:
         self._members = members
+        self._examiner = examiner
         self._looked_at = MessageId("")
 
     async def run(self) -> None:
@@ -60,25 +61,36 @@ class Repair:
         candidates = self._members.boundary.candidates(seconds())
         if (first := next(candidates, None)) is None:  # nobody to ask: the content need not be read
             return False
-        content = await self._members.database.transact(lambda ledger: stored(ledger, message_id))
-        if content is None:
-            return True  # settled and expired meanwhile
-
-        async def perform(step: Step) -> object:
-            if isinstance(step, OfferCopy):
-                return await self._members.offer(step, _read(content))
-            return await self._members.perform(step)
-
-        try:
-            return await run(copy_again(message_id, chain([first], candidates), self._members.clock), perform)
-        except OSError as error:
-            log.error("content_unreadable", message=message_id, error=str(error))
-            return False
+        script = copy_again(message_id, chain([first], candidates), self._members.clock)
+        return await offered_whole(self._members, self._examiner, message_id, script)
 
 
-async def _read(content: Content) -> AsyncIterator[bytes]:
-    async for block in blocks(content):
-        yield block
+async def offered_whole(
+    members: Members, examiner: Examiner, message_id: MessageId, script: Script[bool]
+) -> bool:
+    """Run a script that offers copies of a stored message. Its content is compared as it is read: the last of
+    it leaves only if all is as it was accepted. False if it is not.
+    """
+    copy, content = await members.database.transact(
+        lambda ledger: (ledger.copy(message_id), stored(ledger, message_id) or Content())
+    )
+    if copy is None or copy.damaged:
+        return False
+    if copy.digests is None and await examiner.compare(copy, content) is not Finding.SOUND:
+        return False
+
+    async def perform(step: Step) -> object:
+        if isinstance(step, OfferCopy) and step.digests and step.digests.content:
+            return await members.offer(step, verified(content, step.digests.content))
+        return await members.perform(step)
+
+    try:
+        return await run(script, perform)
+    except ContentDamaged as error:
+        await examiner.damaged(message_id, str(error))
+    except OSError as error:
+        log.error("content_unreadable", message=message_id, error=str(error))
+    return False
 
 
 class Reconcile:
@@ -88,20 +100,19 @@ class Reconcile:
         self,
         members: Members,
         inquiry: Inquiry,
-        opened: Opening,
+        examiner: Examiner,
         changed: Callable[[], None],
         nudge: Callable[[ServerName], None],
     ) -> None:
         self._members = members
         self._inquiry = inquiry
-        long_away = opened.away_for > members.policy.shadow_message_auto_discard_interval
-        self._long_away = opened.at if long_away else None
+        self._examiner = examiner
         self._changed = changed
         self._nudge = nudge  # there is something to say to that member: it is no time for a long rest
 
     async def run(self) -> None:
         """Until cancelled."""
-        if self._long_away is not None:
+        if self._inquiry.long_away is not None:
             log.error("away_too_long", consequence="messages that no holder confirms are set aside")
         while True:
             closed, talk_to = await self._members.database.transact(self._conclude)
@@ -109,15 +120,30 @@ class Reconcile:
                 self._changed()
             for member in talk_to:
                 self._nudge(member)
-            if closed < AT_ONCE:
+            compared = await self._compare()
+            if closed < AT_ONCE and not compared:
                 await asyncio.sleep(INTERVAL)
+
+    async def _compare(self) -> bool:
+        """Read the copies that are to be promoted: a damaged one never is. True if some may be now."""
+        unread, self._inquiry.unread = self._inquiry.unread, set()
+        before = len(self._inquiry.sound)
+        slots = asyncio.Semaphore(MOST_AT_ONCE)
+
+        async def one(message_id: MessageId) -> None:
+            async with slots:
+                if await self._examiner.look(message_id) is Finding.SOUND:
+                    self._inquiry.sound.add(message_id)
+
+        await asyncio.gather(*(one(message_id) for message_id in unread))
+        return len(self._inquiry.sound) > before
 
     def _conclude(self, ledger: SqlLedger) -> tuple[int, list[ServerName]]:
         policy = self._members.policy
         # Where shadow redundancy is disabled nobody is asked, so nobody is waited for.
         reachable = self._members.boundary.reachable() if policy.shadow_redundancy_enabled else frozenset()
         now = self._members.clock()
-        closed = self._inquiry.conclude(ledger, reachable, policy, now, seconds(), long_away=self._long_away)
+        closed = self._inquiry.conclude(ledger, reachable, policy, now, seconds())
         if closed == AT_ONCE:
             return closed, []
         talk_to = [

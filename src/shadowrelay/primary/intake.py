@@ -16,8 +16,9 @@ import structlog
 from shadowrelay import failpoints
 from shadowrelay.core.arrivals import forgotten
 from shadowrelay.core.decisions import Content
+from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival, Attempt
 from shadowrelay.core.routing import Route, postmaster_domain, route_for
@@ -101,17 +102,20 @@ class Intake:
 
     async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> IntakeSink:
         now = self.members.clock()
+        envelope = Envelope(
+            sender=mail.sender,
+            size=0,
+            body=mail.body,
+            smtputf8=mail.smtputf8,
+            ret=mail.ret,
+            envid=mail.envid,
+        )
+        addressed = tuple(self._recipients(recipients))
         arrival = Arrival(
             id=self._mint(now),
-            envelope=Envelope(
-                sender=mail.sender,
-                size=0,
-                body=mail.body,
-                smtputf8=mail.smtputf8,
-                ret=mail.ret,
-                envid=mail.envid,
-            ),
-            recipients=tuple(self._recipients(recipients)),
+            envelope=envelope,
+            recipients=addressed,
+            digests=Digests(None, of_envelope(envelope, addressed)),
             received_at=now,
             client_ip=session.address,
             client_hostname=session.helo,
@@ -211,8 +215,11 @@ class IntakeSink:
     async def _accept(self, content: Content) -> Decided:
         intake, members = self._intake, self._intake.members
         self._intake.in_flight.add(self._arrival.id)
+        arrival = self._arrival
         self._arrival = replace(
-            self._arrival, envelope=replace(self._arrival.envelope, size=self._spool.size)
+            arrival,
+            envelope=replace(arrival.envelope, size=self._spool.size),
+            digests=replace(arrival.digests, content=self._spool.digest),
         )
         clock, shadow = members.clock, self._shadow
         names: Iterator[ServerName] = iter(())
@@ -255,7 +262,7 @@ class IntakeSink:
     def _forget(self, ledger: SqlLedger) -> None:
         """No decision was reached: the sender gets no reply, and no start may take it for accepted."""
         if arrived := ledger.arrival(self._arrival.id):
-            ledger.apply(forgotten(arrived))
+            ledger.apply(forgotten(arrived, self._intake.policy, self._intake.members.clock()))
 
     def _recorded(self, recording: asyncio.Future[Answer]) -> None:
         if isinstance(error := recording.exception(), Exception):  # the next start records what has arrived

@@ -18,7 +18,8 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import Sent
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.database.content import blocks
+from shadowrelay.database.content import ContentDamaged, source
+from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import FRONT, Claim, Place
 from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, NextHopServer, Withdrawn
 
@@ -81,6 +82,7 @@ class Sender:
     """
 
     _still_ours: Callable[[Claim], Awaitable[bool]]
+    _examiner: Examiner
     _hops: Mapping[NextHop, Outbound]
     _routes: tuple[Route, ...]
     _policy: Policy
@@ -100,6 +102,8 @@ class Sender:
             mailbox=bool(server and server.protocol == "lmtp"),
         )
         if retry.expired(claimed.copy.received_at, self._clock(), self._policy):
+            if await self._examiner.compare(claimed.copy, claimed.content) is Finding.DAMAGED:
+                return Sent((), hop), None  # it waits for a good copy, whatever its age
             last = claimed.recipients[0].last_reply or outbound.last_error
             reply = f"554 5.4.7 Message expired in the queue; last error: {last}"
             return Sent(
@@ -121,6 +125,8 @@ class Sender:
                 log.info("next_hop_wants_fewer_sessions", next_hop=claimed.next_hop, most=outbound.fewer)
                 return Sent((), hop), None
             return self._hop_failed(claimed, outbound, hop, failed), None
+        except ContentDamaged as error:
+            return Sent((), hop, damaged=str(error)), None
         except OSError as error:
             log.exception("content_unreadable", message=claimed.copy.id)
             reply = f"451 4.3.0 Local error: {error.strerror}"
@@ -147,8 +153,14 @@ class Sender:
     async def _attempt(
         self, claimed: Claim, outbound: Outbound, server: NextHopServer
     ) -> tuple[DeliverySession, DeliveryResult]:
-        """Deliver in an idle session, or in a new one; a dead idle one is replaced at once."""
-        content = claimed.content
+        """Deliver in an idle session, or in a new one; a dead idle one is replaced at once.
+
+        Raises ContentDamaged: then the end of the content did not leave.
+        """
+        content, digests = claimed.content, claimed.copy.digests
+        if digests is None or digests.content is None:
+            raise ContentDamaged("nobody can say what it has to be")
+        octets = source(content, digests.content)
         while True:
             session = outbound.idle.pop()[0] if outbound.idle and server is outbound.server else None
             if session is None or not session.alive:
@@ -156,17 +168,17 @@ class Sender:
                 await session.connect()
                 if not await self._still_ours(claimed):
                     raise Overtaken(session)
-            source = content.data if content.data is not None else blocks(content)
             try:
                 envelope = claimed.copy.envelope
                 wanted = partial(self._still_ours, claimed)
-                return session, await session.deliver(envelope, claimed.recipients, source, wanted=wanted)
+                return session, await session.deliver(envelope, claimed.recipients, octets, wanted=wanted)
             except Withdrawn:
                 raise Overtaken(None) from None
             except ConnectionFailed as failed:
                 await session.close()
                 if not failed.reused:
                     raise
+                octets = source(content, digests.content)
 
     def _hop_failed(self, claimed: Claim, outbound: Outbound, hop: Hop, failed: ConnectionFailed) -> Sent:
         """The hop cannot be reached: it rests, in the documented retry order, and with it all its mail.

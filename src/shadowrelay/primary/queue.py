@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -13,11 +14,12 @@ import structlog
 from shadowrelay import failpoints
 from shadowrelay.core import heartbeat
 from shadowrelay.core.delivery import Ending, Hop, settle
-from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Confirmation
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route
 from shadowrelay.core.steps import SendOn, Step, Transact, WriteReports
+from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import Claim, bring_forward, claim, claim_late, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed
@@ -53,7 +55,8 @@ class Queue:
         self.hops = {name: Outbound(server) for name, server in servers.items()}
         self._members = members
         self._database = members.database
-        self._sender = Sender(self._still_ours, self.hops, routes, policy, clock)
+        self._examiner = Examiner(self._database, clock)
+        self._sender = Sender(self._still_ours, self._examiner, self.hops, routes, policy, clock)
         self._reporter = reporter
         self._policy = policy
         self._clock = clock
@@ -118,7 +121,9 @@ class Queue:
         if back < STEP:
             return
         log.warning("clock_set_back", by=back.total_seconds())
-        await self._database.transact(lambda ledger: bring_forward(ledger, now, back))
+        last: MessageId | None = MessageId("")
+        while last is not None:
+            last = await self._database.transact(partial(bring_forward, now=now, by=back, after=last))
         for outbound in self.hops.values():
             if outbound.retry_at is not None:
                 outbound.retry_at -= back
@@ -206,6 +211,11 @@ class Queue:
     async def _deliver(self, claimed: Claim, outbound: Outbound) -> DeliverySession | None:
         """One attempt. Returns the session that is left of it."""
         session, again = None, False
+        if claimed.copy.digests is None:
+            await self._examiner.compare(claimed.copy, claimed.content)
+            await self._settle(claimed, lambda _: None)  # it is still due, unless it is damaged
+            self.wake.set()
+            return None
 
         async def perform(step: Step) -> object:
             nonlocal session, again

@@ -1,15 +1,21 @@
-"""The script that ends exposure: a message with one copy gets a second one."""
+"""The scripts of repair: a message with one copy gets another, a damaged copy gives way to a good one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from enum import Enum
 
-from shadowrelay.core.decisions import Transaction
+from shadowrelay.core import damage
+from shadowrelay.core.conversation import Answered, Query, told
+from shadowrelay.core.decisions import Kind, Transaction
 from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Copy
-from shadowrelay.core.redundancy import Attempt, repaired, reserve_rank
-from shadowrelay.core.steps import OfferCopy, Script, Transact
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.questions import Speaker
+from shadowrelay.core.redundancy import Attempt, Leg, repaired, reserve_rank
+from shadowrelay.core.steps import Ask, OfferCopy, Script, Transact, Unanswered
 
 
 def copy_again(
@@ -26,15 +32,16 @@ def copy_again(
             return books.apply(reserve_rank(books, message_id, member))
 
         copy: Copy | None = yield Transact(reserve)
-        if copy is None or not copy.exposed:
-            return copy is not None
+        if copy is None or not copy.exposed or copy.damaged:
+            return copy is not None and not copy.exposed
         attempt: Attempt = yield OfferCopy(
             to=member,
             message_id=copy.id,
             epoch=copy.epoch,
             rank=copy.ranks_given,
             envelope=copy.envelope,
-            recipients=copy.unsettled,
+            recipients=copy.recipients,
+            digests=copy.digests,
             received_at=copy.received_at,
         )
 
@@ -44,3 +51,68 @@ def copy_again(
         if (yield Transact(record)):
             return True
     return False
+
+
+class Sought(Enum):
+    """What came of asking a member for a good copy. OPEN: ask it again. NOTHING: there is no need."""
+
+    COMING = "coming"
+    NONE_THERE = "none there"
+    OPEN = "open"
+    NOTHING = "nothing to seek"
+
+
+def seek(
+    message_id: MessageId, member: ServerName, inquiry: Inquiry, policy: Policy, clock: Callable[[], datetime]
+) -> Script[Sought]:
+    """Ask a member for a good copy of a message whose copy here is damaged; what else it says is taken as
+    ever.
+    """
+
+    def ask(books: Transaction) -> Query | None:
+        asked = damage.wanted(books, message_id)
+        return Query(0, at=books.lineage.mark, wanted=asked) if asked else None
+
+    query: Query | None = yield Transact(ask)
+    if query is None:
+        return Sought.NOTHING
+    answered: Answered | Unanswered = yield Ask(member, query)
+    if isinstance(answered, Unanswered):
+        return Sought.OPEN
+    lines, mark = answered.lines, answered.mark
+
+    def learn(books: Transaction) -> Sought:
+        known = books.member(member)
+        if known is None or known.lineage is None or known.lineage.incarnation != mark.incarnation:
+            return Sought.OPEN
+        speaker = Speaker(member, known.lineage.database_id, mark)
+        told(books, speaker, query, lines, inquiry, policy, clock())
+        kinds = {line.verdict.kind for line in lines if line.verdict.message_id == message_id}
+        if Kind.YOURS in kinds:
+            return Sought.COMING
+        return Sought.NONE_THERE if kinds & damage.FINAL else Sought.OPEN
+
+    found: Sought = yield Transact(learn)
+    return found
+
+
+def give(message_id: MessageId, to: ServerName, clock: Callable[[], datetime]) -> Script[bool]:
+    """Give the good copy that we hold for that member to it: its own is damaged. True when it is taken."""
+    copy: Copy | None = yield Transact(lambda books: books.copy(message_id))
+    if copy is None or not copy.held or copy.damage or copy.owner != to:
+        return False
+    attempt: Attempt = yield OfferCopy(
+        to=to,
+        message_id=copy.id,
+        epoch=copy.epoch,
+        rank=copy.rank,
+        envelope=copy.envelope,
+        recipients=copy.recipients,
+        digests=copy.digests,
+        received_at=copy.received_at,
+        given_for=to,
+    )
+    if attempt.leg is not Leg.ACKNOWLEDGED:
+        return False
+    yield Transact(lambda books: books.apply(damage.given(books, message_id, to, clock())))
+    return True

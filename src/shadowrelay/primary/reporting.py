@@ -10,14 +10,14 @@ import structlog
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.delivery import Ending, Report, Result
 from shadowrelay.core.identifiers import NextHop, ServerName
-from shadowrelay.core.messages import Recipient
+from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reports import ReportKind, is_due, report_id, returns_whole_message
 from shadowrelay.core.retry import expires_at
 from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import WriteReports
 from shadowrelay.core.values import dataclass
-from shadowrelay.database.content import head
+from shadowrelay.database.content import ContentDamaged, head
 from shadowrelay.wire.report import build_report
 
 log = structlog.get_logger(__name__)
@@ -59,6 +59,11 @@ class Reporter:
                 return ReportKind.DELAYED
         return None
 
+    async def _quoted(self, copy: Copy, content: Content, most: int) -> bytes:
+        """The beginning of the original; nothing of one that is damaged."""
+        digest = copy.digests.content if copy.digests else None
+        return await head(content, digest, most) if digest else b""
+
     async def _build(
         self,
         step: WriteReports,
@@ -71,8 +76,8 @@ class Reporter:
         copy = step.copy
         whole = returns_whole_message(kind, copy.envelope) and copy.envelope.size <= WHOLE
         try:
-            original = await head(content, WHOLE if whole else HEADER)
-        except OSError as error:  # the sender is told all the same
+            original = await self._quoted(copy, content, WHOLE if whole else HEADER)
+        except (OSError, ContentDamaged) as error:  # the sender is told all the same
             log.error("content_unreadable", message=copy.id, error=str(error))
             original = b""
         report = report_id(copy.id, recipient.number, kind)

@@ -43,7 +43,7 @@ class ShadowSession:
         them when the sender is done with the content. Where many come at a time, one write costs less.
         """
         if self.first is not None and self._session is not None and self._members.early[self.first] == 1:
-            self._offering = Offering(self._session, step(self.first), self._members.database.lineage.mark)
+            self._offering = self._members.offering(self._session, step(self.first))
             self._offering.announce()
 
     async def begin(self, step: OfferCopy) -> None:
@@ -58,7 +58,7 @@ class ShadowSession:
         except PeerFailed as failed:
             self._broken = failed
             return
-        self._offering = self._offering or Offering(session, step, self._members.database.lineage.mark)
+        self._offering = self._offering or self._members.offering(session, step)
 
     async def stream(self, data: bytes) -> None:
         """The next octets of a body that streams. A failure is remembered, not raised."""
@@ -82,13 +82,14 @@ class ShadowSession:
             session.abort()
             self._opening = self._session = self._offering = None
             return await self._members.offer(step, content)
-        offering = self._offering or Offering(session, step, self._members.database.lineage.mark)
+        offering = self._offering or self._members.offering(session, step)
+        digest = step.digests.content if step.digests else None
         if self._broken is not None:
             attempt = offering.failed(self._broken)
         elif self._streams:
-            attempt = await offering.finish()
+            attempt = await offering.finish(digest)
         else:
-            attempt = await offering.send(content)
+            attempt = await offering.send(content, digest)
         self._opening = self._session = self._offering = None
         return self._members.offered(session, offering, attempt)
 

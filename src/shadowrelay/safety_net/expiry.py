@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 import structlog
 
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.safety_net import expire
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.queue import forget_expired, held_since_before, settled_before
+from shadowrelay.database.queue import (
+    forget_expired,
+    held_since_before,
+    settled_before,
+    waiting_since_before,
+)
 from shadowrelay.database.transport import TransportDatabase
 
 log = structlog.get_logger(__name__)
@@ -22,8 +28,15 @@ BATCH = 500
 class Expiry:
     """Sweeps every minute, or as often as the hold time asks for; gives the freed space back."""
 
-    def __init__(self, database: TransportDatabase, policy: Policy, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        database: TransportDatabase,
+        policy: Policy,
+        clock: Callable[[], datetime],
+        reachable: Callable[[], Collection[ServerName]],
+    ) -> None:
         self._database = database
+        self._reachable = reachable  # members that are asked before a copy of theirs goes by age
         self._policy = policy
         self._clock = clock
 
@@ -39,12 +52,15 @@ class Expiry:
 
     def _sweep(self, ledger: SqlLedger) -> int:
         policy, now = self._policy, self._clock()
-        hold = policy.safety_net_hold_time
+        hold, reachable = policy.safety_net_hold_time, self._reachable()
         gone = 0
-        for copy in settled_before(ledger, now - hold, BATCH):
-            gone += ledger.apply(expire(copy, policy, now))
-        for copy in held_since_before(ledger, now - hold - policy.message_expiration_timeout, BATCH):
-            gone += ledger.apply(expire(copy, policy, now))
+        old = (
+            *settled_before(ledger, now - hold, BATCH),
+            *waiting_since_before(ledger, now - hold, BATCH),
+            *held_since_before(ledger, now - hold - policy.message_expiration_timeout, BATCH),
+        )
+        for copy in old:
+            gone += ledger.apply(expire(ledger, copy, policy, now, reachable))
         forget_expired(ledger, now - policy.shadow_message_auto_discard_interval, now)
         if gone:
             log.info("safety_net_expired", messages=gone)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from shadowrelay.admin.node import HopStatus, PeerStatus, peer_status
@@ -12,13 +12,17 @@ from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.messages import Status
 from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.database.examining import Examiner
 from shadowrelay.database.opening import CONTENT
+from shadowrelay.database.outbox import rows_about
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members import Members, seconds
 from shadowrelay.primary.draining import Drain
 from shadowrelay.primary.giving_up import give_up
+from shadowrelay.primary.mending import Giver
 from shadowrelay.primary.queue import Queue
 from shadowrelay.primary.reporting import Reporter
 from shadowrelay.service.adapters import addresses, servers
@@ -28,6 +32,7 @@ from shadowrelay.settings import Settings
 from shadowrelay.settings.routing import routes
 from shadowrelay.shadow.links import Link
 from shadowrelay.smtp.receive_connector import Connector
+from shadowrelay.tracking import lookup
 
 
 def utcnow() -> datetime:
@@ -59,7 +64,10 @@ class Node:
         self.addresses = {member.name: str(member.address) for member in settings.members}
         self.boundary = Boundary(MemberPlace(self.name, self.site, self.host), places, self.policy)
         self.members = Members(database, self.boundary, addresses(settings), self.policy, utcnow)
-        self.inquiry = Inquiry()
+        away_too_long = database.opened.away_for > self.policy.shadow_message_auto_discard_interval
+        self.inquiry = Inquiry(long_away=database.opened.at if away_too_long else None)
+        self.examiner = Examiner(database, utcnow)
+        self.giver = Giver(self.members, self.examiner)
         self.routes = routes(settings)
         self.reporter = Reporter(self.name, self.routes, self.policy, utcnow)
         self.queue = Queue(self.members, servers(settings), self.routes, self.reporter, self.policy, utcnow)
@@ -129,6 +137,11 @@ class Node:
             link = self.links[name]
             self._tasks[name] = group.create_task(link.run(), name=f"link to {name}")
         return list(self._tasks.values())
+
+    async def settled_in_log(self, message_id: MessageId) -> Mapping[int, Status]:
+        """What the tracking log says became of the recipients of a message whose rows cannot be believed."""
+        unwritten = await self.database.transact(lambda ledger: rows_about(ledger, message_id))
+        return await lookup.settled(self.settings.tracking.directory, message_id, unwritten)
 
     async def begin_drain(self) -> Remains:
         return await self.draining.begin(self.connectors)

@@ -23,6 +23,7 @@ from shadowrelay.database import content, ephemeral
 from shadowrelay.database.snapshot import take_snapshot
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.primary.exposure import Reconcile, Repair
+from shadowrelay.primary.mending import Mend
 from shadowrelay.safety_net.expiry import Expiry
 from shadowrelay.service import connectors
 from shadowrelay.service.adapters import tracking_writer
@@ -80,8 +81,9 @@ async def run_node(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Raises NodeFailed, CannotOpen or OSError when the node cannot go on."""
     now = utcnow()
     name = ServerName(settings.name)
+    hosts = {ServerName(one.name): one.host for one in settings.members} | {name: settings.host}
     database = await TransportDatabase.open(
-        settings.data_dir, name, Incarnation(secrets.token_hex(8)), DatabaseId(str(uuid4())), now
+        settings.data_dir, name, Incarnation(secrets.token_hex(8)), DatabaseId(str(uuid4())), now, hosts
     )
     if database.opened.set_aside is not None:
         log.critical(
@@ -145,6 +147,7 @@ async def _serve(node: Node) -> None:
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+        await node.giver.close()
         await node.members.close()
         await _snapshot(database, Taken.STOP)
         admin_stop.set()
@@ -163,16 +166,19 @@ async def _prepare(node: Node) -> None:
 
 
 def _start_stages(node: Node, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-    database, opened, wake = node.database, node.database.opened, node.queue.wake
+    database, wake = node.database, node.queue.wake
     database.when_planned(wake)
     return [
         group.create_task(node.queue.run(), name="queue"),
         *node.start_links(group),
-        group.create_task(Repair(node.members).run(), name="repair"),
+        group.create_task(Repair(node.members, node.examiner).run(), name="repair"),
         group.create_task(
-            Reconcile(node.members, node.inquiry, opened, wake.set, node.nudge).run(), name="reconcile"
+            Reconcile(node.members, node.inquiry, node.examiner, wake.set, node.nudge).run(), name="reconcile"
         ),
-        group.create_task(Expiry(database, node.policy, utcnow).run(), name="expiry"),
+        group.create_task(Mend(node.members, node.inquiry, node.settled_in_log).run(), name="mend"),
+        group.create_task(
+            Expiry(database, node.policy, utcnow, node.boundary.reachable).run(), name="expiry"
+        ),
         group.create_task(
             _every(SNAPSHOT_INTERVAL, partial(_snapshot, database, Taken.HOURLY)), name="snapshots"
         ),

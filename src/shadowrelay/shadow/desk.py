@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import structlog
 
 from shadowrelay.core.conversation import Greeting, Query, Said, asked, introduce
 from shadowrelay.core.decisions import SaveCopy
+from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.holding import Held, Offer, hold
-from shadowrelay.core.identifiers import Mark, MessageId, ServerName
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.identifiers import Digest, Mark, MessageId, ServerName
+from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
 from shadowrelay.core.values import dataclass
@@ -49,6 +51,7 @@ class Desks:
     policy: Policy
     in_flight: Collection[MessageId]
     met: Callable[[ServerName], None]  # a member called: after what it said or asked is on disk
+    give: Callable[[MessageId, ServerName], None]  # a good copy, to a member whose own is damaged
     draining: Callable[[], bool] = lambda: False  # this node is to be stopped: it takes no further copies
 
     def open(self) -> Desk:
@@ -64,10 +67,12 @@ class Desk:
         self.policy = desks.policy
         self._in_flight = desks.in_flight
         self._met = desks.met
+        self._give = desks.give
         self._draining = desks.draining
         self._greeting: Greeting | None = None
         self._offer: OfferMark | None = None
         self._offers = 0
+        self.digest: Digest | None = None  # what the content of this transaction has to be
 
     def mark(self) -> Mark:
         return self.members.database.lineage.mark
@@ -111,7 +116,7 @@ class Desk:
     async def ask(self, query: Query) -> Said:
         asker = self._member()
         mark = query.at or asker.lineage.mark
-        speaker = Speaker(asker.name, asker.lineage.database_id, mark)
+        speaker = Speaker(asker.name, asker.lineage.database_id, mark, asker.version)
         now = self.members.clock()
         sighted = self.members.boundary.sighted(seconds())
         said = await self.members.database.transact(
@@ -119,6 +124,13 @@ class Desk:
         )
         self.members.boundary.called(asker.name, seconds())
         return said
+
+    def said(self, said: Said) -> None:
+        if said.give is not None:
+            self._give(said.give, self._member().name)
+
+    def promised(self, digest: Digest) -> None:
+        self.digest = digest
 
     async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:  # noqa: ARG002
         self._member()
@@ -131,6 +143,9 @@ class Desk:
             self._offer = parse_offer(mail.extra["XSHADOW"])
         except Malformed as error:
             return Reply(501, "5.5.4", str(error))
+        self.digest = None
+        if self._member().version > 1 and self._offer.envelope is None:
+            return Reply(501, "5.5.4", "Age and digest needed")
         return None
 
     async def rcpt(
@@ -141,7 +156,7 @@ class Desk:
         accepted: Sequence[RcptTo],
     ) -> Reply | None:
         try:
-            number, _ = parse_fork(rcpt.extra.get("XFORK", ""))
+            number, _, _ = parse_fork(rcpt.extra.get("XFORK", ""))
         except Malformed as error:
             return Reply(501, "5.5.4", str(error))
         if any(parse_fork(other.extra["XFORK"])[0] == number for other in accepted[-1:]):
@@ -155,7 +170,8 @@ class Desk:
             return DRAINING
         numbered = sorted((*parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
         known = tuple(
-            Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt) for number, hop, rcpt in numbered
+            Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt, status)
+            for number, hop, status, rcpt in numbered
         )
         if len({recipient.number for recipient in known}) != len(known):
             return Reply(501, "5.5.4", "Recipient number used twice")
@@ -210,6 +226,21 @@ class HoldSink:
             self._spool.discard()
             return [NO_ROOM]
         offer, mail = self._offer, self._mail
+        envelope = Envelope(
+            sender=mail.sender,
+            size=self._spool.size,
+            body=mail.body,
+            smtputf8=mail.smtputf8,
+            ret=mail.ret,
+            envid=mail.envid,
+            message_id=self._scan.message_id,
+            subject=self._scan.subject,
+        )
+        digests = Digests(self._spool.digest, of_envelope(envelope, self._recipients), offer.envelope is None)
+        if offer.envelope is not None and self._differs(digests):
+            self._spool.discard()
+            return [Reply(554, "5.6.0", f"{offer.message_id} differs from its digest")]
+        now = self._desk.members.clock()
         described = Offer(
             message_id=offer.message_id,
             epoch=offer.epoch,
@@ -217,20 +248,12 @@ class HoldSink:
             owner=ServerName(self._owner.name),
             owner_database=self._owner.lineage.database_id,
             mark=offer.mark,
-            received_at=offer.received_at,
-            envelope=Envelope(
-                sender=mail.sender,
-                size=self._spool.size,
-                body=mail.body,
-                smtputf8=mail.smtputf8,
-                ret=mail.ret,
-                envid=mail.envid,
-                message_id=self._scan.message_id,
-                subject=self._scan.subject,
-            ),
+            received_at=_received_at(offer, now),
+            envelope=envelope,
             recipients=self._recipients,
+            digests=digests,
+            given_for=offer.given_for,
         )
-        now = self._desk.members.clock()
 
         def work(ledger: SqlLedger) -> tuple[Held, bool]:
             decision = hold(ledger, described, content, self._desk.policy, now)
@@ -249,7 +272,30 @@ class HoldSink:
     async def abort(self) -> None:
         self._spool.discard()
 
+    def _differs(self, found: Digests) -> bool:
+        """Is the copy another one than its owner has? Nobody is told that it is safe then."""
+        envelope, content = self._offer.envelope != found.envelope, self._desk.digest != found.content
+        if envelope or content:
+            log.error(
+                "copy_differs",
+                message=self._offer.message_id,
+                owner=self._owner.name,
+                envelope=envelope,
+                content=content,
+            )
+        return envelope or content
+
     def _no_room(self, error: OSError) -> None:
         log.error("spool_failed", message=self._offer.message_id, error=str(error))
         if not is_full(error):
             self._desk.members.database.fail(error)
+
+
+def _received_at(offer: OfferMark, now: datetime) -> datetime:
+    """By our own clock: the owner's may be wrong by hours, and the message is not older for it.
+
+    A member of an older version says when it was, by its clock; that may be ahead.
+    """
+    if offer.age is not None:
+        return now - offer.age
+    return min(offer.received_at or now, now)

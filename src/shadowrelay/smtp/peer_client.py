@@ -8,7 +8,7 @@ import ssl
 
 from shadowrelay.core.conversation import Answered, Greeting, Line, Query
 from shadowrelay.core.identifiers import Mark, ServerName
-from shadowrelay.core.values import dataclass
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.duplex import BLOCK, Duplex, Interrupted, Why
 from shadowrelay.wire import xqdiscard, xshadow
 from shadowrelay.wire.esmtp import extensions
@@ -52,6 +52,7 @@ class PeerConnection(asyncio.Protocol):
         self._parser = ReplyReader(_MOST_REPLY)
         self._replies: list[Reply] = []
         self.greeting: Greeting | None = None
+        self.version = xshadow.VERSION  # the latest one that both ends speak
 
     # The connection, as the event loop tells it
 
@@ -97,9 +98,12 @@ class PeerConnection(asyncio.Protocol):
         await session._expect("greeting", 220)
         session.write(f"EHLO {own_name}\r\n".encode())
         offered = extensions(await session._expect("ehlo", 250))
-        if str(xshadow.VERSION) not in offered.get("XSHADOW", "").split() or "XQDISCARD" not in offered:
+        spoken = offered.get("XSHADOW", "").split()
+        versions = [version for version in xshadow.VERSIONS if str(version) in spoken]
+        if not versions or "XQDISCARD" not in offered:
             session.abort()
             raise PeerFailed("ehlo", "the other end does not offer XSHADOW to us")
+        session.version = max(versions)
         return session
 
     @property
@@ -120,6 +124,7 @@ class PeerConnection(asyncio.Protocol):
 
     async def greet(self, ours: Greeting) -> Greeting:
         """XSHADOW."""
+        ours = replace(ours, version=self.version)
         self.write(f"XSHADOW {xshadow.format_greeting(ours)}\r\n".encode())
         reply = await self._expect("xshadow", 250)
         try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Sequence
+from datetime import datetime, timedelta
 
-from shadowrelay.core.identifiers import Mark
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.identifiers import Digest, Mark
+from shadowrelay.core.messages import Recipient, Status
 from shadowrelay.core.redundancy import Attempt, Leg
 from shadowrelay.core.steps import OfferCopy
+from shadowrelay.core.values import replace
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed, marked
 from shadowrelay.wire import xshadow
 from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
@@ -22,14 +24,15 @@ class Offering:
     announced; the other blocks as they come.
     """
 
-    def __init__(self, session: PeerConnection, step: OfferCopy, mark: Mark) -> None:
+    def __init__(self, session: PeerConnection, step: OfferCopy, mark: Mark, now: datetime) -> None:
         self.step = step
         self._session = session
-        self._unheard = 1 + len(step.recipients)
+        recipients = _offered_to(session.version, step.recipients)
+        self._unheard = 1 + len(recipients)
         self._refusal: Reply | None = None
         self._ended = False
         # What leaves next, in one write: a small message is one segment, and one TLS record.
-        self._commands = _mail(step.envelope, step, mark) + b"".join(map(_rcpt, step.recipients))
+        self._commands = _mail(session.version, step, mark, now) + b"".join(map(_rcpt, recipients))
         self._block = b""  # the last one is held back: it leaves with LAST
 
     def announce(self) -> None:
@@ -58,7 +61,7 @@ class Offering:
         if not reply.positive:
             self._refusal = reply
 
-    async def send(self, content: AsyncIterable[bytes]) -> Attempt:
+    async def send(self, content: AsyncIterable[bytes], digest: Digest | None) -> Attempt:
         """The whole content, then ``finish``. A content that cannot be read raises, the session aborted."""
         try:
             async for block in content:
@@ -68,10 +71,10 @@ class Offering:
         except BaseException:
             self._session.abort()
             raise
-        return await self.finish()
+        return await self.finish(digest)
 
-    async def finish(self) -> Attempt:
-        """The end of the content, and what the holder says of it.
+    async def finish(self, digest: Digest | None) -> Attempt:
+        """The end of the content with its ``digest``, and what the holder says of it.
 
         A refusal of the envelope, or of a chunk, is final: then nothing is kept there.
         """
@@ -79,7 +82,8 @@ class Offering:
         try:
             if self._refusal is None and not session.lost:
                 self._ended = True
-                await self._chunk(b"BDAT %d LAST\r\n" % len(self._block), self._block)
+                promised = f" {digest}" if digest and session.version > 1 else ""
+                await self._chunk(f"BDAT {len(self._block)} LAST{promised}\r\n".encode(), self._block)
             while self._unheard and self._refusal is None:
                 await self._hear()
             answer = self._refusal or await session.reply("acknowledgement")
@@ -107,8 +111,18 @@ class Offering:
         return Attempt(self.step.to, leg, self.step.rank, reply, database, mark)
 
 
-def _mail(envelope: Envelope, step: OfferCopy, mark: Mark) -> bytes:
-    offer = xshadow.OfferMark(step.message_id, step.epoch, step.rank, mark, step.received_at)
+def _offered_to(version: int, recipients: Sequence[Recipient]) -> tuple[Recipient, ...]:
+    """All of them, settled ones as such once that may be told; an older version is not told of those."""
+    known = [one if one.report is None else replace(one, status=Status.READY) for one in recipients]
+    return tuple(one for one in known if version > 1 or not one.settled)
+
+
+def _mail(version: int, step: OfferCopy, mark: Mark, now: datetime) -> bytes:
+    envelope, digests = step.envelope, step.digests
+    offer = xshadow.OfferMark(step.message_id, step.epoch, step.rank, mark, received_at=step.received_at)
+    if version > 1 and digests is not None:
+        age = max(timedelta(0), now - step.received_at)
+        offer = replace(offer, age=age, envelope=digests.envelope, given_for=step.given_for)
     mail = MailFrom(
         sender=envelope.sender,
         body=envelope.body,
@@ -121,6 +135,6 @@ def _mail(envelope: Envelope, step: OfferCopy, mark: Mark) -> bytes:
 
 
 def _rcpt(recipient: Recipient) -> bytes:
-    fork = xshadow.format_fork(recipient.number, recipient.next_hop)
+    fork = xshadow.format_fork(recipient.number, recipient.next_hop, recipient.status)
     rcpt = RcptTo(recipient.address, recipient.notify, recipient.orcpt, {"XFORK": fork})
     return format_rcpt(rcpt, _OFFERED)

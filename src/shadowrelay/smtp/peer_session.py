@@ -9,7 +9,9 @@ from typing import ClassVar, Protocol, cast
 
 from shadowrelay import failpoints
 from shadowrelay.core.conversation import Greeting, Query, Said
-from shadowrelay.core.identifiers import Mark
+from shadowrelay.core.digests import is_digest
+from shadowrelay.core.identifiers import Digest, Mark
+from shadowrelay.core.values import replace
 from shadowrelay.smtp.receive import ConnectorOptions, Peer, Receiver
 from shadowrelay.smtp.receive_data import Body
 from shadowrelay.smtp.receive_lifecycle import Transaction
@@ -38,6 +40,14 @@ class MemberDesk(Receiver, Protocol):
         """Answer the member that introduced itself."""
         ...
 
+    def said(self, said: Said) -> None:
+        """The answer has left: what follows from it may begin."""
+        ...
+
+    def promised(self, digest: Digest) -> None:
+        """So the content of this transaction has to be: said with the last of it."""
+        ...
+
 
 class DeskFactory(Protocol):
     """Makes a desk for each session."""
@@ -55,6 +65,7 @@ class PeerSession(ReceiveSession):
         self.desk = cast("DeskFactory", receiver).open()
         super().__init__(self.desk, options, register)
         self._greeted = False
+        self._version = 1
 
     def offers(self, verb: str) -> bool:
         if verb in {"XSHADOW", "XQDISCARD", "MAIL", "RCPT", "DATA", "BDAT"}:
@@ -64,7 +75,7 @@ class PeerSession(ReceiveSession):
     def keywords(self) -> list[str]:
         offered = super().keywords()
         if self.desk.admits(self.peer):
-            offered += [f"XSHADOW {xshadow.VERSION}", "XQDISCARD"]
+            offered += [f"XSHADOW {' '.join(map(str, xshadow.VERSIONS))}", "XQDISCARD"]
         return offered
 
     def decorate(self, reply: Reply) -> Reply:
@@ -85,7 +96,8 @@ class PeerSession(ReceiveSession):
         except xshadow.Malformed as error:
             raise Refused(501, "5.5.4", str(error)) from error
         ours = await self.desk.greet(self.peer, theirs)
-        self._greeted = True
+        self._greeted, self._version = True, theirs.version
+        ours = replace(ours, version=theirs.version)
         return await self.answer(Reply(250, "2.0.0", xshadow.format_greeting(ours)))
 
     async def smtp_XQDISCARD(self, argument: str | None) -> None:
@@ -99,14 +111,28 @@ class PeerSession(ReceiveSession):
         lines = [xqdiscard.format_line(line) for line in said.lines]
         if said.seen:
             lines.append(xqdiscard.format_seen(said.seen))
-        if not lines:
-            return await self.answer(Reply(251, "2.0.0", "No discard events"))
-        return await self.answer(Reply(250, "2.0.0", tuple(lines)))
+        nothing = Reply(251, "2.0.0", "No discard events")
+        await self.answer(Reply(250, "2.0.0", tuple(lines)) if lines else nothing)
+        self.desk.said(said)
+        return None
 
     async def smtp_MAIL(self, argument: str | None) -> None:
         if not self._greeted:
             return await self.answer(Reply(503, "5.5.1", "XSHADOW needed first"))
         return await super().smtp_MAIL(argument)
+
+    async def smtp_DATA(self, argument: str | None) -> None:
+        if self._version > 1:
+            # A copy comes with its digest, which is said with the last chunk.
+            return await self.answer(Reply(502, "5.5.1", "Between members content comes by BDAT"))
+        return await super().smtp_DATA(argument)
+
+    async def smtp_BDAT(self, argument: str | None) -> None:
+        chunk, _, digest = (argument or "").rpartition(" ")
+        if self._version > 1 and is_digest(digest):
+            self.desk.promised(Digest(digest))
+            argument = chunk
+        return await super().smtp_BDAT(argument)
 
     async def _finish(self, transaction: Transaction, body: Body) -> None:
         await super()._finish(transaction, body)

@@ -3,18 +3,20 @@
 ::
 
     XQDISCARD <max> [AT=<mark>] [AFTER=<incarnation>:<event>]
-              [CHECK=<message-id>;<epoch>[;<rank>],...] [REVOKE=<message-id>;<epoch>;<rank>]
+              [CHECK=<message-id>;<epoch>[;<rank>][;damaged],...] [REVOKE=<message-id>;<epoch>;<rank>]
               [SEEN=<owner>;<database-id>;<mark>]
-              [CLAIM=<owner>;<database-id>;<reason>,<message-id>;<epoch>;<rank>,...]
+              [CLAIM=<owner>;<database-id>;<reason>,<message-id>;<epoch>;<rank>[;damaged],...]
+              [FETCH=<message-id>[;<epoch>;<content digest>]]
     250-2.0.0 <event|-> <message-id> <epoch> <kind>[=<argument>] <recipients>
     250-2.0.0 seen <owner>
 
-``AT`` is the asker's own mark. A rank in CHECK says that the asker owns the message, by that rank; without
-it the asker holds a copy. SEEN asks for a second opinion on an owner, answered by a ``seen`` line if there
-was contact with it. CLAIM names copies held for an owner that is gone, which the asker is about to promote.
-``<event>`` is ``-`` in answers to CHECK, CLAIM and REVOKE. The argument is the owner's name for ``taken``, a
-rank for ``held``, ``superseded`` and ``pending``, the outcome for ``delivered``. Recipients are ``*`` or
-number ranges such as ``1-3,7``.
+``AT`` is the asker's own mark. A rank in CHECK says that the asker owns the message, by that rank; without it
+the asker holds a copy. SEEN asks for a second opinion on an owner, answered by a ``seen`` line if there was
+contact with it. CLAIM names copies held for an owner that is gone, which the asker is about to promote.
+``damaged`` says that the asker's own copy is. FETCH asks for a good copy in place of that one. ``<event>`` is
+``-`` in answers to CHECK, CLAIM, FETCH and REVOKE. The argument is the owner's name for ``taken``, a rank for
+``held``, ``superseded`` and ``pending``, the outcome for ``delivered``. Recipients are ``*`` or number ranges
+such as ``1-3,7``.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ from collections.abc import Iterable
 
 from shadowrelay.core.claims import Claim, Sighting
 from shadowrelay.core.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
+from shadowrelay.core.damage import Wanted
 from shadowrelay.core.decisions import Kind, Verdict
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.messages import Reason
 from shadowrelay.wire.xshadow import (
     Malformed,
     database_id,
+    digest,
     format_mark,
     message_id,
     number,
@@ -46,8 +50,10 @@ _ARGUMENTS = {
     Kind.HELD: _RANK,
     Kind.SUPERSEDED: _RANK,
     Kind.PENDING: _RANK,
+    Kind.DAMAGED: _RANK,
 }
-_KEYWORDS = frozenset({"AT", "AFTER", "CHECK", "REVOKE", "SEEN", "CLAIM"})
+_KEYWORDS = frozenset({"AT", "AFTER", "CHECK", "REVOKE", "SEEN", "CLAIM", "FETCH"})
+_DAMAGED = "damaged"
 _MAX_RECIPIENT = 1_000_000
 
 
@@ -59,11 +65,7 @@ def format_query(query: Query) -> str:
     if query.after:
         words.append(f"AFTER={format_mark(query.after)}")
     if query.questions:
-        asked = (
-            f"{question.message_id};{question.epoch}" + ("" if question.rank is None else f";{question.rank}")
-            for question in query.questions
-        )
-        words.append("CHECK=" + ",".join(asked))
+        words.append("CHECK=" + ",".join(map(_spelt, query.questions)))
     if query.revoke:
         revoke = query.revoke
         words.append(f"REVOKE={revoke.message_id};{revoke.epoch};{revoke.rank}")
@@ -72,9 +74,19 @@ def format_query(query: Query) -> str:
         words.append(f"SEEN={of.owner};{of.database_id};{format_mark(of.mark)}")
     if query.claim:
         claim = query.claim
-        copies = (f"{copy.message_id};{copy.epoch};{copy.rank}" for copy in query.claimed)
-        words.append("CLAIM=" + ",".join((f"{claim.owner};{claim.database_id};{claim.reason}", *copies)))
+        named = f"{claim.owner};{claim.database_id};{claim.reason}"
+        words.append("CLAIM=" + ",".join((named, *map(_spelt, query.claimed))))
+    if query.wanted:
+        wanted = query.wanted
+        known = f";{wanted.epoch};{wanted.content}" if wanted.content else ""
+        words.append(f"FETCH={wanted.message_id}{known}")
     return " ".join(words)
+
+
+def _spelt(question: Question) -> str:
+    words = [question.message_id, str(question.epoch)]
+    words += [] if question.rank is None else [str(question.rank)]
+    return ";".join([*words, _DAMAGED] if question.damaged else words)
 
 
 def parse_query(text: str) -> Query:
@@ -100,15 +112,26 @@ def parse_query(text: str) -> Query:
         sighting=_sighting(given["SEEN"]) if "SEEN" in given else None,
         claim=claim,
         claimed=claimed,
+        wanted=_wanted(given["FETCH"]) if "FETCH" in given else None,
     )
 
 
 def _question(text: str) -> Question:
     parts = text.split(";")
+    if damaged := len(parts) > 2 and parts[-1] == _DAMAGED:
+        parts.pop()
     if len(parts) not in (2, 3):
         raise Malformed("CHECK needs message id and epoch")
     rank = number(parts[2]) if len(parts) == 3 else None
-    return Question(message_id(parts[0]), number(parts[1]), rank)
+    return Question(message_id(parts[0]), number(parts[1]), rank, damaged)
+
+
+def _wanted(text: str) -> Wanted:
+    parts = text.split(";")
+    if len(parts) not in (1, 3):
+        raise Malformed("FETCH needs message id, or that with epoch and digest")
+    named = message_id(parts[0])
+    return Wanted(named, number(parts[1]), digest(parts[2])) if len(parts) == 3 else Wanted(named)
 
 
 def _revocation(text: str) -> Revocation:

@@ -2,12 +2,15 @@
 
 ::
 
-    XSHADOW <name> <database-id> <mark> <incarnation>@<beginning>,... [KNOWN=<incarnation>]
-    MAIL FROM:<...> XSHADOW=<message-id>;<epoch>;<rank>;<mark>;<received> ...
-    RCPT TO:<...> XFORK=<number>;<xtext next hop> ...
+    XSHADOW <name> <database-id> <mark> <incarnation>@<beginning>,... [KNOWN=<incarnation>] [VERSION=2]
+    MAIL FROM:<...> XSHADOW=<message-id>;<epoch>;<rank>;<mark>;<age>;<envelope digest>[;<owner>] ...
+    RCPT TO:<...> XFORK=<number>;<xtext next hop>[;<outcome>] ...
+    BDAT <octets> LAST <content digest>
 
-A mark is ``<incarnation>:<sequence>``; ``<received>`` is Unix time in milliseconds, so that a takeover
-does not reset a message's age.
+A mark is ``<incarnation>:<sequence>``; ``<age>`` is in milliseconds, so that a takeover does not reset a
+message's age, and no node counts it by the clock of another. In version 1 the fifth word of MAIL's parameter
+is the time of reception, Unix time in milliseconds, and nothing follows it; nor is there an outcome in XFORK,
+or a digest in BDAT.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+from shadowrelay.core import digests
 from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
+    Digest,
     Incarnation,
     Lineage,
     Mark,
@@ -27,10 +32,12 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
+from shadowrelay.core.messages import Status
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire.xtext import decode_xtext, encode_xtext
 
-VERSION = 1
+VERSION = 2
+VERSIONS = (1, 2)  # 1 is spoken for one release more, with members that know no other
 MAX_LINE = 4096  # octets of a command or reply line between members, CRLF included
 
 _INCARNATION = re.compile(r"[0-9a-f]{16}")
@@ -38,6 +45,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,253}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Malformed(ValueError):
@@ -46,13 +54,20 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class OfferMark:
-    """The XSHADOW parameter of MAIL: which message, in which ownership, and from which point of the owner."""
+    """The XSHADOW parameter of MAIL: which message, in which ownership, and from which point of the owner.
+
+    ``age`` and ``envelope`` in version 2, ``received_at`` in version 1. ``given_for``: a holder gives the
+    copy, to a member whose own is damaged; so is the owner called that the holder has it for.
+    """
 
     message_id: MessageId
     epoch: int
     rank: int
     mark: Mark
-    received_at: datetime
+    age: timedelta | None = None
+    envelope: Digest | None = None
+    given_for: ServerName | None = None
+    received_at: datetime | None = None
 
 
 def number(text: str) -> int:
@@ -86,6 +101,12 @@ def server_name(text: str) -> ServerName:
     return ServerName(text)
 
 
+def digest(text: str) -> Digest:
+    if not digests.is_digest(text):
+        raise Malformed("bad digest")
+    return Digest(text)
+
+
 def parse_mark(text: str) -> Mark:
     name, colon, sequence = text.partition(":")
     if not colon:
@@ -102,13 +123,15 @@ def format_greeting(greeting: Greeting) -> str:
     lineage = greeting.lineage
     beginnings = ",".join(f"{entry.incarnation}@{entry.sequence}" for entry in lineage.beginnings)
     text = f"{greeting.name} {lineage.database_id} {format_mark(lineage.mark)} {beginnings}"
-    return f"{text} KNOWN={greeting.known}" if greeting.known else text
+    if greeting.known:
+        text += f" KNOWN={greeting.known}"
+    return text if greeting.version == 1 else f"{text} VERSION={greeting.version}"
 
 
 def parse_greeting(text: str) -> Greeting:
     """Read the arguments of XSHADOW. Raises Malformed."""
     words = text.split(" ")
-    if len(words) not in (4, 5) or not _UUID.fullmatch(words[1]):
+    if len(words) not in (4, 5, 6) or not _UUID.fullmatch(words[1]):
         raise Malformed("XSHADOW needs name, database id, mark and lineage")
     mark = parse_mark(words[2])
     beginnings = []
@@ -122,53 +145,72 @@ def parse_greeting(text: str) -> Greeting:
         raise Malformed("lineage does not lead to the mark")
     if mark.sequence < sequences[-1]:
         raise Malformed("mark lies before its incarnation")
-    known = None
-    if len(words) == 5:
-        if not words[4].startswith("KNOWN="):
-            raise Malformed("unknown argument")
-        known = incarnation(words[4].removeprefix("KNOWN="))
+    known, version, more = None, 1, words[4:]
+    if more and more[0].startswith("KNOWN="):
+        known = incarnation(more.pop(0).removeprefix("KNOWN="))
+    if more and more[0] == f"VERSION={VERSION}":
+        version = VERSION
+        more.pop(0)
+    if more:
+        raise Malformed("unknown argument")
     lineage = Lineage(DatabaseId(words[1]), tuple(beginnings), mark.sequence)
-    return Greeting(server_name(words[0]), lineage, known)
+    return Greeting(server_name(words[0]), lineage, known, version)
 
 
 def format_offer(offer: OfferMark) -> str:
-    """The value of MAIL's XSHADOW parameter."""
-    received = (offer.received_at - _EPOCH) // timedelta(milliseconds=1)
-    return f"{offer.message_id};{offer.epoch};{offer.rank};{format_mark(offer.mark)};{received}"
+    """The value of MAIL's XSHADOW parameter: of version 1 if there is no digest."""
+    words = [offer.message_id, str(offer.epoch), str(offer.rank), format_mark(offer.mark)]
+    if offer.age is not None and offer.envelope is not None:
+        words += [str(offer.age // _MILLISECOND), offer.envelope]
+    elif offer.received_at is not None:
+        words.append(str((offer.received_at - _EPOCH) // _MILLISECOND))
+    if offer.given_for:
+        words.append(offer.given_for)
+    return ";".join(words)
 
 
 def parse_offer(text: str) -> OfferMark:
     """Read MAIL's XSHADOW parameter. Raises Malformed."""
     parts = text.split(";")
-    if len(parts) != 5:
-        raise Malformed("XSHADOW needs message id, epoch, rank, mark and time")
-    received = number(parts[4])
-    if received > 253_402_300_799_000:  # the year 9999, where datetime ends
+    if len(parts) not in (5, 6, 7):
+        raise Malformed("XSHADOW needs message id, epoch, rank, mark, age and digest")
+    milliseconds = number(parts[4])
+    if milliseconds > 253_402_300_799_000:  # the year 9999, where datetime ends
         raise Malformed("bad time")
+    named = message_id(parts[0]), number(parts[1]), number(parts[2]), parse_mark(parts[3])
+    if len(parts) == 5:
+        return OfferMark(*named, received_at=_EPOCH + milliseconds * _MILLISECOND)
     return OfferMark(
-        message_id(parts[0]),
-        number(parts[1]),
-        number(parts[2]),
-        parse_mark(parts[3]),
-        _EPOCH + timedelta(milliseconds=received),
+        *named,
+        age=milliseconds * _MILLISECOND,
+        envelope=digest(parts[5]),
+        given_for=server_name(parts[6]) if len(parts) == 7 else None,
     )
 
 
-def format_fork(recipient: int, next_hop: NextHop) -> str:
+_OUTCOMES = frozenset({Status.DELIVERED, Status.RELAYED, Status.FAILED})
+
+
+def format_fork(recipient: int, next_hop: NextHop, status: Status = Status.READY) -> str:
     """The value of RCPT's XFORK parameter."""
-    return f"{recipient};{encode_xtext(next_hop)}"
+    hop = encode_xtext(next_hop).replace(";", "+3B")
+    text = f"{recipient};{hop}"
+    return text if status is Status.READY else f"{text};{status.value}"
 
 
 @lru_cache(maxsize=1024)  # read at each RCPT, with that of the one before, and again when the content comes
-def parse_fork(text: str) -> tuple[int, NextHop]:
-    """Read RCPT's XFORK parameter. Raises Malformed."""
+def parse_fork(text: str) -> tuple[int, NextHop, Status]:
+    """Read RCPT's XFORK parameter: number, next hop, and what became of it. Raises Malformed."""
     index, semicolon, hop = text.partition(";")
+    before, another, status = hop.rpartition(";")
+    if outcome := bool(another) and status in _OUTCOMES:
+        hop = before
     if not semicolon:
         raise Malformed("XFORK needs number and next hop")
     position = number(index)
     if not 1 <= position <= 1_000_000:
         raise Malformed("bad recipient number")
     try:
-        return position, NextHop(decode_xtext(hop))
+        return position, NextHop(decode_xtext(hop)), Status(status) if outcome else Status.READY
     except ValueError as error:
         raise Malformed("bad next hop") from error

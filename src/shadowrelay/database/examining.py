@@ -1,0 +1,72 @@
+"""Reading what is kept, to know that it is still what was accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from enum import Enum
+
+import structlog
+
+from shadowrelay.core import damage
+from shadowrelay.core.decisions import Content
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.messages import Copy
+from shadowrelay.core.values import dataclass
+from shadowrelay.database.content import ContentDamaged, examine, stored
+from shadowrelay.database.transport import TransportDatabase
+
+log = structlog.get_logger(__name__)
+
+_DIFFERS = "the octets are not those of the digest"
+
+
+class Finding(Enum):
+    """What a look at one message found. GONE: there is none any more, or its rows cannot be believed."""
+
+    SOUND = "sound"
+    DAMAGED = "damaged"
+    GONE = "gone"
+    UNREADABLE = "unreadable for now"
+
+
+@dataclass(frozen=True, slots=True)
+class Examiner:
+    """Compares contents with their digests, and writes down what is damaged."""
+
+    database: TransportDatabase
+    clock: Callable[[], datetime]
+
+    async def look(self, message_id: MessageId) -> Finding:
+        """Read the content of a message, past what memory has of it."""
+        copy, content = await self.database.transact(
+            lambda ledger: (ledger.copy(message_id), stored(ledger, message_id))
+        )
+        return Finding.GONE if copy is None else await self.compare(copy, content or Content())
+
+    async def compare(self, copy: Copy, content: Content) -> Finding:
+        """The same of a message that is at hand. A row of a version before digests gets them."""
+        if copy.damaged:
+            return Finding.DAMAGED
+        try:
+            found = await examine(content)
+        except ContentDamaged as error:
+            return await self.damaged(copy.id, str(error))
+        except OSError as error:
+            log.error("content_unreadable", message=copy.id, error=str(error))
+            return Finding.UNREADABLE
+        if copy.digests is None:
+            await self.database.transact(lambda ledger: ledger.apply(damage.digested(ledger, copy.id, found)))
+        elif copy.digests.content != found:
+            return await self.damaged(copy.id, _DIFFERS)
+        return Finding.SOUND
+
+    async def damaged(self, message_id: MessageId, what: str) -> Finding:
+        """Write it down: from now on it waits for a good copy."""
+        now = self.clock()
+        news = await self.database.transact(
+            lambda ledger: ledger.apply(damage.found(ledger, message_id, now, what))
+        )
+        if news:
+            log.error("copy_damaged", message=message_id, what=what)
+        return Finding.DAMAGED
