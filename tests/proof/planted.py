@@ -10,12 +10,13 @@ from .planted_audit_replaying import REPLAYING
 from .planted_audit_settling import SETTLING
 from .planted_audit_summing import SUMMING
 from .planted_audit_weighing import WEIGHING
+from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
 from .planting import Fault
 
-RELAY: tuple[Fault, ...] = (*ACCEPTING, *HOLDING, *DELIVERING, *DATABASE)
+RELAY: tuple[Fault, ...] = (*ACCEPTING, *HOLDING, *DELIVERING, *DAMAGE, *DATABASE)
 AUDIT: tuple[Fault, ...] = (
     *READING,
     *SUMMING,

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from .checks import Invariants
 
 
+SCRUB = 4
+"""Seconds in which everything that is kept is read."""
+
+
 @dataclass(slots=True)
 class Task:
     """A script on its way. It dies with the process that began it."""
@@ -170,6 +174,7 @@ class Node:
         self.boundary = Boundary(self.place, self.others, self.policy, _turn=self.world.random.randrange(8))
         self.peers = Peers(self)
         self.in_flight: set[MessageId] = set()
+        self.ticks = 0
         self.active: set[tuple[MessageId, NextHop]] = set()
         self.repairing: set[MessageId] = set()
         self.concluding = False
@@ -379,6 +384,9 @@ class Node:
     def tick(self) -> None:
         """Once a second: exposure, questions that can be concluded, and what a sleep calls for."""
         self.after(1.0, self.tick)
+        self.ticks += 1
+        if self.ticks % SCRUB == 0:
+            self._scrub()
         self.pump()
         state = self.books.state
         confirm = exposed = False
@@ -430,6 +438,11 @@ class Node:
             return content
         self.transact(lambda b: b.apply(damage.found(b, message_id, self.clock())), lambda _: None)
         return None
+
+    def _scrub(self) -> None:
+        """Read everything that is kept, to find damage before it is needed."""
+        for message_id in tuple(self.books.state.copies):
+            self.read(message_id)
 
     def _mend(self) -> None:
         """As the stage does it: rows nobody may find, then a good copy for each message that needs one."""

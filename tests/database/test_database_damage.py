@@ -1,0 +1,66 @@
+"""Rows that cannot be believed: nobody finds them but who looks for damage, and nothing of them is deleted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from opened import NOW, database, message, save
+
+from shadowrelay.core.damage import found_rows
+from shadowrelay.core.decisions import DamagedRow
+from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.messages import Status
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue import claim, damaged_messages
+
+
+def flip(ledger: SqlLedger, message_id: MessageId) -> None:
+    """One bit of the first recipient's address, on the disk."""
+    ledger.connection.execute(
+        "UPDATE recipient SET address = 'q' || substr(address, 2) WHERE message_id = ? AND number = 1",
+        (message_id,),
+    )
+    ledger.forget_recent()
+
+
+async def test_what_cannot_be_believed_is_no_copy_to_any_decision(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        copy = message("a", "b")
+        await found.transact(save(copy))
+        await found.transact(lambda ledger: flip(ledger, copy.id))
+        assert await found.transact(lambda ledger: ledger.copy(copy.id)) is None
+        rows = await found.transact(lambda ledger: ledger.damaged(copy.id))
+        assert rows is not None
+        assert (rows.message_id, rows.what) == (copy.id, "the sum of a row differs")
+
+
+async def test_what_sound_rows_say_is_settled_is_known(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        copy = message("a", "b")
+        half = copy.with_recipients([replace(copy.recipients[1], status=Status.RELAYED)])
+        await found.transact(save(half))
+        await found.transact(lambda ledger: flip(ledger, copy.id))
+        await found.transact(lambda ledger: ledger.copy(copy.id))
+        rows = await found.transact(lambda ledger: ledger.damaged(copy.id))
+        assert rows is not None
+        assert rows.settled == ((2, Status.RELAYED),)
+
+
+async def test_rows_that_cannot_be_believed_are_never_due(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        copy, other = message("a"), message("a")
+        await found.transact(save(copy))
+        await found.transact(save(other))
+        await found.transact(lambda ledger: flip(ledger, copy.id))
+        rows = DamagedRow(copy.id, NOW, "the sum of a row differs")
+        await found.transact(lambda ledger: ledger.apply(found_rows(rows)))
+        assert await found.transact(lambda ledger: damaged_messages(ledger, MessageId(""), 9)) == [copy.id]
+        due = await found.transact(lambda ledger: claim(ledger, NextHop("a"), NOW, 9))
+        assert [claimed.copy.id for claimed in due] == [other.id]
+        kept = await found.transact(
+            lambda ledger: ledger.connection.execute(
+                "SELECT count(*) FROM recipient WHERE message_id = ?", (copy.id,)
+            ).fetchone()
+        )
+        assert kept == (1,)
