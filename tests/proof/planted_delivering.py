@@ -11,7 +11,7 @@ DELIVERING = (
         name="delivery before the members were asked",
         rule="a returning owner asks before it delivers",
         file="database/records.py",
-        edits=(("        and copy.confirmation is not Confirmation.ASK\n", ""),),
+        edits=((" or copy.confirmation is Confirmation.ASK or", " or"),),
         test="database/test_database_queue.py::test_some_messages_are_never_due[asking]",
     ),
     Fault(

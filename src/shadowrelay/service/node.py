@@ -25,6 +25,7 @@ from shadowrelay.primary.giving_up import give_up
 from shadowrelay.primary.mending import Giver
 from shadowrelay.primary.queue import Queue
 from shadowrelay.primary.reporting import Reporter
+from shadowrelay.primary.scrubbing import Scrub
 from shadowrelay.service.adapters import addresses, servers
 from shadowrelay.service.draining import Draining
 from shadowrelay.service.hops import hop_status
@@ -68,6 +69,7 @@ class Node:
         self.inquiry = Inquiry(long_away=database.opened.at if away_too_long else None)
         self.examiner = Examiner(database, utcnow)
         self.giver = Giver(self.members, self.examiner)
+        self.scrub = Scrub(self.examiner, settings.scrub_interval, utcnow)
         self.routes = routes(settings)
         self.reporter = Reporter(self.name, self.routes, self.policy, utcnow)
         self.queue = Queue(self.members, servers(settings), self.routes, self.reporter, self.policy, utcnow)

@@ -176,6 +176,7 @@ def _start_stages(node: Node, group: asyncio.TaskGroup) -> list[asyncio.Task[Non
             Reconcile(node.members, node.inquiry, node.examiner, wake.set, node.nudge).run(), name="reconcile"
         ),
         group.create_task(Mend(node.members, node.inquiry, node.settled_in_log).run(), name="mend"),
+        group.create_task(node.scrub.run(), name="scrub"),
         group.create_task(
             Expiry(database, node.policy, utcnow, node.boundary.reachable).run(), name="expiry"
         ),
