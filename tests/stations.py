@@ -33,6 +33,7 @@ QUICK: dict[str, Any] = {
     "shadow_attempt_timeout": "2s",
     "shadow_time_cap": "5s",
     "revoke_timeout": "500ms",
+    "shadow_retry_interval": "50ms",
     "member_skip_interval": "100ms",
     "discard_poll_interval": "100ms",
     "shadow_heartbeat_frequency": "1s",

@@ -13,7 +13,7 @@ from shadowrelay.core.greeting import greet
 from shadowrelay.core.holding import Held, Offer, hold
 from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.redundancy import Attempt, Leg
+from shadowrelay.core.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Script, Unanswered
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 OFFERED = frozenset({"SIZE", "8BITMIME", "SMTPUTF8", "DSN"})
 MAIL_HERE = MAIL_KEYWORDS | {"XSHADOW"}
 RCPT_HERE = RCPT_KEYWORDS | {"XFORK"}
+RESET = "connection reset"
 Reply = Callable[[tuple[str, ...]], None]
 
 
@@ -115,7 +116,7 @@ class Peers:
             if node.generation != generation:
                 return
             if not answer:
-                node.attend(finish, None, "connection reset")
+                node.attend(finish, None, RESET)
             else:
                 node.attend(finish, answer, "")
 
@@ -187,14 +188,17 @@ class Peers:
         self.exchange(step.to, session.number, ["XQDISCARD " + format_query(step.query)], timeout, done)
 
     def offer(self, step: OfferCopy, resume: Callable[[Any], None]) -> None:
-        self._acquire(step.to, lambda opened: self._opened(opened, step, resume))
+        def ended(attempt: Attempt) -> None:
+            self.node.boundary.attempted(attempt, self.world.now)
+            resume(attempt)
 
-    def _opened(self, session: Session | None, step: OfferCopy, resume: Callable[[Any], None]) -> None:
+        self._acquire(step.to, lambda opened: self._opened(opened, step, ended))
+
+    def _opened(self, session: Session | None, step: OfferCopy, ended: Callable[[Attempt], None]) -> None:
         if session is None:
-            self.node.boundary.skip(step.to, self.world.now)
-            resume(Attempt(step.to, Leg.REFUSED, step.rank, "no session"))
+            ended(Attempt(step.to, Leg.REFUSED, step.rank, "no session"))
             return
-        self._offer(session, step, resume)
+        self._offer(session, step, ended)
 
     def _acquire(self, name: ServerName, then: Callable[[Session | None], None]) -> None:
         """A greeted session for copies: the one at hand, the one being opened, or a new one."""
@@ -237,7 +241,7 @@ class Peers:
         timeout = self.node.policy.shadow_attempt_timeout.total_seconds()
         self._greet(step.greet, step.number, timeout, done)
 
-    def _offer(self, session: Session, step: OfferCopy, resume: Callable[[Any], None]) -> None:
+    def _offer(self, session: Session, step: OfferCopy, ended: Callable[[Attempt], None]) -> None:
         node = self.node
         envelope = step.envelope
         mark = OfferMark(step.message_id, step.epoch, step.rank, node.durable.mark, step.received_at)
@@ -263,17 +267,16 @@ class Peers:
             if answer is None:
                 if self.shadow.get(step.to) is session:
                     del self.shadow[step.to]
-                node.boundary.skip(step.to, self.world.now)
-                resume(Attempt(step.to, Leg.LOST, step.rank, why, database))
+                concern = Concern.SESSION if why == RESET else Concern.MEMBER
+                ended(Attempt(step.to, Leg.LOST, step.rank, why, database, concern=concern))
                 return
             reply, _, told = answer[-1].rpartition(" ")
             if reply[0] != "2":
-                node.boundary.skip(step.to, self.world.now)
-                resume(Attempt(step.to, Leg.REFUSED, step.rank, reply, database))
+                ended(Attempt(step.to, Leg.REFUSED, step.rank, reply, database, concern=Concern.COPY))
                 return
             self.world.point("acknowledged", node.name, step.message_id, step.to)
             if node.up:
-                resume(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, reply, database, parse_mark(told)))
+                ended(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, reply, database, parse_mark(told)))
 
         if self.world.verbose:
             self.world.say(
@@ -391,6 +394,6 @@ class Peers:
             if held is Held.QUEUED:
                 reply((f"250 2.6.0 {offer.message_id} Queued mail for redundancy {format_mark(mark)}",))
             else:
-                reply((f"450 4.7.1 Not taken {format_mark(mark)}",))
+                reply((f"451 4.4.0 {offer.message_id} {held.value} {format_mark(mark)}",))
 
         self._transact(work, then)

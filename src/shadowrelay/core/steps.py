@@ -9,6 +9,7 @@ virtual clock with faults between any two steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
 from shadowrelay.core.conversation import Answered, Greeting, Query
@@ -57,6 +58,13 @@ class Both:
     kept: Any
     attempt: Attempt
     member: Member | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait for that time: who was asked a moment ago would say the same again. Result: None."""
+
+    length: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,6 @@ class Sent:
     dsn_offered: bool = True
 
 
-Step: TypeAlias = Transact | OfferCopy | Beside | Greet | Ask | SendOn | WriteReports
+Step: TypeAlias = Transact | OfferCopy | Beside | Pause | Greet | Ask | SendOn | WriteReports
 Answer: TypeAlias = Attempt | Both | Greeting | Answered | Unanswered | Sent | tuple[Report, ...]
 Script: TypeAlias = Generator[Step, Any, T]

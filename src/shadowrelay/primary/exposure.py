@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from itertools import chain
 
 import structlog
 
@@ -17,7 +16,8 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.opening import Opening
 from shadowrelay.database.queue import exposed
 from shadowrelay.members import Members, seconds
-from shadowrelay.primary.repairing import copy_again
+from shadowrelay.primary.refusals import REST, Refusals
+from shadowrelay.primary.repairing import Repaired, copy_again
 from shadowrelay.running import run
 
 log = structlog.get_logger(__name__)
@@ -28,11 +28,12 @@ INTERVAL = 0.5  # seconds between looks
 
 
 class Repair:
-    """Gives every exposed message a second copy again."""
+    """Gives every exposed message a second copy again. ``refusals``: what members said of some of them."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
         self._looked_at = MessageId("")
+        self.refusals = Refusals()
 
     async def run(self) -> None:
         """Until cancelled; not at all where shadow redundancy is disabled."""
@@ -44,25 +45,35 @@ class Repair:
                 if found:
                     await self._repair(found)
                 self._looked_at = found[-1] if len(found) == PAGE else MessageId("")
+                self.refusals.found(found, last=not self._looked_at)
             await asyncio.sleep(INTERVAL)
 
     async def _repair(self, found: list[MessageId]) -> None:
         slots = asyncio.Semaphore(MOST_AT_ONCE)
 
-        async def one(message_id: MessageId) -> bool:
+        async def one(message_id: MessageId) -> Repaired | None:
             async with slots:
                 return await self._copy_again(message_id)
 
-        repaired = await asyncio.gather(*(one(message_id) for message_id in found))
-        log.info("exposure_repaired", messages=sum(repaired), still_exposed=len(found) - sum(repaired))
+        ended = await asyncio.gather(*(one(message_id) for message_id in found))
+        if any(ended):
+            safe = sum(one is not None and one.safe for one in ended)
+            log.info(
+                "exposure_repaired",
+                messages=safe,
+                still_exposed=len(found) - safe,
+                refused=self.refusals.messages,
+            )
 
-    async def _copy_again(self, message_id: MessageId) -> bool:
+    async def _copy_again(self, message_id: MessageId) -> Repaired | None:
+        """None: nobody was asked."""
         candidates = self._members.boundary.candidates(seconds())
-        if (first := next(candidates, None)) is None:  # nobody to ask: the content need not be read
-            return False
+        lately = self.refusals.lately(message_id, seconds())
+        if candidates.healthy(lately) is None:  # nobody to ask: the content need not be read
+            return None
         content = await self._members.database.transact(lambda ledger: stored(ledger, message_id))
         if content is None:
-            return True  # settled and expired meanwhile
+            return Repaired(safe=True)  # settled and expired meanwhile
 
         async def perform(step: Step) -> object:
             if isinstance(step, OfferCopy):
@@ -70,10 +81,24 @@ class Repair:
             return await self._members.perform(step)
 
         try:
-            return await run(copy_again(message_id, chain([first], candidates), self._members.clock), perform)
+            script = copy_again(message_id, candidates.healthy, self._members.clock, lately)
+            ended = await run(script, perform)
         except OSError as error:
             log.error("content_unreadable", message=message_id, error=str(error))
-            return False
+            return Repaired(safe=False)
+        self._note(message_id, ended)
+        return ended
+
+    def _note(self, message_id: MessageId, ended: Repaired) -> None:
+        if ended.safe:
+            self.refusals.forget(message_id)
+        elif self.refusals.note(message_id, ended.attempts, self._members.clock(), seconds()):
+            log.warning(
+                "copy_refused_by_members",
+                message=message_id,
+                refusals={one.attempt.name: one.attempt.reply for one in self.refusals.of(message_id)},
+                asked_again_in=REST,
+            )
 
 
 async def _read(content: Content) -> AsyncIterator[bytes]:
