@@ -18,7 +18,7 @@ from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.lab.authority import authority_pair, init, issue
-from shadowrelay.primary.exposure import Reconcile, Repair
+from shadowrelay.primary.exposure import Reconcile
 from shadowrelay.primary.queue import Queue
 from shadowrelay.service.adapters import servers
 from shadowrelay.service.connectors import for_members, for_senders
@@ -146,7 +146,7 @@ class Station:
             self.run(link.run())
 
     def run_repair(self) -> None:
-        self.run(Repair(self.node.members).run())
+        self.run(self.node.repair.run())
 
     def run_reconcile(self) -> None:
         self.run(
