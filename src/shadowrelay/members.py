@@ -24,7 +24,7 @@ from shadowrelay.core.steps import Ask, Greet, OfferCopy, Pause, Step, Transact,
 from shadowrelay.core.values import replace
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.running import run
-from shadowrelay.smtp.peer_client import NO_ANSWER, Address, PeerConnection, PeerFailed
+from shadowrelay.smtp.peer_client import NO_ANSWER, Address, PeerConnection, PeerFailed, PeerGone
 from shadowrelay.smtp.peer_offer import Offering
 
 log = structlog.get_logger(__name__)
@@ -180,7 +180,12 @@ class Members:
         try:
             async with asyncio.timeout(timeout):
                 session = await self.acquire(step.to)
-                answered, bad = await session.ask(step.query)
+                try:
+                    answered, bad = await session.ask(step.query)
+                except PeerGone:  # perhaps this session alone; asking twice does what asking once does
+                    self._distrust(step.to)
+                    session = await self.acquire(step.to)
+                    answered, bad = await session.ask(step.query)
         except PeerFailed as failed:
             return Unanswered(failed.step, failed.error)
         except TimeoutError:

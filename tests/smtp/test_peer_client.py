@@ -625,6 +625,26 @@ async def test_when_a_session_ends_the_others_with_that_member_are_not_trusted(t
         assert attempt.leg is Leg.ACKNOWLEDGED
 
 
+async def test_a_question_on_a_session_that_ends_is_asked_again_on_a_new_one(tmp_path: Path) -> None:
+    """A revoke, above all: before it is confirmed its sender has no answer."""
+
+    async def leaves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.close()
+
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder), AsyncExitStack() as stack:
+        members = owner.node.members
+        step = offer(holder.name)
+        assert (await members.offer(step, pieces(b"x"))).leg is Leg.ACKNOWLEDGED
+        await members.close()
+        for _ in range(2):
+            members.release(holder.name, await stack.enter_async_context(member(leaves)))
+        revoke = Query(0, revoke=Revocation(step.message_id, 1, 1))
+        answered = await members.ask(Ask(holder.name, revoke))
+        assert not isinstance(answered, Unanswered)
+        assert [line.verdict.kind for line in answered.lines] == [Kind.REJECTED]
+
+
 async def test_a_session_that_breaks_right_after_it_was_opened_speaks_of_the_member(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
         holder.connectors[0].options = replace(holder.connectors[0].options, max_protocol_errors=0)
