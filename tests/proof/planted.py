@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .planted_accepting import ACCEPTING
+from .planted_asking import ASKING
 from .planted_audit_judging import JUDGING
 from .planted_audit_knowing import KNOWING
 from .planted_audit_reading import READING
@@ -16,7 +17,7 @@ from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
 from .planting import Fault
 
-RELAY: tuple[Fault, ...] = (*ACCEPTING, *HOLDING, *DELIVERING, *DAMAGE, *DATABASE)
+RELAY: tuple[Fault, ...] = (*ACCEPTING, *ASKING, *HOLDING, *DELIVERING, *DAMAGE, *DATABASE)
 AUDIT: tuple[Fault, ...] = (
     *READING,
     *SUMMING,

@@ -45,7 +45,8 @@ ACCEPTING = (
         file="smtp/peer_offer.py",
         edits=(
             (
-                "        return self._attempt(Leg.LOST if self._ended else Leg.REFUSED, str(failed))",
+                "        return self._attempt("
+                "Leg.LOST if self._ended else Leg.REFUSED, str(failed), concern=concern)",
                 "        mark = self._session.greeting.lineage.mark\n"
                 "        return self._attempt(Leg.ACKNOWLEDGED, str(failed), mark)",
             ),

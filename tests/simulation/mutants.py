@@ -30,6 +30,7 @@ from shadowrelay.core import (
     questions,
     redundancy,
     reports,
+    shadow_servers,
 )
 from shadowrelay.database import ledger
 from shadowrelay.primary import accepting, delivering, repairing
@@ -132,7 +133,7 @@ MUTANTS = (
                 "self.exchange(step.to, session.number, lines, timeout, done)",
                 "self.exchange(step.to, session.number, lines, timeout, lambda *_: None)\n"
                 "    mark = session.theirs.lineage.mark\n"
-                "    resume(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, '250', database, mark))",
+                "    ended(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, '250', database, mark))",
             ),
         ),
         seed=186,
@@ -159,7 +160,7 @@ MUTANTS = (
                 "self.after(0.0, then, result)",
             ),
         ),
-        seed=0,
+        seed=4,
     ),
     Mutant(
         "an acknowledgement that never came counts",
@@ -170,7 +171,7 @@ MUTANTS = (
                 "if not holders and not may_be_exposed:",
             ),
         ),
-        seed=58,
+        seed=59,
     ),
     Mutant(
         "discard before the next hop's 250",
@@ -397,8 +398,14 @@ MUTANTS = (
     ),
     Mutant(
         "exposure is not repaired",
-        ((repairing.copy_again, "for member in candidates:", "for member in ():"),),
-        seed=132,
+        (
+            (
+                repairing.copy_again,
+                "while turn := whom([*refused, *attempts]):",
+                "while turn := None:",
+            ),
+        ),
+        seed=86,
     ),
     Mutant(
         "an owner that was cut off does not ask",
@@ -523,7 +530,7 @@ MUTANTS = (
                 "case Kind.UNKNOWN:\n            return Decision(None)",
             ),
         ),
-        seed=3113,
+        scenario="arrived_and_refused_and_put_back",
     ),
     Mutant(
         "a holder that was put back proves that nobody had a 250",
@@ -544,7 +551,7 @@ MUTANTS = (
                 "if counts(both.member, both.attempt):",
             ),
         ),
-        seed=77,
+        seed=88,
     ),
     Mutant(
         "a 250 whatever the holder said",
@@ -554,7 +561,52 @@ MUTANTS = (
     Mutant(
         "a 451 before what arrived is forgotten",
         ((redundancy.accept, "[DropCopy(arrived)] if arrived and last_resort else []", "[]"),),
-        seed=46,
+        seed=20,
+    ),
+    Mutant(
+        "the only candidate left is skipped",
+        (
+            (
+                shadow_servers.next_turn,
+                "name = min(_open(order, attempts, asked), key=lambda name: asked[name], default=None)",
+                "name = None",
+            ),
+        ),
+        scenario="same_member_asked_again",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a session that broke counts as an attempt",
+        (
+            (shadow_servers.healthy_turn, "if attempts and _was_replaced(attempts):", "if False:"),
+            (shadow_servers._counted, "counted.subtract(broken)", "pass"),
+        ),
+        scenario="session_replaced_at_once",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "of several offers to one member the first counts",
+        (
+            (
+                redundancy.accept,
+                "holder for attempt in attempts if",
+                "holder for attempt in reversed(attempts) if",
+            ),
+        ),
+        scenario="same_member_asked_again",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "of several offers to one member the first is revoked",
+        (
+            (
+                redundancy.uncertain,
+                "for attempt in attempts if",
+                "for attempt in reversed(attempts) if",
+            ),
+        ),
+        scenario="several_offers_and_one_revoke",
+        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "a damaged copy counts",

@@ -28,6 +28,7 @@ from shadowrelay.core.steps import (
     Both,
     Greet,
     OfferCopy,
+    Pause,
     Script,
     SendOn,
     Sent,
@@ -302,6 +303,8 @@ class Node:
                 self.peers.ask(step, resume)
             case SendOn():
                 self._send_on(step, resume)
+            case Pause(length):
+                self.after(length.total_seconds(), resume, None)
             case _:
                 self.peers.connect(step, resume)
 
@@ -609,7 +612,7 @@ class Node:
                 self.repairing.discard(message_id)
 
             candidates = self.boundary.candidates(self.world.now)
-            self.start(repairing.copy_again(copy.id, candidates, self.clock), done)
+            self.start(repairing.copy_again(copy.id, candidates.healthy, self.clock), done)
 
     # Draining.
 
@@ -649,7 +652,12 @@ class Node:
 
         self.start(
             accepting.make_redundant(
-                arrival, Content(data=arrival.id.encode()), candidates, self.policy, self.clock, deadline
+                arrival,
+                Content(data=arrival.id.encode()),
+                candidates.after,
+                self.policy,
+                self.clock,
+                deadline,
             ),
             done,
         )
