@@ -152,7 +152,7 @@ ROWS = {
     "a next hop": "UPDATE recipient SET next_hop = 'oup' WHERE message_id = ?",
     "a holder's state": "UPDATE holder SET state = 'lost' WHERE message_id = ?",
     "a digest": "UPDATE message SET content_digest = 'xxh3-128:0' WHERE id = ?",
-    "no sum": "UPDATE message SET row_sum = NULL WHERE id = ?",
+    "no sum": "UPDATE message SET row_sum = NULL, received_at = received_at - 140737488355328 WHERE id = ?",
     "a recipient that is gone": "DELETE FROM recipient WHERE message_id = ?",
     "a time that cannot be": "UPDATE message SET received_at = 1 << 62 WHERE id = ?",
 }

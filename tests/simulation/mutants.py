@@ -171,7 +171,7 @@ MUTANTS = (
                 "if not holders and not may_be_exposed:",
             ),
         ),
-        seed=59,
+        seed=169,
     ),
     Mutant(
         "discard before the next hop's 250",
@@ -405,7 +405,7 @@ MUTANTS = (
                 "while turn := None:",
             ),
         ),
-        seed=86,
+        seed=132,
     ),
     Mutant(
         "an owner that was cut off does not ask",
