@@ -13,8 +13,9 @@ from sending import MESSAGE, sent
 from stations import Station, boundary, eventually
 
 from shadowrelay.core.decisions import Content, Decision, SaveCopy
+from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop
-from shadowrelay.core.messages import Confirmation, Copy, Envelope, HolderState, Recipient, Stage
+from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, HolderState, Recipient, Stage
 from shadowrelay.core.ownership import made_here
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import seconds
@@ -74,13 +75,11 @@ async def report_to(owner: Station, address: str) -> Copy:
     """A report in its queue, exposed as each new one is."""
 
     def work(ledger: SqlLedger) -> Copy:
-        made = made_here(
-            ledger,
-            MessageId("01900000-0000-8000-8000-000000000001"),
-            Envelope(sender="", size=len(MESSAGE)),
-            (Recipient(1, address, NextHop("inside")),),
-            owner.clock(),
-        )
+        envelope = Envelope(sender="", size=len(MESSAGE))
+        recipients = (Recipient(1, address, NextHop("inside")),)
+        digests = Digests(of_content(MESSAGE), of_envelope(envelope, recipients))
+        about = MessageId("01900000-0000-8000-8000-000000000001")
+        made = made_here(ledger, about, envelope, recipients, digests, owner.clock())
         return ledger.apply(Decision(made, (SaveCopy(None, made, Content(data=MESSAGE)),)))
 
     return await owner.read(work)

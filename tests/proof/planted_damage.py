@@ -71,7 +71,7 @@ DAMAGE = (
         test=_A_FILE,
     ),
     Fault(
-        name="a copy is promoted unread",
+        name="a copy is promoted without a look at it",
         rule="nothing is promoted that was not compared",
         file="primary/exposure.py",
         edits=(
@@ -197,7 +197,7 @@ DAMAGE = (
         test=_CORE + "test_the_same_is_said_of_rows_that_cannot_be_believed",
     ),
     Fault(
-        name="unknown is taken for refused",
+        name="an owner that knows nothing lets its holder drop the copy",
         rule="unknown is not refused",
         file="core/questions.py",
         edits=(("        if speaker.version == 1 and same:\n", "        if same:\n"),),
@@ -205,7 +205,7 @@ DAMAGE = (
         "test_unknown_from_the_owner_promotes_for_a_page_may_be_out_of_date",
     ),
     Fault(
-        name="what was refused is not on record",
+        name="a refusal leaves nothing on record",
         rule="every arrival that ends without a 250 is recorded as refused",
         file="core/redundancy.py",
         edits=(("        if last_resort and uncertain(attempts):\n", "        if False:\n"),),

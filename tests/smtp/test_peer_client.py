@@ -603,7 +603,7 @@ async def test_a_refusal_says_whether_it_speaks_of_the_member_or_of_the_copy(
         await reader.read(-1)
 
     async with member(refuses) as session:
-        attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"x"))
+        attempt = await offered(session, offer(full("mx2")), pieces(b"x"))
         assert (attempt.leg, attempt.concern) == (Leg.REFUSED, concern)
 
 
@@ -618,7 +618,7 @@ async def test_a_session_that_ends_says_nothing_of_the_member_and_one_that_is_si
 
     for answer, concern in ((leaves, Concern.SESSION), (waits, Concern.MEMBER)):
         async with member(answer) as session:
-            attempt = await Offering(session, offer(full("mx2")), OURS).send(pieces(b"x"))
+            attempt = await offered(session, offer(full("mx2")), pieces(b"x"))
             assert (attempt.leg, attempt.concern) == (Leg.LOST, concern)
 
 
@@ -633,11 +633,11 @@ async def test_when_a_session_ends_the_others_with_that_member_are_not_trusted(t
         members = owner.node.members
         for _ in range(3):
             members.release(holder.name, await stack.enter_async_context(member(leaves)))
-        attempt = await members.offer(offer(holder.name), pieces(b"x"))
+        attempt = await members.offer(offer(holder.name, content=b"x"), pieces(b"x"))
         assert (attempt.leg, attempt.concern) == (Leg.LOST, Concern.SESSION)
         assert members.pooled(holder.name) is None
         assert not members.boundary.skipped(seconds())
-        attempt = await members.offer(offer(holder.name, rank=2), pieces(b"x"))
+        attempt = await members.offer(offer(holder.name, rank=2, content=b"x"), pieces(b"x"))
         assert attempt.leg is Leg.ACKNOWLEDGED
 
 
@@ -650,7 +650,7 @@ async def test_a_question_on_a_session_that_ends_is_asked_again_on_a_new_one(tmp
 
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder), AsyncExitStack() as stack:
         members = owner.node.members
-        step = offer(holder.name)
+        step = offer(holder.name, content=b"x")
         assert (await members.offer(step, pieces(b"x"))).leg is Leg.ACKNOWLEDGED
         await members.close()
         for _ in range(2):
