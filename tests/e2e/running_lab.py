@@ -18,7 +18,7 @@ from typing import Any
 from shadowrelay.lab import mail
 from shadowrelay.lab.cluster import Cluster, up
 from shadowrelay.lab.mail import Count, Letter
-from shadowrelay.lab.probing import NodeStatus, message, queued, status
+from shadowrelay.lab.probing import NodeStatus, listed, message, status
 
 DEADLINE = 20.0  # seconds; only a failing test waits that long
 
@@ -107,7 +107,7 @@ class RunningLab:
 
     def ids(self, name: str) -> list[str]:
         """Of the messages in a node's queue."""
-        return queued(self.cluster.node(name))
+        return listed(self.cluster.node(name), "queued")
 
     def unsettled(self, name: str, message_id: str) -> int:
         """Recipients that this node's copy still waits for."""
