@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from shadowrelay.lab import mail
@@ -47,8 +48,14 @@ class RunningLab:
         self.acknowledged: list[Letter] = []
         self.mailboxes: Path | None = None  # Maildirs of a neighbour that mail ends at, instead of the lab's
 
-    def up(self, *options: str, nodes: int | None = None, breakable: bool = False) -> list[str]:
-        return up(self.directory, nodes=nodes, options=options, breakable=breakable)
+    def up(
+        self,
+        *options: str,
+        nodes: int | None = None,
+        breakable: bool = False,
+        environs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    ) -> list[str]:
+        return up(self.directory, nodes=nodes, options=options, breakable=breakable, environs=environs)
 
     def with_tls(self) -> tuple[str, str]:
         """Settings of all nodes: STARTTLS for senders, with the certificate of the first one."""

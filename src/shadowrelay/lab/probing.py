@@ -31,6 +31,7 @@ class NodeStatus:
     safety_net: int
     exposed: int
     asking: int
+    promoting: int
     draining: bool
     drained: bool
     peers: tuple[Mapping[str, Any], ...]
@@ -71,6 +72,7 @@ def status(node: Node) -> NodeStatus | None:
             safety_net=int(tree["safety_net"]),
             exposed=int(tree["exposed"]),
             asking=int(tree["asking"]),
+            promoting=int(tree.get("promoting", 0)),  # a node of an older version does not tell
             draining=draining,
             drained=draining and bool(_api(node).get("drain")["done"]),
             peers=tuple(peer for peer in tree["peers"] if isinstance(peer, dict)),

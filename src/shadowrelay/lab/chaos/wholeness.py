@@ -36,6 +36,8 @@ def missing(nodes: Sequence[Node], since: float) -> str:
             return f"{short} has {found.exposed} exposed messages"
         if found.asking:
             return f"{short} still asks about {found.asking} messages"
+        if found.promoting:
+            return f"{short} has yet to promote {found.promoting} messages"
     return ""
 
 
