@@ -147,7 +147,7 @@ def test_an_upgrade_under_load_is_proven_from_the_logs_of_both_programs(
         lambda: upgrade.test_nodes_are_upgraded_one_after_the_other_under_load(lab, program_before, first),
     )
     assert verdict.status == PROVEN, verdict.as_dict()
-    # A node that is away holds no copy that counts, until it is back; and a client sends again what nobody answered.
+    # A node that is away holds no copy that counts; and clients send again what nobody answered.
     assert set(verdict.classes) <= {Class.EXPOSED, Class.DUPLICATE_DROPPED}, verdict.as_dict()
 
 
