@@ -133,6 +133,7 @@ def begin_incarnation(
     """
     connection.execute("BEGIN IMMEDIATE")
     ledger = SqlLedger(connection, name)
+    _check_lineages(ledger)
     created = not ledger.lineage.database_id
     alive = connection.execute(SQL["meta"], ("alive_at",)).fetchone()
     if created:
@@ -161,6 +162,19 @@ def begin_incarnation(
     return ledger, Opening(created, now, records.moment(int(alive[0])) if alive else None)
 
 
+def _check_lineages(ledger: SqlLedger) -> None:
+    """Our own, and those of the members: nothing that follows from one that cannot be is right.
+
+    Raises ValueError, or what else such values lead to (``records.IMPOSSIBLE``).
+    """
+    known = [member.lineage for member in ledger.members() if member.lineage]
+    for lineage in (ledger.lineage, *known):
+        texts = [lineage.database_id, *(entry.incarnation for entry in lineage.beginnings)]
+        numbers = [*(entry.sequence for entry in lineage.beginnings), lineage.sequence]
+        if not all(isinstance(text, str) for text in texts) or numbers != sorted(map(int, numbers)):
+            raise ValueError(f"no lineage: {texts}, {numbers}")
+
+
 def empty_the_log(connection: sqlite3.Connection) -> None:
     """Bring all of the write-ahead log into the database file, durably, before anything is acknowledged.
 
@@ -186,10 +200,15 @@ def check(connection: sqlite3.Connection, file: Path) -> None:
         return
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
-        error = sqlite3.DatabaseError(found)
-        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise error
+        raise corrupt(found)
     _suspicion(file).unlink(missing_ok=True)
+
+
+def corrupt(why: str) -> sqlite3.DatabaseError:
+    """The error that SQLite would raise, had it seen what we have."""
+    error = sqlite3.DatabaseError(why)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
 
 
 def is_corrupt(error: sqlite3.Error) -> bool:
