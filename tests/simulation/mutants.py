@@ -468,7 +468,10 @@ MUTANTS = (
     ),
     Mutant(
         "two owners of one message never ask",
-        ((holding.hold, "ask_about(known, now).writes", "()"),),
+        (
+            (holding.hold, "ask_about(known, now).writes", "()"),
+            (redundancy.repaired, "if copy and elsewhere", "if False"),
+        ),
         scenario="two_nodes_make_the_same_report",
         breaks=Breaks.HISTORY,
     ),
@@ -551,12 +554,12 @@ MUTANTS = (
                 "if counts(both.member, both.attempt):",
             ),
         ),
-        seed=88,
+        seed=549,
     ),
     Mutant(
         "a 250 whatever the holder said",
         ((accepting.make_redundant, "if arrived and counts(both.member, both.attempt):", "if arrived:"),),
-        seed=10,
+        seed=7,
     ),
     Mutant(
         "a 451 before what arrived is forgotten",
@@ -610,7 +613,10 @@ MUTANTS = (
     ),
     Mutant(
         "a damaged copy counts",
-        ((questions._answer_as_owner, "if damaged:", "if False:"),),
+        (
+            (questions._answer_as_owner, "if damaged:", "if False:"),
+            (questions._damaged, "if copy.owned and holder and holder.state in _COPIES:", "if False:"),
+        ),
         scenario="damaged_copy_is_made_again",
     ),
     Mutant(
@@ -681,6 +687,22 @@ MUTANTS = (
     Mutant(
         "a message is restored as if nothing had been sent",
         ((holding.restore, "for number, status in rows.settled", "for number, status in ()"),),
-        seed=120,
+        seed=1333,
+    ),
+    Mutant(
+        "nobody asks again who else has a message",
+        ((questions.shared_with, "return copy.owned and any(", "return False and any("),),
+        scenario="page_of_a_holder",
+    ),
+    Mutant(
+        "a holder asks once, and never again",
+        (
+            (
+                questions.shared_with,
+                "return copy.owner == member and copy.pending is None",
+                "return False",
+            ),
+        ),
+        scenario="page_of_an_owner",
     ),
 )

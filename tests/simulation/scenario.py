@@ -2,7 +2,7 @@
 
 Commands, one per line (``#`` begins a comment):
 
-    boundary 2|3 [reject] [name=value ...]   first; policy fields by name, durations in seconds
+    boundary 2|3 [reject] [scrub] [name=value ...]   first; policy fields by name, durations in seconds
     send mx1 m1 to a@example.net b@inside.example   a client sends; it does not retry
     wait 3                                   seconds
     crash|start|freeze|thaw mx1              start opens the same disk
@@ -107,6 +107,7 @@ class Scenario:
         self.world = World(0, policy, PLACES[: int(words[0])])
         self.world.noise = QUIET
         self.world.observed = True
+        self.world.scrub = "scrub" in words
         self.world.on = self._point
         self.checks = make_boundary(self.world, sql="sql" in words)
         for node in self.world.nodes.values():
