@@ -20,6 +20,7 @@ from shadowrelay.admin.guard import Refused, check_change, check_host, check_tok
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import Node, PeerState
 from shadowrelay.admin.retirement import retire
+from shadowrelay.admin.server import LIVE
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.set_aside import resume
 from shadowrelay.database import views
@@ -54,7 +55,7 @@ def build_app(
         Route("/api/v1/drain/begin", api.changes(api.begin_drain), methods=["POST"]),
         Route("/api/v1/drain/end", api.changes(api.end_drain), methods=["POST"]),
         Route("/metrics", api.reads(api.metrics)),
-        Route("/healthz/live", api.live),
+        Route(LIVE, api.live),
         Route("/healthz/ready", api.ready),
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
