@@ -121,7 +121,7 @@ async def test_a_queue_shows_its_identity_oldest_next_attempt_and_last_error(nod
 async def test_a_queue_is_active_while_it_sends_and_asking_while_members_are_asked(node):
     await fill(node, received(1, MX2), received(2, MX3, "x@inside.test"))
     await fill(node, lambda ledger: claim(ledger, NextHop("outside"), NOW, 10))
-    await fill(node, lambda ledger: cut_off(ledger, MX3, NOW))
+    await fill(node, lambda ledger: cut_off(ledger, MX3, frozenset(), NOW))
     async with serving(node) as port:
         inside, outside = (await ask(port, "/api/v1/queues")).json["queues"]
         asking = (await ask(port, "/api/v1/messages?state=asking")).json["messages"]

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shadowrelay.core.decisions import (
+    ALL,
     AcknowledgeEvents,
     CheckCopies,
     Decision,
@@ -18,6 +19,7 @@ from shadowrelay.core.decisions import (
     Member,
     OpenQuestion,
     Outcome,
+    Part,
     SaveCopy,
     Tombstone,
 )
@@ -80,15 +82,19 @@ class Books:
     def members(self) -> Iterable[Member]:
         return self.known.values()
 
-    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
+    def copies_held_for(
+        self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False
+    ) -> Sequence[Copy]:
         held = [c for c in self.copies.values() if c.held and c.owner == owner]
-        return [copy for copy in held if not (unclaimed and copy.pending)]
+        return part_of(part, [copy for copy in held if not (unclaimed and copy.pending)])
 
-    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
-        return [c for c in self.copies.values() if c.owned and is_held_by(c, holder, counted)]
+    def copies_held_by(
+        self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None
+    ) -> Sequence[Copy]:
+        return part_of(part, [c for c in self.copies.values() if c.owned and is_held_by(c, holder, counted)])
 
-    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
-        return [c for c in self.copies.values() if c.owned and c.former_owner == former]
+    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Sequence[Copy]:
+        return part_of(part, [c for c in self.copies.values() if c.owned and c.former_owner == former])
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         waiting = [
@@ -133,6 +139,10 @@ class Books:
                     self.forgotten.append(write)
         self.events += decision.events
         return decision.then
+
+
+def part_of(part: Part, copies: Iterable[Copy]) -> Sequence[Copy]:
+    return sorted((copy for copy in copies if copy.id > part.after), key=lambda copy: copy.id)[: part.most]
 
 
 def is_held_by(copy: Copy, holder: ServerName, counted: bool | None) -> bool:

@@ -35,6 +35,7 @@ from shadowrelay.core.decisions import (
     Kind,
     Member,
     Outcome,
+    Part,
     SaveCopy,
     Tombstone,
     Verdict,
@@ -60,6 +61,7 @@ from shadowrelay.core.messages import (
     Stage,
     Status,
 )
+from shadowrelay.core.ownership import ask_about
 from shadowrelay.core.tracking import Receive, Taken
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
@@ -280,6 +282,40 @@ async def test_copies_are_found_by_what_they_are_to_whom(tmp_path: Path) -> None
         }
         assert await named(lambda ledger: ledger.copies_to_check(OTHER, later, 1)) == {"to check"}
         assert await found.transact(lambda ledger: ledger.count_held_for(OTHER)) == 3
+
+
+async def test_many_copies_are_read_part_by_part_in_the_order_of_their_ids(tmp_path: Path) -> None:
+    holder = Holder(OTHER, OTHER_DATABASE, None, 1, HolderState.HOLDING)
+    async with database(tmp_path) as found:
+        ours = [message(holders=(holder,), former_owner=OTHER) for _ in range(5)]
+        theirs = [shadow() for _ in range(5)]
+        for copy in (*ours, *theirs):
+            await found.transact(save(copy))
+        for query, expected in (
+            (SqlLedger.copies_held_by, ours),
+            (SqlLedger.copies_taken_from, ours),
+            (SqlLedger.copies_held_for, theirs),
+        ):
+            read: list[Copy] = []
+            part: Part | None = Part(most=2)
+            while part is not None:
+                copies = await found.transact(lambda ledger: list(query(ledger, OTHER, part)))  # noqa: B023
+                read += copies
+                part = part.rest(copies)
+            assert read == expected
+
+
+async def test_whether_anything_was_written_of_a_message_is_known_without_a_look_at_the_database(
+    tmp_path: Path,
+) -> None:
+    async with database(tmp_path) as found:
+        copy, other = message(), message()
+        await found.transact(save(copy))
+        await found.transact(lambda ledger: ledger.follow(copy.id))
+        await found.transact(save(other))
+        assert found.ledger.undisturbed(copy.id)
+        await found.transact(lambda ledger: ledger.apply(ask_about(copy, NOW)))
+        assert not found.ledger.undisturbed(copy.id)
 
 
 # Numbers that are never given twice

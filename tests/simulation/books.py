@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from shadowrelay.core.decisions import (
+    ALL,
     AcknowledgeEvents,
     CheckCopies,
     Decision,
@@ -27,6 +28,7 @@ from shadowrelay.core.decisions import (
     Member,
     OpenQuestion,
     Outcome,
+    Part,
     SaveCopy,
     Tombstone,
     Write,
@@ -130,19 +132,24 @@ class MemoryBooks:
     def members(self) -> Iterable[Member]:
         return [self.state.known[name] for name in sorted(self.state.known)]
 
-    def _sorted(self, chosen: Iterable[Copy]) -> list[Copy]:
-        return sorted(chosen, key=lambda copy: copy.id)
+    def _sorted(self, chosen: Iterable[Copy], part: Part = ALL) -> list[Copy]:
+        return sorted((c for c in chosen if c.id > part.after), key=lambda copy: copy.id)[: part.most]
 
-    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
+    def copies_held_for(
+        self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False
+    ) -> Iterable[Copy]:
         held = (c for c in self.state.copies.values() if c.owner == owner and c.held)
-        return self._sorted(copy for copy in held if not (unclaimed and copy.pending))
+        return self._sorted((copy for copy in held if not (unclaimed and copy.pending)), part)
 
-    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
+    def copies_held_by(
+        self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None
+    ) -> Iterable[Copy]:
         owned = (copy for copy in self.state.copies.values() if copy.owned)
-        return self._sorted(copy for copy in owned if is_held_by(copy, holder, counted))
+        return self._sorted((copy for copy in owned if is_held_by(copy, holder, counted)), part)
 
-    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
-        return self._sorted(c for c in self.state.copies.values() if c.former_owner == former and c.owned)
+    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Iterable[Copy]:
+        taken = (c for c in self.state.copies.values() if c.former_owner == former and c.owned)
+        return self._sorted(taken, part)
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         asked = self._sorted(
@@ -409,17 +416,21 @@ class SqlBooks(MemoryBooks):
         assert self.sql is not None
         return self.sql.members()
 
-    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
+    def copies_held_for(
+        self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False
+    ) -> Iterable[Copy]:
         assert self.sql is not None
-        return self.sql.copies_held_for(owner, unclaimed=unclaimed)
+        return self.sql.copies_held_for(owner, part, unclaimed=unclaimed)
 
-    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
+    def copies_held_by(
+        self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None
+    ) -> Iterable[Copy]:
         assert self.sql is not None
-        return self.sql.copies_held_by(holder, counted=counted)
+        return self.sql.copies_held_by(holder, part, counted=counted)
 
-    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
+    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Iterable[Copy]:
         assert self.sql is not None
-        return self.sql.copies_taken_from(former)
+        return self.sql.copies_taken_from(former, part)
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         assert self.sql is not None

@@ -403,15 +403,6 @@ class Node:
         """Claim what is due, one delivery per message and next hop at a time."""
         if self.books.dirty:
             return  # only what is durable may be claimed; the commit calls again
-        if cut_off := self.boundary.cut_off(self.world.now):
-
-            def ask_first(books: Transaction) -> None:
-                for name in cut_off:
-                    heartbeat.cut_off(books, name, self.clock())
-
-            ready, _ = self.transact(ask_first, lambda _: None)
-            if not ready:
-                return
         now = self.clock()
         soonest: datetime | None = None
         chosen: list[tuple[Copy, NextHop]] = []
@@ -423,6 +414,8 @@ class Node:
                     continue
                 due = recipient.next_attempt
                 if self._is_due(recipient, now):
+                    if not self._note_silence():
+                        return  # what is asked about from now on is not claimed; the commit calls again
                     self.active.add((copy.id, recipient.next_hop))
                     chosen.append((copy, recipient.next_hop))
                 elif due is not None and (soonest is None or due < soonest):
@@ -434,6 +427,27 @@ class Node:
             if self.pump_at is None or at < self.pump_at or self.pump_at <= self.world.now:
                 self.pump_at = at
                 self.after(at - self.world.now, self.pump)
+
+    def _note_silence(self) -> bool:
+        """As the queue does before it claims or sends anything. False: something was written down."""
+        cut_off = self.boundary.cut_off(self.world.now)
+
+        def ask_first(books: Transaction) -> None:
+            at_hand = self.boundary.at_hand(self.world.now)
+            for name in cut_off:
+                heartbeat.cut_off(books, name, at_hand, self.clock())
+                self.boundary.noted(name, self.world.now)
+
+        ready, _ = self.transact(ask_first, lambda _: None) if cut_off else (True, None)
+        return ready
+
+    def _still_ours(self, step: SendOn) -> bool:
+        """May this content be sent? Looked at after the next hop was reached."""
+        self._note_silence()
+        copy = self.books.copy(step.copy.id)
+        if copy is None or not copy.owned or copy.confirmation is Confirmation.ASK:
+            return False
+        return {one.number for one in step.recipients} <= {one.number for one in copy.unsettled}
 
     def _is_due(self, recipient: Recipient, now: datetime) -> bool:
         """Its time has come, or lies so far ahead that only a clock set back can explain it."""
@@ -463,7 +477,6 @@ class Node:
         low, high = sink.delay
         there, back = (low + (high - low) * world.random.random() for _ in range(2))
         recipients = tuple((r.number, r.address) for r in step.recipients)
-        world.say(self.name, f"sends {copy.id} {[r.number for r in step.recipients]} to {step.next_hop}")
 
         def finish(answers: dict[int, str] | None, made: tuple[Delivery, ...]) -> None:
             results = tuple(self._result(r.number, r.attempts, answers) for r in step.recipients)
@@ -477,7 +490,18 @@ class Node:
 
             world.after(back if answers is not None else 2.0, settled)
 
-        world.after(there, sink.take, self.name, generation, world.now, copy.id, recipients, finish)
+        def reached() -> None:
+            if hangs and not self._still_ours(step):
+                world.say(self.name, f"does not send {copy.id}")
+                resume(Sent((), hop))
+                return
+            world.say(self.name, f"sends {copy.id} {[r.number for r in step.recipients]} to {step.next_hop}")
+            world.after(there, sink.take, self.name, generation, world.now, copy.id, recipients, finish)
+
+        if hangs := sink.hangs():
+            self.after(hangs, reached)
+        else:
+            reached()
 
     def _result(self, number: int, attempts: int, answers: dict[int, str] | None) -> Result:
         wait = retry.after(attempts + 1, self.policy)

@@ -13,6 +13,7 @@ Commands, one per line (``#`` begins a comment):
     hand-over mx1                            its queue, to the holders that it reaches
     close example.net | open example.net     a next hop that answers 4xx, or no longer does
     lose-reply example.net                   of its next acceptance
+    hang example.net 12                      the next attempt takes so long to get as far as the content
     when <point>: <command>                  once, at that instant: see below
     drain                                    faults are over; wait until everything is quiet
     clock mx1 +10800                         its wall clock steps
@@ -203,6 +204,9 @@ class Scenario:
 
     def lose_reply(self, words: list[str]) -> None:
         self.world.hops[NextHop(words[0])].lose_next += 1
+
+    def hang(self, words: list[str]) -> None:
+        self.world.hops[NextHop(words[0])].hanging.append(float(words[1]))
 
     def clock(self, words: list[str]) -> None:
         self.world.nodes[ServerName(words[0])].offset += float(words[1])

@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
+from shadowrelay.core.identifiers import (
+    FIRST,
+    DatabaseId,
+    Incarnation,
+    Lineage,
+    Mark,
+    MessageId,
+    ServerName,
+)
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.tracking import SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
@@ -111,6 +119,23 @@ class OpenQuestion:
     message_id: MessageId
     since: datetime | None
     taken_from: ServerName | None = None
+
+
+class Part(NamedTuple):
+    """Of many messages: up to ``most`` of those behind the id ``after``, in the order of ids.
+
+    What is done to thousands is done part by part, so that everything else is not kept waiting.
+    """
+
+    after: MessageId = FIRST
+    most: int | None = None
+
+    def rest(self, copies: Sequence[Copy]) -> Part | None:
+        """Where to go on behind those that this part gave; None at the end."""
+        return None if len(copies) != self.most else Part(copies[-1].id, self.most)
+
+
+ALL = Part()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,17 +247,21 @@ class Ledger(Protocol):
 
     def members(self) -> Iterable[Member]: ...
 
-    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
+    def copies_held_for(
+        self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False
+    ) -> Iterable[Copy]:
         """Shadow copies still in transit, of every epoch. ``unclaimed``: those of no pending promotion."""
         ...
 
-    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
+    def copies_held_by(
+        self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None
+    ) -> Iterable[Copy]:
         """Owned messages with a holder of that name. ``counted``: only those whose copy there is HOLDING; not
         ``counted``: those whose copy is LOST while it is out of reach, and those that went out in doubt.
         """
         ...
 
-    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
+    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Iterable[Copy]:
         """Owned messages that were promoted from copies held for that member."""
         ...
 

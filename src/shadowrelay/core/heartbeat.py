@@ -11,7 +11,17 @@ from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
 
-from shadowrelay.core.decisions import CheckCopies, Decision, DropEvents, Heard, Ledger, Member, Transaction
+from shadowrelay.core.decisions import (
+    ALL,
+    CheckCopies,
+    Decision,
+    DropEvents,
+    Heard,
+    Ledger,
+    Member,
+    Part,
+    Transaction,
+)
 from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
 from shadowrelay.core.ownership import ask_about, asked_about, intend, saved
@@ -92,10 +102,30 @@ def lose_holder(books: Transaction, name: ServerName) -> None:
         books.apply(_holders(copy, name, HolderState.HOLDING, HolderState.LOST))
 
 
-def cut_off(books: Transaction, name: ServerName, now: datetime) -> None:
-    """We were cut off from a holder so long that it may have promoted: ask before delivering."""
-    for copy in tuple(books.copies_held_by(name)):
-        books.apply(ask_about(copy, now))
+def cut_off(
+    books: Transaction,
+    name: ServerName,
+    at_hand: frozenset[ServerName],
+    now: datetime,
+    part: Part = ALL,
+) -> Part | None:
+    """We were cut off from a holder so long that it may have promoted: ask before delivering.
+
+    What a member ``at_hand`` holds too does not wait: that one is in contact with us, so nobody promotes by
+    time. It goes out in doubt, and is asked about when the other one is back. Returns the next part.
+    """
+    copies = tuple(books.copies_held_by(name, part))
+    for copy in copies:
+        books.apply(saved(copy, _cut_off(copy, at_hand - {name}, now)))
+    return part.rest(copies)
+
+
+def _cut_off(copy: Copy, at_hand: frozenset[ServerName], now: datetime) -> Copy:
+    if not copy.kept_by(at_hand):
+        return asked_about(copy, now)
+    if copy.confirmation is not Confirmation.NONE:
+        return copy
+    return replace(copy, confirmation=Confirmation.IN_DOUBT, confirm_since=now)
 
 
 def take_over(books: Transaction, name: ServerName, reason: Reason, now: datetime) -> int:
@@ -141,7 +171,6 @@ class Alarm(Enum):
     HOLDER_LOST = "holder lost"
     PROMOTE = "promote"
     PROMOTE_ALONE = "promote alone"  # even if no other member can be asked
-    CUT_OFF = "cut off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +199,7 @@ class Watch:
     def overdue(self, at: float, policy: Policy) -> bool:
         """Was there no contact for so long that the member may have promoted what it holds for us?
 
-        True once: a process that was frozen learns it from its clock, before it delivers anything.
+        Not any more once that was noted (``cut_off``). A process that was frozen learns it from its clock.
         """
         if self.contact_at is None or self.cut_off:
             return False
@@ -197,16 +226,13 @@ class Watch:
         """One more attempt failed. The alarms are raised at every failure past their limit."""
         since = at if self.failing_since is None else self.failing_since
         watch = replace(self, failures=self.failures + 1, failing_since=since, error=error, greeted=False)
-        alarms = tuple(self._alarms(watch.failures, at - since, policy))
-        return replace(watch, cut_off=watch.cut_off or Alarm.CUT_OFF in alarms), alarms
+        return watch, tuple(self._alarms(watch.failures, at - since, policy))
 
     def _alarms(self, failures: int, silence: float, policy: Policy) -> Iterator[Alarm]:
         if failures >= policy.holder_loss_heartbeats:
             yield Alarm.HOLDER_LOST
         if silence >= policy.shadow_resubmit_time_span.total_seconds():
             yield Alarm.PROMOTE
-            if not self.cut_off:
-                yield Alarm.CUT_OFF
         alone = policy.isolated_resubmit_time_span.total_seconds()
         if alone and silence >= alone:
             yield Alarm.PROMOTE_ALONE

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from shadowrelay.core import arrivals
 from shadowrelay.core.decisions import Decision, Ledger, OpenQuestion, SaveCopy, Transaction
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
 from shadowrelay.core.ownership import promote, withdraw
 from shadowrelay.core.policy import Policy
@@ -23,8 +23,6 @@ LOOKS = 5000
 
 PAGE = 500
 """Open questions that are read at once."""
-
-_FIRST = MessageId("")
 
 
 @dataclass(slots=True)
@@ -41,7 +39,7 @@ class Inquiry:
 
     _asked: dict[MessageId, _Asked] = field(default_factory=dict)
     _began: dict[datetime | None, float] = field(default_factory=dict)  # of questions not all looked at yet
-    _looked_at: MessageId = _FIRST  # by ``conclude``, when there were too many
+    _looked_at: MessageId = FIRST  # by ``conclude``, when there were too many
     _places: dict[ServerName, MessageId] = field(default_factory=dict)  # by ``unasked``, likewise
 
     def _entry(self, message_id: MessageId, since: datetime | None, at: float = 0.0) -> _Asked:
@@ -56,7 +54,7 @@ class Inquiry:
         Where very many have been answered, those are not gone through again every time: what is asked anew
         among them may be found by a later call only.
         """
-        last = place = self._places.pop(member, _FIRST)
+        last = place = self._places.pop(member, FIRST)
         found: list[OpenQuestion] = []
         for looks, question in enumerate(_in_turn(books, place), 1):
             if not self._has_answered(question, member):
@@ -101,7 +99,8 @@ class Inquiry:
         """Let go the messages about which everybody who may know better has answered; promote those whose
         promotion is pending.
 
-        Those whose holder could not be reached within ``reconcile_timeout`` go out marked in doubt, unless
+        Those whose holder could not be reached within ``reconcile_timeout``, or at all while another one that
+        answered holds a copy, go out marked in doubt, unless
         this node was away so long that their fate may be forgotten everywhere: then they are set aside for
         the operator. ``long_away``: when it returned from such an absence, since when what it had then is
         asked about; what came later is asked about since later. A member that can be reached is waited for.
@@ -109,7 +108,7 @@ class Inquiry:
         questions were closed.
         """
         closed = looks = 0
-        last = _FIRST
+        last = FIRST
         seen: set[MessageId] = set()
         patience = policy.reconcile_timeout / timedelta(seconds=1)
         for number, question in enumerate(_in_turn(books, self._looked_at), 1):
@@ -138,8 +137,8 @@ class Inquiry:
             if not complete:
                 continue
             missing = {holder.name for holder in copy.holders} - entry.by
-            out_of_patience = at - entry.began >= patience
-            if missing and (copy.confirmation is Confirmation.IN_DOUBT or not out_of_patience):
+            waited = at - entry.began >= patience or copy.kept_by(reachable & entry.by)
+            if missing and (copy.confirmation is Confirmation.IN_DOUBT or not waited):
                 continue
             closed += 1
             if copy.stage is Stage.ARRIVING:
@@ -156,7 +155,7 @@ class Inquiry:
             else:
                 books.apply(self._let_go(books, copy, now, in_doubt=bool(missing)))
         else:
-            last = last if looks > AT_ONCE else _FIRST
+            last = last if looks > AT_ONCE else FIRST
             self._began.clear()
             for concluded in self._asked.keys() - seen:  # in whatever way
                 self.forget(concluded)
@@ -175,7 +174,7 @@ class Inquiry:
 
 def _in_turn(books: Ledger, last: MessageId) -> Iterator[OpenQuestion]:
     """Every open question once, those behind that one first; whoever reads on may close what was read."""
-    for after, until in ((last, None), (_FIRST, last)) if last else ((_FIRST, None),):
+    for after, until in ((last, None), (FIRST, last)) if last else ((FIRST, None),):
         while page := books.open_questions(after, PAGE):
             for question in page:
                 if until is not None and question.message_id > until:

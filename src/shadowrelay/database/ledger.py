@@ -15,6 +15,7 @@ from typing import TypeVar, assert_never
 
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import (
+    ALL,
     AcknowledgeEvents,
     CheckCopies,
     Decision,
@@ -25,6 +26,7 @@ from shadowrelay.core.decisions import (
     Member,
     OpenQuestion,
     Outcome,
+    Part,
     SaveCopy,
     Tombstone,
     Write,
@@ -65,6 +67,7 @@ class SqlLedger:
         self.scratch = 0  # rows changed in temporary tables, which no disk has to know of
         self.planned = 0  # recipients stored so far that this node may send, now or later
         self._recent: dict[MessageId, Copy] = {}
+        self._undisturbed: set[MessageId] = set()
         self._members: dict[ServerName, Member] = {}  # as stored: read again and again for every message
         self._run = connection.execute
         self.refresh()
@@ -89,6 +92,22 @@ class SqlLedger:
     def forget_recent(self) -> None:
         """To be called by whoever changes messages or recipients without ``apply``."""
         self._recent.clear()
+        self._undisturbed.clear()
+
+    def follow(self, message_id: MessageId) -> None:
+        """From now on ``undisturbed`` tells whether that message was changed."""
+        self._undisturbed.add(message_id)
+
+    def let_be(self, message_id: MessageId) -> None:
+        """Whether it is changed does not matter any more."""
+        self._undisturbed.discard(message_id)
+
+    def undisturbed(self, message_id: MessageId) -> bool:
+        """Has nothing been written of that message since it is followed? False may also mean: not followed.
+
+        To be asked at any time, in a transaction or not: it looks at no database.
+        """
+        return message_id in self._undisturbed
 
     def _last(self, query: str) -> int:
         row = self._run(query).fetchone()
@@ -145,14 +164,21 @@ class SqlLedger:
     def members(self) -> Iterable[Member]:
         return [records.member_of(row) for row in self._run(SQL["members"]).fetchall()]
 
-    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
-        return self._copies("unclaimed" if unclaimed else "held_for", owner)
+    def _part(self, query: str, name: ServerName, part: Part) -> Iterable[Copy]:
+        return self._copies(query, name, part.after, -1 if part.most is None else part.most)
 
-    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
-        return self._copies({None: "held_by", True: "counted", False: "missed"}[counted], holder)
+    def copies_held_for(
+        self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False
+    ) -> Iterable[Copy]:
+        return self._part("unclaimed" if unclaimed else "held_for", owner, part)
 
-    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
-        return self._copies("taken_from", former)
+    def copies_held_by(
+        self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None
+    ) -> Iterable[Copy]:
+        return self._part({None: "held_by", True: "counted", False: "missed"}[counted], holder, part)
+
+    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Iterable[Copy]:
+        return self._part("taken_from", former, part)
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         rows = self._run(SQL["open_questions"], (after, most)).fetchall()
@@ -221,6 +247,7 @@ class SqlLedger:
 
     def _save(self, write: SaveCopy) -> None:
         before, after = write.before, write.after
+        self._undisturbed.discard(after.id)
         if after.stage is Stage.ARRIVING:
             failpoints.wrote(failpoints.ARRIVING)
         if after.pending and not (before and before.pending):
@@ -263,6 +290,7 @@ class SqlLedger:
         if row and row[1]:
             self.freed.append(row[1])
         self._recent.pop(copy.id, None)
+        self._undisturbed.discard(copy.id)
         for query in ("drop_content", "drop_holders", "drop_recipients", "drop_message"):
             self._run(SQL[query], (copy.id,))
 

@@ -90,34 +90,39 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 UPDATE member SET sequence = max(sequence, ?) WHERE name = ?;
 
 -- name: held_for
-SELECT id FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' ORDER BY id;
+-- A part of them, by id, as the next ones: the index in the order of ids, so that the length of a queue does not
+-- matter to the part.
+SELECT id FROM message
+ WHERE stage <> 'safety_net' AND owner = ? AND role = 'shadow' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
 
 -- name: unclaimed
-SELECT id FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' AND pending IS NULL ORDER BY id;
+SELECT id FROM message
+ WHERE stage <> 'safety_net' AND owner = ? AND role = 'shadow' AND stage = 'queued' AND pending IS NULL AND id > ?
+ ORDER BY id LIMIT ?;
 
 -- name: held_by
 SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? ORDER BY m.id;
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? AND m.id > ?
+ ORDER BY m.id LIMIT ?;
 
 -- name: counted
 SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? AND h.state = 'holding'
- ORDER BY m.id;
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? AND m.id > ?
+   AND h.state = 'holding'
+ ORDER BY m.id LIMIT ?;
 
 -- name: missed
 SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ?1 AND h.state = 'lost'
- UNION
-SELECT m.id FROM message m INDEXED BY message_confirm CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.confirmation <> 'none' AND m.confirmation = 'in_doubt' AND m.role = 'primary' AND m.stage = 'queued'
-   AND h.name = ?1
- ORDER BY 1;
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? AND m.id > ?
+   AND (h.state = 'lost' OR m.confirmation = 'in_doubt')
+ ORDER BY m.id LIMIT ?;
 
 -- name: holds_for
 SELECT EXISTS (SELECT 1 FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued');
 
 -- name: taken_from
-SELECT id FROM message WHERE former_owner = ? AND role = 'primary' AND stage = 'queued' ORDER BY id;
+SELECT id FROM message WHERE former_owner = ? AND role = 'primary' AND stage = 'queued' AND id > ?
+ ORDER BY id LIMIT ?;
 
 -- name: open_questions
 -- Asked several times a second: left alone, SQLite reads the whole table to find them in the order of their ids.

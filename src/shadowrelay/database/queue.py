@@ -80,6 +80,7 @@ def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now:
             if recipient.next_hop == next_hop and (recipient.next_attempt or now) <= now
         )
         ledger.scratch += ledger.connection.execute(SQL["activate"], (message_id, next_hop)).rowcount
+        ledger.follow(message_id)
         claims.append(Claim(copy, next_hop, due, content))
     return claims
 
@@ -94,6 +95,7 @@ def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta) -> None:
 
 
 def unclaim(ledger: SqlLedger, message_id: MessageId, next_hop: NextHop) -> None:
+    ledger.let_be(message_id)
     ledger.scratch += ledger.connection.execute(SQL["deactivate"], (message_id, next_hop)).rowcount
 
 

@@ -72,8 +72,6 @@ def unreachable(
     def work(books: Transaction) -> Sighting | None:
         if Alarm.HOLDER_LOST in alarms:
             heartbeat.lose_holder(books, member)
-        if Alarm.CUT_OFF in alarms:
-            heartbeat.cut_off(books, member, clock())
         return sighting_of(books, member) if Alarm.PROMOTE in alarms else None
 
     sighting: Sighting | None = (yield Transact(work)) if alarms else None
