@@ -505,8 +505,8 @@ def test_promotion_raises_the_epoch_and_tells_the_former_owner(on_b: Books) -> N
 
 
 def test_taking_over_twice_changes_nothing(on_b: Books) -> None:
-    assert heartbeat.take_over(on_b, A, Reason.HEARTBEAT_LOST, NOW) == 1
-    assert heartbeat.take_over(on_b, A, Reason.HEARTBEAT_LOST, NOW) == 0
+    assert heartbeat.take_over(on_b, A, Reason.HEARTBEAT_LOST, NOW) == (1, None)
+    assert heartbeat.take_over(on_b, A, Reason.HEARTBEAT_LOST, NOW) == (0, None)
 
 
 def test_a_copy_acknowledged_so_late_that_it_may_be_promoted_is_asked_about_first(on_a: Books) -> None:

@@ -17,8 +17,10 @@ DELIVERING = (
     Fault(
         name="the queue of an opened database is due at once",
         rule="a returning owner asks before it delivers",
-        file="database/opening.py",
-        edits=(('    connection.execute(SQL["hold_back_due"])\n', ""),),
+        file="database/ledger.py",
+        edits=(
+            ('                self.connection.executemany(SQL["hold_back"], [(id_,) for id_ in ids])\n', ""),
+        ),
         test="database/test_database_opening.py::test_after_an_open_nothing_is_due_before_the_members_were_asked",
     ),
     Fault(

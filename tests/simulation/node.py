@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from shadowrelay.core import delivery, heartbeat, retry, safety_net
+from shadowrelay.core import chores, delivery, heartbeat, retry, safety_net
 from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.decisions import Content, Transaction
@@ -44,6 +44,9 @@ from .world import START, Delivery, World, seconds
 
 if TYPE_CHECKING:
     from .checks import Invariants
+
+CHORE = 0.3
+"""Seconds until the next part of what is done to many messages."""
 
 
 @dataclass(slots=True)
@@ -133,6 +136,7 @@ class Node:
     def new_disk(self) -> None:
         state = State(DatabaseId(f"{self.world.token(32)}-0000-4000-8000-{self.world.token(48)}"))
         self.books: MemoryBooks = (SqlBooks if self.sql else MemoryBooks)(self.name, state)
+        self.books.at_once = self.world.at_once
 
     # Clocks.
 
@@ -166,7 +170,7 @@ class Node:
         self.in_flight: set[MessageId] = set()
         self.active: set[tuple[MessageId, NextHop]] = set()
         self.repairing: set[MessageId] = set()
-        self.concluding = False
+        self.concluding = self.carrying = False
         self.pump_at: float | None = None
         token = Incarnation(self.world.token(64))
         now = self.clock()
@@ -180,6 +184,28 @@ class Node:
         for other in self.others:
             self._talk_in(other.name, 0.05 + 0.3 * self.world.random.random())
         self.after(1.0, self.tick)
+        self._carry_on()
+
+    @property
+    def opening(self) -> bool:
+        """Senders are not let in yet."""
+        return self.books.unfinished() is not None
+
+    def _carry_on(self) -> None:
+        """What is left to be done to many messages, one part after the other, each after a while."""
+        if self.books.chores and not self.carrying:
+            self.carrying = True
+            self.after(CHORE, self._next_part)
+
+    def _next_part(self) -> None:
+        def done(_: Any) -> None:
+            self.carrying = False
+            self._carry_on()
+            self.pump()
+
+        ready, more = self.transact(lambda _: self.books.carry_on(), done)
+        if ready:
+            done(more)
 
     def crash(self) -> None:
         """The process ends here; what is not durable is gone."""
@@ -270,6 +296,7 @@ class Node:
             else:
                 then(result)
         if self.generation == generation and not self.frozen:
+            self._carry_on()
             self.pump()
 
     def start(self, script: Script[Any], done: Callable[[Any], None]) -> None:
@@ -374,7 +401,7 @@ class Node:
             confirm = confirm or (copy.confirmation is not Confirmation.NONE and copy.queued)
             exposed = exposed or copy.exposed
         confirm = confirm or any(c.confirmation is not Confirmation.NONE for c in state.arriving.values())
-        if confirm and not self.concluding:
+        if confirm and not self.concluding and not chores.held_back(self.books):
             self._conclude()
             for name in self.boundary.reachable():
                 if self._has_questions(name):
@@ -401,7 +428,7 @@ class Node:
 
     def pump(self) -> None:
         """Claim what is due, one delivery per message and next hop at a time."""
-        if self.books.dirty:
+        if self.books.dirty or chores.held_back(self.books):
             return  # only what is durable may be claimed; the commit calls again
         now = self.clock()
         soonest: datetime | None = None
@@ -444,7 +471,7 @@ class Node:
     def _still_ours(self, step: SendOn) -> bool:
         """May this content be sent? Looked at after the next hop was reached."""
         self._note_silence()
-        copy = self.books.copy(step.copy.id)
+        copy = None if chores.held_back(self.books) else self.books.copy(step.copy.id)
         if copy is None or not copy.owned or copy.confirmation is Confirmation.ASK:
             return False
         return {one.number for one in step.recipients} <= {one.number for one in copy.unsettled}
@@ -529,6 +556,8 @@ class Node:
         return tuple(made)
 
     def _repair(self) -> None:
+        if self.books.chores:
+            return
         for copy in tuple(self.books.state.copies.values()):
             if not copy.exposed or copy.id in self.repairing:
                 continue
@@ -554,6 +583,8 @@ class Node:
                 if current is not None:
                     books.apply(hand_over(books, current, reachable, self.clock()))
 
+        if chores.held_back(self.books):
+            return
         self.world.say(self.name, "hands over its queue")
         self.transact(work, lambda _: None)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from shadowrelay.core import conversation
+from shadowrelay.core import chores, conversation
 from shadowrelay.core.conversation import Answered, Greeting
 from shadowrelay.core.decisions import Content, Transaction
 from shadowrelay.core.greeting import greet
@@ -382,6 +382,8 @@ class Peers:
         )
 
         def work(books: Transaction) -> Held:
+            if chores.closed(books):
+                return Held.NOT_YOURS
             content = Content(data=offer.message_id.encode())
             return books.apply(hold(books, offer, content, node.policy, node.clock()))
 

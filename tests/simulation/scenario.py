@@ -2,7 +2,8 @@
 
 Commands, one per line (``#`` begins a comment):
 
-    boundary 2|3 [reject] [name=value ...]   first; policy fields by name, durations in seconds
+    boundary 2|3 [reject] [at-once=2] [name=value ...]   first; messages that a transaction goes through, and
+                                             policy fields by name, durations in seconds
     send mx1 m1 to a@example.net b@inside.example   a client sends; it does not retry
     wait 3                                   seconds
     crash|start|freeze|thaw mx1              start opens the same disk
@@ -100,6 +101,7 @@ class Scenario:
                 changed = seconds(float(value)) if isinstance(current, timedelta) else int(value)
                 policy = replace(policy, **{name: changed})
         self.world = World(0, policy, PLACES[: int(words[0])])
+        self.world.at_once = next((int(word[8:]) for word in words if word.startswith("at-once=")), 1000)
         self.world.noise = QUIET
         self.world.observed = True
         self.world.on = self._point

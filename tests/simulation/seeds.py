@@ -100,6 +100,8 @@ class Run:
                 late=draw.choice((0.0, 0.02, 0.05)),
                 commit=draw.choice(((0.001, 0.008), (0.001, 0.3))),
             )
+        if random.Random(seed ^ 0xC402).random() < 0.3:  # a queue is long: drawn apart from all else
+            self.world.at_once = 1 + seed % 3
         self.world.say("plan", str(self.plan))
         self.checks = make_boundary(self.world, sql=self.plan.sql)
         self.clients: list[Client] = []

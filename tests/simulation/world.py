@@ -84,6 +84,7 @@ class World:
         self.noise = Noise()
         self.nodes: dict[ServerName, Node] = {}
         self.blocked: set[tuple[str, str]] = set()
+        self.at_once = 1000  # messages that one transaction goes through
         self.slow: dict[tuple[str, str], list[float]] = {}  # the next packets that way take that long
         self.lost: list[tuple[float, frozenset[str]]] = []  # packets between members
         self.verbose = verbose

@@ -89,6 +89,8 @@ class _Api:
     def changes(self, handler: Handler) -> Handler:
         async def checked(request: Request) -> Response:
             check_change(request.headers, self._node.name, self._token)
+            if self._node.opening:
+                raise Refused(503, "this node is opening its database: try again in a moment")
             return await handler(request)
 
         return self.reads(checked)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.announcements import delivered
-from shadowrelay.core.decisions import Decision, Kind, Ledger, Part, Verdict
+from shadowrelay.core.decisions import Decision, Kind, Ledger, Verdict
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Reason
 from shadowrelay.core.ownership import intended, saved
@@ -42,7 +42,7 @@ def sighting_of(ledger: Ledger, owner: ServerName) -> Sighting | None:
     member = ledger.member(owner)
     if member is None or member.lineage is None:
         return None
-    if not any(True for _ in ledger.copies_held_for(owner, Part(most=1), unclaimed=True)):
+    if not ledger.any_unclaimed(owner):
         return None
     return Sighting(owner, member.lineage.database_id, member.lineage.mark)
 

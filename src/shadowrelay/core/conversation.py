@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from shadowrelay.core import discard, heartbeat, questions
+from shadowrelay.core import chores, discard, heartbeat, questions
 from shadowrelay.core.arrivals import in_question
 from shadowrelay.core.claims import Claim, Sighting, claim_of, judge, vouches, yields_to
 from shadowrelay.core.decisions import Kind, Ledger, Transaction, Verdict
@@ -172,11 +172,14 @@ def asked(
     sighted: Collection[ServerName],
     policy: Policy,
     now: datetime,
+    *,
+    closed: bool = False,
 ) -> Said:
     """Answer one XQDISCARD. Ids whose fate is being decided at this moment are left out.
 
-    ``sighted``: members with which there was contact within three heartbeats. What a process said that has a
-    successor by now is late, and nobody waits for the answer: see ``_has_successor``.
+    ``sighted``: members with which there was contact within three heartbeats. ``closed``: this node is being
+    opened, and says of no message yet what it knows; whoever asks hears that it is there, and asks again.
+    What a process said that has a successor is late, and nobody waits for the answer: ``_has_successor``.
     """
     if _has_successor(books, asker):
         return Said(())
@@ -189,8 +192,12 @@ def asked(
         gone = query.revoke
         verdict = books.apply(revoke(books, asker.name, gone.message_id, gone.epoch, gone.rank, policy, now))
         lines.append(Line(None, verdict))
+    closed = closed or chores.closed(books)
     for question in query.questions:
         if question.message_id in in_flight:
+            continue
+        if closed:
+            lines.append(_not_yet(question))
             continue
         verdicts = books.apply(
             questions.answer(books, asker, question.message_id, question.epoch, question.rank, now)
@@ -198,13 +205,19 @@ def asked(
         lines += [Line(None, verdict) for verdict in verdicts]
     for question in query.claimed:
         id_, epoch, rank = question.message_id, question.epoch, question.rank or 0
-        if query.claim and id_ not in in_flight:
+        if closed:
+            lines.append(_not_yet(question))
+        elif query.claim and id_ not in in_flight:
             verdicts = books.apply(judge(books, asker, query.claim, id_, epoch, rank, sighted, now))
             lines += [Line(None, verdict) for verdict in verdicts]
     room = max(0, min(query.most, MAX_LINES - len(lines)))
     lines += [Line(event.number, event.verdict) for event in books.events_for(asker.database_id, room)]
     seen = query.sighting.owner if query.sighting and vouches(books, sighted, query.sighting) else None
     return Said(tuple(lines), seen)
+
+
+def _not_yet(question: Question) -> Line:
+    return Line(None, Verdict(question.message_id, question.epoch, Kind.PENDING))
 
 
 def told(

@@ -15,7 +15,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.set_aside import set_aside
 from shadowrelay.core.values import dataclass, replace
 
-AT_ONCE = 1000
+AT_ONCE = 500
 """Messages that one call to ``conclude`` decides about: all else that is to be written waits meanwhile."""
 
 LOOKS = 5000

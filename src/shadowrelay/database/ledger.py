@@ -17,11 +17,15 @@ from shadowrelay import failpoints
 from shadowrelay.core.decisions import (
     ALL,
     AcknowledgeEvents,
+    AskAbout,
     CheckCopies,
+    Chore,
+    ChoreDone,
     Decision,
     DiscardEvent,
     DropCopy,
     DropEvents,
+    Found,
     Heard,
     Member,
     OpenQuestion,
@@ -31,13 +35,22 @@ from shadowrelay.core.decisions import (
     Tombstone,
     Write,
 )
-from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
-from shadowrelay.core.messages import Copy, Stage
-from shadowrelay.core.tracking import SnapshotEnd
+from shadowrelay.core.identifiers import (
+    FIRST,
+    Beginning,
+    DatabaseId,
+    Incarnation,
+    Lineage,
+    MessageId,
+    ServerName,
+)
+from shadowrelay.core.messages import Copy, Role, Stage
+from shadowrelay.core.tracking import Load, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
-from shadowrelay.core.values import replace
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import records
 from shadowrelay.database.queries import load
+from shadowrelay.database.tally import Tally
 
 T = TypeVar("T")
 
@@ -46,8 +59,23 @@ SQL = load("queries.sql")
 MOST_RECENT = 2048
 """Copies remembered as they were last saved: a message is read again within a second or two, if at all."""
 
+AT_ONCE = 500
+"""Messages that one transaction goes through: all else that is to be written waits meanwhile."""
+
 FEW = 8
 """Recipients up to which a copy is remembered: bounds the memory."""
+
+
+@dataclass(slots=True)
+class Listing:
+    """A snapshot that is being taken in parts: begun at that sequence, and come to the id ``place``."""
+
+    id: str
+    begun: int
+    at: datetime
+    place: MessageId = FIRST
+    count: int = 0
+
 
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -66,6 +94,10 @@ class SqlLedger:
         self.tracked: Counter[str] = Counter()
         self.scratch = 0  # rows changed in temporary tables, which no disk has to know of
         self.planned = 0  # recipients stored so far that this node may send, now or later
+        self.chores: list[Chore] = []
+        self.tally = Tally()
+        self.listing: Listing | None = None
+        self.at_once = AT_ONCE
         self._recent: dict[MessageId, Copy] = {}
         self._undisturbed: set[MessageId] = set()
         self._members: dict[ServerName, Member] = {}  # as stored: read again and again for every message
@@ -82,7 +114,12 @@ class SqlLedger:
         self._sequence = self._last(SQL["last_sequence"])
         self.freed.clear()
         self._members.clear()
+        self.listing = None
         self.forget_recent()
+        self._read_chores()
+
+    def _read_chores(self) -> None:
+        self.chores = [records.chore_of(row) for row in self._run(SQL["chores"]).fetchall()]
 
     @property
     def changes(self) -> int:
@@ -164,21 +201,40 @@ class SqlLedger:
     def members(self) -> Iterable[Member]:
         return [records.member_of(row) for row in self._run(SQL["members"]).fetchall()]
 
-    def _part(self, query: str, name: ServerName, part: Part) -> Iterable[Copy]:
-        return self._copies(query, name, part.after, -1 if part.most is None else part.most)
+    def _part(self, query: str, name: ServerName, part: Part) -> Found:
+        rows = self._run(SQL[query], (name, part.after, -1 if part.most is None else part.most)).fetchall()
+        copies = (self.copy(message_id) for message_id, meant in rows if meant)
+        return Found([copy for copy in copies if copy], part.rest([row[0] for row in rows]))
 
-    def copies_held_for(
-        self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False
-    ) -> Iterable[Copy]:
+    def copies_held_for(self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False) -> Found:
         return self._part("unclaimed" if unclaimed else "held_for", owner, part)
 
-    def copies_held_by(
-        self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None
-    ) -> Iterable[Copy]:
-        return self._part({None: "held_by", True: "counted", False: "missed"}[counted], holder, part)
+    def copies_held_by(self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None) -> Found:
+        return self._part({None: "held_by", True: "counted", False: "lost"}[counted], holder, part)
 
-    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Iterable[Copy]:
+    def copies_in_doubt(self, holder: ServerName, part: Part = ALL) -> Found:
+        return self._part("in_doubt", holder, part)
+
+    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Found:
         return self._part("taken_from", former, part)
+
+    def in_transit(self, part: Part) -> tuple[Sequence[MessageId], Part | None]:
+        most = -1 if part.most is None else part.most
+        kinds = [(Stage.QUEUED, Role.PRIMARY), (Stage.QUEUED, Role.SHADOW), (Stage.ARRIVING, Role.PRIMARY)]
+        rows = [
+            row
+            for kind in kinds
+            for row in self._run(SQL["in_transit"], (*kind, part.after, most)).fetchall()
+        ]
+        ids = sorted(MessageId(row[0]) for row in rows)[: part.most]
+        return ids, part.rest(ids)
+
+    def any_unclaimed(self, owner: ServerName) -> bool:
+        return bool(self._run(SQL["any_unclaimed"], (owner,)).fetchone()[0])
+
+    def unchecked(self, owner: ServerName, at: datetime) -> bool:
+        asked = {"owner": owner, "at": records.micros(at)}
+        return bool(self._run(SQL["unchecked"], asked).fetchone()[0])
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         rows = self._run(SQL["open_questions"], (after, most)).fetchall()
@@ -191,10 +247,6 @@ class SqlLedger:
         """Is any copy in transit held for that owner?"""
         return bool(self._run(SQL["holds_for"], (owner,)).fetchone()[0])
 
-    def count_held_for(self, owner: ServerName) -> int:
-        """How many copies in transit are held for that owner."""
-        return int(self._run(SQL["count_held_for_owner"], (owner,)).fetchone()[0])
-
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
         rows = self._run(SQL["events_for"], (addressee, most)).fetchall()
         return [records.event_of(row) for row in rows]
@@ -205,7 +257,24 @@ class SqlLedger:
             self._write(write)
         for event in decision.events:
             self._track(event)
+        if self.listing is not None:
+            self._list_newcomers(self.listing, decision.writes)
         return decision.then
+
+    def list_copy(self, copy: Copy, at: datetime) -> None:
+        """A row of the snapshot that is being taken."""
+        if self.listing is not None:
+            self.listing.count += 1
+            self._track(Load(at=at, copy=copy, recipients=copy.unsettled, snapshot=self.listing.id))
+
+    def _list_newcomers(self, listing: Listing, writes: Sequence[Write]) -> None:
+        """What came into a queue whose snapshot has passed its place."""
+        for write in writes:
+            if not isinstance(write, SaveCopy) or write.after.id > listing.place:
+                continue
+            before, after = write.before, write.after
+            if _listed(after) and not (before and _listed(before)):
+                self.list_copy(after, listing.at)
 
     def _track(self, event: TrackingEvent | SnapshotEnd) -> None:
         row = event.columns()
@@ -221,9 +290,20 @@ class SqlLedger:
                 self._drop(copy)
             case DiscardEvent():
                 self._run(SQL["put_event"], records.event_row(write))
-            case CheckCopies(owner, at):
-                self._run(SQL["check_copies"], (records.micros(at), owner, records.micros(at)))
+            case CheckCopies(owner, at, most):
+                part = {"at": records.micros(at), "owner": owner, "most": -1 if most is None else most}
+                self._run(SQL["check_copies"], part)
                 self.forget_recent()
+            case AskAbout(ids, since):
+                self.connection.executemany(SQL["ask_about"], [(records.micros(since), id_) for id_ in ids])
+                self.connection.executemany(SQL["hold_back"], [(id_,) for id_ in ids])
+                self.forget_recent()
+            case Chore():
+                self._run(SQL["put_chore"], records.chore_row(write))
+                self._read_chores()
+            case ChoreDone(chore):
+                self._run(SQL["drop_chore"], (chore.work, chore.member))
+                self._read_chores()
             case AcknowledgeEvents(addressee, upto):
                 last = self._last_event_of(upto.incarnation)
                 if last is not None:
@@ -271,6 +351,7 @@ class SqlLedger:
             self._run(SQL["put_holder"], row)
         if write.content:
             self._run(SQL["put_content"], (after.id, write.content.data, write.content.path))
+        self.tally.changed(before, after)
         self._remember(after)
 
     def _remember(self, copy: Copy) -> None:
@@ -291,6 +372,7 @@ class SqlLedger:
             self.freed.append(row[1])
         self._recent.pop(copy.id, None)
         self._undisturbed.discard(copy.id)
+        self.tally.changed(copy, None)
         for query in ("drop_content", "drop_holders", "drop_recipients", "drop_message"):
             self._run(SQL[query], (copy.id,))
 
@@ -305,3 +387,8 @@ class SqlLedger:
                 following = self._incarnations[index + 1 :]
                 return following[0][2] - 1 if following else self._last(SQL["last_event"])
         return None
+
+
+def _listed(copy: Copy) -> bool:
+    """Is it in a queue, or set aside: in a snapshot?"""
+    return copy.stage not in {Stage.ARRIVING, Stage.SAFETY_NET}

@@ -90,39 +90,47 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 UPDATE member SET sequence = max(sequence, ?) WHERE name = ?;
 
 -- name: held_for
--- A part of them, by id, as the next ones: the index in the order of ids, so that the length of a queue does not
--- matter to the part.
-SELECT id FROM message
- WHERE stage <> 'safety_net' AND owner = ? AND role = 'shadow' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
+-- A part of the queue, in the order of ids, and which of it is meant: however much there is, and however little is
+-- found, no more than that is looked at. So the next ones.
+SELECT id, owner = ? FROM message
+ WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
 
 -- name: unclaimed
-SELECT id FROM message
- WHERE stage <> 'safety_net' AND owner = ? AND role = 'shadow' AND stage = 'queued' AND pending IS NULL AND id > ?
- ORDER BY id LIMIT ?;
+SELECT id, owner = ? AND pending IS NULL FROM message
+ WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
 
 -- name: held_by
-SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? AND m.id > ?
- ORDER BY m.id LIMIT ?;
+SELECT m.id, EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.name = ?) FROM message m
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > ? ORDER BY m.id LIMIT ?;
 
 -- name: counted
-SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? AND m.id > ?
-   AND h.state = 'holding'
+SELECT m.id, EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.name = ? AND h.state = 'holding')
+  FROM message m
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > ? ORDER BY m.id LIMIT ?;
+
+-- name: lost
+SELECT m.id, EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.name = ? AND h.state = 'lost')
+  FROM message m
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > ? ORDER BY m.id LIMIT ?;
+
+-- name: in_doubt
+SELECT m.id, EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.name = ?)
+  FROM message m INDEXED BY message_confirm
+ WHERE m.confirmation <> 'none' AND m.confirmation = 'in_doubt' AND m.role = 'primary' AND m.stage = 'queued'
+   AND m.id > ?
  ORDER BY m.id LIMIT ?;
 
--- name: missed
-SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? AND m.id > ?
-   AND (h.state = 'lost' OR m.confirmation = 'in_doubt')
- ORDER BY m.id LIMIT ?;
+-- name: in_transit
+SELECT id FROM message WHERE stage <> 'safety_net' AND stage = ? AND role = ? AND id > ? ORDER BY id LIMIT ?;
+
+-- name: any_unclaimed
+SELECT EXISTS (SELECT 1 FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' AND pending IS NULL);
 
 -- name: holds_for
 SELECT EXISTS (SELECT 1 FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued');
 
 -- name: taken_from
-SELECT id FROM message WHERE former_owner = ? AND role = 'primary' AND stage = 'queued' AND id > ?
- ORDER BY id LIMIT ?;
+SELECT id, role = 'primary' AND stage = 'queued' FROM message WHERE former_owner = ? AND id > ? ORDER BY id LIMIT ?;
 
 -- name: open_questions
 -- Asked several times a second: left alone, SQLite reads the whole table to find them in the order of their ids.
@@ -135,7 +143,13 @@ SELECT id FROM message WHERE owner = ? AND check_at <= ? AND role = 'shadow' AND
  ORDER BY check_at, id LIMIT ?;
 
 -- name: check_copies
-UPDATE message SET check_at = ? WHERE owner = ? AND role = 'shadow' AND stage = 'queued' AND ifnull(check_at > ?, 1);
+UPDATE message SET check_at = :at WHERE id IN
+       (SELECT id FROM message WHERE owner = :owner AND role = 'shadow' AND stage = 'queued'
+           AND ifnull(check_at > :at, 1) LIMIT :most);
+
+-- name: unchecked
+SELECT EXISTS (SELECT 1 FROM message WHERE owner = :owner AND role = 'shadow' AND stage = 'queued'
+                  AND ifnull(check_at > :at, 1));
 
 -- name: events_for
 SELECT number, addressee, message_id, epoch, kind, argument, recipients, created_at
@@ -184,11 +198,20 @@ SELECT value FROM meta WHERE key = ?;
 -- name: put_meta
 INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?);
 
--- name: ask_about_everything
-UPDATE message SET confirmation = 'ask', confirm_since = ? WHERE stage <> 'safety_net' AND stage IN ('queued', 'arriving');
+-- name: ask_about
+UPDATE message SET confirmation = 'ask', confirm_since = ? WHERE id = ?;
 
--- name: hold_back_due
-UPDATE recipient SET due_at = NULL WHERE due_at IS NOT NULL;
+-- name: hold_back
+UPDATE recipient SET due_at = NULL WHERE message_id = ? AND due_at IS NOT NULL;
+
+-- name: chores
+SELECT work, member, at, step, place FROM chore ORDER BY at, work, member;
+
+-- name: put_chore
+INSERT OR REPLACE INTO chore (work, member, at, step, place) VALUES (?, ?, ?, ?, ?);
+
+-- name: drop_chore
+DELETE FROM chore WHERE work = ? AND member = ?;
 
 -- name: bring_attempts_forward
 UPDATE recipient SET due_at = due_at - :by, next_attempt = next_attempt - :by WHERE due_at > :now;
@@ -264,9 +287,6 @@ DELETE FROM outcome WHERE keep_until <= ?;
 
 -- name: expire_tombstones
 DELETE FROM tombstone WHERE keep_until <= ?;
-
--- name: count_held_for_owner
-SELECT COUNT(*) FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued';
 
 -- name: page_in_transit
 SELECT id FROM message WHERE stage <> 'safety_net' AND id > ? ORDER BY id LIMIT ?;

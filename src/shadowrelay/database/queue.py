@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from shadowrelay.core import chores
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
@@ -39,7 +40,12 @@ def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
 
 
 def claim(ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int) -> list[Claim]:
-    """Take up to ``most`` forks that are due; nobody else gets them until ``unclaim``."""
+    """Take up to ``most`` forks that are due; nobody else gets them until ``unclaim``.
+
+    None as long as it is not written down everywhere what is first to be asked about; so ``claim_late``.
+    """
+    if chores.held_back(ledger):
+        return []
     rows = ledger.connection.execute(SQL["claim"], (next_hop, records.micros(now), most))
     return _claimed(ledger, rows.fetchall(), next_hop, now)
 
@@ -60,6 +66,8 @@ def claim_late(
         "number": behind[2],
         "most": LATE_LOOK,
     }
+    if chores.held_back(ledger):
+        return [], behind
     place, looked_at = FRONT, 0
     for due, message_id, number, late in ledger.connection.execute(SQL["late_ones"], asked):
         place, looked_at = (due, message_id, number), looked_at + 1

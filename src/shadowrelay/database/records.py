@@ -5,7 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shadowrelay.core.decisions import DiscardEvent, Kind, Member, Outcome, Tombstone, Verdict
+from shadowrelay.core.decisions import (
+    Chore,
+    DiscardEvent,
+    Kind,
+    Member,
+    Outcome,
+    Tombstone,
+    Verdict,
+    Work,
+)
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -223,6 +232,14 @@ def member_of(row: Row) -> Member:
         retired=bool(row[7]),
         replaced=None if row[8] is None else Incarnation(row[8]),
     )
+
+
+def chore_of(row: Row) -> Chore:
+    return Chore(Work(row[0]), ServerName(row[1]), moment(row[2]), row[3], MessageId(row[4]))
+
+
+def chore_row(chore: Chore) -> Row:
+    return chore.work.value, chore.member, micros(chore.at), chore.step, chore.after
 
 
 def member_row(member: Member) -> Row:

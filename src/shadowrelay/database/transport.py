@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 MOST_PER_COMMIT = 512
 QUIET_TURNS = 3  # of the event loop, without anything new: then a commit begins
+WAL_PAGES = 1000  # in the log, after which it is brought into the file
 
 
 class DatabaseFailed(Exception):
@@ -66,9 +67,11 @@ class TransportDatabase:
     _lock: int
     _tracked: list[asyncio.Event] = field(default_factory=list)
     _planned: list[asyncio.Event] = field(default_factory=list)
+    _left: list[asyncio.Event] = field(default_factory=list)
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     failure: str = ""
     lineage: Lineage = field(init=False)
+    unchecked: bool = False  # whether the file is whole
     commits: int = 0
     _jobs: asyncio.Queue[_Job | None] = field(default_factory=asyncio.Queue)
     _writer: asyncio.Task[None] | None = None
@@ -99,6 +102,7 @@ class TransportDatabase:
                 found = replace(opened, set_aside=aside)
                 database = cls(file, ledger, found, connection, handle)
                 database.lineage = ledger.lineage
+                database.unchecked = opened.unchecked
                 database._writer = asyncio.create_task(database._write(), name="transport database writer")
                 return database
             raise CannotOpen(f"transport database {file} is corrupt again after it was set aside")
@@ -114,6 +118,11 @@ class TransportDatabase:
     def when_planned(self, listener: asyncio.Event) -> asyncio.Event:
         """Set that event after every commit by which a delivery became due, or is to be at another time."""
         self._planned.append(listener)
+        return listener
+
+    def when_left(self, listener: asyncio.Event) -> asyncio.Event:
+        """Set that event after every commit that leaves something to be done part by part."""
+        self._left.append(listener)
         return listener
 
     async def transact(self, work: Callable[[SqlLedger], T]) -> T:
@@ -195,7 +204,29 @@ class TransportDatabase:
             listener.set()
         for listener in self._planned if self.ledger.planned != planned else ():
             listener.set()
+        for listener in self._left if self.ledger.chores else ():
+            listener.set()
         return True
+
+    async def check(self) -> None:
+        """See whether the file is whole, where that is not known yet, beside everything else. If it is not,
+        the node ends, and its next start sets the file aside.
+        """
+        if not self.unchecked:
+            return
+        reader = opening.reader(self.file)
+        try:
+            await asyncio.to_thread(opening.check_whole, reader)
+        except asyncio.CancelledError:
+            reader.interrupt()
+            raise
+        except sqlite3.Error as error:
+            self._fail(error, [])
+            raise DatabaseFailed(self.failure) from error
+        self.unchecked = False
+        await self.transact(
+            lambda ledger: ledger.connection.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
+        )
 
     def fail(self, error: Exception) -> None:
         """Content is not durable, or a message not on record: from now on nothing is acknowledged."""
@@ -238,7 +269,7 @@ class TransportDatabase:
         if self._writer is not None:
             if not self.failed.is_set():
                 with contextlib.suppress(DatabaseFailed):
-                    await self.transact(lambda ledger: _mark_clean(ledger.connection, now))
+                    await self.transact(partial(opening.mark_stopped, checked=not self.unchecked, now=now))
             self._jobs.put_nowait(None)
             await self._writer
             self._writer = None
@@ -278,17 +309,13 @@ def _begin(
     if not file.stat().st_size:  # made just now
         file.chmod(0o600)
     opening.prepare(raw, durable=True)
-    opening.check(raw, file)
+    unchecked = opening.check(raw, file)
     opening.migrate(raw)
-    begun = opening.begin_incarnation(raw, name, token, fresh_id, now)
+    ledger, opened = opening.begin_incarnation(raw, name, token, fresh_id, now)
     opening.empty_the_log(raw)
     opening.sync_directory(file.parent)
-    return begun
-
-
-def _mark_clean(connection: sqlite3.Connection, now: datetime) -> None:
-    connection.execute(SQL["put_meta"], ("clean", "1"))
-    connection.execute(SQL["put_meta"], ("alive_at", str(records.micros(now))))
+    raw.execute(f"PRAGMA wal_autocheckpoint={0 if unchecked else WAL_PAGES}")
+    return ledger, replace(opened, unchecked=unchecked)
 
 
 def _shrink(connection: sqlite3.Connection) -> None:

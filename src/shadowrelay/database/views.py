@@ -113,29 +113,27 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
         lineage=ledger.lineage,
         counts=counts(ledger),
         members=tuple(ledger.members()),
-        held_for={ServerName(row[0]): row[1] for row in run(SQL["held_for"])},
-        held_by={ServerName(row[0]): row[1] for row in run(SQL["held_by"])},
+        held_for=ledger.tally.held_for_each(),
+        held_by=ledger.tally.held_by_each(),
         events={DatabaseId(row[0]): row[1] for row in run(SQL["events_waiting"])},
         tracked=dict(ledger.tracked),
     )
 
 
 def counts(ledger: SqlLedger) -> Counts:
-    run = ledger.connection.execute
-    found = {
-        (Role(role), Stage(stage)): (count, oldest) for role, stage, count, oldest in run(SQL["transit"])
-    }
-    queued, oldest_queued = found.get((Role.PRIMARY, Stage.QUEUED), (0, None))
-    held, oldest_held = found.get((Role.SHADOW, Stage.QUEUED), (0, None))
-    confirming = dict(run(SQL["confirming"]).fetchall())
+    """From the tally, however long a queue is. While the database is being opened: of what was counted."""
+    run, tally = ledger.connection.execute, ledger.tally
+    oldest_queued, oldest_held = (
+        run(SQL["oldest"], (role.value,)).fetchone()[0] for role in (Role.PRIMARY, Role.SHADOW)
+    )
     return Counts(
-        arriving=found.get((Role.PRIMARY, Stage.ARRIVING), (0, None))[0],
-        queued=queued,
-        exposed=run(SQL["exposed"]).fetchone()[0],
-        asking=confirming.get(Confirmation.ASK.value, 0),
-        in_doubt=confirming.get(Confirmation.IN_DOUBT.value, 0),
-        set_aside=sum(count for (_, stage), (count, _) in found.items() if stage is Stage.SET_ASIDE),
-        shadow_held=held,
+        arriving=tally.staged(Role.PRIMARY, Stage.ARRIVING),
+        queued=tally.staged(Role.PRIMARY, Stage.QUEUED),
+        exposed=tally.exposed,
+        asking=tally.confirming(Confirmation.ASK),
+        in_doubt=tally.confirming(Confirmation.IN_DOUBT),
+        set_aside=sum(tally.staged(role, Stage.SET_ASIDE) for role in Role),
+        shadow_held=tally.staged(Role.SHADOW, Stage.QUEUED),
         safety_net=run(SQL["settled"]).fetchone()[0],
         oldest_queued=records.maybe_moment(oldest_queued),
         oldest_held=records.maybe_moment(oldest_held),

@@ -2,26 +2,27 @@
 -- table, and the writer waits meanwhile: conditions that seem superfluous let SQLite use the partial indexes
 -- that leave it out (SQLite wants their condition word for word), and CROSS JOIN keeps messages first.
 
--- name: transit
-SELECT role, stage, COUNT(*), MIN(received_at) FROM message WHERE stage <> 'safety_net' GROUP BY stage, role;
+-- name: kinds
+-- For the tally: a part of all that is in transit, counted once, at a start.
+SELECT role, stage, confirmation, exposed, owner, COUNT(*) FROM message
+ WHERE stage <> 'safety_net' AND id > ? AND id <= ? GROUP BY 1, 2, 3, 4, 5;
 
--- name: exposed
-SELECT COUNT(*) FROM message WHERE exposed = 1;
+-- name: holders
+SELECT h.name, COUNT(*) FROM message m CROSS JOIN holder h ON h.message_id = m.id
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > ? AND m.id <= ?
+   AND h.state = 'holding'
+ GROUP BY h.name;
 
--- name: confirming
-SELECT confirmation, COUNT(*) FROM message
- WHERE confirmation <> 'none' AND role = 'primary' AND stage = 'queued' GROUP BY confirmation;
+-- name: oldest
+-- Ids are in the order of reception, but for those of reports: the oldest message is among the first ones.
+SELECT MIN(received_at) FROM (
+    SELECT received_at FROM message WHERE stage <> 'safety_net' AND role = ? AND stage = 'queued' ORDER BY id LIMIT 1000);
 
 -- name: settled
 SELECT COUNT(*) FROM message WHERE settled_at IS NOT NULL;
 
 -- name: held_for
 SELECT owner, COUNT(*), MIN(received_at) FROM message WHERE role = 'shadow' AND stage = 'queued' GROUP BY owner;
-
--- name: held_by
-SELECT h.name, COUNT(*) FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.state = 'holding'
- GROUP BY h.name;
 
 -- name: events_waiting
 SELECT addressee, COUNT(*) FROM discard_event GROUP BY addressee;

@@ -8,6 +8,7 @@ from itertools import chain
 
 import structlog
 
+from shadowrelay.core import chores
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.inquiry import AT_ONCE, Inquiry
@@ -37,7 +38,10 @@ class Repair:
     async def run(self) -> None:
         """Until cancelled; not at all where shadow redundancy is disabled."""
         while self._members.policy.shadow_redundancy_enabled:
-            if self._members.boundary.skipped(seconds()) < set(self._members.boundary.watches):
+            somebody = self._members.boundary.skipped(seconds()) < set(self._members.boundary.watches)
+            if (
+                somebody and not self._members.database.ledger.chores
+            ):  # what is lost may count again in a moment
                 found = await self._members.database.transact(
                     lambda ledger: exposed(ledger, self._looked_at, PAGE)
                 )
@@ -113,6 +117,8 @@ class Reconcile:
                 await asyncio.sleep(INTERVAL)
 
     def _conclude(self, ledger: SqlLedger) -> tuple[int, list[ServerName]]:
+        if chores.held_back(ledger):
+            return 0, []
         policy = self._members.policy
         # Where shadow redundancy is disabled nobody is asked, so nobody is waited for.
         reachable = self._members.boundary.reachable() if policy.shadow_redundancy_enabled else frozenset()

@@ -12,7 +12,7 @@ from typing import TypeVar
 import structlog
 
 from shadowrelay import failpoints
-from shadowrelay.core import heartbeat
+from shadowrelay.core import chores, heartbeat
 from shadowrelay.core.decisions import Part
 from shadowrelay.core.delivery import Ending, Hop, settle
 from shadowrelay.core.identifiers import NextHop, ServerName
@@ -154,6 +154,8 @@ class Queue:
         Asked at every attempt. Where nothing has happened since the claim, memory answers.
         """
         await self._note_silence()
+        if chores.held_back(self._database.ledger):
+            return False
         if self._database.ledger.undisturbed(claimed.copy.id):
             return True
 

@@ -84,5 +84,13 @@ def for_members(node: Node, peer: PeerConnector) -> Connector:
         line_ends_checked=False,
         max_command_line=MAX_LINE,
     )
-    desks = Desks(node.members, options, node.policy, node.in_flight, node.met, lambda: node.draining.active)
+    desks = Desks(
+        node.members,
+        options,
+        node.policy,
+        node.in_flight,
+        node.met,
+        draining=lambda: node.draining.active,
+        opening=lambda: node.opening,
+    )
     return Connector(limits, desks, session=PeerSession)  # type: ignore[arg-type]
