@@ -588,7 +588,7 @@ MUTANTS = (
         breaks=Breaks.HISTORY,
     ),
     Mutant(
-        "a node that is opening takes copies",
+        "a copy is taken while the database is opened",
         ((peers.Peers._serve_offer, "if chores.closed(books):", "if False:"),),
         scenario="opening_of_a_long_queue",
         breaks=Breaks.HISTORY,
