@@ -25,6 +25,7 @@ from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.set_aside import resume
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue_views import Queues, ShadowQueues
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.database.views import State
 
@@ -106,15 +107,25 @@ class _Api:
     async def queues(self, request: Request) -> Response:
         del request
         now = self._clock()
-        found = await self._ask(lambda ledger: views.queues(ledger, now))
-        shown = [render.queue(self._node.name, queue, self._node.hop(queue.next_hop), now) for queue in found]
+        view = Queues(now)
+        while not await self._ask(view.read):
+            pass
+        shown = [
+            render.queue(self._node.name, queue, self._node.hop(queue.next_hop), now)
+            for queue in view.result()
+        ]
         return _json({"queues": shown})
 
     async def shadow_queues(self, request: Request) -> Response:
         del request
-        found, seen = await self._ask(lambda ledger: (views.shadow_queues(ledger), views.snapshot(ledger)))
+        view = ShadowQueues()
+        while not await self._ask(view.read):
+            pass
+        seen = await self._ask(views.snapshot)
         peers = {peer["name"]: peer for peer in render.peers(self._node, seen)}
-        shown = [render.shadow_queue(self._node.name, queue, peers.get(queue.primary)) for queue in found]
+        shown = [
+            render.shadow_queue(self._node.name, queue, peers.get(queue.primary)) for queue in view.result()
+        ]
         return _json({"shadow_queues": shown})
 
     async def messages(self, request: Request) -> Response:

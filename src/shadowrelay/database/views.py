@@ -68,35 +68,6 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
-    """Mail of this node for one next hop. ``due``: its first recipient; None if all wait for answers.
-
-    ``waiting``: messages that may be sent at once, and are not being sent.
-    """
-
-    next_hop: NextHop
-    messages: int
-    recipients: int
-    active: int  # forks that are being sent
-    waiting: int
-    asking: int  # recipients not sent to before the members were asked
-    exposed: int
-    oldest: datetime
-    due: datetime | None
-    last_error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowQueue:
-    """Copies held for one owner, whole, and by next hop."""
-
-    primary: ServerName
-    messages: int
-    oldest: datetime
-    next_hops: tuple[tuple[NextHop, int, int], ...]  # next hop, messages, recipients
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageView:
     """Everything that this node knows of one message; ``copy`` is None when only a memory is left."""
 
@@ -138,45 +109,6 @@ def counts(ledger: SqlLedger) -> Counts:
         oldest_queued=records.maybe_moment(oldest_queued),
         oldest_held=records.maybe_moment(oldest_held),
     )
-
-
-def queues(ledger: SqlLedger, now: datetime) -> list[Queue]:
-    run = ledger.connection.execute
-    errors = {row[0]: row[1] for row in run(SQL["last_errors"])}
-    active = dict(run(SQL["active"]).fetchall())
-    return [
-        Queue(
-            next_hop=NextHop(hop),
-            messages=messages,
-            recipients=recipients,
-            active=active.get(hop, 0),
-            waiting=waiting,
-            asking=asking,
-            exposed=exposed,
-            oldest=records.moment(oldest),
-            due=records.maybe_moment(due),
-            last_error=errors.get(hop, ""),
-        )
-        for hop, messages, recipients, due, asking, oldest, exposed, waiting in run(
-            SQL["queues"], (records.micros(now),)
-        ).fetchall()
-    ]
-
-
-def shadow_queues(ledger: SqlLedger) -> list[ShadowQueue]:
-    run = ledger.connection.execute
-    hops: dict[str, list[tuple[NextHop, int, int]]] = {}
-    for owner, hop, messages, recipients, _ in run(SQL["shadow_queues"]).fetchall():
-        hops.setdefault(owner, []).append((NextHop(hop), messages, recipients))
-    return [
-        ShadowQueue(
-            primary=ServerName(owner),
-            messages=messages,
-            oldest=records.moment(oldest),
-            next_hops=tuple(hops.get(owner, ())),
-        )
-        for owner, messages, oldest in run(SQL["held_for"]).fetchall()
-    ]
 
 
 def page(ledger: SqlLedger, state: State, after: str, most: int) -> list[Copy]:
