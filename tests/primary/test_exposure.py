@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -11,11 +12,12 @@ import pytest
 from sending import MESSAGE, sent
 from stations import boundary, eventually
 
-from shadowrelay.core.decisions import Decision, SaveCopy
+from shadowrelay.core.decisions import Chore, Decision, SaveCopy, Work
 from shadowrelay.core.messages import Confirmation, HolderState, Stage
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import seconds
 from shadowrelay.primary import exposure
+from shadowrelay.shadow.chores import Chores
 
 LARGE = b"Subject: large\r\n\r\n" + (b"y" * 78 + b"\r\n") * 1000
 
@@ -62,6 +64,39 @@ async def test_a_message_that_cannot_be_copied_neither_ends_the_repair_nor_keeps
         await eventually(one_is_safe)
         assert len(await holder.copies()) == 1
         assert not owner.tasks[0].done()
+
+
+async def test_many_exposed_messages_follow_one_another_without_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exposure, "PAGE", 2)
+    monkeypatch.setattr(exposure, "INTERVAL", 60.0)
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        addresses = dict(owner.node.members.addresses)
+        owner.node.members.addresses[holder.name] = replace(addresses[holder.name], port=1)  # type: ignore[index]
+        for _ in range(7):
+            await sent(owner, MESSAGE)
+        owner.knows(holder)
+        owner.node.boundary.answered(holder.name, seconds())
+        owner.run_repair()
+        await eventually(lambda: owner.database.ledger.tally.exposed == 0)
+        assert len(await holder.copies()) == 7
+
+
+async def test_nothing_is_repaired_while_it_is_not_known_what_is_lost(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        addresses = dict(owner.node.members.addresses)
+        owner.node.members.addresses[holder.name] = replace(addresses[holder.name], port=1)  # type: ignore[index]
+        await sent(owner, MESSAGE)
+        owner.knows(holder)
+        owner.node.boundary.answered(holder.name, seconds())
+        left = Chore(Work.COUNTED, holder.name, owner.clock())
+        await owner.read(lambda ledger: ledger.apply(Decision(None, (left,))))
+        owner.run_repair()
+        await asyncio.sleep(0.3)
+        assert await holder.copies() == []
+        owner.run(Chores(owner.database, lambda: None).run())
+        await eventually(lambda: owner.database.ledger.tally.exposed == 0)
 
 
 async def test_a_message_is_let_go_once_every_member_answered(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from itertools import chain
 
@@ -10,9 +11,9 @@ import structlog
 
 from shadowrelay.core import chores
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.inquiry import AT_ONCE, Inquiry
-from shadowrelay.core.steps import OfferCopy, Step
+from shadowrelay.core.steps import OfferCopy, Step, Transact
 from shadowrelay.database.content import blocks, stored
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.opening import Opening
@@ -23,7 +24,7 @@ from shadowrelay.running import run
 
 log = structlog.get_logger(__name__)
 
-MOST_AT_ONCE = 16
+MOST_AT_ONCE = 64  # offers under way: what their commits share is what makes it quick
 PAGE = 500  # messages that one look finds: the next one goes on behind them, so none keeps the others waiting
 INTERVAL = 0.5  # seconds between looks
 
@@ -33,45 +34,68 @@ class Repair:
 
     def __init__(self, members: Members) -> None:
         self._members = members
-        self._looked_at = MessageId("")
+        self._found: deque[MessageId] = deque()
+        self._looked_at = FIRST  # the next look is behind it
+        self._looking = asyncio.Lock()
+        self._repaired = self._tried = 0
 
     async def run(self) -> None:
         """Until cancelled; not at all where shadow redundancy is disabled."""
         while self._members.policy.shadow_redundancy_enabled:
-            somebody = self._members.boundary.skipped(seconds()) < set(self._members.boundary.watches)
-            if (
-                somebody and not self._members.database.ledger.chores
-            ):  # what is lost may count again in a moment
-                found = await self._members.database.transact(
-                    lambda ledger: exposed(ledger, self._looked_at, PAGE)
-                )
-                if found:
-                    await self._repair(found)
-                self._looked_at = found[-1] if len(found) == PAGE else MessageId("")
+            if self._may_begin():
+                self._repaired = self._tried = 0
+                await self._look()
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(MOST_AT_ONCE, len(self._found))):
+                        group.create_task(self._work())
+                if self._tried:
+                    left = self._tried - self._repaired
+                    log.info("exposure_repaired", messages=self._repaired, still_exposed=left)
             await asyncio.sleep(INTERVAL)
 
-    async def _repair(self, found: list[MessageId]) -> None:
-        slots = asyncio.Semaphore(MOST_AT_ONCE)
+    def _may_begin(self) -> bool:
+        """Is there anybody to hold a copy? And will nothing that is lost count again in a moment?"""
+        somebody = self._members.boundary.skipped(seconds()) < set(self._members.boundary.watches)
+        return somebody and not self._members.database.ledger.chores
 
-        async def one(message_id: MessageId) -> bool:
-            async with slots:
-                return await self._copy_again(message_id)
+    async def _work(self) -> None:
+        """One message after the other, as long as there are any and it goes well."""
+        while (message_id := await self._next()) is not None:
+            self._tried += 1
+            self._repaired += await self._copy_again(message_id)
 
-        repaired = await asyncio.gather(*(one(message_id) for message_id in found))
-        log.info("exposure_repaired", messages=sum(repaired), still_exposed=len(found) - sum(repaired))
+    async def _next(self) -> MessageId | None:
+        async with self._looking:
+            goes_well = self._repaired >= self._tried // 2
+            if not self._found and self._looked_at != FIRST and goes_well:
+                await self._look()
+            return self._found.popleft() if self._found else None
+
+    async def _look(self) -> None:
+        found = await self._members.database.transact(lambda ledger: exposed(ledger, self._looked_at, PAGE))
+        self._looked_at = found[-1] if len(found) == PAGE else FIRST
+        self._found.extend(found)
 
     async def _copy_again(self, message_id: MessageId) -> bool:
         candidates = self._members.boundary.candidates(seconds())
         if (first := next(candidates, None)) is None:  # nobody to ask: the content need not be read
             return False
-        content = await self._members.database.transact(lambda ledger: stored(ledger, message_id))
-        if content is None:
-            return True  # settled and expired meanwhile
+        content: Content | None = None
 
         async def perform(step: Step) -> object:
-            if isinstance(step, OfferCopy):
-                return await self._members.offer(step, _read(content))
-            return await self._members.perform(step)
+            nonlocal content
+            match step:
+                case OfferCopy() if content is not None:
+                    return await self._members.offer(step, _read(content))
+                case Transact(work):
+                    # Both of them are about one message: brief. The first one finds its content too.
+                    result, found = await self._members.database.transact_briefly(
+                        lambda ledger: (work(ledger), content or stored(ledger, message_id))
+                    )
+                    content = found
+                    return result
+                case _:
+                    raise TypeError(f"{type(step).__name__} is no step of a repair")
 
         try:
             return await run(copy_again(message_id, chain([first], candidates), self._members.clock), perform)
