@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
@@ -27,7 +28,7 @@ class Tally:
     def __init__(self) -> None:
         self.place: MessageId | None = FIRST
         self._counts: Counter[Key] = Counter()
-        self._journal: list[tuple[Key, int]] = []  # of the transaction that is open
+        self._journal: list[tuple[tuple[Key, ...], int]] = []  # of the transaction that is open
 
     def changed(self, before: Copy | None, after: Copy | None) -> None:
         """A copy was stored in place of another, or of none; or dropped."""
@@ -42,9 +43,10 @@ class Tally:
             self._add(after, 1)
 
     def _add(self, copy: Copy, by: int) -> None:
-        for key in _kinds(copy):
+        keys = _kinds(copy)
+        for key in keys:
             self._counts[key] += by
-            self._journal.append((key, by))
+        self._journal.append((keys, by))
 
     def mark(self) -> int:
         """To undo from here on, see ``undo``."""
@@ -53,8 +55,9 @@ class Tally:
     def undo(self, mark: int) -> None:
         """What was counted since is not so."""
         while len(self._journal) > mark:
-            key, by = self._journal.pop()
-            self._counts[key] -= by
+            keys, by = self._journal.pop()
+            for key in keys:
+                self._counts[key] -= by
 
     def keep(self) -> None:
         """The transaction is durable."""
@@ -116,16 +119,17 @@ def _alike(before: Copy, after: Copy) -> bool:
     )
 
 
-def _kinds(copy: Copy) -> list[Key]:
+def _kinds(copy: Copy) -> tuple[Key, ...]:
     if copy.stage is Stage.SAFETY_NET:
-        return []
+        return ()
     keys = _keys(copy.role.value, copy.stage.value, copy.confirmation.value, copy.owner, exposed=copy.exposed)
-    if copy.owned:
-        keys += [("held by", one.name) for one in copy.holders if one.state is HolderState.HOLDING]
-    return keys
+    if not copy.holders or not copy.owned:
+        return keys
+    return (*keys, *(("held by", one.name) for one in copy.holders if one.state is HolderState.HOLDING))
 
 
-def _keys(role: str, stage: str, confirmation: str, owner: str, *, exposed: bool) -> list[Key]:
+@lru_cache(maxsize=256)
+def _keys(role: str, stage: str, confirmation: str, owner: str, *, exposed: bool) -> tuple[Key, ...]:
     keys: list[Key] = [("in", role, stage)]
     if stage == Stage.QUEUED.value:
         if role == Role.SHADOW.value:
@@ -134,4 +138,4 @@ def _keys(role: str, stage: str, confirmation: str, owner: str, *, exposed: bool
             keys.append(("confirmation", confirmation))
     if exposed:
         keys.append(EXPOSED)
-    return keys
+    return tuple(keys)

@@ -32,8 +32,9 @@ class Chores:
 
     async def finish(self) -> None:
         """Everything that is left, however long that takes: between two parts others have their turn."""
-        for chore in self._database.ledger.chores:
-            log.info("chore_begun", work=chore.work.value, member=chore.member)
+        if not (left := self._database.ledger.chores):
+            return
+        log.info("chores_begun", left=[f"{chore.work} {chore.member}" for chore in left])
         while await self._database.transact(carry_on):
             pass
         log.info("chores_done")
