@@ -83,23 +83,27 @@ def chores_first(on: Books) -> MessageId:
 
 
 @pytest.mark.parametrize(
-    ("work", "closed", "held_back"),
+    ("work", "closed", "refuses", "held_back"),
     [
-        (Work.OPENED, True, True),
-        (Work.REPLACED, True, True),
-        (Work.ROLLED_BACK, True, True),
-        (Work.RETURNED, False, True),
-        (Work.REOPENED, False, False),
-        (Work.COUNTED, False, False),
+        (Work.OPENED, True, "all", True),
+        (Work.REPLACED, True, "known", True),
+        (Work.ROLLED_BACK, True, "all", True),
+        (Work.RETURNED, False, "none", True),
+        (Work.REOPENED, False, "none", False),
+        (Work.COUNTED, False, "none", False),
     ],
 )
-def test_what_a_node_may_say_and_send_meanwhile(work: Work, *, closed: bool, held_back: bool) -> None:
+def test_what_a_node_may_say_take_and_send_meanwhile(
+    work: Work, *, closed: bool, refuses: str, held_back: bool
+) -> None:
     on = queue()
     assert not chores.closed(on)
     assert not chores.held_back(on)
     on.at_once = 1
     chores.begin(on, Chore(work, B, NOW))
     assert (chores.closed(on), chores.held_back(on)) == (closed, held_back)
+    assert chores.refuses(on, IDS[0]) == (refuses != "none")
+    assert chores.refuses(on, MessageId("of nobody")) == (refuses == "all")
 
 
 def test_a_copy_held_for_the_database_that_took_the_place_is_not_promoted() -> None:

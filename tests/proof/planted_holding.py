@@ -172,7 +172,7 @@ HOLDING = (
         file="shadow/desk.py",
         edits=(
             (
-                "        if self._opening() or chores.closed(self.members.database.ledger):\n",
+                "        if self._opening() or chores.takes_no_copies(self.members.database.ledger):\n",
                 "        if False:\n",
             ),
         ),

@@ -589,7 +589,7 @@ MUTANTS = (
     ),
     Mutant(
         "a copy is taken while the database is opened",
-        ((peers.Peers._serve_offer, "if chores.closed(books):", "if False:"),),
+        ((peers.Peers._serve_offer, "if chores.refuses(books, offer.message_id):", "if False:"),),
         scenario="opening_of_a_long_queue",
         breaks=Breaks.HISTORY,
     ),

@@ -382,7 +382,7 @@ class Peers:
         )
 
         def work(books: Transaction) -> Held:
-            if chores.closed(books):
+            if chores.refuses(books, offer.message_id):
                 return Held.NOT_YOURS
             content = Content(data=offer.message_id.encode())
             return books.apply(hold(books, offer, content, node.policy, node.clock()))

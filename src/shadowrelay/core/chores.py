@@ -24,7 +24,7 @@ from shadowrelay.core.decisions import (
     Transaction,
     Work,
 )
-from shadowrelay.core.identifiers import Lineage, ServerName
+from shadowrelay.core.identifiers import Lineage, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Holder, HolderState, Reason
 from shadowrelay.core.ownership import ask_about, intend, saved
 from shadowrelay.core.values import replace
@@ -37,8 +37,18 @@ _URGENCY = {work: number for number, work in enumerate(Work)}
 
 
 def closed(ledger: Ledger) -> bool:
-    """Is it not known yet what this node may say of its messages, and are copies not to be taken?"""
+    """Is it not known yet what this node may say of its messages?"""
     return any(chore.work in {Work.OPENED, Work.REPLACED, Work.ROLLED_BACK} for chore in ledger.chores)
+
+
+def takes_no_copies(ledger: Ledger) -> bool:
+    """Could what is offered now be taken for what is still to be marked?"""
+    return any(chore.work in {Work.OPENED, Work.ROLLED_BACK} for chore in ledger.chores)
+
+
+def refuses(ledger: Ledger, message_id: MessageId) -> bool:
+    """Is a copy of that message not to be taken now?"""
+    return takes_no_copies(ledger) or (closed(ledger) and ledger.knows(message_id))
 
 
 def held_back(ledger: Ledger) -> bool:

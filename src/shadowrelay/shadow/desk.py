@@ -160,7 +160,7 @@ class Desk:
             return Reply(503, "5.5.1", "MAIL needed first")
         if self._draining():  # between MAIL and its content minutes can pass
             return DRAINING
-        if self._opening() or chores.closed(self.members.database.ledger):
+        if self._opening() or chores.takes_no_copies(self.members.database.ledger):
             return OPENING
         numbered = sorted((*parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
         known = tuple(
@@ -242,7 +242,7 @@ class HoldSink:
         now = self._desk.members.clock()
 
         def work(ledger: SqlLedger) -> tuple[Held | None, bool]:
-            if chores.closed(ledger):  # since the content began to come
+            if chores.refuses(ledger, described.message_id):
                 return None, False
             decision = hold(ledger, described, content, self._desk.policy, now)
             stored = any(isinstance(write, SaveCopy) and write.content for write in decision.writes)
