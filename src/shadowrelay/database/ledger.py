@@ -36,7 +36,6 @@ from shadowrelay.core.decisions import (
     Write,
 )
 from shadowrelay.core.identifiers import (
-    FIRST,
     Beginning,
     DatabaseId,
     Incarnation,
@@ -47,8 +46,9 @@ from shadowrelay.core.identifiers import (
 from shadowrelay.core.messages import Copy, Role, Stage
 from shadowrelay.core.tracking import Load, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
-from shadowrelay.core.values import dataclass, replace
+from shadowrelay.core.values import replace
 from shadowrelay.database import records
+from shadowrelay.database.listing import Listing
 from shadowrelay.database.queries import load
 from shadowrelay.database.tally import Tally
 
@@ -64,17 +64,6 @@ AT_ONCE = 500
 
 FEW = 8
 """Recipients up to which a copy is remembered: bounds the memory."""
-
-
-@dataclass(slots=True)
-class Listing:
-    """A snapshot that is being taken in parts: begun at that sequence, and come to the id ``place``."""
-
-    id: str
-    begun: int
-    at: datetime
-    place: MessageId = FIRST
-    count: int = 0
 
 
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -258,7 +247,8 @@ class SqlLedger:
         for event in decision.events:
             self._track(event)
         if self.listing is not None:
-            self._list_newcomers(self.listing, decision.writes)
+            for copy in self.listing.newcomers(decision.writes):
+                self.list_copy(copy, self.listing.at)
         return decision.then
 
     def list_copy(self, copy: Copy, at: datetime) -> None:
@@ -266,15 +256,6 @@ class SqlLedger:
         if self.listing is not None:
             self.listing.count += 1
             self._track(Load(at=at, copy=copy, recipients=copy.unsettled, snapshot=self.listing.id))
-
-    def _list_newcomers(self, listing: Listing, writes: Sequence[Write]) -> None:
-        """What came into a queue whose snapshot has passed its place."""
-        for write in writes:
-            if not isinstance(write, SaveCopy) or write.after.id > listing.place:
-                continue
-            before, after = write.before, write.after
-            if _listed(after) and not (before and _listed(before)):
-                self.list_copy(after, listing.at)
 
     def _track(self, event: TrackingEvent | SnapshotEnd) -> None:
         row = event.columns()
@@ -387,8 +368,3 @@ class SqlLedger:
                 following = self._incarnations[index + 1 :]
                 return following[0][2] - 1 if following else self._last(SQL["last_event"])
         return None
-
-
-def _listed(copy: Copy) -> bool:
-    """Is it in a queue, or set aside: in a snapshot?"""
-    return copy.stage not in {Stage.ARRIVING, Stage.SAFETY_NET}

@@ -11,7 +11,8 @@ from datetime import datetime
 
 from shadowrelay.core.decisions import Decision
 from shadowrelay.core.tracking import SnapshotEnd, Taken
-from shadowrelay.database.ledger import SQL, Listing, SqlLedger
+from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.listing import Listing
 
 PAGE = 1000
 
