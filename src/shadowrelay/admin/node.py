@@ -126,6 +126,11 @@ class Node(Protocol):
     @property
     def draining(self) -> DrainState: ...
 
+    @property
+    def opening(self) -> bool:
+        """Is its database being opened? Then nothing may be changed yet."""
+        ...
+
     def peers(self) -> Sequence[PeerStatus]:
         """Every member of the settings but this node."""
         ...

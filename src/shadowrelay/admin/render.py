@@ -11,7 +11,8 @@ from shadowrelay.core.decisions import Member
 from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.tracking_row import timestamp
-from shadowrelay.database.views import Counts, Queue, ShadowQueue, Snapshot
+from shadowrelay.database.queue_views import Queue, ShadowQueue
+from shadowrelay.database.views import Counts, Snapshot
 
 Json = dict[str, Any]
 
