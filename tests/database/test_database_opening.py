@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -212,6 +213,21 @@ async def test_a_file_that_takes_long_to_be_checked_is_checked_beside_the_node_a
     await found.close(NOW)
     async with database(tmp_path, database_id=OTHER_DATABASE) as found:
         assert found.opened.salvaged is not None
+
+
+async def test_the_check_beside_the_node_takes_no_lock_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that closes any handle of a file loses all its locks of that file (POSIX)."""
+    monkeypatch.setattr(opening, "_SMALL", 1000)
+    unclean(await stopped(tmp_path))
+    look = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('DELETE FROM message')"
+    async with database(tmp_path) as found:
+        assert found.unchecked
+        await found.check()
+        other = [sys.executable, "-c", look, str(tmp_path / opening.FILE)]
+        answer = await asyncio.to_thread(subprocess.run, other, capture_output=True, text=True)
+        assert "database is locked" in answer.stderr
 
 
 async def test_a_node_that_stops_before_its_file_was_checked_leaves_that_to_its_next_start(
