@@ -382,7 +382,8 @@ class SqlLedger:
         if after.pending and not (before and before.pending):
             failpoints.wrote(failpoints.PENDING)
         row = records.message_row(after)
-        if before is None or row != records.message_row(before):
+        # Of most writes the stage is another one: then there is nothing to compare.
+        if before is None or before.stage is not after.stage or row != records.message_row(before):
             self._run(SQL["put_message"], row + records.message_sums(row))
         old = {records.recipient_row(before, item) for item in before.recipients} if before else set()
         for recipient in after.recipients:

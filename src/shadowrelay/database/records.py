@@ -211,13 +211,14 @@ def _holder(row: Row) -> Holder:
 
 def message_row(copy: Copy) -> Row:
     """Without its sums: see ``message_sums``."""
+    # ``_value_``: what ``value`` is, without the search that an enumeration makes of it each time.
     envelope, found = copy.envelope, copy.digests
     return (
         copy.id,
         copy.epoch,
         copy.rank,
-        copy.role.value,
-        copy.stage.value,
+        copy.role._value_,
+        copy.stage._value_,
         copy.owner,
         copy.owner_database,
         copy.offered_in,
@@ -234,13 +235,13 @@ def message_row(copy: Copy) -> Row:
         micros(copy.received_at),
         maybe_micros(copy.settled_at),
         copy.reports_on,
-        None if copy.pending is None else copy.pending.value,
+        None if copy.pending is None else copy.pending._value_,
         None if found is None else found.content,
         None if found is None else found.envelope,
         None if found is None else int(found.late),
-        None if copy.damage is None else copy.damage.value,
+        None if copy.damage is None else copy.damage._value_,
         maybe_micros(copy.renewed_at),
-        copy.confirmation.value,
+        copy.confirmation._value_,
         maybe_micros(copy.confirm_since),
         maybe_micros(copy.check_at),
         int(copy.exposed),
@@ -277,7 +278,7 @@ def recipient_row(copy: Copy, recipient: Recipient) -> Row:
         recipient.next_hop,
         ",".join(recipient.notify),
         recipient.orcpt,
-        recipient.status.value,
+        recipient.status._value_,
         recipient.attempts,
         maybe_micros(recipient.next_attempt),
         recipient.last_reply,
@@ -297,7 +298,7 @@ def holder_row(copy: Copy, holder: Holder) -> Row:
         mark.incarnation if mark else None,
         mark.sequence if mark else None,
         holder.rank,
-        holder.state.value,
+        holder.state._value_,
     )
 
 
@@ -339,7 +340,7 @@ def event_row(event: DiscardEvent) -> Row:
         event.addressee,
         told.message_id,
         told.epoch,
-        told.kind.value,
+        told.kind._value_,
         told.argument,
         numbers_text(told.recipients),
         micros(event.created_at),
