@@ -134,7 +134,7 @@ class Books:
                 case SaveDamaged(row):
                     self.rows[row.message_id] = row
                 case DropDamaged(message_id):
-                    del self.rows[message_id]
+                    self.rows.pop(message_id, None)
                 case CheckCopies(owner, at):
                     for copy in self.copies_held_for(owner):
                         if copy.check_at is None or copy.check_at > at:

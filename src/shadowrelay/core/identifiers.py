@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import NewType
 
@@ -18,6 +19,14 @@ Incarnation = NewType("Incarnation", str)
 
 MessageId = NewType("MessageId", str)
 """UUIDv7 given at reception: the tracking log's network-message-id, the same on every node and fork."""
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def is_uuid(text: str) -> bool:
+    """Has it the form of an id: of a message, or of a database?"""
+    return _UUID.fullmatch(text) is not None
+
 
 NextHop = NewType("NextHop", str)
 """Name of the route that a recipient takes."""

@@ -23,6 +23,7 @@ INLINE = 64 * 1024  # octets up to which content is kept in the database
 BLOCK = 256 * 1024
 _TOGETHER = 4 << 20  # octets whose memory is given back at once: a fifth of a millisecond
 _MOST_PARTS = 64
+_ID = 36  # letters of a message's id, with which the name of its file begins
 _DAMAGE = frozenset(
     {
         errno.ENOENT,
@@ -36,6 +37,8 @@ _DAMAGE = frozenset(
         errno.EILSEQ,
     }
 )
+# Never to wait for a writer: what stands there may have become a pipe.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _block = memoryview(bytearray(BLOCK))  # of the event loop, from one look to the page cache to its end
 
 
@@ -154,7 +157,7 @@ async def blocks(content: Content, *, cached: bool = False) -> AsyncIterator[byt
         return
     if content.path is None:
         return
-    handle = os.open(content.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    handle = os.open(content.path, _READ)
     try:
         size, at = os.fstat(handle).st_size, 0
         while at < size and (block := _in_memory(handle, at) or await asyncio.to_thread(_read, handle, at)):
@@ -238,7 +241,7 @@ def _damaged(error: OSError) -> Exception:
 
 def _forget_cached(path: str) -> None:
     """What memory holds of a file says nothing about the disk."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    handle = os.open(path, _READ)
     try:
         _uncache(handle, 0)
     finally:
@@ -266,14 +269,17 @@ def sweep(ledger: SqlLedger, directory: Path) -> int:
     """Remove files that no row names: left by a crash before their commit. Returns how many.
 
     Rows follow a data directory that was moved. What cannot be removed is no file of ours, or stays for the
-    next start.
+    next start; so does what belongs to a message whose rows cannot be believed.
     """
     run = ledger.connection.execute
     found = run(SQL["content_paths"]).fetchall()
     rows = {Path(path).name: path for (path,) in found if isinstance(path, str)}
+    damaged = {message_id for (message_id,) in run(SQL["damaged_ids"]).fetchall()}
     removed = 0
     for path in directory.glob("*.eml"):
         former = rows.get(path.name)
+        if former is None and path.name[:_ID] in damaged:
+            continue
         if former is None:
             with contextlib.suppress(OSError):
                 path.unlink()

@@ -81,6 +81,9 @@ SELECT id FROM message INDEXED BY message_damage WHERE damage IS NOT NULL AND st
 -- name: damaged_rows
 SELECT message_id FROM damaged WHERE set_aside = 0 AND message_id > ? ORDER BY message_id LIMIT ?;
 
+-- name: damaged_ids
+SELECT message_id FROM damaged;
+
 -- name: outcome
 SELECT message_id, epoch, delivered, keep_until, refused FROM outcome WHERE message_id = ?;
 
@@ -95,7 +98,8 @@ INSERT OR REPLACE INTO tombstone (message_id, owner, epoch, rank, keep_until) VA
 
 -- name: knows
 SELECT EXISTS (SELECT 1 FROM message WHERE id = ?1) OR EXISTS (SELECT 1 FROM outcome WHERE message_id = ?1)
-    OR EXISTS (SELECT 1 FROM tombstone WHERE message_id = ?1) OR EXISTS (SELECT 1 FROM damaged WHERE message_id = ?1);
+    OR EXISTS (SELECT 1 FROM tombstone WHERE message_id = ?1) OR EXISTS (SELECT 1 FROM damaged WHERE message_id = ?1)
+    OR EXISTS (SELECT 1 FROM content WHERE message_id = ?1);
 
 -- name: member
 SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced

@@ -25,6 +25,7 @@ from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import group_commit, opening, records
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import CannotOpen, Opening
+from shadowrelay.database.salvage import Rescued, rescue
 
 T = TypeVar("T")
 
@@ -91,20 +92,22 @@ class TransportDatabase:
         """
         handle = opening.lock(directory)
         file = directory / opening.FILE
-        aside: Path | None = None
+        rescued: Rescued | None = None
         try:
             for _ in range(2):
                 try:
                     connection, ledger, opened = await _open(file, name, token, fresh_id, now)
                 except sqlite3.Error as error:
-                    if aside is None and opening.is_corrupt(error):
-                        aside = opening.set_aside(file, now)
+                    if rescued is None and opening.is_corrupt(error):
+                        rescued = rescue(file, name, now)
                         continue
                     raise CannotOpen(opening.explain(error, file)) from error
                 except OSError as error:
                     raise CannotOpen(f"transport database {file}: {error.strerror}") from error
                 ledger.hosts = hosts or {}
-                found = replace(opened, set_aside=aside)
+                found = opened
+                if rescued is not None:
+                    found = replace(opened, set_aside=rescued.kept_as, unread=rescued.unread)
                 database = cls(file, ledger, found, connection, handle)
                 database.lineage = ledger.lineage
                 database._writer = asyncio.create_task(database._write(), name="transport database writer")

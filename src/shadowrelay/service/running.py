@@ -85,7 +85,14 @@ async def run_node(settings: Settings) -> None:
     database = await TransportDatabase.open(
         settings.data_dir, name, Incarnation(secrets.token_hex(8)), DatabaseId(str(uuid4())), now, hosts
     )
-    if database.opened.set_aside is not None:
+    if database.opened.unread is not None:
+        log.critical(
+            "corrupt_database_rebuilt",
+            kept_as=str(database.opened.set_aside),
+            messages_damaged=database.opened.unread,
+            consequence="what could be read of it goes on; good copies of the others are looked for",
+        )
+    elif database.opened.set_aside is not None:
         log.critical(
             "corrupt_database_set_aside",
             kept_as=str(database.opened.set_aside),
