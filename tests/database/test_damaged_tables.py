@@ -119,7 +119,7 @@ async def test_what_is_on_record_as_damaged_stays_so_when_that_record_is_damaged
 
 
 @pytest.mark.parametrize("text", ['{"event-id": ', "[]", '{"event-id": 1}'])
-async def test_a_row_on_its_way_to_the_log_that_cannot_be_read_is_a_gap_and_the_others_arrive(
+async def test_a_row_on_its_way_to_the_log_that_cannot_be_read_says_so_and_the_others_arrive(
     tmp_path: Path, text: str
 ):
     async with database(tmp_path) as there:
@@ -128,7 +128,8 @@ async def test_a_row_on_its_way_to_the_log_that_cannot_be_read_is_a_gap_and_the_
     put(tmp_path, "UPDATE outbox SET columns = ? WHERE sequence = 2", text)
     async with database(tmp_path) as there:
         rows = await Outbox(there).rows_after(0, 10)
-    assert [row.sequence for row in rows] == [1, 3]
+    assert [row.sequence for row in rows] == [1, 2, 3]
+    assert [row.columns["event-id"] for row in rows] == ["RECEIVE", "HADAMAGE", "RECEIVE"]
 
 
 LINEAGE = {

@@ -10,12 +10,12 @@ from opened import database
 
 from shadowrelay.database.ledger import SQL
 
-SMALL = {"member", "incarnation", "sqlite_sequence", "CONSTANT", "hop", "temp.active"}
+SMALL = {"member", "chore", "incarnation", "sqlite_sequence", "CONSTANT", "hop", "temp.active"}
 """Tables of few rows, and what is no table."""
 
 ALLOWED = {
     "outbox_about": "only when rows are damaged; rows leave the outbox within seconds",
-    "damaged_ids": "at a start; damaged messages are few",
+    "due_nowhere": "only when the next hop of a message that is due cannot be read",
     "expire_events": "events are acknowledged within seconds: there are many only while a member is away",
 }
 SCAN = re.compile(r"^SCAN (\S+)(?: USING (?:COVERING )?INDEX (\S+))?")

@@ -18,8 +18,10 @@ from typing import Any
 from shadowrelay.core import (
     announcements,
     arrivals,
+    chores,
     claims,
     conversation,
+    damage,
     delivery,
     heartbeat,
     holding,
@@ -29,6 +31,7 @@ from shadowrelay.core import (
     questions,
     redundancy,
     reports,
+    shadow_servers,
 )
 from shadowrelay.database import ledger
 from shadowrelay.primary import accepting, delivering, repairing
@@ -131,7 +134,7 @@ MUTANTS = (
                 "self.exchange(step.to, session.number, lines, timeout, done)",
                 "self.exchange(step.to, session.number, lines, timeout, lambda *_: None)\n"
                 "    mark = session.theirs.lineage.mark\n"
-                "    resume(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, '250', database, mark))",
+                "    ended(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, '250', database, mark))",
             ),
         ),
         seed=186,
@@ -158,7 +161,7 @@ MUTANTS = (
                 "self.after(0.0, then, result)",
             ),
         ),
-        seed=0,
+        seed=4,
     ),
     Mutant(
         "an acknowledgement that never came counts",
@@ -169,7 +172,7 @@ MUTANTS = (
                 "if not holders and not may_be_exposed:",
             ),
         ),
-        seed=58,
+        seed=169,
     ),
     Mutant(
         "discard before the next hop's 250",
@@ -219,30 +222,26 @@ MUTANTS = (
         "a discard is told to the wrong holder",
         (
             (
-                redundancy._recorded,
-                "writes += addressed([other.database_id], gone, now)",
+                ownership.with_better_holder,
+                "gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(other.rank)),)\n"
+                "            told += addressed([other.database_id], gone, now)",
                 "gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(holder.rank)),)\n"
-                "            writes += addressed([holder.database_id], gone, now)",
+                "            told += addressed([holder.database_id], gone, now)",
             ),
         ),
         scenario="holder_dies",
         breaks=Breaks.HISTORY,
     ),
     Mutant(
-        "unknown releases in any incarnation",  # counterexample 1
-        ((questions._unknown, "and speaker.mark.incarnation == copy.offered_in", ""),),
-        seed=679,
-    ),
-    Mutant(
         "unknown never promotes",
         (
             (
                 questions._unknown,
-                "return intend(copy, Reason.OWNER_FORGOT, now)",
-                "return Decision(None)",
+                "    return intend(copy, Reason.OWNER_FORGOT, now)\n    holder",
+                "    return Decision(None)\n    holder",
             ),
         ),
-        seed=116,
+        scenario="page_without_the_message",
     ),
     Mutant(
         "marks of acknowledgements are not remembered",  # counterexample 2
@@ -268,12 +267,18 @@ MUTANTS = (
     ),
     Mutant(
         "a holder with a new database still counts",  # counterexample 4
-        ((heartbeat.meet, "_forgotten(copy, name) if replaced else", "Decision(None) if replaced else"),),
+        (
+            (
+                chores._without_its_copy,
+                "return holder if running and holder.database_id == running.database_id else None",
+                "return holder",
+            ),
+        ),
         scenario="holder_loses_its_database",
     ),
     Mutant(
         "a holder that was rolled back still counts",
-        ((heartbeat.meet, "HolderState.UNCERTAIN)", "HolderState.HOLDING)"),),
+        ((chores._without_its_copy, "HolderState.UNCERTAIN)", "HolderState.HOLDING)"),),
         scenario="counterexample_02",
     ),
     Mutant(
@@ -311,7 +316,7 @@ MUTANTS = (
     Mutant(
         "451 without a revoke",
         ((accepting.take_back, "for attempt in uncertain(tuple(attempts)):", "for attempt in ():"),),
-        seed=616,
+        scenario="refused_then_owner_lost",
     ),
     Mutant(
         "451 though the revoke was not confirmed",
@@ -372,7 +377,7 @@ MUTANTS = (
     ),
     Mutant(
         "what was taken over is not asked about on a new contact",  # counterexample 12
-        ((heartbeat.meet, "tuple(books.copies_taken_from(name))", "()"),),
+        ((chores._former_owner_is_back, "books.apply(ask_about(copy, chore.at))", "pass"),),
         scenario="counterexample_12",
     ),
     Mutant(
@@ -400,13 +405,24 @@ MUTANTS = (
     ),
     Mutant(
         "exposure is not repaired",
-        ((repairing.copy_again, "for member in candidates:", "for member in ():"),),
-        seed=86,
+        (
+            (
+                repairing.copy_again,
+                "while turn := whom([*refused, *attempts]):",
+                "while turn := None:",
+            ),
+        ),
+        seed=132,
     ),
     Mutant(
         "an owner that was cut off does not ask",
-        ((heartbeat.cut_off, "books.apply(ask_about(copy, now))", "pass"),),
+        ((heartbeat._cut_off, "return asked_about(copy, now)", "return copy"),),
         scenario="frozen_owner",
+    ),
+    Mutant(
+        "a content that was held up is begun without a look",
+        ((node.Node._send_on, "if hangs and not self._still_ours(step):", "if False:"),),
+        scenario="cut_off_owner_with_an_attempt_under_way",
     ),
     Mutant(
         "a promoted copy begins again with all recipients",
@@ -460,11 +476,14 @@ MUTANTS = (
     Mutant(
         "a report that another node made is waited for",
         ((delivery.settle, "if r.settles and not already_safe(ledger, r.id)", "if r.settles"),),
-        seed=745,
+        seed=194,
     ),
     Mutant(
         "two owners of one message never ask",
-        ((holding.hold, "ask_about(known, now).writes", "()"),),
+        (
+            (holding.hold, "ask_about(known, now).writes", "()"),
+            (redundancy.repaired, "if copy and elsewhere", "if False"),
+        ),
         scenario="two_nodes_make_the_same_report",
         breaks=Breaks.HISTORY,
     ),
@@ -478,7 +497,7 @@ MUTANTS = (
         (
             (
                 claims.judge,
-                "Verdict(copy.id, copy.epoch, Kind.PENDING, str(copy.rank))",
+                "Verdict(copy.id, copy.epoch, kind, str(copy.rank))",
                 "Verdict(copy.id, epoch, Kind.UNKNOWN)",
             ),
         ),
@@ -494,7 +513,6 @@ MUTANTS = (
         "a node that is cut off promotes by time",
         ((talking.unreachable, "if others and not opinions and", "if False and"),),
         scenario="partition_in_a_boundary_of_three",
-        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "what arrives is answered as what was left behind",
@@ -502,15 +520,15 @@ MUTANTS = (
             (conversation.asked, "if question.message_id in in_flight:", "if False:"),
             (questions._answer_of_arrival, "if arrivals.under_way(arrived) or", "if"),
         ),
-        seed=2298,
+        scenario="holder_asks_while_the_reply_is_open",
     ),
     Mutant(
         "what was arriving is forgotten at once",
         (
             (
                 books.MemoryBooks.open,
-                "state.arriving[copy.id] = replace(copy, confirmation=Confirmation.ASK, confirm_since=now)",
-                "del state.arriving[copy.id]",
+                "plain.commit()",
+                "plain.commit()\n    state.arriving.clear()",
             ),
         ),
         scenario="killed_between_the_commits",
@@ -522,11 +540,11 @@ MUTANTS = (
             (
                 arrivals.learnt,
                 "case Kind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):\n"
-                "            return forgotten(arrived)",
+                "            return forgotten(arrived, policy, now)",
                 "case Kind.UNKNOWN:\n            return Decision(None)",
             ),
         ),
-        seed=3113,
+        scenario="arrived_and_refused_and_put_back",
     ),
     Mutant(
         "a holder that was put back proves that nobody had a 250",
@@ -547,16 +565,183 @@ MUTANTS = (
                 "if counts(both.member, both.attempt):",
             ),
         ),
-        seed=77,
+        seed=549,
     ),
     Mutant(
         "a 250 whatever the holder said",
         ((accepting.make_redundant, "if arrived and counts(both.member, both.attempt):", "if arrived:"),),
-        seed=10,
+        seed=7,
+    ),
+    Mutant(
+        "what a chore has left to do is forgotten",
+        (
+            (
+                chores.begin,
+                "if left := _part_of(books, chore):",
+                "_part_of(books, chore)\n    if left := None:",
+            ),
+        ),
+        seed=64,
+    ),
+    Mutant(
+        "a node that is opening sends",
+        ((chores.held_back, "return any(", "return False and any("),),
+        seed=64,
+    ),
+    Mutant(
+        "a node that is opening answers questions",
+        ((conversation.asked, "closed = closed or chores.closed(books)", "closed = False"),),
+        scenario="old_database_and_a_long_queue",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a copy is taken while the database is opened",
+        ((peers.Peers._serve_offer, "if chores.refuses(books, offer.message_id):", "if False:"),),
+        scenario="opening_of_a_long_queue",
+        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "a 451 before what arrived is forgotten",
-        ((redundancy.accept, "(DropCopy(arrived),) if arrived and last_resort else ()", "()"),),
-        seed=46,
+        ((redundancy.accept, "[DropCopy(arrived)] if arrived and last_resort else []", "[]"),),
+        seed=20,
+    ),
+    Mutant(
+        "the only candidate left is skipped",
+        (
+            (
+                shadow_servers.next_turn,
+                "name = min(_open(order, attempts, asked), key=lambda name: asked[name], default=None)",
+                "name = None",
+            ),
+        ),
+        scenario="same_member_asked_again",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a session that broke counts as an attempt",
+        (
+            (shadow_servers.healthy_turn, "if attempts and _was_replaced(attempts):", "if False:"),
+            (shadow_servers._counted, "counted.subtract(broken)", "pass"),
+        ),
+        scenario="session_replaced_at_once",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "of several offers to one member the first counts",
+        (
+            (
+                redundancy.accept,
+                "holder for attempt in attempts if",
+                "holder for attempt in reversed(attempts) if",
+            ),
+        ),
+        scenario="same_member_asked_again",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "of several offers to one member the first is revoked",
+        (
+            (
+                redundancy.uncertain,
+                "for attempt in attempts if",
+                "for attempt in reversed(attempts) if",
+            ),
+        ),
+        scenario="several_offers_and_one_revoke",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a damaged copy counts",
+        (
+            (questions._answer_as_owner, "if damaged:", "if False:"),
+            (questions._damaged, "if copy.owned and holder and holder.state in _COPIES:", "if False:"),
+        ),
+        scenario="damaged_copy_is_made_again",
+    ),
+    Mutant(
+        "a damaged copy is not replaced by the good one that is offered",
+        ((holding.hold, "content if better else None", "None"),),
+        scenario="damaged_copy_is_made_again",
+    ),
+    Mutant(
+        "a message is set aside before every member was asked",
+        ((node.Node._seek, "if frozenset(self.boundary.watches) <= answered:", "if True:"),),
+        scenario="damaged_content_is_fetched",
+    ),
+    Mutant(
+        "a good copy is not given",
+        ((damage.answer, "give = copy.id", "give = None"),),
+        scenario="damaged_content_is_fetched",
+    ),
+    Mutant(
+        "of damaged rows nothing is known",
+        ((questions.without_copy, "if rows := ledger.damaged(message_id):", "if rows := None:"),),
+        scenario="damaged_rows_are_fetched",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a copy is promoted unread",
+        ((inquiry.Inquiry._may_be_promoted, "if copy.id not in self.sound:", "if False:"),),
+        scenario="damaged_copy_is_not_promoted",
+    ),
+    Mutant(
+        "a damaged copy is promoted",
+        (
+            (
+                inquiry.Inquiry._may_be_promoted,
+                "if copy.damaged:\n        return False",
+                "if copy.damaged:\n        return True",
+            ),
+            (ownership.promote, "or copy.damaged", ""),
+        ),
+        scenario="damaged_copy_is_not_promoted",
+    ),
+    Mutant(
+        "unknown is taken for refused",
+        ((questions._unknown, "if speaker.version == 1 and same:", "if same:"),),
+        scenario="page_without_the_message",
+    ),
+    Mutant(
+        "what was refused is not on record",
+        ((redundancy.accept, "if last_resort and uncertain(attempts):", "if False:"),),
+        scenario="refused_and_holder_put_back",
+    ),
+    Mutant(
+        "what was away for long is promoted though its owner does not know it",
+        (
+            (
+                questions._unknown,
+                "if long_away is not None and copy.confirm_since == long_away:",
+                "if False:",
+            ),
+        ),
+        scenario="holder_away_for_long",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "the report of another maker is taken for ours",
+        ((ownership.yields, "if made_by_two else copy.damage", "if False else copy.damage"),),
+        scenario="two_nodes_make_the_same_report",
+    ),
+    Mutant(
+        "a message is restored as if nothing had been sent",
+        ((holding.restore, "for number, status in rows.settled", "for number, status in ()"),),
+        seed=1333,
+    ),
+    Mutant(
+        "nobody asks again who else has a message",
+        ((questions.shared_with, "return copy.owned and any(", "return False and any("),),
+        scenario="page_of_a_holder",
+    ),
+    Mutant(
+        "a holder asks once, and never again",
+        (
+            (
+                questions.shared_with,
+                "return copy.owner == member and copy.pending is None",
+                "return False",
+            ),
+        ),
+        scenario="page_of_an_owner",
     ),
 )

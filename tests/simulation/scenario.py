@@ -2,7 +2,8 @@
 
 Commands, one per line (``#`` begins a comment):
 
-    boundary 2|3 [reject] [name=value ...]   first; policy fields by name, durations in seconds
+    boundary 2|3 [reject] [scrub] [at-once=2] [name=value ...]   first; messages that a transaction goes
+                                             through, and policy fields by name, durations in seconds
     send mx1 m1 to a@example.net b@inside.example   a client sends; it does not retry
     wait 3                                   seconds
     crash|start|freeze|thaw mx1              start opens the same disk
@@ -13,9 +14,13 @@ Commands, one per line (``#`` begins a comment):
     hand-over mx1                            its queue, to the holders that it reaches
     close example.net | open example.net     a next hop that answers 4xx, or no longer does
     lose-reply example.net                   of its next acceptance
+    hang example.net 12                      the next attempt takes so long to get as far as the content
     when <point>: <command>                  once, at that instant: see below
     drain                                    faults are over; wait until everything is quiet
     clock mx1 +10800                         its wall clock steps
+    damage mx1 m1 content|row                on its disk, found when it is read
+    page mx1 m1 1|none                       of the message, as its first commit left it, or none at all
+    expire                                   what goes by age, on every node
 
 Points are tracking events as they are printed (``HARECEIVE mx2 m1``), ``offers mx1 m1 mx2`` (before it
 leaves), ``acknowledged mx1 m1 mx2`` (before it is recorded), ``taken m1``, ``answered m1 250``,
@@ -34,8 +39,11 @@ from pathlib import Path
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.reports import ReportKind, report_id
 
+from . import rot
+from .books import Disagreement
 from .checks import Broken, Invariants, judge, unrest
 from .clients import Client
+from .node import Node
 from .seeds import PLACES, SCALED, make_boundary
 from .world import Impairment, Noise, World, seconds
 
@@ -69,7 +77,7 @@ class Scenario:
                 if command:
                     try:
                         self.command(command)
-                    except Broken as error:
+                    except (Broken, Disagreement) as error:
                         failed = f"BROKEN {self._named(str(error))}"
                         break
             output = list(wrapped([*self.told, failed] if failed else self.told))
@@ -99,8 +107,10 @@ class Scenario:
                 changed = seconds(float(value)) if isinstance(current, timedelta) else int(value)
                 policy = replace(policy, **{name: changed})
         self.world = World(0, policy, PLACES[: int(words[0])])
+        self.world.at_once = next((int(word[8:]) for word in words if word.startswith("at-once=")), 1000)
         self.world.noise = QUIET
         self.world.observed = True
+        self.world.scrub = "scrub" in words
         self.world.on = self._point
         self.checks = make_boundary(self.world, sql="sql" in words)
         for node in self.world.nodes.values():
@@ -204,8 +214,34 @@ class Scenario:
     def lose_reply(self, words: list[str]) -> None:
         self.world.hops[NextHop(words[0])].lose_next += 1
 
+    def hang(self, words: list[str]) -> None:
+        self.world.hops[NextHop(words[0])].hanging.append(float(words[1]))
+
     def clock(self, words: list[str]) -> None:
         self.world.nodes[ServerName(words[0])].offset += float(words[1])
+
+    def damage(self, words: list[str]) -> None:
+        node, message_id = self._stored(words)
+        if words[2] == "content":
+            contents = node.books.state.contents
+            contents[message_id] = contents[message_id][:-1] + b"?"
+        else:
+            node.books.rot_row(message_id)
+        self.checks.rotted(node, [message_id], rot.CONTENT if words[2] == "content" else rot.ROW)
+
+    def page(self, words: list[str]) -> None:
+        node, message_id = self._stored(words)
+        former = (None, None) if words[2] == "none" else node.versions[message_id][int(words[2]) - 1]
+        node.books.put_back(message_id, *former)
+        self.checks.rotted(node, [message_id], rot.PAGE)
+
+    def _stored(self, words: list[str]) -> tuple[Node, MessageId]:
+        (message_id,) = [MessageId(key) for key, name in self.names.items() if name == words[1]]
+        return self.world.nodes[ServerName(words[0])], message_id
+
+    def expire(self, _: list[str]) -> None:
+        for node in self.world.nodes.values():
+            node.expire()
 
     def drain(self, _: list[str]) -> None:
         """Until everything is quiet, then the sums: nothing may be lost, every duplicate has its cause."""

@@ -20,10 +20,12 @@ from shadowrelay.admin.guard import Refused, check_change, check_host, check_tok
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import Node, PeerState
 from shadowrelay.admin.retirement import retire
+from shadowrelay.admin.server import LIVE
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.set_aside import resume
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue_views import Queues, ShadowQueues
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.database.views import State
 
@@ -54,7 +56,7 @@ def build_app(
         Route("/api/v1/drain/begin", api.changes(api.begin_drain), methods=["POST"]),
         Route("/api/v1/drain/end", api.changes(api.end_drain), methods=["POST"]),
         Route("/metrics", api.reads(api.metrics)),
-        Route("/healthz/live", api.live),
+        Route(LIVE, api.live),
         Route("/healthz/ready", api.ready),
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
@@ -88,6 +90,8 @@ class _Api:
     def changes(self, handler: Handler) -> Handler:
         async def checked(request: Request) -> Response:
             check_change(request.headers, self._node.name, self._token)
+            if self._node.opening:
+                raise Refused(503, "this node is opening its database: try again in a moment")
             return await handler(request)
 
         return self.reads(checked)
@@ -103,15 +107,25 @@ class _Api:
     async def queues(self, request: Request) -> Response:
         del request
         now = self._clock()
-        found = await self._ask(lambda ledger: views.queues(ledger, now))
-        shown = [render.queue(self._node.name, queue, self._node.hop(queue.next_hop), now) for queue in found]
+        view = Queues(now)
+        while not await self._ask(view.read):
+            pass
+        shown = [
+            render.queue(self._node.name, queue, self._node.hop(queue.next_hop), now)
+            for queue in view.result()
+        ]
         return _json({"queues": shown})
 
     async def shadow_queues(self, request: Request) -> Response:
         del request
-        found, seen = await self._ask(lambda ledger: (views.shadow_queues(ledger), views.snapshot(ledger)))
+        view = ShadowQueues()
+        while not await self._ask(view.read):
+            pass
+        seen = await self._ask(views.snapshot)
         peers = {peer["name"]: peer for peer in render.peers(self._node, seen)}
-        shown = [render.shadow_queue(self._node.name, queue, peers.get(queue.primary)) for queue in found]
+        shown = [
+            render.shadow_queue(self._node.name, queue, peers.get(queue.primary)) for queue in view.result()
+        ]
         return _json({"shadow_queues": shown})
 
     async def messages(self, request: Request) -> Response:
@@ -132,7 +146,8 @@ class _Api:
 
         view, like = await self._ask(find)
         if view is not None:
-            return _json(render_messages.message(view, self._node.hop, self._clock()))
+            refusals = self._node.refusals(view.id)
+            return _json(render_messages.message(view, self._node.hop, refusals, self._clock()))
         if not like:
             raise Refused(404, f"no message {wanted} here, nor a memory of one; another node may have it")
         listed = ", ".join(like) + (", …" if len(like) == 5 else "")

@@ -11,7 +11,8 @@ from shadowrelay.core.decisions import Member
 from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.tracking_row import timestamp
-from shadowrelay.database.views import Counts, Queue, ShadowQueue, Snapshot
+from shadowrelay.database.queue_views import Queue, ShadowQueue
+from shadowrelay.database.views import Counts, Snapshot
 
 Json = dict[str, Any]
 
@@ -33,6 +34,7 @@ def status(node: Node, seen: Snapshot, version: str, now: datetime) -> Json:
         "incarnation": lineage.incarnation,
         "sequence": lineage.sequence,
         **counts(seen.counts),
+        "refused": min(node.refused_copies(), seen.counts.exposed),
         "discard_events": sum(seen.events.values()),
         "commits": node.database.commits,
         "peers": peers(node, seen),

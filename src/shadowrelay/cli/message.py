@@ -143,6 +143,10 @@ def _facts(answer: Json) -> list[list[object]]:
             ["digest of the content", _content_digest(answer["digests"])],
             ["damage", answer["damage"]],
         ]
+        rows += [
+            [f"refused by {one['name']}", f"{one['reply']} ({one['at']})"]
+            for one in answer.get("refusals", ())
+        ]
     if outcome := answer["outcome"]:
         settled = f"recipients {clean(outcome['settled'])} at epoch {outcome['epoch']}"
         rows.append(["remembered", f"settled: {settled}, until {outcome['kept_until']}"])

@@ -53,6 +53,11 @@ def _exposure(out: Console, answer: Json) -> None:
             "lost if this node is lost now",
             style="bold red",
         )
+        if refused := answer.get("refused"):
+            out.print(
+                f"A member refused the copy of {counted(refused, 'message')} of these: see "
+                "shadowrelay message list --state exposed, and shadowrelay message show ID for the reason"
+            )
     if answer["promoting"]:
         are = "is" if answer["promoting"] == 1 else "are"
         out.print(

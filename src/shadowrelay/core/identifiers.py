@@ -20,6 +20,8 @@ Incarnation = NewType("Incarnation", str)
 MessageId = NewType("MessageId", str)
 """UUIDv7 given at reception: the tracking log's network-message-id, the same on every node and fork."""
 
+FIRST = MessageId("")
+"""Before all of them: where a look through messages begins that goes on behind the last one."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 

@@ -111,6 +111,13 @@ class Policy:
     orphan_check_interval: timedelta = tunable(
         _s(60), "Age of a copy at which its owner is asked about it.", least=_s(1), most=_h(1), source="ours"
     )
+    opening_timeout: timedelta = tunable(
+        _m(10),
+        "How long the opening of a database may take; a node that is late ends.",
+        least=_s(1),
+        most=_d(1),
+        source="ours",
+    )
     reconcile_timeout: timedelta = tunable(
         _s(30), "How long a returning owner waits for holders.", least=_s(1), most=_h(1), source="ours"
     )
@@ -123,9 +130,16 @@ class Policy:
     shadow_time_cap: timedelta = tunable(
         _s(45), "How long all attempts for one message may take.", least=_s(0.5), most=_m(5), source="ours"
     )
+    shadow_retry_interval: timedelta = tunable(
+        _s(0.5),
+        "How long to wait before members that failed are asked again for the same message.",
+        least=_s(0.01),
+        most=_s(10),
+        source="ours",
+    )
     member_skip_interval: timedelta = tunable(
         _s(10),
-        "How long a member that failed is not asked to hold.",
+        "How long a member that failed is asked only when no other one is left.",
         least=_s(0.1),
         most=_m(10),
         source="ours",

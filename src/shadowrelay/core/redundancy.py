@@ -31,7 +31,7 @@ from shadowrelay.core.messages import (
     Recipient,
     Stage,
 )
-from shadowrelay.core.ownership import machines, made_here, vouches, with_better_holder
+from shadowrelay.core.ownership import ask_about, machines, made_here, vouches, with_better_holder
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
@@ -47,9 +47,24 @@ class Leg(Enum):
     LOST = "lost"
 
 
+class Concern(Enum):
+    """What an attempt that left no acknowledged copy says something about, and so who is asked next.
+
+    MEMBER: it cannot be reached, or takes no copies for now. COPY: it refused this one; it takes others.
+    SESSION: the connection was there before the offer, and ended; the member may be as well as ever.
+    """
+
+    MEMBER = "member"
+    COPY = "copy"
+    SESSION = "session"
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One member asked to hold a copy. ``database_id`` and ``mark`` are those of its answer, if any."""
+    """One member asked to hold a copy. ``database_id`` and ``mark`` are those of its answer, if any.
+
+    ``concern`` counts only where the copy was not acknowledged.
+    """
 
     name: ServerName
     leg: Leg
@@ -57,6 +72,7 @@ class Attempt:
     reply: str
     database_id: DatabaseId | None = None
     mark: Mark | None = None
+    concern: Concern = Concern.MEMBER
 
     @property
     def told(self) -> str:
@@ -228,11 +244,13 @@ def repaired(ledger: Ledger, message_id: MessageId, attempt: Attempt, now: datet
     """A member took a copy of a message that was exposed: record it, and tell the former holders to let go.
 
     If the message was settled or taken over meanwhile, an event says so to the new holder, so that no copy
-    is left behind. The result: does the copy count?
+    is left behind. A member that refuses this copy for now may own the message, or know what became of it: so
+    everybody is asked before it is sent. The result: does the copy count?
     """
-    if attempt.leg is Leg.REFUSED or attempt.database_id is None:
-        return Decision(False)
     copy = ledger.copy(message_id)
+    if attempt.leg is Leg.REFUSED or attempt.database_id is None:
+        elsewhere = attempt.concern is Concern.COPY and attempt.reply.startswith("4")
+        return ask_about(copy, now).but(False) if copy and elsewhere else Decision(False)
     if copy is None:
         outcome = ledger.outcome(message_id)
         if outcome is None:

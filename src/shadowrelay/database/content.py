@@ -23,7 +23,6 @@ INLINE = 64 * 1024  # octets up to which content is kept in the database
 BLOCK = 256 * 1024
 _TOGETHER = 4 << 20  # octets whose memory is given back at once: a fifth of a millisecond
 _MOST_PARTS = 64
-_ID = 36  # letters of a message's id, with which the name of its file begins
 _DAMAGE = frozenset(
     {
         errno.ENOENT,
@@ -265,24 +264,25 @@ def prepare(directory: Path) -> None:
     sync_directory(directory.parent)
 
 
-def sweep(ledger: SqlLedger, directory: Path) -> int:
+def sweep(ledger: SqlLedger, directory: Path, aside: Path | None = None) -> int:
     """Remove files that no row names: left by a crash before their commit. Returns how many.
 
-    Rows follow a data directory that was moved. What cannot be removed is no file of ours, or stays for the
-    next start; so does what belongs to a message whose rows cannot be believed.
+    ``aside``: keep them there, for rows may be missing. Rows follow a data directory that was moved. What
+    cannot be removed is no file of ours, or stays for the next start.
     """
     run = ledger.connection.execute
     found = run(SQL["content_paths"]).fetchall()
     rows = {Path(path).name: path for (path,) in found if isinstance(path, str)}
-    damaged = {message_id for (message_id,) in run(SQL["damaged_ids"]).fetchall()}
     removed = 0
     for path in directory.glob("*.eml"):
         former = rows.get(path.name)
-        if former is None and path.name[:_ID] in damaged:
-            continue
         if former is None:
             with contextlib.suppress(OSError):
-                path.unlink()
+                if aside is None:
+                    path.unlink()
+                else:
+                    aside.mkdir(mode=0o700, exist_ok=True)
+                    path.rename(aside / path.name)
                 removed += 1
         elif former != str(path):
             run(SQL["move_content"], (str(path), former))

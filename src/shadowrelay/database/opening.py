@@ -1,8 +1,9 @@
 """Opening a transport database: one connection, durable, of a known schema, as a new incarnation.
 
-Corruption alone replaces a database (it is kept under a new name, never deleted): by what can be read of it
-(``salvage``), or by a new one. Everything else (locked, no permission, disk full, I/O error, a newer schema)
-is refused with a clear message, and nothing is touched.
+Of a corrupt one what can be read is saved (``salvage``). Only if its meta data, its lineage or its schema
+cannot be read is it set aside (under a new name, never deleted), and a new one begun. Everything else
+(locked, no permission, disk full, I/O error, a newer schema) is refused with a clear message, and nothing is
+touched.
 """
 
 from __future__ import annotations
@@ -10,20 +11,29 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
+from urllib.parse import quote
 
+from shadowrelay.core import chores
+from shadowrelay.core.decisions import Chore, Work
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records
-from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.ledger import LINEAGE_FROM, SQL, SqlLedger
 from shadowrelay.database.queries import migrations
 
 FILE = "transport.db"
 CONTENT = "content"  # the directory of large contents, beside it
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_SMALL = 32 << 20  # octets up to which a full check takes no time
 _LARGE = 1 << 30  # octets past which an unclean stop is not followed by a full check
+
+
+LINEAGE_BROKEN = "lineage_broken"
+"""The key of what tells this opening that messages are missing, so that nobody is to believe in what was."""
 
 
 class CannotOpen(Exception):
@@ -31,17 +41,38 @@ class CannotOpen(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Salvaged:
+    """A corrupt database was replaced by what could be read of it. ``kept_as``: the corrupt file. ``lost``:
+    by table, how many rows or ranges of them could not be read.
+    """
+
+    kept_as: Path
+    lost: Mapping[str, int]
+
+    @property
+    def mark(self) -> str:
+        """What its name has behind that of the database."""
+        return self.kept_as.name.removeprefix(f"{FILE}.")
+
+    @property
+    def messages_missing(self) -> bool:
+        """Whether members have to find out anew what this node has, and it what they have."""
+        return bool(self.lost.get("message"))
+
+
+@dataclass(frozen=True, slots=True)
 class Opening:
     """What opening a database found. ``at``: when that was, and since when all it has queued is asked about.
-    ``away_since``: when its node last ran, None if it is new. ``set_aside``: where a corrupt one is kept that
-    was here before; ``unread``: messages that its successor has as damaged, None if that is a new one.
+    ``away_since``: when its node last ran, None if it is new. ``set_aside``, ``salvaged``: it was corrupt.
+    ``unchecked``: whether the file is whole is still to be found out (``check_whole``).
     """
 
     created: bool
     at: datetime
     away_since: datetime | None
     set_aside: Path | None = None
-    unread: int | None = None
+    salvaged: Salvaged | None = None
+    unchecked: bool = False
 
     @property
     def away_for(self) -> timedelta:
@@ -127,17 +158,26 @@ def migrate(connection: sqlite3.Connection) -> bool:
 
 
 def begin_incarnation(
-    connection: sqlite3.Connection, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
+    connection: sqlite3.Connection,
+    name: ServerName,
+    token: Incarnation,
+    fresh_id: DatabaseId,
+    now: datetime,
+    *,
+    at_once: int | None = None,
 ) -> tuple[SqlLedger, Opening]:
     """Record, durably, that the database lives on under a new incarnation; its queue asks before it sends.
 
-    ``fresh_id`` becomes the database id of a new database.
+    ``fresh_id`` becomes the database id of a new database. Of a long queue ``at_once`` are marked here,
+    and the others by ``carry_on``.
     """
     connection.execute("BEGIN IMMEDIATE")
     ledger = SqlLedger(connection, name)
-    check_lineages(ledger)
+    ledger.at_once = at_once or ledger.at_once
+    _check_lineages(ledger)
     created = not ledger.lineage.database_id
     alive = connection.execute(SQL["meta"], ("alive_at",)).fetchone()
+    away_since = records.moment(int(alive[0])) if alive else None
     if created:
         connection.execute(SQL["put_meta"], ("database_id", fresh_id))
         connection.execute(SQL["put_meta"], ("node", name))
@@ -155,29 +195,53 @@ def begin_incarnation(
     connection.execute(
         SQL["put_incarnation"], (token, ledger.lineage.sequence, first_event, records.micros(now))
     )
-    connection.execute(SQL["ask_about_everything"], (records.micros(now),))
-    connection.execute(SQL["hold_back_due"])
-    connection.execute(SQL["put_meta"], ("alive_at", str(records.micros(now))))
+    if connection.execute(SQL["meta"], (LINEAGE_BROKEN,)).fetchone():
+        connection.execute(SQL["put_meta"], (LINEAGE_FROM, token))
+        connection.execute(SQL["drop_meta"], (LINEAGE_BROKEN,))
     connection.execute(SQL["put_meta"], ("clean", "0"))
-    connection.execute("COMMIT")
     ledger.refresh()
-    return ledger, Opening(created, now, records.moment(int(alive[0])) if alive else None)
+    chores.begin(ledger, Chore(Work.OPENED, name, now))
+    count(ledger, now)
+    connection.execute("COMMIT")
+    ledger.tally.keep()
+    return ledger, Opening(created, now, away_since)
 
 
-def check_lineages(ledger: SqlLedger) -> None:
-    """Our own, those of the members, and since when we are away: nothing that follows from one that cannot be
-    is right.
+def _check_lineages(ledger: SqlLedger) -> None:
+    """Our own, and those of the members: nothing that follows from one that cannot be is right.
 
     Raises ValueError, or what else such values lead to (``records.IMPOSSIBLE``).
     """
-    if alive := ledger.connection.execute(SQL["meta"], ("alive_at",)).fetchone():
-        int(alive[0])
     known = [member.lineage for member in ledger.members() if member.lineage]
     for lineage in (ledger.lineage, *known):
         texts = [lineage.database_id, *(entry.incarnation for entry in lineage.beginnings)]
         numbers = [*(entry.sequence for entry in lineage.beginnings), lineage.sequence]
         if not all(isinstance(text, str) for text in texts) or numbers != sorted(map(int, numbers)):
             raise ValueError(f"no lineage: {texts}, {numbers}")
+
+
+def carry_on(ledger: SqlLedger) -> bool:
+    """Do one more part of what is left to be done to very many messages. Is there more?"""
+    opened = unfinished(ledger)
+    more = chores.carry_on(ledger)
+    if opened:
+        count(ledger, opened.at)
+    return more
+
+
+def unfinished(ledger: SqlLedger) -> Chore | None:
+    """What is left of the opening."""
+    return next((chore for chore in ledger.chores if chore.work is Work.OPENED), None)
+
+
+def count(ledger: SqlLedger, now: datetime) -> None:
+    """Count what is marked to be asked about. With the last of it the node is back: a process that ends
+    before has not been there.
+    """
+    left = unfinished(ledger)
+    ledger.tally.count(ledger.connection, left.after if left else None)
+    if left is None:
+        ledger.connection.execute(SQL["put_meta"], ("alive_at", str(records.micros(now))))
 
 
 def empty_the_log(connection: sqlite3.Connection) -> None:
@@ -192,35 +256,63 @@ def empty_the_log(connection: sqlite3.Connection) -> None:
         raise CannotOpen("SQLite could not bring its write-ahead log into the transport database")
 
 
-def check(connection: sqlite3.Connection, file: Path) -> None:
+def check(connection: sqlite3.Connection, file: Path) -> bool:
     """After an unclean stop: is the file whole? Raises sqlite3.DatabaseError (CORRUPT) if it is not.
 
-    A large file is looked at only when it was found corrupt while the node ran.
+    True: that takes longer, and is to be found out by ``check_whole``. A very large file is looked at only
+    when it was found corrupt while the node ran, and then here.
     """
     tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
     clean = tables and connection.execute(SQL["meta"], ("clean",)).fetchone()
     if not tables or (clean and clean[0] == "1"):
-        return
-    if file.stat().st_size > _LARGE and not _suspicion(file).exists():
-        return
+        return False
+    suspected, size = _suspicion(file).exists(), file.stat().st_size
+    if size > _SMALL and not suspected:
+        return size <= _LARGE
+    _examine(connection)
+    unsuspect(file)
+    return False
+
+
+def reader(file: Path) -> sqlite3.Connection:
+    """A look at the file alone, beside the connection of a running node. It takes no lock and knows of no
+    log, so it is not the second connection that could lose a transaction (decision 0024).
+
+    While it is in use, the log must not be brought into the file.
+    """
+    return sqlite3.connect(f"file:{quote(str(file))}?immutable=1", uri=True, check_same_thread=False)
+
+
+def check_whole(connection: sqlite3.Connection) -> None:
+    """The same as ``check``, for what the node has begun to use. Closes it. Raises sqlite3.DatabaseError."""
+    with closing(connection):
+        _examine(connection)
+
+
+def mark_stopped(ledger: SqlLedger, *, checked: bool, now: datetime) -> None:
+    """The node stops in good order. If it had not come to know its database, the next start is to do that."""
+    if checked:
+        ledger.connection.execute(SQL["put_meta"], ("clean", "1"))
+    if unfinished(ledger) is None:
+        ledger.connection.execute(SQL["put_meta"], ("alive_at", str(records.micros(now))))
+
+
+def _examine(connection: sqlite3.Connection) -> None:
     # Not quick_check: that takes two thirds of the time, and does not see that a bit of a key has flipped. On
     # such a page, or by such an index, messages are not found any more that are there.
     found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
-        raise corrupt(found)
-    _suspicion(file).unlink(missing_ok=True)
-
-
-def corrupt(why: str) -> sqlite3.DatabaseError:
-    """The error that SQLite would raise, had it seen what we have."""
-    error = sqlite3.DatabaseError(why)
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error
+        raise records.corrupt(found)
 
 
 def is_corrupt(error: sqlite3.Error) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in _CORRUPT
+
+
+def unsuspect(file: Path) -> None:
+    """It was looked at, or is another one."""
+    _suspicion(file).unlink(missing_ok=True)
 
 
 def suspect(file: Path) -> None:
@@ -237,35 +329,19 @@ def set_aside(file: Path, now: datetime) -> Path:
 
     The contents go first: in the company of a new database they would be swept as orphans.
     """
-    aside = _kept_as(file, now)
+    mark = f"corrupt-{now:%Y%m%dT%H%M%S.%fZ}"
+    aside = file.with_name(f"{file.name}.{mark}")
     contents = file.with_name(CONTENT)
     if contents.exists():
-        contents.rename(contents.with_name(aside.name.replace(file.name, CONTENT)))
+        contents.rename(contents.with_name(f"{CONTENT}.{mark}"))
         sync_directory(file.parent)
     for suffix in ("-wal", "-shm", ""):
         source = Path(f"{file}{suffix}")
         if source.exists():
             source.rename(f"{aside}{suffix}")
-    _suspicion(file).unlink(missing_ok=True)
+    unsuspect(file)
     sync_directory(file.parent)
     return aside
-
-
-def replace(file: Path, fresh: Path, now: datetime) -> Path:
-    """Put another database in the place of a corrupt one, durably; at no moment is there none."""
-    aside = _kept_as(file, now)
-    os.link(file, aside)
-    Path(f"{file}-wal").unlink(missing_ok=True)  # empty: it would be taken for the other one's
-    with fresh.open("rb") as whole:
-        os.fsync(whole.fileno())
-    fresh.replace(file)
-    _suspicion(file).unlink(missing_ok=True)
-    sync_directory(file.parent)
-    return aside
-
-
-def _kept_as(file: Path, now: datetime) -> Path:
-    return file.with_name(f"{file.name}.corrupt-{now:%Y%m%dT%H%M%S.%fZ}")
 
 
 def sync_directory(directory: Path) -> None:
@@ -287,7 +363,7 @@ def explain(error: sqlite3.Error, file: Path) -> str:
         sqlite3.SQLITE_READONLY: "it is read-only: check owner and permissions",
         sqlite3.SQLITE_PERM: "permission is denied: check owner and permissions",
         sqlite3.SQLITE_CANTOPEN: "it cannot be opened: check that the directory exists and its permissions",
-        sqlite3.SQLITE_CORRUPT: "it is corrupt: the next start sets it aside and begins a new one",
+        sqlite3.SQLITE_CORRUPT: "it is corrupt: the next start saves what can be read of it",
         sqlite3.SQLITE_NOTADB: "it is not a database: the next start sets it aside and begins a new one",
     }
     return f"transport database {file}: {reasons.get(code, str(error))} ({error})"

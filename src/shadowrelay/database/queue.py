@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from shadowrelay.core import chores
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
@@ -39,12 +40,24 @@ class Claim:
 
 def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
     """Every next hop with mail that may be sent, and when its first is due."""
-    rows = ledger.connection.execute(SQL["due_hops"]).fetchall()
-    return [(NextHop(hop), records.moment(due)) for hop, due in rows]
+    found = []
+    for octets, due in ledger.connection.execute(SQL["due_hops"]).fetchall():
+        try:
+            found.append((NextHop(octets.decode()), records.moment(due)))
+        except records.IMPOSSIBLE:  # what no name is, or no time
+            for (message_id,) in ledger.connection.execute(SQL["due_nowhere"], (octets,)).fetchall():
+                if copy := ledger.read_again(message_id):
+                    ledger.write_again(copy)
+    return found
 
 
 def claim(ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int) -> list[Claim]:
-    """Take up to ``most`` forks that are due; nobody else gets them until ``unclaim``."""
+    """Take up to ``most`` forks that are due; nobody else gets them until ``unclaim``.
+
+    None as long as it is not written down everywhere what is first to be asked about; so ``claim_late``.
+    """
+    if chores.held_back(ledger):
+        return []
     rows = ledger.connection.execute(SQL["claim"], (next_hop, records.micros(now), most))
     return _claimed(ledger, rows.fetchall(), next_hop, now)
 
@@ -65,6 +78,8 @@ def claim_late(
         "number": behind[2],
         "most": LATE_LOOK,
     }
+    if chores.held_back(ledger):
+        return [], behind
     place, looked_at = FRONT, 0
     for due, message_id, number, late in ledger.connection.execute(SQL["late_ones"], asked):
         place, looked_at = (due, message_id, number), looked_at + 1
@@ -79,15 +94,20 @@ def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now:
         copy = ledger.expected(message_id)
         if copy is None:  # it is not due any more as soon as that is on record
             continue
+        due = tuple(one for one in copy.recipients if one.next_hop == next_hop and _is_due(copy, one, now))
+        if not due:  # the column that says so is derived, and wrong
+            ledger.write_again(copy)
+            continue
         content = stored(ledger, message_id) or Content()
-        due = tuple(
-            recipient
-            for recipient in copy.unsettled
-            if recipient.next_hop == next_hop and (recipient.next_attempt or now) <= now
-        )
         ledger.scratch += ledger.connection.execute(SQL["activate"], (message_id, next_hop)).rowcount
+        ledger.follow(message_id)
         claims.append(Claim(copy, next_hop, due, content))
     return claims
+
+
+def _is_due(copy: Copy, recipient: Recipient, now: datetime) -> bool:
+    at = records.due_at(copy, recipient)
+    return at is not None and at <= records.micros(now)
 
 
 def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta, after: MessageId) -> MessageId | None:
@@ -103,6 +123,7 @@ def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta, after: Messag
 
 
 def unclaim(ledger: SqlLedger, message_id: MessageId, next_hop: NextHop) -> None:
+    ledger.let_be(message_id)
     ledger.scratch += ledger.connection.execute(SQL["deactivate"], (message_id, next_hop)).rowcount
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -9,7 +10,17 @@ from typing import Any, TypeVar
 import xxhash
 
 from shadowrelay.core import digests
-from shadowrelay.core.decisions import DamagedRow, DiscardEvent, Kind, Member, Outcome, Tombstone, Verdict
+from shadowrelay.core.decisions import (
+    Chore,
+    DamagedRow,
+    DiscardEvent,
+    Kind,
+    Member,
+    Outcome,
+    Tombstone,
+    Verdict,
+    Work,
+)
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -57,6 +68,18 @@ def moment(value: int) -> datetime:
 
 def maybe_moment(value: int | None) -> datetime | None:
     return None if value is None else moment(value)
+
+
+def tolerant(octets: bytes) -> str:
+    """For SQLite: what is no UTF-8 may not end a query. It differs from the sum of its row."""
+    return octets.decode("utf-8", "replace")
+
+
+def corrupt(what: str) -> sqlite3.DatabaseError:
+    """As SQLite would say it."""
+    error = sqlite3.DatabaseError(what)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
 
 
 class Unbelievable(Exception):
@@ -238,15 +261,15 @@ def _hex(message_id: str) -> str:
     return message_id.encode().hex().upper()
 
 
+def due_at(copy: Copy, recipient: Recipient) -> int | None:
+    """When to send it; None unless this node owns the message and may send it."""
+    if copy.damaged or not copy.owned or copy.confirmation is Confirmation.ASK or recipient.settled:
+        return None
+    return micros(recipient.next_attempt or copy.received_at)
+
+
 def recipient_row(copy: Copy, recipient: Recipient) -> Row:
     """Without its sum, which is over all but the last column: that is derived."""
-    sendable = (
-        copy.owned
-        and copy.confirmation is not Confirmation.ASK
-        and not recipient.settled
-        and not copy.damaged
-    )
-    due = recipient.next_attempt or copy.received_at
     return (
         copy.id,
         recipient.number,
@@ -260,7 +283,7 @@ def recipient_row(copy: Copy, recipient: Recipient) -> Row:
         recipient.last_reply,
         int(recipient.delay_notified),
         recipient.report,
-        micros(due) if sendable else None,
+        due_at(copy, recipient),
     )
 
 
@@ -332,21 +355,39 @@ def tombstone_of(row: Row) -> Tombstone:
 
 
 def member_of(row: Row) -> Member:
+    """Raises sqlite3.DatabaseError (CORRUPT) for one that cannot be read: who was at which mark cannot be
+    guessed, so the database is of no more use.
+    """
+    try:
+        return _member(row)
+    except IMPOSSIBLE as error:
+        raise corrupt(f"a row of a member cannot be read: {error}") from error
+
+
+def _member(row: Row) -> Member:
     lineage = None
     if row[1] is not None:
         beginnings = []
         for entry in row[2].split(","):
             token, _, sequence = entry.partition("@")
             beginnings.append(Beginning(Incarnation(token), int(sequence)))
-        lineage = Lineage(DatabaseId(row[1]), tuple(beginnings), row[3])
+        lineage = Lineage(DatabaseId(row[1]), tuple(beginnings), int(row[3]))
     return Member(
         name=ServerName(row[0]),
         lineage=lineage,
         knows_ours=None if row[4] is None else Incarnation(row[4]),
-        applied=None if row[5] is None else Mark(Incarnation(row[5]), row[6]),
+        applied=None if row[5] is None else Mark(Incarnation(row[5]), int(row[6])),
         retired=bool(row[7]),
         replaced=None if row[8] is None else Incarnation(row[8]),
     )
+
+
+def chore_of(row: Row) -> Chore:
+    return Chore(Work(row[0]), ServerName(row[1]), moment(row[2]), row[3], MessageId(row[4]))
+
+
+def chore_row(chore: Chore) -> Row:
+    return chore.work.value, chore.member, micros(chore.at), chore.step, chore.after
 
 
 def member_row(member: Member) -> Row:

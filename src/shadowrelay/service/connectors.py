@@ -17,7 +17,7 @@ from shadowrelay.wire.xshadow import MAX_LINE
 
 # A member only passes on what its own connectors took: no limit is for it, and line ends were looked at when
 # the content came in, and will be when it goes out.
-MEMBER_MESSAGE_SIZE = 1 << 31
+MEMBER_MESSAGE_SIZE = 1 << 40
 
 
 def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector:
@@ -90,7 +90,8 @@ def for_members(node: Node, peer: PeerConnector) -> Connector:
         node.policy,
         node.in_flight,
         node.met,
-        node.giver.give,
-        lambda: node.draining.active,
+        give=node.giver.give,
+        draining=lambda: node.draining.active,
+        opening=lambda: node.opening,
     )
     return Connector(limits, desks, session=PeerSession)  # type: ignore[arg-type]
