@@ -179,7 +179,7 @@ class Books:
                 case SaveDamaged(row):
                     self.rows[row.message_id] = row
                 case DropDamaged(message_id):
-                    del self.rows[message_id]
+                    self.rows.pop(message_id, None)
                 case CheckCopies(owner, at, most):
                     for copy in self._unchecked(owner, at)[:most]:
                         self.copies[copy.id] = replace(copy, check_at=at)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +25,7 @@ from shadowrelay.core.decisions import (
     Tombstone,
     Verdict,
 )
+from shadowrelay.core.digests import of_content
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Lineage
 from shadowrelay.core.messages import Status
 from shadowrelay.database.content import ContentDamaged, examine, stored, sweep
@@ -70,6 +73,12 @@ async def test_what_stands_where_a_content_should_and_is_no_file_keeps_no_node_f
         assert await there.transact(lambda ledger: sweep(ledger, tmp_path / "content")) == 1
     with pytest.raises(ContentDamaged):
         await examine(Content(path=str(tmp_path / "content" / "a.eml")))
+
+
+async def test_a_pipe_where_a_content_should_be_keeps_nobody_waiting(tmp_path: Path):
+    os.mkfifo(tmp_path / "a.eml")
+    async with asyncio.timeout(5):
+        assert await examine(Content(path=str(tmp_path / "a.eml"))) == of_content(b"")
 
 
 @pytest.mark.parametrize("damage", ["kind = 'delivere'", "recipients = '1,x'", "created_at = 'x'"])

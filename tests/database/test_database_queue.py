@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 from opened import NOW, OTHER, OTHER_DATABASE, SECOND, database, message, save, shadow
 
-from shadowrelay.core.decisions import Decision, DiscardEvent, Kind, Outcome, Tombstone, Verdict
+from shadowrelay.core.damage import found_rows
+from shadowrelay.core.decisions import (
+    DamagedRow,
+    Decision,
+    DiscardEvent,
+    Kind,
+    Outcome,
+    Tombstone,
+    Verdict,
+)
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage, Status
 from shadowrelay.database.ledger import SqlLedger
@@ -69,6 +78,33 @@ async def test_claims_end_with_the_process(tmp_path: Path) -> None:
             save(replace(now, confirmation=Confirmation.NONE, confirm_since=None), before=now)
         )
         assert await claimed(found) == [copy.id]
+
+
+@pytest.mark.parametrize("key", ["", "CAST(message_id AS BLOB)"], ids=["no row", "a key of another kind"])
+async def test_mail_goes_on_behind_recipients_of_a_message_that_is_not_there(
+    tmp_path: Path, key: str
+) -> None:
+    """As if a bit of a key had flipped, and nothing were found by it any more."""
+    first, second = due_at(message(), -2), due_at(message(), -1)
+
+    def unfindable(ledger: SqlLedger) -> None:
+        run = ledger.connection.execute
+        run("DELETE FROM message WHERE id = ?", (first.id,))
+        if key:
+            run(f"UPDATE recipient SET message_id = {key} WHERE message_id = ?", (first.id,))
+        ledger.forget_recent()
+
+    async with database(tmp_path) as found:
+        for copy in (first, second):
+            await found.transact(save(copy))
+        await found.transact(unfindable)
+        assert await claimed(found, most=1) == []
+        for message_id, what in tuple(found.ledger.suspects.items()):
+            decision = found_rows(DamagedRow(message_id, NOW, what))
+            await found.transact(lambda ledger, decision=decision: ledger.apply(decision))
+        assert await claimed(found, most=1) == [second.id]
+        seen = await found.transact(lambda ledger: ledger.damaged(first.id))
+    assert (seen is None) is bool(key)
 
 
 async def test_what_is_due_first_leaves_first(tmp_path: Path) -> None:

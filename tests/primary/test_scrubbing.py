@@ -178,6 +178,19 @@ async def test_a_round_rests_between_messages_and_is_replaced_by_one_at_once(tmp
         assert (scrub.last.at_once, scrub.last.done.messages) == (True, 2)
 
 
+async def test_a_node_that_has_nothing_rests_as_long_as_any_other(tmp_path: Path) -> None:
+    async with two(tmp_path) as (owner, _, _):
+        scrub = owner.node.scrub = scrub_of(owner, timedelta(days=1))
+        owner.run(scrub.run())
+        await eventually(lambda: scrub.now.began_at is not None)
+        commits = owner.database.commits
+        await asyncio.sleep(0.3)
+        assert scrub.last is None
+        assert owner.database.commits <= commits + 2
+        scrub.begin_at_once()
+        await eventually(lambda: scrub.last is not None)
+
+
 async def test_nobody_waits_for_it_any_more_and_it_goes_on_slowly(tmp_path: Path) -> None:
     async with two(tmp_path, SMALL, SMALL) as (owner, _, _):
         scrub = owner.node.scrub = scrub_of(owner, timedelta(days=1))

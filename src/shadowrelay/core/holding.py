@@ -88,7 +88,7 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
         # What arrived here of it becomes ours, or theirs, by a question.
         if not new and (_settled_here(ledger, offer) or ledger.arrival(offer.message_id)):
             return Decision(Held.NOT_YOURS)
-        damaged = None if new else ledger.damaged(offer.message_id)
+        again = not new and ledger.damaged(offer.message_id) is not None
         copy = Copy(
             id=offer.message_id,
             epoch=offer.epoch,
@@ -103,8 +103,8 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
             received_at=min(offer.received_at, now),  # a copy is due by it when it is ours
             check_at=now + policy.orphan_check_interval,
         )
-        gone = (DropDamaged(copy.id),) if damaged else ()
-        event = _received(ledger, copy, offer, "again" if damaged else "", now)
+        gone = () if new else (DropDamaged(copy.id),)  # whatever rows are left of it
+        event = _received(ledger, copy, offer, "again" if again else "", now)
         return Decision(Held.QUEUED, (*gone, SaveCopy(None, copy, content), *known_of_owner), (event,))
     if known.owned:  # two owners: both ask, and epoch, rank and name decide
         return Decision(Held.NOT_YOURS, ask_about(known, now).writes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import NewType
 
@@ -21,6 +22,13 @@ MessageId = NewType("MessageId", str)
 
 FIRST = MessageId("")
 """Before all of them: where a look through messages begins that goes on behind the last one."""
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def is_uuid(text: str) -> bool:
+    """Has it the form of an id: of a message, or of a database?"""
+    return _UUID.fullmatch(text) is not None
+
 
 NextHop = NewType("NextHop", str)
 """Name of the route that a recipient takes."""

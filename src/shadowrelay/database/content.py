@@ -36,6 +36,8 @@ _DAMAGE = frozenset(
         errno.EILSEQ,
     }
 )
+# Never to wait for a writer: what stands there may have become a pipe.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _block = memoryview(bytearray(BLOCK))  # of the event loop, from one look to the page cache to its end
 
 
@@ -154,7 +156,7 @@ async def blocks(content: Content, *, cached: bool = False) -> AsyncIterator[byt
         return
     if content.path is None:
         return
-    handle = os.open(content.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    handle = os.open(content.path, _READ)
     try:
         size, at = os.fstat(handle).st_size, 0
         while at < size and (block := _in_memory(handle, at) or await asyncio.to_thread(_read, handle, at)):
@@ -238,7 +240,7 @@ def _damaged(error: OSError) -> Exception:
 
 def _forget_cached(path: str) -> None:
     """What memory holds of a file says nothing about the disk."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    handle = os.open(path, _READ)
     try:
         _uncache(handle, 0)
     finally:

@@ -197,6 +197,18 @@ class SqlLedger:
         self._recent.pop(message_id, None)
         return self._stored(message_id)
 
+    def expected(self, message_id: MessageId) -> Copy | None:
+        """The same as ``copy`` of an id that was read from the tables. If there is no such row, one of the
+        two is damaged, as a page is on which rows are not found any more by their keys.
+        """
+        if not isinstance(message_id, str):
+            self._run(SQL["hold_back"], (message_id,))
+            return None
+        found = self.copy(message_id)
+        if found is None and self._run(SQL["message"], (message_id,)).fetchone() is None:
+            self.suspects.setdefault(message_id, "there is no row of it")
+        return found
+
     @property
     def has_old_rows(self) -> bool:
         """May there be rows of a version before sums?"""
@@ -221,7 +233,7 @@ class SqlLedger:
 
     def _copies(self, query: str, *values: object) -> Iterator[Copy]:
         for (message_id,) in self._run(SQL[query], values).fetchall():
-            if copy := self.copy(message_id):
+            if copy := self.expected(message_id):
                 yield copy
 
     def outcome(self, message_id: MessageId) -> Outcome | None:

@@ -91,8 +91,8 @@ def claim_late(
 def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now: datetime) -> list[Claim]:
     claims = []
     for (message_id,) in rows:
-        copy = ledger.copy(message_id)
-        if copy is None:  # its rows cannot be believed
+        copy = ledger.expected(message_id)
+        if copy is None:  # it is not due any more as soon as that is on record
             continue
         due = tuple(one for one in copy.recipients if one.next_hop == next_hop and _is_due(copy, one, now))
         if not due:  # the column that says so is derived, and wrong
@@ -117,7 +117,7 @@ def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta, after: Messag
     """
     rows = ledger.connection.execute(SQL["page_in_transit"], (after, FORWARD)).fetchall()
     for (message_id,) in rows:
-        if copy := ledger.copy(message_id):
+        if copy := ledger.expected(message_id):
             ledger.apply(saved(copy, brought_forward(copy, now, by)))
     return MessageId(rows[-1][0]) if rows else None
 
@@ -174,7 +174,7 @@ def held_since_before(ledger: SqlLedger, before: datetime, most: int) -> Iterato
 def _copies(ledger: SqlLedger, query: str, before: datetime, most: int) -> Iterator[Copy]:
     rows = ledger.connection.execute(query, (records.micros(before), most)).fetchall()
     for (message_id,) in rows:
-        if copy := ledger.copy(message_id):
+        if copy := ledger.expected(message_id):
             yield copy
 
 

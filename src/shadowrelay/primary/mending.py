@@ -14,7 +14,7 @@ import structlog
 
 from shadowrelay.core import damage
 from shadowrelay.core.decisions import DamagedRow
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import MessageId, ServerName, is_uuid
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Status
 from shadowrelay.database.examining import Examiner
@@ -75,8 +75,9 @@ class Mend:
         loop = asyncio.get_running_loop()
         if loop.time() < self._promised.get(message_id, 0.0):
             return
-        enabled = self._members.policy.shadow_redundancy_enabled
-        everybody = frozenset(self._members.boundary.watches) if enabled else frozenset()
+        # Nobody knows a message of an id that none has: it is what a flipped bit made of another one.
+        ask = self._members.policy.shadow_redundancy_enabled and is_uuid(message_id)
+        everybody = frozenset(self._members.boundary.watches) if ask else frozenset()
         answered = self._answered.setdefault(message_id, set())
         for name in sorted((everybody - answered) & self._members.boundary.reachable()):
             match await self._seek(message_id, name):

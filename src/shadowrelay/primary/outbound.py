@@ -102,8 +102,11 @@ class Sender:
             mailbox=bool(server and server.protocol == "lmtp"),
         )
         if retry.expired(claimed.copy.received_at, self._clock(), self._policy):
-            if await self._examiner.compare(claimed.copy, claimed.content) is Finding.DAMAGED:
-                return Sent((), hop), None  # it waits for a good copy, whatever its age
+            match await self._examiner.compare(claimed.copy, claimed.content):
+                case Finding.DAMAGED:
+                    return Sent((), hop), None  # it waits for a good copy, whatever its age
+                case Finding.UNREADABLE:
+                    return self._unreadable(claimed, hop, "its content cannot be read"), None
             last = claimed.recipients[0].last_reply or outbound.last_error
             reply = f"554 5.4.7 Message expired in the queue; last error: {last}"
             return Sent(
@@ -129,8 +132,7 @@ class Sender:
             return Sent((), hop, damaged=str(error)), None
         except OSError as error:
             log.exception("content_unreadable", message=claimed.copy.id)
-            reply = f"451 4.3.0 Local error: {error.strerror}"
-            return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1), None
+            return self._unreadable(claimed, hop, str(error.strerror)), None
         if outbound.failures:
             log.info("next_hop_restored", next_hop=claimed.next_hop, failures=outbound.failures)
         outbound.restored()
@@ -213,6 +215,11 @@ class Sender:
             ),
             hop,
         )
+
+    def _unreadable(self, claimed: Claim, hop: Hop, why: str) -> Sent:
+        """For now: it may be readable when it is tried again."""
+        reply = f"451 4.3.0 Local error: {why}"
+        return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1)
 
     def _late(self, claimed: Claim, recipient: Recipient) -> bool:
         return retry.delay_notice_due(recipient, claimed.copy.received_at, self._clock(), self._policy)

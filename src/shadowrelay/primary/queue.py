@@ -21,7 +21,7 @@ from shadowrelay.core.messages import Confirmation
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route
 from shadowrelay.core.steps import SendOn, Step, Transact, WriteReports
-from shadowrelay.database.examining import Examiner
+from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import Claim, bring_forward, claim, claim_late, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed
@@ -231,7 +231,9 @@ class Queue:
         """One attempt. Returns the session that is left of it."""
         session, again = None, False
         if claimed.copy.digests is None:
-            await self._examiner.compare(claimed.copy, claimed.content)
+            if await self._examiner.compare(claimed.copy, claimed.content) is Finding.UNREADABLE:
+                await self._put_off(claimed)
+                return None
             await self._settle(claimed, lambda _: None)  # it is still due, unless it is damaged
             self.wake.set()
             return None

@@ -102,7 +102,10 @@ class Scrub:
         self.now = Round(began_at=began_at, at_once=at_once, complete_at=place.complete_at)
         await self._count(place.behind)
         at = asyncio.get_running_loop().time()
-        self._began = at - self._interval.total_seconds() * share(self.now.done, self.now.of)
+        before = (
+            share(self.now.done, self.now.of) if place.behind else 0.0
+        )  # of nothing at all is nothing done
+        self._began = at - self._interval.total_seconds() * before
         noted = at
         while found := await self._listed(place.behind):
             await self._database.transact(lambda ledger: scrubbing.forget_cached(ledger, self._database.file))

@@ -31,6 +31,7 @@ from shadowrelay.core.identifiers import (
     MessageId,
     NextHop,
     ServerName,
+    is_uuid,
 )
 from shadowrelay.core.messages import Status
 from shadowrelay.core.values import dataclass
@@ -41,7 +42,6 @@ VERSIONS = (1, 2)  # 1 is spoken for one release more, with members that know no
 MAX_LINE = 4096  # octets of a command or reply line between members, CRLF included
 
 _INCARNATION = re.compile(r"[0-9a-f]{16}")
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,253}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -84,13 +84,13 @@ def incarnation(text: str) -> Incarnation:
 
 
 def message_id(text: str) -> MessageId:
-    if not _UUID.fullmatch(text):
+    if not is_uuid(text):
         raise Malformed("bad message id")
     return MessageId(text)
 
 
 def database_id(text: str) -> DatabaseId:
-    if not _UUID.fullmatch(text):
+    if not is_uuid(text):
         raise Malformed("bad database id")
     return DatabaseId(text)
 
@@ -131,7 +131,7 @@ def format_greeting(greeting: Greeting) -> str:
 def parse_greeting(text: str) -> Greeting:
     """Read the arguments of XSHADOW. Raises Malformed."""
     words = text.split(" ")
-    if len(words) not in (4, 5, 6) or not _UUID.fullmatch(words[1]):
+    if len(words) not in (4, 5, 6) or not is_uuid(words[1]):
         raise Malformed("XSHADOW needs name, database id, mark and lineage")
     mark = parse_mark(words[2])
     beginnings = []
