@@ -123,9 +123,7 @@ def sound_again(ledger: Ledger, message_id: MessageId, content: Digest, now: dat
     if copy is None or not copy.damaged or copy.digests is None or copy.digests.content != content:
         return Decision(False)
     after = replace(copy, damage=None)
-    event = HaRestore(
-        at=now, copy=after, recipients=after.unsettled, giver=ledger.name, taker=ledger.name
-    )
+    event = HaRestore(at=now, copy=after, recipients=after.unsettled, giver=ledger.name, taker=ledger.name)
     return Decision(True, (SaveCopy(copy, after),), (event,))
 
 

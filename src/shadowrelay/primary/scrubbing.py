@@ -81,6 +81,7 @@ class Scrub:
         self.now = Round(complete_at=place.complete_at)
         while True:
             if not self.interval and not self._hurry.is_set():
+                self.now = Round(complete_at=place.complete_at)
                 await self._hurry.wait()
             at_once = self._hurry.is_set()
             self._hurry.clear()
