@@ -60,7 +60,7 @@ def _unbelievable(rows: DamagedRow) -> Json:
         "damage": "rows",
         "found_at": timestamp(rows.found_at) if rows.found_at.timestamp() else None,
         "why": rows.what,
-        "settled": {str(number): status.value for number, status in rows.settled},
+        "settled": [{"number": number, "status": status.value} for number, status in rows.settled],
     }
 
 

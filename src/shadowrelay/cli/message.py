@@ -174,14 +174,11 @@ def _good_copy(answer: Json) -> str | None:
     return f"not yet asked: {clean(waits_for)}" if waits_for else "looked for"
 
 
-def _settled(settled: Json) -> str:
-    return ", ".join(f"{number}: {status}" for number, status in settled.items())
-
-
 def _facts(answer: Json) -> list[list[object]]:
     rows: list[list[object]] = [["state", answer["state"] + (", EXPOSED" if answer.get("exposed") else "")]]
     if answer["damage"] == "rows":
-        rows.append(["settled", answer["settled"] and _settled(answer["settled"])])
+        settled = [f"{one['number']}: {one['status']}" for one in answer["settled"]]
+        rows.append(["settled recipients", clean(settled)])
     elif answer["state"] != "gone":
         envelope = answer["envelope"]
         rows += [

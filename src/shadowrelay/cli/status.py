@@ -68,7 +68,11 @@ def _exposure(out: Console, answer: Json) -> None:
             style="bold red",
         )
     if not answer["exposed"] and not answer["promoting"]:
-        out.print("Exposed: 0; every message in transit has a second copy", style="green")
+        others = " but the damaged ones" if answer["damaged"] else ""
+        out.print(
+            f"Exposed: 0; every message in transit{others} has a second copy",
+            style="" if others else "green",
+        )
 
 
 def _corrupt(out: Console, found: Json | None) -> None:
@@ -100,6 +104,8 @@ def _damage(out: Console, answer: Json) -> None:
     if waiting := answer["damaged"]:
         wait = "waits" if waiting == 1 else "wait"
         out.print(f"DAMAGED: {counted(waiting, 'message')} {wait} for a good copy: see {see}", style="red")
+    if not aside and not waiting:
+        out.print("Damaged: 0", style="green")
     out.print(_scrub(answer["scrub"]))
 
 
@@ -119,8 +125,6 @@ def _counts(out: Console, answer: Json) -> None:
         ["asking members first", answer["asking"], "part of queued"],
         ["in doubt", answer["in_doubt"], "part of queued: a member did not answer in time"],
         ["set aside", answer["set_aside"], "waits for you" if answer["set_aside"] else ""],
-        ["damaged", answer["damaged"], "waits for a good copy" if answer["damaged"] else ""],
-        ["damaged everywhere", answer["damaged_aside"], "part of set aside"],
     ]
     kept = [
         ["shadow copies", answer["shadow_held"], "held for other members"],

@@ -154,7 +154,7 @@ def damaged_rows(messages: Sequence[Json]) -> list[list[object]]:
             item["id"],
             item["state"],
             item["damage"],
-            _open(item) or f"settled: {clean(list(item['settled']))}",
+            _open(item) or f"settled: {clean([one['number'] for one in item['settled']])}",
             item.get("found_at"),
             item.get("why") or "its content: shadowrelay message show says what",
             item["sender"],
