@@ -177,8 +177,8 @@ def _good_copy(answer: Json) -> str | None:
 def _facts(answer: Json) -> list[list[object]]:
     rows: list[list[object]] = [["state", answer["state"] + (", EXPOSED" if answer.get("exposed") else "")]]
     if answer["damage"] == "rows":
-        settled = [f"{one['number']}: {one['status']}" for one in answer["settled"]]
-        rows.append(["settled recipients", clean(settled)])
+        done = [f"{one['number']}: {one['status']}" for one in answer["settled"]]
+        rows.append(["settled recipients", clean(done)])
     elif answer["state"] != "gone":
         envelope = answer["envelope"]
         rows += [

@@ -117,12 +117,13 @@ def given(ledger: Ledger, message_id: MessageId, to: ServerName, now: datetime) 
 
 def sound_again(ledger: Ledger, message_id: MessageId, content: Digest, now: datetime) -> Decision[bool]:
     """A content that was damaged is what it has to be after all: its disk was repaired, or somebody has put
-    it back. True if that is news.
+    it back. A holder tells its owner. True if that is news.
     """
     copy = ledger.copy(message_id)
     if copy is None or not copy.damaged or copy.digests is None or copy.digests.content != content:
         return Decision(False)
-    after = replace(copy, damage=None)
+    told = copy.held and copy.pending is None
+    after = replace(copy, damage=None, check_at=now if told else copy.check_at)
     event = HaRestore(at=now, copy=after, recipients=after.unsettled, giver=ledger.name, taker=ledger.name)
     return Decision(True, (SaveCopy(copy, after),), (event,))
 

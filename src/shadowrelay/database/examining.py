@@ -73,9 +73,12 @@ class Examiner:
         except (ContentDamaged, OSError):
             return False
         now = self.clock()
-        return await self.database.transact(
+        news = await self.database.transact(
             lambda ledger: ledger.apply(damage.sound_again(ledger, message_id, found, now))
         )
+        if news:
+            log.warning("copy_sound_again", message=message_id)
+        return news
 
     async def damaged(self, message_id: MessageId, what: str) -> Finding:
         """Write it down: from now on it waits for a good copy."""

@@ -108,10 +108,7 @@ class Mend:
         """Is a good copy wanted? Not if the one here can be read again."""
         if not await self._members.database.transact(lambda ledger: damage.wanted(ledger, message_id)):
             return False
-        if await self._examiner.look_again(message_id):
-            log.warning("copy_sound_again", message=message_id)
-            return False
-        return True
+        return not await self._examiner.look_again(message_id)
 
     async def _seek(self, message_id: MessageId, name: ServerName) -> Sought:
         members = self._members

@@ -151,7 +151,10 @@ class Scrub:
         if seen.mended:
             log.warning("derived_column_mended", message=message_id)
             self.now = replace(self.now, mended=self.now.mended + 1)
-        if seen.copy is None or seen.copy.damaged:
+        if seen.copy is None:
+            return
+        if seen.copy.damaged:
+            await self._examiner.look_again(message_id)
             return
         match await self._examiner.compare(seen.copy, seen.content):
             case Finding.DAMAGED:
