@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision
-from shadowrelay.core.tracking import Load, SnapshotEnd, Taken
+from shadowrelay.core.tracking import Load, RowsDamaged, SnapshotEnd, Taken
 from shadowrelay.database.ledger import SQL, SqlLedger
 
 PAGE = 1000
@@ -24,6 +24,10 @@ def take_snapshot(ledger: SqlLedger, snapshot: str, now: datetime, taken: Taken)
                 load = Load(at=now, copy=copy, recipients=copy.unsettled, snapshot=snapshot)
                 ledger.apply(Decision(None, (), (load,)))
                 count += 1
+            elif taken is Taken.STOP and (what := ledger.suspects.get(message_id)):
+                # It is here, and cannot be listed: the stage that says so does not run any more.
+                told = RowsDamaged(at=now, message_id=message_id, reason=what)
+                ledger.apply(Decision(None, (), (told,)))
         if len(rows) < PAGE:
             break
         last = rows[-1][0]
