@@ -67,12 +67,8 @@ def _exposure(out: Console, answer: Json) -> None:
             "about to be promoted; there may be no others",
             style="bold red",
         )
-    if not answer["exposed"] and not answer["promoting"]:
-        others = " but the damaged ones" if answer["damaged"] else ""
-        out.print(
-            f"Exposed: 0; every message in transit{others} has a second copy",
-            style="" if others else "green",
-        )
+    if not answer["exposed"] and not answer["promoting"] and not answer["damaged"]:
+        out.print("Exposed: 0; every message in transit has a second copy", style="green")
 
 
 def _corrupt(out: Console, found: Json | None) -> None:
@@ -103,7 +99,10 @@ def _damage(out: Console, answer: Json) -> None:
         )
     if waiting := answer["damaged"]:
         wait = "waits" if waiting == 1 else "wait"
-        out.print(f"DAMAGED: {counted(waiting, 'message')} {wait} for a good copy: see {see}", style="red")
+        out.print(
+            f"DAMAGED: {counted(waiting, 'message')} {wait} for a good copy, perhaps the only one: see {see}",
+            style="bold red",
+        )
     if not aside and not waiting:
         out.print("Damaged: 0", style="green")
     out.print(_scrub(answer["scrub"]))
