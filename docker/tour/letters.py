@@ -33,16 +33,22 @@ def _book() -> Path:
 
 @dataclass(frozen=True)
 class Count:
-    """Recipients: acknowledged, found in a mailbox, missing, and found or dropped there once more."""
+    """Recipients: acknowledged, found in a mailbox, missing; and of those sent once more, dropped by the
+    mailbox server, or in the mailbox twice.
+    """
 
     acknowledged: int
     delivered: int
     missing: int
+    dropped: int
     twice: int
 
     def __str__(self) -> str:
-        again = f", {self.twice} of them twice" if self.twice else ""
-        arrived = f"acknowledged {self.acknowledged}, delivered {self.delivered}{again}"
+        arrived = f"acknowledged {self.acknowledged}, delivered {self.delivered}"
+        if self.dropped:
+            arrived += f", {self.dropped} of them sent twice and one dropped by the mailbox server"
+        if self.twice:
+            arrived += f", {self.twice} of them in the mailbox twice"
         return f"{arrived}, not there {self.missing}"
 
 
@@ -107,8 +113,8 @@ def count() -> Count:
             found[seen["token"], f"{unquote(seen['local'])}@{seen['domain']}"] += 1
         again = (line for line in engine.logs(server) if _DROPPED in line)
         dropped += sum(f"<{token}@" in line and to in line for line in again for token, to in owed)
-    twice = sum(times - 1 for letter, times in found.items() if letter in owed) + dropped
-    return Count(len(owed), len(owed & found.keys()), len(owed - found.keys()), twice)
+    twice = sum(times - 1 for letter, times in found.items() if letter in owed)
+    return Count(len(owed), len(owed & found.keys()), len(owed - found.keys()), dropped, twice)
 
 
 def forget() -> None:

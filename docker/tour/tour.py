@@ -132,9 +132,12 @@ def partition(node: str) -> None:
 
 def heal() -> None:
     """Connect what is cut off, start what is down, and wait until all nodes see each other."""
+    in_doubt = {}
     for node in NODES:
         seen = engine.state(node)
         if not seen["connected"]:
+            if doubtful := nodes.look(node).number("in_doubt"):
+                in_doubt[node] = doubtful
             docker("network", "connect", "--alias", node, engine.network(), engine.container(node))
             say(f"{node} is connected again.")
         if not seen["running"]:
@@ -142,7 +145,13 @@ def heal() -> None:
             say(f"{node} is started, with the disk that it had.")
     nodes.wait_until_healthy(NODES)
     nodes.settled()
-    say("All nodes see each other. Who was away asked the others before it delivered anything.")
+    if not in_doubt:
+        say("All nodes see each other. Who was away asked the others before it delivered anything.")
+        return
+    say("All nodes see each other.")
+    for node, number in in_doubt.items():
+        say(f"{node} was cut off so long that it sends {number} messages in doubt rather than wait on:")
+        say("it may have sent them before it could ask the others. Watch: scripts/lab count")
 
 
 def status() -> None:

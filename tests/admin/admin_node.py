@@ -68,6 +68,7 @@ class FakeNode:
     readiness: tuple[bool, str] = (True, "")
     alive: bool = True
     active: bool = False  # being drained
+    opening: bool = False
     told_of: list[ServerName] = field(default_factory=list)
     given_up: list[MessageId] = field(default_factory=list)
     refused: dict[MessageId, list[Refusal]] = field(default_factory=dict)

@@ -41,6 +41,7 @@ from shadowrelay.core.delivery import Ending
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.heartbeat import cut_off
 from shadowrelay.core.identifiers import NextHop
+from shadowrelay.database import queue_views
 from shadowrelay.database.queue import claim
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
@@ -149,7 +150,7 @@ async def test_a_queue_shows_its_identity_oldest_next_attempt_and_last_error(nod
 async def test_a_queue_is_active_while_it_sends_and_asking_while_members_are_asked(node):
     await fill(node, received(1, MX2), received(2, MX3, "x@inside.test"))
     await fill(node, lambda ledger: claim(ledger, NextHop("outside"), NOW, 10))
-    await fill(node, lambda ledger: cut_off(ledger, MX3, NOW))
+    await fill(node, lambda ledger: cut_off(ledger, MX3, frozenset(), NOW))
     async with serving(node) as port:
         inside, outside = (await ask(port, "/api/v1/queues")).json["queues"]
         asking = (await ask(port, "/api/v1/messages?state=asking")).json["messages"]
@@ -246,6 +247,41 @@ async def test_a_shadow_queue_is_named_after_its_primary(node):
     assert first["next_hops"] == [{"next_hop": "outside", "messages": 2, "recipients": 3}]
     assert (first["primary_state"], second["primary_state"]) == ("unreachable", "reachable")
     assert "promoted in 2 h 48 min" in first["next"]
+
+
+async def test_a_long_queue_is_read_part_by_part_and_shows_the_same(node, monkeypatch: pytest.MonkeyPatch):
+    await fill(
+        node,
+        *(received(number, MX2, "a@inside.test", "b@outside.test") for number in range(1, 4)),
+        received(4, None),
+        attempted(2, Ending.DEFERRED, "451 4.7.1 try later", 2),
+        *(held(number, MX2, "a@b.test", "c@d.test") for number in range(5, 8)),
+        held(8, MX3),
+    )
+    async with serving(node) as port:
+        whole = [(await ask(port, f"/api/v1/{which}")).json for which in ("queues", "shadow-queues")]
+        for most in (1, 2, 4):
+            monkeypatch.setattr(queue_views, "PART", most)
+            parts = [(await ask(port, f"/api/v1/{which}")).json for which in ("queues", "shadow-queues")]
+            assert parts == whole
+    assert [queue["messages"] for queue in whole[0]["queues"]] == [3, 4]
+
+
+async def test_while_a_node_is_opening_it_shows_what_it_has_and_changes_nothing(node):
+    await fill(node, received(1, MX2))
+    node.opening = True
+    async with serving(node) as port:
+        assert (await ask(port, "/api/v1/status")).json["queued"] == 1
+        for target in (
+            f"/api/v1/messages/{message_id(1)}/resume",
+            f"/api/v1/peers/{MX2}/retire",
+            "/api/v1/drain/begin",
+        ):
+            got = await ask(port, target, "POST", content_type="application/json")
+            assert (got.status, got.json["error"]) == (
+                503,
+                "this node is opening its database: try again in a moment",
+            )
 
 
 async def test_messages_are_paged_by_state_in_the_order_of_their_ids(node):

@@ -78,3 +78,39 @@ async def test_a_stop_before_the_start_ends_at_once():
     stop = asyncio.Event()
     stop.set()
     await asyncio.wait_for(serve(PlainTextResponse(""), bind("127.0.0.1", 0), stop), 5)
+
+
+async def test_the_node_is_live_whoever_drips_requests_at_it(tmp_path: Path):
+    async with a_node(tmp_path) as node, serving(node) as port:
+        dripping = [await asyncio.open_connection("127.0.0.1", port) for _ in range(210)]
+        for _, writer in dripping:
+            writer.write(b"GET /healthz/live HTTP/1.1\r\nx-drip: ")
+        for _ in range(3):
+            for _, writer in dripping:
+                writer.write(b"x")
+            assert (await ask(port, "/healthz/live")).status == 200
+            assert (await ask(port, "/api/v1/status")).status == 200
+        for _, writer in dripping:
+            writer.close()
+
+
+async def test_the_node_is_live_while_as_many_requests_as_there_may_be_wait():
+    sock, stop, go, entered = bind("127.0.0.1", 0), asyncio.Event(), asyncio.Event(), asyncio.Semaphore(0)
+    port = sock.getsockname()[1]
+
+    async def app(scope, receive, send) -> None:
+        if scope["path"] == "/slow":
+            entered.release()
+            await go.wait()
+        await PlainTextResponse(scope["path"])(scope, receive, send)
+
+    server = asyncio.create_task(serve(app, sock, stop))
+    slow = [asyncio.create_task(ask(port, "/slow")) for _ in range(200)]
+    for _ in slow:
+        await asyncio.wait_for(entered.acquire(), 10)
+    assert (await ask(port, "/slow")).status == 503
+    assert (await ask(port, "/healthz/live")).status == 200
+    go.set()
+    assert {answer.status for answer in await asyncio.gather(*slow)} == {200}
+    stop.set()
+    await asyncio.wait_for(server, 5)

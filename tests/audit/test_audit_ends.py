@@ -346,6 +346,38 @@ def test_a_copy_that_is_still_held_tells_how_far_its_owners_log_has_to_reach(tmp
     ]
 
 
+def test_a_snapshot_that_is_taken_in_parts_says_what_is_left_when_it_ends(tmp_path: Path) -> None:
+    """What was listed may be delivered before its end."""
+
+    def settled(one: Message) -> None:
+        one.deliver(0)
+        one.discard(100)
+
+    def listed(one: Log, number: int, role: str) -> None:
+        custom = f";S:Snapshot=parts;S:Role={role}"
+        one.write(BEGIN + 5000, Row("LOAD", name(number), f"user{number}@example.com", 1, custom=custom))
+
+    def name(number: int) -> str:
+        return f"0190b5c4-0000-7000-8000-{number:012x}"
+
+    again, mx2 = begun_again(tmp_path)
+    for number in (2, 3):
+        mail(number, 4000, again, mx2, Message.accepted)
+    begun = again.sequence
+    for number in (2, 3):
+        listed(again, number, "primary")
+    mail(3, 5500, again, mx2, settled)
+    among = again.sequence - begun
+    closing = f";S:Snapshot=parts;S:Count=2;S:Among={among};S:Taken=stop"
+    again.write(BEGIN + 6000, Row("LOAD", "", "", 0, "BOOTLOADER", server=again.node, custom=closing))
+    again.close(BEGIN + 6000)
+    waiting = Row("LOAD", name(2), "user2@example.com", 1, custom="shadow")
+    mx2.snapshot(BEGIN + 6000, "end", [waiting])
+    mx2.close(BEGIN + 6000)
+    verdict, found = judged(tmp_path)
+    assert (verdict.status, classes(found)) == (PROVEN, {Class.IN_TRANSIT})
+
+
 # Files are deleted after some time: then one asks for the time since.
 
 

@@ -236,6 +236,21 @@ def test_the_last_complete_snapshot_is_the_one_that_counts() -> None:
     assert weigh([closing(1, 9, snapshots=snapshots)]).databases[MX1].snapshot == (7, 9)
 
 
+def test_the_rows_of_a_snapshot_that_was_taken_in_parts_are_among_more_rows_than_it_has() -> None:
+    parts = (Snapshot(id="s", listed=2, count=2, end=9, among=6),)
+    assert weigh([closing(1, 9, snapshots=parts)]).databases[MX1].snapshot == (3, 9)
+
+
+def test_a_snapshot_that_a_kill_cut_short_is_not_missed_once_a_later_one_is_complete() -> None:
+    begun, later = Snapshot(id="s", listed=2), Snapshot(id="t", listed=1, count=1, end=19)
+    again = file(11, 20, boot="b", begins=100, first_is_snapshot=True, snapshots=(later,))
+    assert told(weigh([file(1, 10, snapshots=(begun,)), replace(again, last_closes_snapshot=True)])) == []
+    last = closing(11, 20, boot="b", begins=100, first_is_snapshot=True, snapshots=(begun,))
+    assert told(weigh([file(1, 10, snapshots=(replace(later, end=9),)), last])) == [
+        "snapshot s has 2 rows, and no closing row"
+    ]
+
+
 def test_a_database_whose_log_has_a_gap_accuses_nobody() -> None:
     evidence = weigh([file(1, 10), closing(12, 20)])
     assert not evidence.databases[MX1].whole

@@ -16,6 +16,7 @@ from shadowrelay.lab.progress import bar
 
 from . import machine, postfix, report, smtp_tools
 from .context import Bench
+from .exposure import exposure
 from .figures import Row
 from .floods import floods
 from .latency import latency
@@ -30,13 +31,16 @@ SECTIONS: Mapping[str, Callable[[Bench], list[Row]]] = {
     "latency": latency,
     "memory": memory,
     "takeover": takeover,
+    "exposure": exposure,
     "floods": floods,
 }
 ROUNDS, SHORT_ROUNDS = 5, 1
 DOCS = Path("docs")
 
 
-@click.command(name="relay", short_help="Throughput, latency, memory, takeover and floods, beside Postfix.")
+@click.command(
+    name="relay", short_help="Throughput, latency, memory, takeover, exposure and floods, beside Postfix."
+)
 @click.option(
     "--only", multiple=True, type=click.Choice(list(SECTIONS)), help="This section alone; may be repeated."
 )

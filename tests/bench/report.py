@@ -59,7 +59,7 @@ def markdown(machine: Mapping[str, str], rounds: int, rows: Sequence[Row]) -> st
         *(f"| {name} | {value} |" for name, value in machine.items()),
         "",
     ]
-    fewer = "memory and takeover: 3 at most"
+    fewer = "memory, takeover and exposure: 3 at most"
     lines += [f"Medians of {rounds} alternating rounds ({fewer}), with the lowest and the highest.", ""]
     lines += ["[benchmarks.json](benchmarks.json) has every round.", ""]
     lines += [f"| {' | '.join(COLUMNS)} |", f"|---|---|{'---:|' * 4}---|---|"]

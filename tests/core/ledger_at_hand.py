@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from shadowrelay.core.decisions import (
+    ALL,
     AcknowledgeEvents,
+    AskAbout,
     CheckCopies,
+    Chore,
+    ChoreDone,
     DamagedRow,
     Decision,
     DiscardEvent,
     DropCopy,
     DropDamaged,
     DropEvents,
+    Found,
     Heard,
     Member,
     OpenQuestion,
     Outcome,
+    Part,
     SaveCopy,
     SaveDamaged,
     Tombstone,
+    Work,
 )
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import (
@@ -71,6 +78,12 @@ class Books:
     forgotten: list[Any] = field(default_factory=list)
     rows: dict[MessageId, DamagedRow] = field(default_factory=dict)
     hosts: dict[ServerName, str] = field(default_factory=dict)
+    left: dict[tuple[Work, ServerName], Chore] = field(default_factory=dict)
+    at_once: int = 1000
+
+    @property
+    def chores(self) -> Sequence[Chore]:
+        return sorted(self.left.values(), key=lambda chore: (chore.at, chore.work, chore.member))
 
     def copy(self, message_id: MessageId) -> Copy | None:
         found = self.copies.get(message_id)
@@ -98,15 +111,47 @@ class Books:
     def members(self) -> Iterable[Member]:
         return self.known.values()
 
-    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
-        held = [c for c in self.copies.values() if c.held and c.owner == owner]
-        return [copy for copy in held if not (unclaimed and copy.pending)]
+    def _part(self, part: Part, queue: Callable[[Copy], bool], meant: Callable[[Copy], bool]) -> Found:
+        behind = sorted(
+            (c for c in self.copies.values() if queue(c) and c.id > part.after), key=lambda c: c.id
+        )
+        looked_at = behind[: part.most]
+        return Found([copy for copy in looked_at if meant(copy)], part.rest([copy.id for copy in looked_at]))
 
-    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
-        return [c for c in self.copies.values() if c.owned and is_held_by(c, holder, counted)]
+    def copies_held_for(self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False) -> Found:
+        return self._part(
+            part, lambda c: c.held, lambda c: c.owner == owner and not (unclaimed and c.pending is not None)
+        )
 
-    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
-        return [c for c in self.copies.values() if c.owned and c.former_owner == former]
+    def copies_held_by(self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None) -> Found:
+        return self._part(part, lambda c: c.owned, lambda c: is_held_by(c, holder, counted))
+
+    def copies_in_doubt(self, holder: ServerName, part: Part = ALL) -> Found:
+        return self._part(
+            part,
+            lambda c: c.owned and c.confirmation is Confirmation.IN_DOUBT,
+            lambda c: is_held_by(c, holder, None),
+        )
+
+    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Found:
+        return self._part(part, lambda c: c.former_owner == former, lambda c: c.owned)
+
+    def in_transit(self, part: Part) -> tuple[Sequence[MessageId], Part | None]:
+        transit = {Stage.QUEUED, Stage.ARRIVING}
+        ids = sorted(c.id for c in self.copies.values() if c.stage in transit and c.id > part.after)[
+            : part.most
+        ]
+        return ids, part.rest(ids)
+
+    def any_unclaimed(self, owner: ServerName) -> bool:
+        return bool(self.copies_held_for(owner, unclaimed=True).copies)
+
+    def _unchecked(self, owner: ServerName, at: datetime) -> list[Copy]:
+        held = self.copies_held_for(owner).copies
+        return [copy for copy in held if copy.check_at is None or copy.check_at > at]
+
+    def unchecked(self, owner: ServerName, at: datetime) -> bool:
+        return bool(self._unchecked(owner, at))
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         waiting = [
@@ -118,7 +163,7 @@ class Books:
         return [OpenQuestion(c.id, c.confirm_since, c.owner if c.pending else None) for c in behind[:most]]
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
-        held = self.copies_held_for(owner)
+        held = self.copies_held_for(owner).copies
         return [c for c in held if c.check_at is not None and c.check_at <= now][:most]
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
@@ -135,10 +180,17 @@ class Books:
                     self.rows[row.message_id] = row
                 case DropDamaged(message_id):
                     del self.rows[message_id]
-                case CheckCopies(owner, at):
-                    for copy in self.copies_held_for(owner):
-                        if copy.check_at is None or copy.check_at > at:
-                            self.copies[copy.id] = replace(copy, check_at=at)
+                case CheckCopies(owner, at, most):
+                    for copy in self._unchecked(owner, at)[:most]:
+                        self.copies[copy.id] = replace(copy, check_at=at)
+                case AskAbout(ids, since):
+                    for id_ in ids:
+                        asked = replace(self.copies[id_], confirmation=Confirmation.ASK, confirm_since=since)
+                        self.copies[id_] = asked
+                case Chore(work, member):
+                    self.left[work, member] = write
+                case ChoreDone(chore):
+                    self.left.pop((chore.work, chore.member), None)
                 case DiscardEvent():
                     self.told.append(replace(write, number=len(self.told) + 1))
                 case Outcome():
@@ -164,7 +216,7 @@ def is_held_by(copy: Copy, holder: ServerName, counted: bool | None) -> bool:
         return bool(states)
     if counted:
         return HolderState.HOLDING in states
-    return HolderState.LOST in states or (bool(states) and copy.confirmation is Confirmation.IN_DOUBT)
+    return HolderState.LOST in states
 
 
 def message(role: Role = Role.PRIMARY, **changes: Any) -> Copy:

@@ -94,7 +94,37 @@ def test_contact_counts_from_when_it_was_asked_for() -> None:
     boundary.answered(B, 1000.0)
     assert boundary.cut_off(1000.0 + SPAN - 1) == ()
     assert boundary.cut_off(1000.0 + SPAN) == (B,)
-    assert boundary.cut_off(1001.0 + SPAN) == ()  # once
+    assert boundary.cut_off(1001.0 + SPAN) == (B,)  # until it is written down
+    boundary.noted(B, 1001.0 + SPAN)
+    assert boundary.cut_off(1002.0 + SPAN) == ()
+    boundary.answered(B, 1003.0 + SPAN)
+    assert boundary.cut_off(1004.0 + SPAN) == ()
+
+
+def test_a_silence_that_ended_before_anybody_noted_it_has_still_to_be_noted() -> None:
+    """The first word after it says nothing of what was promoted in it."""
+    boundary = boundary_of(B, C)
+    boundary.answered(B, 1000.0)
+    boundary.answered(C, 1000.0)
+    boundary.failed(B, 1002.0, "down")
+    boundary.answered(B, 1000.0 + SPAN)
+    boundary.answered(C, 999.0 + SPAN)
+    assert boundary.cut_off(1001.0 + SPAN) == (B,)
+    boundary.noted(B, 1001.0 + SPAN)
+    assert boundary.cut_off(1002.0 + SPAN) == ()
+
+
+def test_at_hand_is_who_answered_within_the_time_span_and_has_not_failed_since() -> None:
+    boundary = boundary_of(B, C)
+    assert boundary.at_hand(1000.0) == set()
+    boundary.answered(B, 1000.0)
+    boundary.answered(C, 1000.0)
+    assert boundary.at_hand(1001.0) == {B, C}
+    boundary.failed(B, 1002.0, "down")
+    assert boundary.at_hand(1003.0) == {C}
+    assert boundary.at_hand(1000.0 + SPAN) == set()
+    boundary.noted(C, 1000.0 + SPAN)
+    assert boundary.at_hand(1000.0 + SPAN) == set()
 
 
 def test_a_member_that_calls_can_be_reached_but_is_no_newer_contact() -> None:

@@ -11,7 +11,7 @@ from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, mess
 from shadowrelay.core import heartbeat, ownership, questions, redundancy, safety_net, side_effects
 from shadowrelay.core.announcements import addressed, delivered, listeners
 from shadowrelay.core.conversation import Query, Question, ask, asked, told
-from shadowrelay.core.decisions import Content, DropEvents, Kind, Member, Outcome, Tombstone, Verdict
+from shadowrelay.core.decisions import Content, DropEvents, Kind, Member, Outcome, Part, Tombstone, Verdict
 from shadowrelay.core.delivery import Ending, Hop, Report, Result, settle
 from shadowrelay.core.heartbeat import Alarm, Watch
 from shadowrelay.core.holding import Held, Offer, hold, revoke, settle_held
@@ -536,8 +536,8 @@ def test_promotion_raises_the_epoch_and_tells_the_former_owner(on_b: Books) -> N
 
 
 def test_taking_over_twice_changes_nothing(on_b: Books) -> None:
-    assert heartbeat.take_over(on_b, A, Reason.HEARTBEAT_LOST, NOW) == 1
-    assert heartbeat.take_over(on_b, A, Reason.HEARTBEAT_LOST, NOW) == 0
+    assert heartbeat.take_over(on_b, A, Reason.HEARTBEAT_LOST, NOW) == (1, None)
+    assert heartbeat.take_over(on_b, A, Reason.HEARTBEAT_LOST, NOW) == (0, None)
 
 
 def test_a_copy_acknowledged_so_late_that_it_may_be_promoted_is_asked_about_first(on_a: Books) -> None:
@@ -637,8 +637,29 @@ def test_a_lost_holder_counts_again_when_it_is_back() -> None:
 
 def test_an_owner_that_was_cut_off_asks_before_it_delivers() -> None:
     on = books(A, message(holders=(holder(B),)))
-    heartbeat.cut_off(on, B, NOW)
+    heartbeat.cut_off(on, B, frozenset(), NOW)
     assert on.copies[M].confirmation is Confirmation.ASK
+
+
+def test_what_a_member_at_hand_holds_too_goes_out_in_doubt_and_does_not_wait() -> None:
+    lost = holder(B, state=HolderState.LOST)
+    on = books(A, message(holders=(lost, holder(C))))
+    heartbeat.cut_off(on, B, frozenset({B, C}), NOW)
+    assert on.copies[M].confirmation is Confirmation.IN_DOUBT
+    on = books(A, message(holders=(lost, holder(C))))
+    heartbeat.cut_off(on, B, frozenset({B}), NOW)
+    assert on.copies[M].confirmation is Confirmation.ASK
+
+
+def test_a_long_queue_is_marked_part_by_part() -> None:
+    ids = [MessageId(f"{M[:-1]}{number}") for number in range(5)]
+    on = books(A, *(message(id=one, holders=(holder(B),)) for one in ids))
+    part: Part | None = Part(most=2)
+    marked = []
+    while part is not None:
+        part = heartbeat.cut_off(on, B, frozenset(), NOW, part)
+        marked.append(sum(copy.confirmation is Confirmation.ASK for copy in on.copies.values()))
+    assert marked == [2, 4, 5]
 
 
 # Asking first.
@@ -667,6 +688,13 @@ def test_a_holder_out_of_reach_is_waited_for_and_then_the_message_goes_in_doubt(
     assert conclude(on, inquiry, frozenset({C}), 1.0) is Confirmation.ASK
     patience = POLICY.reconcile_timeout.total_seconds()
     assert conclude(on, inquiry, frozenset({C}), 1.0 + patience) is Confirmation.IN_DOUBT
+
+
+def test_a_holder_out_of_reach_is_not_waited_for_while_another_one_answers_that_it_has_a_copy() -> None:
+    on, inquiry = waiting(holder(B, state=HolderState.LOST), holder(C)), Inquiry()
+    assert conclude(on, inquiry, frozenset({C}), 1.0) is Confirmation.ASK
+    inquiry.note(on.copies[M], C)
+    assert conclude(on, inquiry, frozenset({C}), 2.0) is Confirmation.IN_DOUBT
 
 
 # Settling and reports.

@@ -35,6 +35,7 @@ from shadowrelay.core.decisions import (
     Kind,
     Member,
     Outcome,
+    Part,
     SaveCopy,
     Tombstone,
     Verdict,
@@ -60,12 +61,13 @@ from shadowrelay.core.messages import (
     Stage,
     Status,
 )
+from shadowrelay.core.ownership import ask_about
 from shadowrelay.core.tracking import Receive, Taken
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.records import moment
-from shadowrelay.database.snapshot import take_snapshot
+from shadowrelay.database.snapshot import list_part, take_snapshot
 
 # Every value that a decision may write
 
@@ -262,14 +264,14 @@ async def test_copies_are_found_by_what_they_are_to_whom(tmp_path: Path) -> None
         async def named(query: Callable[[SqlLedger], Any]) -> set[str]:
             return {label[copy.id] for copy in await found.transact(lambda ledger: list(query(ledger)))}
 
-        assert await named(lambda ledger: ledger.copies_held_for(OTHER)) == {
+        assert await named(lambda ledger: ledger.copies_held_for(OTHER).copies) == {
             "held for it",
             "to check",
             "to check later",
         }
-        assert await named(lambda ledger: ledger.copies_held_for(OWN)) == set()
-        assert await named(lambda ledger: ledger.copies_held_by(OTHER)) == {"held by it"}
-        assert await named(lambda ledger: ledger.copies_taken_from(OTHER)) == {"taken from it"}
+        assert await named(lambda ledger: ledger.copies_held_for(OWN).copies) == set()
+        assert await named(lambda ledger: ledger.copies_held_by(OTHER).copies) == {"held by it"}
+        assert await named(lambda ledger: ledger.copies_taken_from(OTHER).copies) == {"taken from it"}
         questions = await found.transact(lambda ledger: ledger.open_questions(MessageId(""), 10))
         assert {label[question.message_id] for question in questions} == {"asking", "in doubt"}
         assert await named(lambda ledger: ledger.copies_to_check(OTHER, NOW, 10)) == {"to check"}
@@ -279,7 +281,40 @@ async def test_copies_are_found_by_what_they_are_to_whom(tmp_path: Path) -> None
             "to check later",
         }
         assert await named(lambda ledger: ledger.copies_to_check(OTHER, later, 1)) == {"to check"}
-        assert await found.transact(lambda ledger: ledger.count_held_for(OTHER)) == 3
+        assert found.ledger.tally.held_for(OTHER) == 3
+
+
+async def test_many_copies_are_read_part_by_part_in_the_order_of_their_ids(tmp_path: Path) -> None:
+    holder = Holder(OTHER, OTHER_DATABASE, None, 1, HolderState.HOLDING)
+    async with database(tmp_path) as found:
+        ours = [message(holders=(holder,), former_owner=OTHER) for _ in range(5)]
+        theirs = [shadow() for _ in range(5)]
+        for copy in (*ours, *theirs):
+            await found.transact(save(copy))
+        for query, expected in (
+            (SqlLedger.copies_held_by, ours),
+            (SqlLedger.copies_taken_from, ours),
+            (SqlLedger.copies_held_for, theirs),
+        ):
+            read: list[Copy] = []
+            part: Part | None = Part(most=2)
+            while part is not None:
+                copies, part = await found.transact(lambda ledger: query(ledger, OTHER, part))  # noqa: B023
+                read += copies
+            assert read == expected
+
+
+async def test_whether_anything_was_written_of_a_message_is_known_without_a_look_at_the_database(
+    tmp_path: Path,
+) -> None:
+    async with database(tmp_path) as found:
+        copy, other = message(), message()
+        await found.transact(save(copy))
+        await found.transact(lambda ledger: ledger.follow(copy.id))
+        await found.transact(save(other))
+        assert found.ledger.undisturbed(copy.id)
+        await found.transact(lambda ledger: ledger.apply(ask_about(copy, NOW)))
+        assert not found.ledger.undisturbed(copy.id)
 
 
 # Numbers that are never given twice
@@ -369,11 +404,61 @@ async def test_a_snapshot_lists_what_is_in_transit_and_counts_it(tmp_path: Path)
         for copy in (ours, held, settled):
             await found.transact(save(copy))
         await Outbox(found).forget(99)
-        assert await found.transact(lambda ledger: take_snapshot(ledger, "snap", NOW, Taken.STOP)) == 2
+        await found.transact(lambda ledger: take_snapshot(ledger, "snap", NOW, Taken.STOP))
         rows = [row.columns for row in await Outbox(found).rows_after(0, 99)]
     assert [row["event-id"] for row in rows] == ["LOAD"] * 3
     assert {row.get("network-message-id") for row in rows[:2]} == {ours.id, held.id}
     assert "S:Count=2;S:Taken=stop" in rows[2]["custom-data"]
+
+
+async def test_a_long_snapshot_is_taken_in_parts_and_lists_what_comes_meanwhile(tmp_path: Path) -> None:
+    """Whatever is in transit when it ends is listed, and what is not was settled before."""
+    async with database(tmp_path) as found:
+        early = message()  # its id is the lowest
+        copies = [message() for _ in range(5)]
+        for copy in copies:
+            await found.transact(save(copy))
+        await Outbox(found).forget(99)
+
+        async def part() -> bool:
+            return await found.transact(lambda ledger: list_part(ledger, "snap", NOW, Taken.HOURLY, 2))
+
+        assert not await part()
+        late = message()
+        await found.transact(save(early))
+        await found.transact(save(late))
+        gone = replace(copies[4], stage=Stage.SAFETY_NET)
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (SaveCopy(copies[4], gone),))))
+        while not await part():
+            pass
+        rows = [row.columns for row in await Outbox(found).rows_after(0, 99)]
+    listed = [
+        row["network-message-id"]
+        for row in rows
+        if row.get("network-message-id") and row["event-id"] == "LOAD"
+    ]
+    assert sorted(listed) == sorted(copy.id for copy in (early, *copies[:4], late))
+    others = len(rows) - 1 - len(listed)
+    assert f"S:Count=6;S:Among={6 + others};S:Taken=hourly" in rows[-1]["custom-data"]
+
+
+async def test_a_snapshot_that_a_rollback_interrupts_begins_again(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        for _ in range(3):
+            await found.transact(save(message()))
+        await Outbox(found).forget(99)
+
+        async def part(name: str) -> bool:
+            return await found.transact(lambda ledger: list_part(ledger, name, NOW, Taken.HOURLY, 2))
+
+        assert not await part("one")
+        with pytest.raises(ZeroDivisionError):
+            await found.transact(lambda ledger: 1 // 0)
+        assert not await part("two")
+        assert await part("three")
+        rows = [row.columns["custom-data"] for row in await Outbox(found).rows_after(0, 99)]
+    assert [row.count("S:Snapshot=two") for row in rows] == [0, 0, 1, 1, 1, 1]
+    assert "S:Snapshot=two;S:Count=3;S:Taken=hourly" in rows[-1]
 
 
 async def test_events_and_writes_of_a_decision_are_one_transaction(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -29,12 +30,14 @@ from opened import (
 )
 
 from shadowrelay.core.decisions import Content, Decision, Member
-from shadowrelay.core.identifiers import Beginning, Lineage
-from shadowrelay.core.messages import Confirmation
+from shadowrelay.core.identifiers import Beginning, Lineage, NextHop
+from shadowrelay.core.messages import Confirmation, Role, Stage
 from shadowrelay.database import content, opening
+from shadowrelay.database import ledger as ledger_module
 from shadowrelay.database.opening import CannotOpen
 from shadowrelay.database.outbox import Outbox
-from shadowrelay.database.transport import DatabaseFailed
+from shadowrelay.database.queue import claim, due_hops
+from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 
 NOBODY = "65534"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes another uid, which only root can become")
@@ -173,11 +176,13 @@ async def test_after_an_unclean_stop_a_damaged_database_is_set_aside_with_its_co
 async def test_corruption_noticed_in_use_is_looked_for_at_the_next_start_whatever_the_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(opening, "_SMALL", 1000)
     monkeypatch.setattr(opening, "_LARGE", 1000)
     file = await stopped(tmp_path)
     unclean(file)
     damage_table(file, "outbox")
     found = await opened(tmp_path)
+    assert not found.unchecked
     with pytest.raises(DatabaseFailed, match="it is corrupt: the next start saves what can be read of it"):
         await found.transact(lambda ledger: ledger.connection.execute("SELECT * FROM outbox").fetchall())
     await found.close(NOW)
@@ -185,6 +190,56 @@ async def test_corruption_noticed_in_use_is_looked_for_at_the_next_start_whateve
         assert found.opened.salvaged is not None
     async with database(tmp_path) as found:
         assert found.opened.salvaged is None
+
+
+async def test_a_file_that_takes_long_to_be_checked_is_checked_beside_the_node_and_then_salvaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "_SMALL", 1000)
+    file = await stopped(tmp_path)
+    unclean(file)
+    found = await opened(tmp_path)
+    assert found.unchecked
+    await found.transact(save(message()))
+    await found.check()
+    assert not found.unchecked
+    await found.close(NOW)
+    unclean(file)
+    damage_table(file, "outcome")
+    found = await opened(tmp_path)
+    with pytest.raises(DatabaseFailed, match="it is corrupt: the next start saves what can be read of it"):
+        await found.check()
+    assert found.failed.is_set()
+    await found.close(NOW)
+    async with database(tmp_path, database_id=OTHER_DATABASE) as found:
+        assert found.opened.salvaged is not None
+
+
+async def test_the_check_beside_the_node_takes_no_lock_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that closes any handle of a file loses all its locks of that file (POSIX)."""
+    monkeypatch.setattr(opening, "_SMALL", 1000)
+    unclean(await stopped(tmp_path))
+    look = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('DELETE FROM message')"
+    async with database(tmp_path) as found:
+        assert found.unchecked
+        await found.check()
+        other = [sys.executable, "-c", look, str(tmp_path / opening.FILE)]
+        answer = await asyncio.to_thread(subprocess.run, other, capture_output=True, text=True)
+        assert "database is locked" in answer.stderr
+
+
+async def test_a_node_that_stops_before_its_file_was_checked_leaves_that_to_its_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "_SMALL", 1000)
+    file = await stopped(tmp_path)
+    unclean(file)
+    for _ in range(2):
+        found = await opened(tmp_path)
+        assert found.unchecked
+        await found.close(NOW)
 
 
 def damage_table(file: Path, table: str) -> None:
@@ -435,6 +490,68 @@ async def test_after_an_open_nothing_is_due_before_the_members_were_asked(tmp_pa
     assert {copy and copy.confirmation for copy in copies} == {Confirmation.ASK}
     assert {copy and copy.confirm_since for copy in copies} == {found.opened.at} == {NOW + SECOND}
     assert due == (0,)
+
+
+async def long_queue(directory: Path, messages: int) -> None:
+    async with database(directory, run=1) as found:
+        for _ in range(messages):
+            await found.transact(save(message()))
+
+
+async def confirmations(found: TransportDatabase) -> list[str]:
+    rows = await found.transact(
+        lambda ledger: ledger.connection.execute("SELECT confirmation FROM message ORDER BY id").fetchall()
+    )
+    return [row[0] for row in rows]
+
+
+async def test_a_long_queue_is_marked_part_by_part_and_nothing_is_sent_before_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "AT_ONCE", 2)
+    await long_queue(tmp_path, 5)
+    async with database(tmp_path, run=2) as found:
+        assert found.lineage.incarnation == incarnation(2)  # before anything else, and durable
+        assert await confirmations(found) == ["ask"] * 2 + ["none"] * 3
+        marked = []
+        while found.ledger.chores:
+            assert await found.transact(lambda ledger: claim(ledger, NextHop("inside"), NOW, 9)) == []
+            marked.append(found.ledger.tally.staged(Role.PRIMARY, Stage.QUEUED))
+            await found.transact(opening.carry_on)
+        assert marked == [2, 4]
+        assert found.ledger.tally.confirming(Confirmation.ASK) == 5
+        assert await confirmations(found) == ["ask"] * 5
+        assert await found.transact(due_hops) == []
+
+
+async def test_an_opening_that_a_kill_cut_short_is_found_by_the_next_one_and_was_no_presence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "AT_ONCE", 2)
+    await long_queue(tmp_path, 5)
+    left = tmp_path / "left"
+    async with database(tmp_path, run=2, now=NOW + 100 * SECOND) as found:
+        assert found.opened.away_since == NOW
+        await found.transact(opening.carry_on)
+        left.mkdir()
+        for suffix in ("", "-wal"):  # as the kill would leave it
+            shutil.copy(f"{found.file}{suffix}", left)
+    monkeypatch.setattr(ledger_module, "AT_ONCE", 1000)
+    async with database(left, run=3, now=NOW + 200 * SECOND) as found:
+        assert found.opened.away_since == NOW
+        assert not found.ledger.chores
+        assert await confirmations(found) == ["ask"] * 5
+
+
+async def test_a_stop_in_the_middle_of_an_opening_is_no_presence_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "AT_ONCE", 2)
+    await long_queue(tmp_path, 5)
+    for run in (2, 3):
+        found = await opened(tmp_path, run=run, now=NOW + run * SECOND)
+        assert found.opened.away_since == NOW
+        await found.close(NOW + 10 * run * SECOND)
 
 
 async def test_it_is_known_since_when_the_node_was_away(tmp_path: Path) -> None:

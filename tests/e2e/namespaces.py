@@ -79,6 +79,7 @@ class Network:
             _run("ip link set eth0 up")
             _run("nft add table inet cut")
             _run("nft add chain inet cut heard { type filter hook input priority 0 ; }")
+            _run("nft add chain inet cut said { type filter hook output priority 0 ; }")
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:
@@ -103,11 +104,17 @@ class Network:
             self.mute(one, other)
             self.mute(other, one)
 
+    def isolate(self, name: str) -> None:
+        """It hears nobody, mailbox server and test included, and nobody hears it."""
+        with self.inside(name):
+            _run("nft add rule inet cut heard iifname eth0 drop")
+            _run("nft add rule inet cut said oifname eth0 drop")
+
     def heal(self) -> None:
         """Everybody hears everybody again."""
         for name in self._namespaces.keys() - {HUB}:
             with self.inside(name):
-                _run("nft flush chain inet cut heard")
+                _run("nft flush table inet cut")
 
     def close(self) -> None:
         for handle in self._namespaces.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
@@ -87,6 +88,24 @@ def test_a_cut_off_owner_that_returns_before_the_delivery_becomes_the_shadow(net
     wait_until(lambda: len(lab.events("mx1", "TRANSFER")) == 3, "the old owner has it in its log")
     wait_until(lambda: lab.status("mx3").exposed == 0, "two copies again")
     lab.cluster.accept()
+    lab.verify()
+    assert deliveries(lab, "mx1") == Counter()
+
+
+@pytest.mark.parametrize("later", [0.0, 1.5], ids=["at once", "a little later"])
+def test_an_attempt_that_hung_while_its_node_was_cut_off_sends_nothing_that_others_delivered(
+    network_lab: NetworkLab, later: float
+):
+    """The network is back right after the others promoted: the next hop may be the first one to answer."""
+    lab = network_lab
+    lab.up(*TIMES)
+    lab.cluster.refuse()
+    lab.send(6, to="mx1")
+    lab.network.isolate("mx1")
+    lab.cluster.accept()
+    wait_until(lambda: len(taken_over(lab, "mx3")) == 6, "the holder promotes")
+    time.sleep(later)
+    lab.network.heal()
     lab.verify()
     assert deliveries(lab, "mx1") == Counter()
 

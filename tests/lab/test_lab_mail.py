@@ -45,13 +45,20 @@ def test_what_arrived_is_counted_by_message_and_recipient(lab: Layout):
     found = mail.count(lab, [first, second])
     assert (found.acknowledged, found.delivered, found.lost) == (4, 3, 1)
     assert (found.duplicates, found.unexpected) == (1, 1)
-    assert str(found) == "acknowledged 4, delivered 3, lost 1, duplicates 1"
+    assert str(found) == (
+        "acknowledged 4, delivered 3, lost 1, duplicates 1 "
+        "(sent twice, one dropped by the mailbox: 0; in the mailbox twice: 1)"
+    )
 
 
 def test_a_second_copy_that_the_mailbox_server_dropped_is_a_duplicate(lab: Layout):
     track(lab, "MSGTRK-mx1.lab.test-i-1.LOG", "RECEIVE,plain,1", 'DUPLICATEDELIVER,"a, quoted",2')
     track(lab, ".MSGTRK-mx1.lab.test-i-9.LOG.open", "DUPLICATEDELIVER,x,1")
-    assert mail.count(lab, []).duplicates == 3
+    found = mail.count(lab, [])
+    assert (found.duplicates, found.dropped) == (3, 3)
+    assert str(found).endswith(
+        "duplicates 3 (sent twice, one dropped by the mailbox: 3; in the mailbox twice: 0)"
+    )
 
 
 def test_a_second_copy_that_no_node_can_tell_of_any_more_is_a_duplicate(lab: Layout):

@@ -12,7 +12,7 @@ import pytest
 from sending import MESSAGE, sent
 from stations import Station, boundary, eventually
 
-from shadowrelay.core.decisions import Content, Decision, SaveCopy
+from shadowrelay.core.decisions import Chore, Content, Decision, SaveCopy, Work
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, HolderState, Recipient, Stage
@@ -20,6 +20,7 @@ from shadowrelay.core.ownership import made_here
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import seconds
 from shadowrelay.primary import exposure, refusals
+from shadowrelay.shadow.chores import Chores
 from shadowrelay.smtp.peer_session import PeerSession
 from shadowrelay.smtp.receive_session import ReceiveSession
 
@@ -125,6 +126,39 @@ async def test_who_refused_a_copy_is_asked_again_later(
         await eventually(safe)
         assert made.id in {copy.id for copy in await holder.copies()}
         await eventually(lambda: not owner.node.repair.refusals.messages)
+
+
+async def test_many_exposed_messages_follow_one_another_without_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exposure, "PAGE", 2)
+    monkeypatch.setattr(exposure, "INTERVAL", 60.0)
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        addresses = dict(owner.node.members.addresses)
+        owner.node.members.addresses[holder.name] = replace(addresses[holder.name], port=1)  # type: ignore[index]
+        for _ in range(7):
+            await sent(owner, MESSAGE)
+        owner.knows(holder)
+        owner.node.boundary.answered(holder.name, seconds())
+        owner.run_repair()
+        await eventually(lambda: owner.database.ledger.tally.exposed == 0)
+        assert len(await holder.copies()) == 7
+
+
+async def test_nothing_is_repaired_while_it_is_not_known_what_is_lost(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        addresses = dict(owner.node.members.addresses)
+        owner.node.members.addresses[holder.name] = replace(addresses[holder.name], port=1)  # type: ignore[index]
+        await sent(owner, MESSAGE)
+        owner.knows(holder)
+        owner.node.boundary.answered(holder.name, seconds())
+        left = Chore(Work.COUNTED, holder.name, owner.clock())
+        await owner.read(lambda ledger: ledger.apply(Decision(None, (left,))))
+        owner.run_repair()
+        await asyncio.sleep(0.3)
+        assert await holder.copies() == []
+        owner.run(Chores(owner.database, lambda: None).run())
+        await eventually(lambda: owner.database.ledger.tally.exposed == 0)
 
 
 async def test_a_message_is_let_go_once_every_member_answered(tmp_path: Path) -> None:

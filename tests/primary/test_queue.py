@@ -21,13 +21,14 @@ from stations import Station, at_last, boundary, eventually, station
 from shadowrelay.core.decisions import Decision, SaveCopy
 from shadowrelay.core.delivery import Report
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.messages import Confirmation, Copy, Stage, Status
+from shadowrelay.core.messages import Confirmation, Copy, HolderState, Stage, Status
+from shadowrelay.core.ownership import ask_about, saved
 from shadowrelay.core.reports import ReportKind, report_id
 from shadowrelay.core.steps import WriteReports
+from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import Claim, claim
 from shadowrelay.members import seconds
 from shadowrelay.primary import queue
-from shadowrelay.smtp import send_transaction
 from shadowrelay.smtp.send import DeliverySession
 
 LARGE = b"Subject: large\r\n\r\n" + b"x" * 70 + (b"y" * 78 + b"\r\n") * 1000
@@ -436,7 +437,7 @@ async def test_a_next_hop_that_is_reached_late_gets_nothing_that_others_may_own_
 
 @pytest.mark.parametrize("offers", [("PIPELINING",), ()])
 async def test_a_next_hop_that_answers_late_gets_no_content_that_others_may_own_by_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offers: tuple[str, ...]
+    tmp_path: Path, offers: tuple[str, ...]
 ) -> None:
     """The session was open when the node was cut off: what it had said arrives when the network is back."""
     may = asyncio.Event()
@@ -447,7 +448,6 @@ async def test_a_next_hop_that_answers_late_gets_no_content_that_others_may_own_
                 await may.wait()
             return await super()._answer(verb, writer)
 
-    monkeypatch.setattr(send_transaction, "LATE", 0.0)
     async with (
         Late(offers=offers) as hop,
         boundary(tmp_path, "mx1", "mx2", routes={"out": route(hop.port)}) as (owner, holder),
@@ -462,6 +462,93 @@ async def test_a_next_hop_that_answers_late_gets_no_content_that_others_may_own_
         assert (await owner.copies())[0].confirmation is Confirmation.ASK
         assert hop.contents == []
         assert "DEFER" not in await owner.events()
+        for task in owner.tasks:
+            task.cancel()
+
+
+class Waiting(ScriptedHop):
+    """Answers the RCPT after that was done."""
+
+    def __init__(self, done: Callable[[], Awaitable[object]]) -> None:
+        super().__init__()
+        self.done = done
+
+    async def _answer(self, verb: str, writer: asyncio.StreamWriter) -> bytes:
+        if verb == "RCPT" and not self.contents:
+            await self.done()
+        return await super()._answer(verb, writer)
+
+
+async def test_a_silence_that_ended_during_an_attempt_is_looked_into_before_the_content_leaves(
+    tmp_path: Path,
+) -> None:
+    """Its holder answers again, and nobody has asked it yet what it did with its copies meanwhile."""
+
+    async def back() -> None:
+        now, span = seconds(), owner.node.policy.shadow_resubmit_time_span.total_seconds()
+        owner.node.boundary.answered(holder.name, now - span - 1)
+        owner.node.boundary.answered(holder.name, now)
+
+    async with (
+        Waiting(back) as hop,
+        boundary(tmp_path, "mx1", "mx2", routes={"out": route(hop.port)}) as (owner, holder),
+    ):
+        await sent(owner, MESSAGE)
+        owner.run_queue()
+        await eventually(lambda: "RCPT" in hop.verbs())
+        await eventually(lambda: not owner.node.queue._workers)
+        assert (await owner.copies())[0].confirmation is Confirmation.ASK
+        assert hop.contents == []
+        for task in owner.tasks:
+            task.cancel()
+
+
+async def test_every_attempt_looks_whose_message_it_is_before_the_content(tmp_path: Path) -> None:
+    """However quick the next hop is."""
+
+    async def asked_about() -> None:
+        (copy,) = await owner.copies()
+        await owner.read(lambda ledger: ledger.apply(ask_about(copy, owner.clock())))
+
+    async with (
+        Waiting(asked_about) as hop,
+        boundary(tmp_path, "mx1", "mx2", routes={"out": route(hop.port)}) as (owner, _),
+    ):
+        await sent(owner, MESSAGE)
+        owner.run_queue()
+        await eventually(lambda: "RCPT" in hop.verbs())
+        await eventually(lambda: not owner.node.queue._workers)
+        assert hop.contents == []
+        assert "DEFER" not in await owner.events()
+        for task in owner.tasks:
+            task.cancel()
+
+
+async def test_mail_that_a_member_at_hand_holds_does_not_wait_for_one_that_is_out_of_reach(
+    tmp_path: Path,
+) -> None:
+    async with (
+        ScriptedHop() as hop,
+        boundary(tmp_path, "mx1", "mx2", "mx3", routes={"out": route(hop.port)}) as (owner, mx2, mx3),
+    ):
+        await sent(owner, MESSAGE)
+        (copy,) = await owner.copies()
+        (holder,) = copy.holders
+        lost = mx2 if holder.name == mx3.name else mx3
+
+        def also(ledger: SqlLedger) -> None:
+            gone = replace(holder, name=lost.name, database_id=lost.database.lineage.database_id)
+            gone = replace(gone, state=HolderState.LOST)
+            ledger.apply(saved(copy, copy.with_holder(gone)))
+
+        await owner.read(also)
+        now, span = seconds(), owner.node.policy.shadow_resubmit_time_span.total_seconds()
+        owner.node.boundary.answered(holder.name, now)
+        owner.node.boundary.answered(lost.name, now - span - 1)
+        owner.run_queue()
+        await eventually(lambda: settled(owner))
+        assert len(hop.contents) == 1
+        assert "InDoubt=true" in (await owner.tracked())[-1]["custom-data"]
         for task in owner.tasks:
             task.cancel()
 

@@ -211,7 +211,7 @@ ACCEPTING = (
         name="nobody looks for messages that are exposed",
         rule="always two copies in transit",
         file="primary/exposure.py",
-        edits=(("                if found:\n", "                if not found:\n"),),
+        edits=(("        self._found.extend(found)\n", ""),),
         test="primary/test_exposure.py::test_an_exposed_message_gets_a_second_copy_when_a_member_is_there",
     ),
     Fault(

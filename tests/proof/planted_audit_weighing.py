@@ -215,14 +215,29 @@ WEIGHING = (
         (
             "the first snapshot counts, not the last",
             _LOST,
-            "                best = (end - count, end)  #",
-            "                best = best or (end - count, end)  #",
+            "                best = (end - among, end)  #",
+            "                best = best or (end - among, end)  #",
             "weighing.py::test_the_snapshot_that_counts_is_of_the_life_that_went_on",
+        ),
+        (
+            "rows of a snapshot that was taken in parts are looked for at its end alone",
+            _CLEAN,
+            "                best = (end - among, end)  #",
+            "                best = (end - count, end)  #",
+            "weighing.py::"
+            "test_the_rows_of_a_snapshot_that_was_taken_in_parts_are_among_more_rows_than_it_has",
+        ),
+        (
+            "a snapshot that a kill cut short is missed for ever",
+            _CLEAN,
+            "                unfinished.clear()\n",
+            "",
+            "weighing.py::test_a_snapshot_that_a_kill_cut_short_is_not_missed_once_a_later_one_is_complete",
         ),
         (
             "a snapshot that is cut by deleted files is missed",
             _CLEAN,
-            "            elif count < 0 or end - count >= first.first or not self._may_begin_late(first):",
+            "            elif end - among >= first.first or not self._may_begin_late(first):",
             "            else:",
             "weighing.py::test_a_snapshot_that_began_in_a_file_deleted_by_age_is_not_missed",
         ),

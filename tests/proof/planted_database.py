@@ -50,7 +50,7 @@ DATABASE = (
                 '        ledger.connection.execute("COMMIT")\n'
                 '    ledger.connection.execute("BEGIN IMMEDIATE")\n',
             ),
-            ('        ledger.connection.execute("COMMIT")\n        failpoints', "        failpoints"),
+            ('        ledger.connection.execute("COMMIT")\n        ledger.tally', "        ledger.tally"),
         ),
         test=_OPENING
         + "test_what_a_process_left_in_the_log_is_in_the_database_file_before_anything_new_is_acknowledged",

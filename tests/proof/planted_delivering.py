@@ -17,8 +17,10 @@ DELIVERING = (
     Fault(
         name="the queue of an opened database is due at once",
         rule="a returning owner asks before it delivers",
-        file="database/opening.py",
-        edits=(('    connection.execute(SQL["hold_back_due"])\n', ""),),
+        file="database/ledger.py",
+        edits=(
+            ('                self.connection.executemany(SQL["hold_back"], [(id_,) for id_ in ids])\n', ""),
+        ),
         test="database/test_database_opening.py::test_after_an_open_nothing_is_due_before_the_members_were_asked",
     ),
     Fault(
@@ -27,12 +29,39 @@ DELIVERING = (
         file="primary/queue.py",
         edits=(
             (
-                "  # frozen, or alone for long: others may own by now what we think is ours\n"
-                "                heartbeat.cut_off(ledger, member, now)\n",
-                "\n                pass\n",
+                "        while boundary.cut_off(seconds()):\n",
+                "        while False:\n",
             ),
         ),
         test=_QUEUE + "test_a_node_that_was_frozen_asks_before_it_sends",
+    ),
+    Fault(
+        name="a content is begun without a look at whose it is",
+        rule="every attempt looks at ownership before the content",
+        file="smtp/send_transaction.py",
+        edits=(("if self.wanted is not None and not await self.wanted():", "if False:"),),
+        test=_QUEUE + "test_every_attempt_looks_whose_message_it_is_before_the_content",
+    ),
+    Fault(
+        name="memory says that nothing has happened to a message",
+        rule="every attempt looks at ownership before the content",
+        file="database/ledger.py",
+        edits=(("        self._undisturbed.discard(after.id)\n", ""),),
+        test=_QUEUE + "test_every_attempt_looks_whose_message_it_is_before_the_content",
+    ),
+    Fault(
+        name="a silence that has ended is forgotten",
+        rule="an owner that was cut off for the time span asks before it delivers",
+        file="core/boundary.py",
+        edits=(("                self._silences.add(name)\n", "                pass\n"),),
+        test=_QUEUE + "test_a_silence_that_ended_during_an_attempt_is_looked_into_before_the_content_leaves",
+    ),
+    Fault(
+        name="mail that a member at hand holds waits for one that is cut off",
+        rule="mail that a member at hand holds does not wait for one out of reach",
+        file="core/heartbeat.py",
+        edits=(("if not copy.kept_by(at_hand):", "if True:"),),
+        test=_QUEUE + "test_mail_that_a_member_at_hand_holds_does_not_wait_for_one_that_is_out_of_reach",
     ),
     Fault(
         name="a fork is not claimed",

@@ -58,7 +58,7 @@ def test_an_answer_is_applied_before_the_next_question_says_so() -> None:
     assert [query.after for query in asked] == [None, Mark(RUN[A], 200)]
 
 
-ALARMS = (Alarm.HOLDER_LOST, Alarm.PROMOTE, Alarm.CUT_OFF)
+ALARMS = (Alarm.HOLDER_LOST, Alarm.PROMOTE)
 
 
 def came_of(on: Books, answer: object, *, silent: bool = True) -> Consequence:

@@ -9,15 +9,20 @@ what is durable and what a group has touched, which the invariants need. On top 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from shadowrelay.core import chores
 from shadowrelay.core.decisions import (
+    ALL,
     AcknowledgeEvents,
+    AskAbout,
     CheckCopies,
+    Chore,
+    ChoreDone,
     Content,
     DamagedRow,
     Decision,
@@ -25,14 +30,17 @@ from shadowrelay.core.decisions import (
     DropCopy,
     DropDamaged,
     DropEvents,
+    Found,
     Heard,
     Kind,
     Member,
     OpenQuestion,
     Outcome,
+    Part,
     SaveCopy,
     SaveDamaged,
     Tombstone,
+    Work,
     Write,
 )
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
@@ -42,6 +50,7 @@ from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.database import opening
 from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.tally import Tally
 
 T = TypeVar("T")
 _ABSENT: Any = object()
@@ -61,7 +70,7 @@ def is_held_by(copy: Copy, holder: ServerName, counted: bool | None) -> bool:
         return bool(states)
     if counted:
         return HolderState.HOLDING in states
-    return HolderState.LOST in states or (bool(states) and copy.confirmation is Confirmation.IN_DOUBT)
+    return HolderState.LOST in states
 
 
 @dataclass(slots=True)
@@ -82,6 +91,7 @@ class State:
     sequence: int = 0
     incarnations: tuple[tuple[Incarnation, int, int], ...] = ()
     alive_at: datetime | None = None
+    chores: dict[tuple[Work, ServerName], Chore] = field(default_factory=dict)
 
     def snapshot(self) -> State:
         return replace(
@@ -95,6 +105,7 @@ class State:
             tombstones=dict(self.tombstones),
             known=dict(self.known),
             events=dict(self.events),
+            chores=dict(self.chores),
         )
 
 
@@ -111,6 +122,8 @@ class MemoryBooks:
         self._undo: dict[tuple[str, Any], Any] = {}
         self._counters = (state.last_event, state.sequence)
         self._lineage: Lineage | None = None
+        self._back_at: datetime | None = None  # the opening ended in the group that is not yet durable
+        self.at_once = 1000
 
     # What decisions read.
 
@@ -157,19 +170,53 @@ class MemoryBooks:
     def members(self) -> Iterable[Member]:
         return [self.state.known[name] for name in sorted(self.state.known)]
 
-    def _sorted(self, chosen: Iterable[Copy]) -> list[Copy]:
-        return sorted(chosen, key=lambda copy: copy.id)
+    def _sorted(self, chosen: Iterable[Copy], part: Part = ALL) -> list[Copy]:
+        return sorted((c for c in chosen if c.id > part.after), key=lambda copy: copy.id)[: part.most]
 
-    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
-        held = (c for c in self.state.copies.values() if c.owner == owner and c.held)
-        return self._sorted(copy for copy in held if not (unclaimed and copy.pending))
+    @property
+    def chores(self) -> Sequence[Chore]:
+        return sorted(self.state.chores.values(), key=lambda chore: (chore.at, chore.work, chore.member))
 
-    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
+    def _part(self, part: Part, queue: Iterable[Copy], meant: Callable[[Copy], bool]) -> Found:
+        looked_at = self._sorted(queue, part)
+        return Found([copy for copy in looked_at if meant(copy)], part.rest([copy.id for copy in looked_at]))
+
+    def copies_held_for(self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False) -> Found:
+        held = (copy for copy in self.state.copies.values() if copy.held)
+        return self._part(
+            part, held, lambda c: c.owner == owner and not (unclaimed and c.pending is not None)
+        )
+
+    def copies_held_by(self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None) -> Found:
         owned = (copy for copy in self.state.copies.values() if copy.owned)
-        return self._sorted(copy for copy in owned if is_held_by(copy, holder, counted))
+        return self._part(part, owned, lambda c: is_held_by(c, holder, counted))
 
-    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
-        return self._sorted(c for c in self.state.copies.values() if c.former_owner == former and c.owned)
+    def copies_in_doubt(self, holder: ServerName, part: Part = ALL) -> Found:
+        doubted = (
+            c for c in self.state.copies.values() if c.owned and c.confirmation is Confirmation.IN_DOUBT
+        )
+        return self._part(part, doubted, lambda c: is_held_by(c, holder, None))
+
+    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Found:
+        taken = (c for c in self.state.copies.values() if c.former_owner == former)
+        return self._part(part, taken, lambda c: c.owned)
+
+    def in_transit(self, part: Part) -> tuple[Sequence[MessageId], Part | None]:
+        queued = (copy for copy in self.state.copies.values() if copy.queued)
+        ids = [copy.id for copy in self._sorted((*queued, *self.state.arriving.values()), part)]
+        return ids, part.rest(ids)
+
+    def any_unclaimed(self, owner: ServerName) -> bool:
+        return bool(MemoryBooks.copies_held_for(self, owner, unclaimed=True).copies)
+
+    def unchecked(self, owner: ServerName, at: datetime) -> bool:
+        return bool(self._unchecked(owner, at))
+
+    def _unchecked(self, owner: ServerName, at: datetime) -> list[Copy]:
+        """In the order in which SQL finds them."""
+        held = MemoryBooks.copies_held_for(self, owner).copies
+        found = [c for c in held if c.check_at is None or c.check_at > at]
+        return sorted(found, key=lambda c: (c.check_at is not None, c.check_at, c.id))
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         asked = self._sorted(
@@ -236,10 +283,19 @@ class MemoryBooks:
             case DropDamaged(message_id):
                 for table in ("damaged", "rotten", "contents"):
                     self._put(table, message_id, _ABSENT)
-            case CheckCopies(owner, at):
-                for copy in MemoryBooks.copies_held_for(self, owner):
-                    if copy.check_at is None or copy.check_at > at:
-                        self._put("copies", copy.id, replace(copy, check_at=at))
+            case CheckCopies(owner, at, most):
+                for copy in self._unchecked(owner, at)[:most]:
+                    self._put("copies", copy.id, replace(copy, check_at=at))
+            case AskAbout(ids, since):
+                for id_ in ids:
+                    table = "arriving" if id_ in self.state.arriving else "copies"
+                    copy = getattr(self.state, table)[id_]
+                    asked = replace(copy, confirmation=Confirmation.ASK, confirm_since=since)
+                    self._put(table, id_, asked)
+            case Chore(work, member):
+                self._put("chores", (work, member), write)
+            case ChoreDone(chore):
+                self._put("chores", (chore.work, chore.member), _ABSENT)
             case DiscardEvent():
                 self.state.last_event += 1
                 number = self.state.last_event
@@ -328,6 +384,7 @@ class MemoryBooks:
 
     def commit(self) -> tuple[TrackingEvent | SnapshotEnd | RowsDamaged, ...]:
         told = tuple(self.tracked)
+        self.state.alive_at, self._back_at = self._back_at or self.state.alive_at, None
         self._undo.clear()
         self.tracked.clear()
         self._counters = (self.state.last_event, self.state.sequence)
@@ -346,6 +403,7 @@ class MemoryBooks:
         if any(table == "events" for table, _ in self._undo):
             self.state.events = dict(sorted(self.state.events.items()))
         self.state.last_event, self.state.sequence = self._counters
+        self._back_at = None
         self._undo.clear()
         self.tracked.clear()
 
@@ -359,13 +417,26 @@ class MemoryBooks:
             state.incarnations = state.incarnations[oldest:]
         state.incarnations = (*state.incarnations, (token, state.sequence, state.last_event + 1))
         self._lineage = None
-        for copy in list(state.arriving.values()):
-            state.arriving[copy.id] = replace(copy, confirmation=Confirmation.ASK, confirm_since=now)
-        for copy in list(state.copies.values()):
-            if copy.stage is Stage.QUEUED:
-                state.copies[copy.id] = replace(copy, confirmation=Confirmation.ASK, confirm_since=now)
-        away_since, state.alive_at = state.alive_at, now
+        away_since = state.alive_at
+        plain = MemoryBooks(self.name, state)
+        plain.at_once = self.at_once
+        chores.begin(plain, Chore(Work.OPENED, self.name, now))
+        plain.commit()
+        if not plain.unfinished():
+            state.alive_at = now
         return away_since
+
+    def unfinished(self) -> Chore | None:
+        """What is left of the opening."""
+        return next((chore for chore in self.chores if chore.work is Work.OPENED), None)
+
+    def carry_on(self) -> bool:
+        """As ``opening.carry_on`` does it."""
+        opened = self.unfinished()
+        more = chores.carry_on(self)
+        if opened and not self.unfinished():
+            self._back_at = opened.at
+        return more
 
     def expire(self, policy: Policy, now: datetime) -> None:
         """What a stage forgets by age: events nobody fetched, outcomes and tombstones."""
@@ -474,17 +545,46 @@ class SqlBooks(MemoryBooks):
         assert self.sql is not None
         return self.sql.members()
 
-    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
+    @property
+    def chores(self) -> Sequence[Chore]:
         assert self.sql is not None
-        return self.sql.copies_held_for(owner, unclaimed=unclaimed)
+        return self.sql.chores
 
-    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
+    def copies_held_for(self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False) -> Found:
         assert self.sql is not None
-        return self.sql.copies_held_by(holder, counted=counted)
+        return self.sql.copies_held_for(owner, part, unclaimed=unclaimed)
 
-    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
+    def copies_held_by(self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None) -> Found:
         assert self.sql is not None
-        return self.sql.copies_taken_from(former)
+        return self.sql.copies_held_by(holder, part, counted=counted)
+
+    def copies_in_doubt(self, holder: ServerName, part: Part = ALL) -> Found:
+        assert self.sql is not None
+        return self.sql.copies_in_doubt(holder, part)
+
+    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Found:
+        assert self.sql is not None
+        return self.sql.copies_taken_from(former, part)
+
+    def in_transit(self, part: Part) -> tuple[Sequence[MessageId], Part | None]:
+        assert self.sql is not None
+        return self.sql.in_transit(part)
+
+    def any_unclaimed(self, owner: ServerName) -> bool:
+        assert self.sql is not None
+        return self.sql.any_unclaimed(owner)
+
+    def unchecked(self, owner: ServerName, at: datetime) -> bool:
+        assert self.sql is not None
+        return self.sql.unchecked(owner, at)
+
+    def carry_on(self) -> bool:
+        assert self.sql is not None
+        opened = self.unfinished()
+        more = super().carry_on()
+        if opened:
+            opening.count(self.sql, opened.at)
+        return more
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         assert self.sql is not None
@@ -512,6 +612,8 @@ class SqlBooks(MemoryBooks):
         if self.connection.in_transaction:
             self.connection.execute("DELETE FROM outbox")  # the tracking log holds the rows at once
             self.connection.execute("COMMIT")
+        if self.sql:
+            self.sql.tally.keep()
         return super().commit()
 
     def nothing_to_keep(self) -> None:
@@ -523,11 +625,12 @@ class SqlBooks(MemoryBooks):
             self.connection.execute("ROLLBACK")
         if self.sql:
             self.sql.refresh()
+            self.sql.tally.undo(0)
         super().rollback()
 
     def open(self, token: Incarnation, now: datetime) -> datetime | None:
         self.sql, found = opening.begin_incarnation(
-            self.connection, self.name, token, self.state.database_id, now
+            self.connection, self.name, token, self.state.database_id, now, at_once=self.at_once
         )
         self.sql.hosts = self.hosts
         away_since = super().open(token, now)
@@ -574,6 +677,10 @@ class SqlBooks(MemoryBooks):
                 for d in dbids
             ),
         ]
+        if self.sql.tally.place is None:
+            fresh = Tally()
+            fresh.count(self.connection, None)
+            pairs.append((self.sql.tally.all(), fresh.all()))
         count = self.connection.execute("SELECT COUNT(*) FROM message").fetchone()[0]
         pairs.append((count, len(state.copies) + len(state.arriving) + len(state.rotten)))
         for mine, other in pairs:

@@ -76,7 +76,7 @@ class Client:
             world.carry(home, "client", lambda: answered(answer), quiet=True)
 
         def arrive() -> None:
-            if not node.up:
+            if not node.up or node.opening:
                 world.after(0.3, silence)
                 return
             node.attend(node.receive, self._arrival(message_id, node.clock()), reply)

@@ -18,6 +18,7 @@ from typing import Any
 from shadowrelay.core import (
     announcements,
     arrivals,
+    chores,
     claims,
     conversation,
     damage,
@@ -266,12 +267,18 @@ MUTANTS = (
     ),
     Mutant(
         "a holder with a new database still counts",  # counterexample 4
-        ((heartbeat.meet, "_forgotten(copy, name) if replaced else", "Decision(None) if replaced else"),),
+        (
+            (
+                chores._without_its_copy,
+                "return holder if running and holder.database_id == running.database_id else None",
+                "return holder",
+            ),
+        ),
         scenario="holder_loses_its_database",
     ),
     Mutant(
         "a holder that was rolled back still counts",
-        ((heartbeat.meet, "HolderState.UNCERTAIN)", "HolderState.HOLDING)"),),
+        ((chores._without_its_copy, "HolderState.UNCERTAIN)", "HolderState.HOLDING)"),),
         scenario="counterexample_02",
     ),
     Mutant(
@@ -370,7 +377,7 @@ MUTANTS = (
     ),
     Mutant(
         "what was taken over is not asked about on a new contact",  # counterexample 12
-        ((heartbeat.meet, "tuple(books.copies_taken_from(name))", "()"),),
+        ((chores._former_owner_is_back, "books.apply(ask_about(copy, chore.at))", "pass"),),
         scenario="counterexample_12",
     ),
     Mutant(
@@ -409,8 +416,13 @@ MUTANTS = (
     ),
     Mutant(
         "an owner that was cut off does not ask",
-        ((heartbeat.cut_off, "books.apply(ask_about(copy, now))", "pass"),),
+        ((heartbeat._cut_off, "return asked_about(copy, now)", "return copy"),),
         scenario="frozen_owner",
+    ),
+    Mutant(
+        "a content that was held up is begun without a look",
+        ((node.Node._send_on, "if hangs and not self._still_ours(step):", "if False:"),),
+        scenario="cut_off_owner_with_an_attempt_under_way",
     ),
     Mutant(
         "a promoted copy begins again with all recipients",
@@ -501,7 +513,6 @@ MUTANTS = (
         "a node that is cut off promotes by time",
         ((talking.unreachable, "if others and not opinions and", "if False and"),),
         scenario="partition_in_a_boundary_of_three",
-        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "what arrives is answered as what was left behind",
@@ -516,8 +527,8 @@ MUTANTS = (
         (
             (
                 books.MemoryBooks.open,
-                "state.arriving[copy.id] = replace(copy, confirmation=Confirmation.ASK, confirm_since=now)",
-                "del state.arriving[copy.id]",
+                "plain.commit()",
+                "plain.commit()\n    state.arriving.clear()",
             ),
         ),
         scenario="killed_between_the_commits",
@@ -560,6 +571,34 @@ MUTANTS = (
         "a 250 whatever the holder said",
         ((accepting.make_redundant, "if arrived and counts(both.member, both.attempt):", "if arrived:"),),
         seed=7,
+    ),
+    Mutant(
+        "what a chore has left to do is forgotten",
+        (
+            (
+                chores.begin,
+                "if left := _part_of(books, chore):",
+                "_part_of(books, chore)\n    if left := None:",
+            ),
+        ),
+        seed=64,
+    ),
+    Mutant(
+        "a node that is opening sends",
+        ((chores.held_back, "return any(", "return False and any("),),
+        seed=64,
+    ),
+    Mutant(
+        "a node that is opening answers questions",
+        ((conversation.asked, "closed = closed or chores.closed(books)", "closed = False"),),
+        scenario="old_database_and_a_long_queue",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a copy is taken while the database is opened",
+        ((peers.Peers._serve_offer, "if chores.refuses(books, offer.message_id):", "if False:"),),
+        scenario="opening_of_a_long_queue",
+        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "a 451 before what arrived is forgotten",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from shadowrelay.core import damage, delivery, heartbeat, questions, retry, safety_net
+from shadowrelay.core import chores, damage, delivery, heartbeat, questions, retry, safety_net
 from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.decisions import Content, DamagedRow, Transaction
@@ -46,6 +46,9 @@ from .world import START, Delivery, World, seconds
 
 if TYPE_CHECKING:
     from .checks import Invariants
+
+CHORE = 0.3
+"""Seconds until the next part of what is done to many messages."""
 
 
 SCRUB = 4
@@ -141,6 +144,7 @@ class Node:
         state = State(DatabaseId(f"{self.world.token(32)}-0000-4000-8000-{self.world.token(48)}"))
         hosts = {place.name: place.host for place in self.world.places}
         self.books: MemoryBooks = (SqlBooks if self.sql else MemoryBooks)(self.name, state, hosts)
+        self.books.at_once = self.world.at_once
 
     # Clocks.
 
@@ -178,7 +182,7 @@ class Node:
         self.ticks = 0
         self.active: set[tuple[MessageId, NextHop]] = set()
         self.repairing: set[MessageId] = set()
-        self.concluding = False
+        self.concluding = self.carrying = False
         self.pump_at: float | None = None
         token = Incarnation(self.world.token(64))
         now = self.clock()
@@ -193,6 +197,28 @@ class Node:
         for other in self.others:
             self._talk_in(other.name, 0.05 + 0.3 * self.world.random.random())
         self.after(1.0, self.tick)
+        self._carry_on()
+
+    @property
+    def opening(self) -> bool:
+        """Senders are not let in yet."""
+        return self.books.unfinished() is not None
+
+    def _carry_on(self) -> None:
+        """What is left to be done to many messages, one part after the other, each after a while."""
+        if self.books.chores and not self.carrying:
+            self.carrying = True
+            self.after(CHORE, self._next_part)
+
+    def _next_part(self) -> None:
+        def done(_: Any) -> None:
+            self.carrying = False
+            self._carry_on()
+            self.pump()
+
+        ready, more = self.transact(lambda _: self.books.carry_on(), done)
+        if ready:
+            done(more)
 
     def crash(self) -> None:
         """The process ends here; what is not durable is gone."""
@@ -288,6 +314,7 @@ class Node:
             else:
                 then(result)
         if self.generation == generation and not self.frozen:
+            self._carry_on()
             self.pump()
 
     def start(self, script: Script[Any], done: Callable[[Any], None]) -> None:
@@ -397,7 +424,7 @@ class Node:
             confirm = confirm or (copy.confirmation is not Confirmation.NONE and copy.queued)
             exposed = exposed or copy.exposed
         confirm = confirm or any(c.confirmation is not Confirmation.NONE for c in state.arriving.values())
-        if confirm and not self.concluding:
+        if confirm and not self.concluding and not chores.held_back(self.books):
             self._conclude()
             for name in self.boundary.reachable():
                 if self._has_questions(name):
@@ -501,17 +528,8 @@ class Node:
 
     def pump(self) -> None:
         """Claim what is due, one delivery per message and next hop at a time."""
-        if self.books.dirty:
+        if self.books.dirty or chores.held_back(self.books):
             return  # only what is durable may be claimed; the commit calls again
-        if cut_off := self.boundary.cut_off(self.world.now):
-
-            def ask_first(books: Transaction) -> None:
-                for name in cut_off:
-                    heartbeat.cut_off(books, name, self.clock())
-
-            ready, _ = self.transact(ask_first, lambda _: None)
-            if not ready:
-                return
         now = self.clock()
         soonest: datetime | None = None
         chosen: list[tuple[Copy, NextHop]] = []
@@ -523,6 +541,8 @@ class Node:
                     continue
                 due = recipient.next_attempt
                 if self._is_due(recipient, now):
+                    if not self._note_silence():
+                        return  # what is asked about from now on is not claimed; the commit calls again
                     self.active.add((copy.id, recipient.next_hop))
                     chosen.append((copy, recipient.next_hop))
                 elif due is not None and (soonest is None or due < soonest):
@@ -534,6 +554,27 @@ class Node:
             if self.pump_at is None or at < self.pump_at or self.pump_at <= self.world.now:
                 self.pump_at = at
                 self.after(at - self.world.now, self.pump)
+
+    def _note_silence(self) -> bool:
+        """As the queue does before it claims or sends anything. False: something was written down."""
+        cut_off = self.boundary.cut_off(self.world.now)
+
+        def ask_first(books: Transaction) -> None:
+            at_hand = self.boundary.at_hand(self.world.now)
+            for name in cut_off:
+                heartbeat.cut_off(books, name, at_hand, self.clock())
+                self.boundary.noted(name, self.world.now)
+
+        ready, _ = self.transact(ask_first, lambda _: None) if cut_off else (True, None)
+        return ready
+
+    def _still_ours(self, step: SendOn) -> bool:
+        """May this content be sent? Looked at after the next hop was reached."""
+        self._note_silence()
+        copy = None if chores.held_back(self.books) else self.books.copy(step.copy.id)
+        if copy is None or not copy.owned or copy.confirmation is Confirmation.ASK:
+            return False
+        return {one.number for one in step.recipients} <= {one.number for one in copy.unsettled}
 
     def _is_due(self, recipient: Recipient, now: datetime) -> bool:
         """Its time has come, or lies so far ahead that only a clock set back can explain it."""
@@ -567,7 +608,6 @@ class Node:
         there, back = (low + (high - low) * world.random.random() for _ in range(2))
         recipients = tuple((r.number, r.address) for r in step.recipients)
         content = self.books.state.contents[copy.id]
-        world.say(self.name, f"sends {copy.id} {[r.number for r in step.recipients]} to {step.next_hop}")
 
         def finish(answers: dict[int, str] | None, made: tuple[Delivery, ...]) -> None:
             results = tuple(self._result(r.number, r.attempts, answers) for r in step.recipients)
@@ -581,7 +621,19 @@ class Node:
 
             world.after(back if answers is not None else 2.0, settled)
 
-        world.after(there, sink.take, self.name, generation, world.now, copy.id, recipients, content, finish)
+        def reached() -> None:
+            if hangs and not self._still_ours(step):
+                world.say(self.name, f"does not send {copy.id}")
+                resume(Sent((), hop))
+                return
+            world.say(self.name, f"sends {copy.id} {[r.number for r in step.recipients]} to {step.next_hop}")
+            sent = (self.name, generation, world.now, copy.id, recipients, content, finish)
+            world.after(there, sink.take, *sent)
+
+        if hangs := sink.hangs():
+            self.after(hangs, reached)
+        else:
+            reached()
 
     def _result(self, number: int, attempts: int, answers: dict[int, str] | None) -> Result:
         wait = retry.after(attempts + 1, self.policy)
@@ -608,6 +660,8 @@ class Node:
         return tuple(made)
 
     def _repair(self) -> None:
+        if self.books.chores:
+            return
         for copy in tuple(self.books.state.copies.values()):
             if not copy.exposed or copy.damaged or copy.id in self.repairing:
                 continue
@@ -633,6 +687,8 @@ class Node:
                 if current is not None:
                     books.apply(hand_over(books, current, reachable, self.clock()))
 
+        if chores.held_back(self.books):
+            return
         self.world.say(self.name, "hands over its queue")
         self.transact(work, lambda _: None)
 

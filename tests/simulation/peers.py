@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from shadowrelay.core import conversation
+from shadowrelay.core import chores, conversation
 from shadowrelay.core.conversation import Answered, Greeting
 from shadowrelay.core.decisions import Content, Transaction
 from shadowrelay.core.digests import of_content, of_envelope
@@ -294,7 +294,8 @@ class Peers:
                 return
             reply, _, told = answer[-1].rpartition(" ")
             if reply[0] != "2":
-                ended(Attempt(step.to, Leg.REFUSED, step.rank, reply, database, concern=Concern.COPY))
+                concern = Concern.MEMBER if reply.startswith("451 4.3.") else Concern.COPY
+                ended(Attempt(step.to, Leg.REFUSED, step.rank, reply, database, concern=concern))
                 return
             self.world.point("acknowledged", node.name, step.message_id, step.to)
             if node.up:
@@ -421,15 +422,19 @@ class Peers:
             given_for=told.given_for,
         )
 
-        def work(books: Transaction) -> Held:
+        def work(books: Transaction) -> Held | None:
+            if chores.refuses(books, offer.message_id):
+                return None
             content = Content(data=octets)
             return books.apply(hold(books, offer, content, node.policy, node.clock()))
 
-        def then(held: Held) -> None:
+        def then(held: Held | None) -> None:
             mark: Mark = node.durable.mark
             node.boundary.called(theirs.name, self.world.now)
             if held is Held.QUEUED:
                 reply((f"250 2.6.0 {offer.message_id} Queued mail for redundancy {format_mark(mark)}",))
+            elif held is None:
+                reply((f"451 4.3.2 Being opened, ask another member {format_mark(mark)}",))
             else:
                 reply((f"451 4.4.0 {offer.message_id} {held.value} {format_mark(mark)}",))
 

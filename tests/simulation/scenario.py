@@ -2,7 +2,8 @@
 
 Commands, one per line (``#`` begins a comment):
 
-    boundary 2|3 [reject] [scrub] [name=value ...]   first; policy fields by name, durations in seconds
+    boundary 2|3 [reject] [scrub] [at-once=2] [name=value ...]   first; messages that a transaction goes
+                                             through, and policy fields by name, durations in seconds
     send mx1 m1 to a@example.net b@inside.example   a client sends; it does not retry
     wait 3                                   seconds
     crash|start|freeze|thaw mx1              start opens the same disk
@@ -13,6 +14,7 @@ Commands, one per line (``#`` begins a comment):
     hand-over mx1                            its queue, to the holders that it reaches
     close example.net | open example.net     a next hop that answers 4xx, or no longer does
     lose-reply example.net                   of its next acceptance
+    hang example.net 12                      the next attempt takes so long to get as far as the content
     when <point>: <command>                  once, at that instant: see below
     drain                                    faults are over; wait until everything is quiet
     clock mx1 +10800                         its wall clock steps
@@ -105,6 +107,7 @@ class Scenario:
                 changed = seconds(float(value)) if isinstance(current, timedelta) else int(value)
                 policy = replace(policy, **{name: changed})
         self.world = World(0, policy, PLACES[: int(words[0])])
+        self.world.at_once = next((int(word[8:]) for word in words if word.startswith("at-once=")), 1000)
         self.world.noise = QUIET
         self.world.observed = True
         self.world.scrub = "scrub" in words
@@ -210,6 +213,9 @@ class Scenario:
 
     def lose_reply(self, words: list[str]) -> None:
         self.world.hops[NextHop(words[0])].lose_next += 1
+
+    def hang(self, words: list[str]) -> None:
+        self.world.hops[NextHop(words[0])].hanging.append(float(words[1]))
 
     def clock(self, words: list[str]) -> None:
         self.world.nodes[ServerName(words[0])].offset += float(words[1])

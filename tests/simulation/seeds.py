@@ -107,10 +107,13 @@ class Run:
                 late=draw.choice((0.0, 0.02, 0.05)),
                 commit=draw.choice(((0.001, 0.008), (0.001, 0.3))),
             )
+        if random.Random(seed ^ 0xC402).random() < 0.3:  # a queue is long: drawn apart from all else
+            self.world.at_once = 1 + seed % 3
         self.world.say("plan", str(self.plan))
         self.checks = make_boundary(self.world, sql=self.plan.sql)
         self.clients: list[Client] = []
         self.healed = 0
+        self._hanging(seed)
         for name, sink in self.world.hops.items():
             if draw.random() < 0.25:
                 sink.lose = 0.15
@@ -120,6 +123,14 @@ class Run:
                 sink.closed_until = draw.uniform(3.0, 16.0)
             if faults == 2 and draw.random() < 0.6:
                 sink.closed_until = draw.choice((float("inf"), 40.0))  # the queue is full between the faults
+
+    def _hanging(self, seed: int) -> None:
+        """In every third run attempts may hang before their content; drawn apart from everything else."""
+        draw = random.Random(seed ^ 0x4A16)
+        if draw.random() < 0.34:
+            span = 1.6 * self.world.policy.shadow_resubmit_time_span.total_seconds()
+            for sink in self.world.hops.values():
+                sink.hang = lambda: draw.random() * span if draw.random() < 0.25 else 0.0
 
     # Mail.
 

@@ -9,8 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shadowrelay.core.decisions import (
+    ALL,
     AcknowledgeEvents,
     CheckCopies,
+    Chore,
+    ChoreDone,
     Content,
     Decision,
     DiscardEvent,
@@ -19,9 +22,11 @@ from shadowrelay.core.decisions import (
     Kind,
     Member,
     Outcome,
+    Part,
     SaveCopy,
     Tombstone,
     Verdict,
+    Work,
     Write,
 )
 from shadowrelay.core.digests import of_content, of_envelope
@@ -136,7 +141,11 @@ def _write(draw: random.Random, books: SqlBooks) -> Write:
                 (DropEvents(draw.choice(DATABASES)), Outcome(message_id, 2, (1, 3), NOW + timedelta(days=1)))
             )
         case 8:
-            return CheckCopies(draw.choice(NAMES), NOW + timedelta(seconds=draw.randrange(100)))
+            at = NOW + timedelta(seconds=draw.randrange(100))
+            left = Chore(draw.choice(list(Work)), draw.choice(NAMES), at, draw.randrange(2), message_id)
+            return draw.choice(
+                (CheckCopies(draw.choice(NAMES), at, draw.choice((None, 1))), left, ChoreDone(left))
+            )
         case _:
             lineage = Lineage(draw.choice(DATABASES), (Beginning(Incarnation("b" * 16), 3),), 5)
             knows = draw.choice((None, books.lineage.incarnation))
@@ -152,16 +161,22 @@ def _write(draw: random.Random, books: SqlBooks) -> Write:
 def _compare_questions(books: SqlBooks) -> None:
     memory = super(SqlBooks, books)
     for name in NAMES:
-        assert list(books.copies_held_for(name)) == list(memory.copies_held_for(name))
-        assert list(books.copies_held_by(name)) == list(memory.copies_held_by(name))
-        unclaimed = list(books.copies_held_for(name, unclaimed=True))
-        assert unclaimed == list(memory.copies_held_for(name, unclaimed=True))
-        for counted in (True, False):
-            found = list(books.copies_held_by(name, counted=counted))
-            assert found == list(memory.copies_held_by(name, counted=counted))
-        assert list(books.copies_taken_from(name)) == list(memory.copies_taken_from(name))
+        for part in (ALL, Part(most=2), Part(IDS[1], 3)):
+            assert books.copies_held_for(name, part) == memory.copies_held_for(name, part)
+            assert books.copies_held_by(name, part) == memory.copies_held_by(name, part)
+            unclaimed = books.copies_held_for(name, part, unclaimed=True)
+            assert unclaimed == memory.copies_held_for(name, part, unclaimed=True)
+            for counted in (True, False):
+                found = books.copies_held_by(name, part, counted=counted)
+                assert found == memory.copies_held_by(name, part, counted=counted)
+            assert books.copies_taken_from(name, part) == memory.copies_taken_from(name, part)
+            assert books.copies_in_doubt(name, part) == memory.copies_in_doubt(name, part)
+            assert books.in_transit(part) == memory.in_transit(part)
+        assert books.any_unclaimed(name) == memory.any_unclaimed(name)
+        assert books.unchecked(name, NOW) == memory.unchecked(name, NOW)
         due = NOW + timedelta(seconds=50)
         assert list(books.copies_to_check(name, due, 3)) == list(memory.copies_to_check(name, due, 3))
+    assert list(books.chores) == list(memory.chores)
     first = MessageId("")
     assert books.open_questions(first, 2) == memory.open_questions(first, 2)
     behind = IDS[len(IDS) // 2]

@@ -84,6 +84,7 @@ class World:
         self.noise = Noise()
         self.nodes: dict[ServerName, Node] = {}
         self.blocked: set[tuple[str, str]] = set()
+        self.at_once = 1000  # messages that one transaction goes through
         self.slow: dict[tuple[str, str], list[float]] = {}  # the next packets that way take that long
         self.lost: list[tuple[float, frozenset[str]]] = []  # packets between members
         self.verbose = verbose
@@ -201,7 +202,8 @@ class World:
 class Sink:
     """A next hop. ``closed_until``: answers 4xx before; ``lose``: chance that its reply never arrives.
 
-    ``lose_next`` does so for certain, once; ``delay`` is how long it takes over a message.
+    ``lose_next`` does so for certain, once; ``delay`` is how long it takes over a message. ``hanging`` are
+    the seconds that pass before the next attempts reach it, and ``hang`` draws such for others.
     """
 
     world: World
@@ -212,6 +214,12 @@ class Sink:
     hang_up: float = 0.0
     delay: tuple[float, float] = (0.005, 0.05)
     taken: list[Delivery] = field(default_factory=list)
+    hanging: list[float] = field(default_factory=list)
+    hang: Callable[[], float] = lambda: 0.0
+
+    def hangs(self) -> float:
+        """How long an attempt takes to reach it, and to be asked for the content."""
+        return self.hanging.pop(0) if self.hanging else self.hang()
 
     def take(
         self,

@@ -17,6 +17,7 @@ from stations import Station, authority, boundary, database_id, eventually, full
 from shadowrelay.core.decisions import Decision, Member
 from shadowrelay.core.messages import Reason, Role
 from shadowrelay.lab.authority import authority_pair
+from shadowrelay.shadow.chores import Chores
 
 HELLO = f"XSHADOW {full('mx1')} {database_id(1)} {incarnation(1)}:0 {incarnation(1)}@0"
 MESSAGE = "01900000-0000-7000-8000-000000000001"
@@ -393,3 +394,44 @@ async def test_a_disk_that_fails_at_the_last_moment_is_a_refusal(
         assert (await client.say("NOOP")).startswith("250 ")
     assert holder.files() == []
     assert await holder.copies() == []
+
+
+# While the database is being opened
+
+
+async def test_a_node_that_is_opening_greets_and_says_and_takes_nothing(holder: Station) -> None:
+    async with talking(holder) as client:
+        assert (await copy(client, b"\r\nbody\r\n")).startswith("250 2.6.0 ")
+        holder.node.opening = True
+        assert (await client.say(HELLO)).startswith("250 ")
+        other = MESSAGE.replace("0001", "0002", 1)
+        question = f"XQDISCARD 0 CHECK={MESSAGE};1,{other};1"
+        client.send(f"{question}\r\n".encode())
+        answer = [MARK.sub("", await client.line()) for _ in range(2)]
+        assert answer == [f"250-2.0.0 - {MESSAGE} 1 pending *", f"250 2.0.0 - {other} 1 pending *"]
+        refused = "451 4.3.2 Being opened, ask another member"
+        assert MARK.sub("", await copy(client, b"\r\nbody\r\n")) == refused
+        holder.node.opening = False
+        assert MARK.sub("", await client.say(f"XQDISCARD 0 CHECK={MESSAGE};1")).endswith(" yours *")
+        assert len(await holder.copies()) == 1
+
+
+async def test_so_does_one_that_has_to_mark_what_a_broken_lineage_leaves_behind(holder: Station) -> None:
+    """The first part is marked with the greeting, and the others when nobody waits for it."""
+    holder.database.ledger.at_once = 1
+    async with talking(holder) as client:
+        for number in (1, 2, 3):
+            mail = MAIL.replace("000000000001;", f"00000000000{number};")
+            assert (await copy(client, b"\r\nbody\r\n", mail, RCPT)).startswith("250 2.6.0 ")
+        again = HELLO.replace(database_id(1), database_id(3))
+        assert (await client.say(again)).startswith("250 ")
+        pending = [one.pending for one in await holder.copies()]
+        assert pending.count(Reason.DATABASE_REPLACED) == 1
+        fresh = MAIL.replace("000000000001;", "000000000009;")
+        for mail, answer in ((MAIL, "451 4.3.2 Being opened, ask another member"), (fresh, "250 2.6.0 ")):
+            client.send(f"{mail}\r\n{RCPT}\r\nBDAT 2 LAST\r\n\r\n".encode())
+            assert [await client.line() for _ in range(3)][-1].startswith(answer)
+        holder.run(Chores(holder.database, holder.node.queue.wake.set).run())
+        await eventually(lambda: not holder.database.ledger.chores)
+        pending = [one.pending for one in await holder.copies()]
+        assert pending == [Reason.DATABASE_REPLACED] * 3 + [None]

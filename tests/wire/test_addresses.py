@@ -97,5 +97,15 @@ def test_a_local_part_that_routes_is_seen(address: str) -> None:
 def test_only_addresses_stand_in_literals() -> None:
     assert is_literal("[127.0.0.1]")
     assert is_literal("[IPv6:::1]")
+    assert is_literal("[IPv6:::]")
     assert not is_literal("127.0.0.1")
     assert not is_literal("[::1]")
+
+
+def test_two_colons_stand_for_two_groups_or_more() -> None:
+    assert is_literal("[IPv6:1111:2222:3333:4444:5555::8888]")
+    assert is_literal("[IPv6:1111:2222:3333::4444:192.0.2.1]")
+    assert is_literal("[IPv6:1111:2222:3333:4444:5555:6666:7777:8888]")
+    assert not is_literal("[IPv6:1111:2222:3333:4444:5555:6666::8888]")
+    assert not is_literal("[IPv6:1111:2222:3333:4444::5555:192.0.2.1]")
+    assert not is_literal("[IPv6:::1111:2222:3333:4444:5555:6666:7777]")

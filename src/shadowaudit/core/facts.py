@@ -35,12 +35,16 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Rows LOAD of one snapshot in one file; ``count`` and ``end`` are its closing row's, if that is here."""
+    """Rows LOAD of one snapshot in one file; ``count`` and ``end`` are its closing row's, if that is here.
+
+    Its rows are ``among`` so many before that one: where it was taken in parts, more than it has.
+    """
 
     id: str
     listed: int = 0
     count: int | None = None
     end: int | None = None
+    among: int | None = None  # None in what an older version has read: as many as ``count``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """What became of a message in one database: its rows, played in order.
 
 What came in must have gone out, or still be there: a copy enters with RECEIVE, DSN or HARECEIVE, leaves
-recipient by recipient with a delivery, a bounce or HADISCARD, and what is left is in the next snapshot.
+recipient by recipient with a delivery, a bounce or HADISCARD, and what is left is in the next snapshot. A
+long one is taken in parts: what is listed may be settled before its closing row, and what came in the midst
+of it is listed too, so that it says what was left when it ended.
 """
 
 from __future__ import annotations

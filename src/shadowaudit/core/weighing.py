@@ -250,29 +250,35 @@ class _Weighing:
         )
 
     def _last_snapshot(self, database: str, lives: Sequence[Sequence[FileFacts]]) -> tuple[int, int] | None:
+        """Between which sequences the rows of the last complete one are; the second is its closing row's.
+
+        One that a killed node left without a closing row is not missed once a later one is complete.
+        """
         listed: dict[str, int] = defaultdict(int)
-        ends: dict[str, tuple[int, int]] = {}
+        ends: dict[str, tuple[int, int, int]] = {}
         for file in (file for life in lives for file in life):
             for one in file.snapshots:
                 listed[one.id] += one.listed
                 if one.end is not None and one.count is not None:
-                    ends[one.id] = (one.end, one.count)
+                    ends[one.id] = (one.end, one.count, one.count if one.among is None else one.among)
         first, last = lives[0][0], lives[-1][-1]
         going_on = set() if last.last_closes_snapshot else {one.id for one in last.snapshots}
         best: tuple[int, int] | None = None
+        gaps: list[str] = []
+        unfinished: list[str] = []
         for name, rows in listed.items():
-            end, count = ends.get(name, (0, -1))
+            end, count, among = ends.get(name, (0, -1, -1))
             if rows == count:
-                best = (end - count, end)  # the later life's, should its numbers be lower
+                best = (end - among, end)  # the later life's, should its numbers be lower
+                unfinished.clear()
             elif count < 0 and name in going_on:
                 continue  # the end of the log is in the middle of it
-            elif count < 0 or end - count >= first.first or not self._may_begin_late(first):
-                told = "no closing row" if count < 0 else f"{count} rows by its closing row"
-                self._gap(
-                    f"snapshot {name} has {rows} rows, and {told}",
-                    f"database {database}",
-                    "what the node held at that moment is not known",
-                )
+            elif count < 0:
+                unfinished.append(f"snapshot {name} has {rows} rows, and no closing row")
+            elif end - among >= first.first or not self._may_begin_late(first):
+                gaps.append(f"snapshot {name} has {rows} rows, and {count} rows by its closing row")
+        for told in (*gaps, *unfinished):
+            self._gap(told, f"database {database}", "what the node held at that moment is not known")
         return best
 
     def _without_logs(self, logs: Mapping[str, Sequence[FileFacts]]) -> None:

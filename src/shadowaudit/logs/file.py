@@ -157,6 +157,7 @@ class _Digest:
                 listed=listed,
                 count=learnt.closings[name][0] if name in learnt.closings else None,
                 end=learnt.closings[name][1] if name in learnt.closings else None,
+                among=learnt.closings[name][2] if name in learnt.closings else None,
             )
             for name, listed in learnt.listed.items()
         )

@@ -67,7 +67,9 @@ class Learnt:
     node: str = ""
     faults: dict[Fault, None] = field(default_factory=dict)
     listed: Counter[str] = field(default_factory=Counter)
-    closings: dict[str, tuple[int, int]] = field(default_factory=dict)  # snapshot: count, sequence
+    closings: dict[str, tuple[int, int, int]] = field(
+        default_factory=dict
+    )  # snapshot: count, sequence, among
     goes_on: int = 0  # sequence of the last row that closes a snapshot of a node that runs
     shadows: dict[str, None] = field(default_factory=dict)
     databases: dict[str, str] = field(default_factory=dict)
@@ -189,7 +191,9 @@ class RelaySteps:
                 self.learnt.listed[snapshot] += 1
             else:
                 self.learnt.listed[snapshot] += 0
-                self.learnt.closings[snapshot] = (number_in(entries.get("Count", "")), int(sequence[row]))
+                count = entries.get("Count", "")
+                among = entries.get("Among", count)
+                self.learnt.closings[snapshot] = (number_in(count), int(sequence[row]), number_in(among))
                 if entries.get("Taken", STOP) != STOP:  # older versions did not say
                     self.learnt.goes_on = int(sequence[row])
 

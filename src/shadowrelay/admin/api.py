@@ -20,12 +20,14 @@ from shadowrelay.admin.guard import Refused, check_change, check_host, check_tok
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import Node, PeerState
 from shadowrelay.admin.retirement import retire
+from shadowrelay.admin.server import LIVE
 from shadowrelay.core.damage import dropped
 from shadowrelay.core.decisions import DamagedRow
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.set_aside import resume
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue_views import Queues, ShadowQueues
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.database.views import State
 
@@ -64,7 +66,7 @@ def build_app(
         Route("/api/v1/scrub", api.changes(api.begin_scrub), methods=["POST"]),
         Route("/api/v1/scrub", api.changes(api.end_scrub), methods=["DELETE"]),
         Route("/metrics", api.reads(api.metrics)),
-        Route("/healthz/live", api.live),
+        Route(LIVE, api.live),
         Route("/healthz/ready", api.ready),
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
@@ -98,6 +100,8 @@ class _Api:
     def changes(self, handler: Handler) -> Handler:
         async def checked(request: Request) -> Response:
             check_change(request.headers, self._node.name, self._token)
+            if self._node.opening:
+                raise Refused(503, "this node is opening its database: try again in a moment")
             return await handler(request)
 
         return self.reads(checked)
@@ -113,15 +117,25 @@ class _Api:
     async def queues(self, request: Request) -> Response:
         del request
         now = self._clock()
-        found = await self._ask(lambda ledger: views.queues(ledger, now))
-        shown = [render.queue(self._node.name, queue, self._node.hop(queue.next_hop), now) for queue in found]
+        view = Queues(now)
+        while not await self._ask(view.read):
+            pass
+        shown = [
+            render.queue(self._node.name, queue, self._node.hop(queue.next_hop), now)
+            for queue in view.result()
+        ]
         return _json({"queues": shown})
 
     async def shadow_queues(self, request: Request) -> Response:
         del request
-        found, seen = await self._ask(lambda ledger: (views.shadow_queues(ledger), views.snapshot(ledger)))
+        view = ShadowQueues()
+        while not await self._ask(view.read):
+            pass
+        seen = await self._ask(views.snapshot)
         peers = {peer["name"]: peer for peer in render.peers(self._node, seen)}
-        shown = [render.shadow_queue(self._node.name, queue, peers.get(queue.primary)) for queue in found]
+        shown = [
+            render.shadow_queue(self._node.name, queue, peers.get(queue.primary)) for queue in view.result()
+        ]
         return _json({"shadow_queues": shown})
 
     async def messages(self, request: Request) -> Response:

@@ -158,6 +158,11 @@ class Node(Protocol):
     @property
     def scrub(self) -> ScrubState: ...
 
+    @property
+    def opening(self) -> bool:
+        """Is its database being opened? Then nothing may be changed yet."""
+        ...
+
     def peers(self) -> Sequence[PeerStatus]:
         """Every member of the settings but this node."""
         ...

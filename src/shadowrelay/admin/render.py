@@ -13,7 +13,8 @@ from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.pace import Round, share
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.opening import Opening
-from shadowrelay.database.views import Counts, Queue, ShadowQueue, Snapshot
+from shadowrelay.database.queue_views import Queue, ShadowQueue
+from shadowrelay.database.views import Counts, Snapshot
 
 Json = dict[str, Any]
 

@@ -46,7 +46,7 @@ def retire(ledger: SqlLedger, name: ServerName, now: datetime) -> Retirement:
     member = ledger.member(name) or Member(name)
     lost = views.snapshot(ledger).held_by.get(name, 0)
     heartbeat.lose_holder(ledger, name)
-    promoted = heartbeat.take_over(ledger, name, Reason.OWNER_RETIRED, now)
+    promoted, _ = heartbeat.take_over(ledger, name, Reason.OWNER_RETIRED, now)
     events = 0
     writes: list[Write] = [replace(member, retired=True)]
     if member.lineage:

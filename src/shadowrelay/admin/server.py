@@ -8,7 +8,8 @@ import socket
 from collections.abc import Generator
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 GRACE = 5
@@ -23,15 +24,40 @@ REQUEST_WITHIN = 10.0
 """Seconds for a connection to bring a request in: those that say nothing would use up all there are."""
 
 
+LIVE = "/healthz/live"
+"""Answered as long as the event loop turns, whoever else asks: orchestrators kill a node that is silent."""
+
+MOST = 200
+"""Connections, and requests under way. Another connection takes the place of one that brings no request."""
+
+
 class _Protocol(H11Protocol):
     """Closes a connection that brought no request between two looks; uvicorn does so after the first one."""
 
     _look: asyncio.TimerHandle | None = None
     _seen: object = None  # the request that was under way, or done, at the last look
+    _waits_since = 0.0  # for a request, of the loop's time
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._waits_since = self.loop.time()
         self._look = self.loop.call_later(REQUEST_WITHIN, self._at_look)
+        if len(self.connections) > MOST:
+            self._make_room()
+
+    def on_response_complete(self) -> None:
+        self._waits_since = self.loop.time()
+        super().on_response_complete()
+
+    def _make_room(self) -> None:
+        others = (one for one in self.connections if isinstance(one, _Protocol) and one is not self)
+        if waiting := [one for one in others if one.waits]:
+            min(waiting, key=lambda one: one._waits_since).transport.abort()
+
+    @property
+    def waits(self) -> bool:
+        """No request is under way."""
+        return self.cycle is None or self.cycle.response_complete
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -39,7 +65,7 @@ class _Protocol(H11Protocol):
             self._look.cancel()
 
     def _at_look(self) -> None:
-        if self.cycle is self._seen and (self.cycle is None or self.cycle.response_complete):
+        if self.cycle is self._seen and self.waits:
             self.transport.close()
             return
         self._seen = self.cycle
@@ -73,17 +99,35 @@ def bind(host: str, port: int) -> socket.socket:
     return sock
 
 
+def _limited(app: ASGIApp) -> ASGIApp:
+    """At most so many requests under way, apart from the one that asks whether the node lives."""
+    under_way = 0
+
+    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal under_way
+        if scope.get("path") == LIVE:
+            return await app(scope, receive, send)
+        if under_way >= MOST:
+            return await PlainTextResponse("too many requests at once", 503)(scope, receive, send)
+        under_way += 1
+        try:
+            return await app(scope, receive, send)
+        finally:
+            under_way -= 1
+
+    return limited
+
+
 async def serve(app: ASGIApp, sock: socket.socket, stop: asyncio.Event) -> None:
     """Serve until ``stop`` is set, then finish the requests under way. The socket is closed at the end."""
     config = uvicorn.Config(
-        app,
+        _limited(app),
         access_log=False,
         date_header=True,
         h11_max_incomplete_event_size=16_384,
         http=_Protocol,
         interface="asgi3",
         lifespan="off",
-        limit_concurrency=200,
         log_config=None,
         log_level="warning",
         proxy_headers=False,

@@ -29,6 +29,7 @@ class Boundary:
     watches: dict[ServerName, Watch] = field(default_factory=dict)
     _skipped: dict[ServerName, float] = field(default_factory=dict)
     _turn: int = 0
+    _silences: set[ServerName] = field(default_factory=set)  # that have ended, and were not noted
 
     def __post_init__(self) -> None:
         for place in self.places:
@@ -38,6 +39,7 @@ class Boundary:
         """That member is gone for good: an operator said so."""
         self.places = tuple(place for place in self.places if place.name != name)
         self.watches.pop(name, None)
+        self._silences.discard(name)
 
     def reachable(self) -> frozenset[ServerName]:
         """Members whose answers are waited for: no attempt has failed to reach them since the last contact,
@@ -58,8 +60,13 @@ class Boundary:
             self.watches[name] = replace(self.watches[name], greeted=True)
 
     def answered(self, name: ServerName, asked_at: float) -> None:
-        """That member answered what we asked at that time."""
+        """That member answered what we asked at that time.
+
+        A silence that was too long has still to be noted: what was promoted in it is not known by an answer.
+        """
         if name in self.watches:
+            if self.watches[name].overdue(asked_at, self.policy):
+                self._silences.add(name)
             self.watches[name] = self.watches[name].answered(asked_at)
             self._skipped.pop(name, None)
 
@@ -82,11 +89,31 @@ class Boundary:
         return alarms
 
     def cut_off(self, at: float) -> tuple[ServerName, ...]:
-        """Members with which there was no contact for the resubmit time span; each is named once."""
-        names = tuple(name for name, watch in self.watches.items() if watch.overdue(at, self.policy))
-        for name in names:
-            self.watches[name] = replace(self.watches[name], cut_off=True)
-        return names
+        """Members with which there is, or was, no contact for the resubmit time span; each until ``noted``.
+
+        Asked before anything is claimed or sent.
+        """
+        return tuple(
+            name
+            for name, watch in self.watches.items()
+            if name in self._silences or watch.overdue(at, self.policy)
+        )
+
+    def noted(self, name: ServerName, at: float) -> None:
+        """What that member may have promoted in its silence is written down: it is asked about."""
+        self._silences.discard(name)
+        if (watch := self.watches.get(name)) and watch.overdue(at, self.policy):
+            self.watches[name] = replace(watch, cut_off=True)
+
+    def at_hand(self, at: float) -> frozenset[ServerName]:
+        """Members that answered us within the resubmit time span, and have not failed since."""
+        return frozenset(
+            name
+            for name, watch in self.watches.items()
+            if watch.reachable
+            and watch.contact_at is not None
+            and not (watch.cut_off or watch.overdue(at, self.policy))
+        )
 
     def attempted(self, attempt: Attempt, at: float) -> None:
         """An offer has ended. Only what it says of the member counts for other messages."""

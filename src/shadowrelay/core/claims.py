@@ -42,7 +42,7 @@ def sighting_of(ledger: Ledger, owner: ServerName) -> Sighting | None:
     member = ledger.member(owner)
     if member is None or member.lineage is None:
         return None
-    if not any(True for _ in ledger.copies_held_for(owner, unclaimed=True)):
+    if not ledger.any_unclaimed(owner):
         return None
     return Sighting(owner, member.lineage.database_id, member.lineage.mark)
 

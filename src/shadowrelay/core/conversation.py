@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from shadowrelay.core import damage, discard, heartbeat, questions
+from shadowrelay.core import chores, damage, discard, heartbeat, questions
 from shadowrelay.core.arrivals import in_question
 from shadowrelay.core.claims import Claim, Sighting, claim_of, judge, vouches, yields_to
 from shadowrelay.core.damage import Wanted
@@ -192,11 +192,14 @@ def asked(
     sighted: Collection[ServerName],
     policy: Policy,
     now: datetime,
+    *,
+    closed: bool = False,
 ) -> Said:
     """Answer one XQDISCARD. Ids whose fate is being decided at this moment are left out.
 
-    ``sighted``: members with which there was contact within three heartbeats. What a process said that has a
-    successor by now is late, and nobody waits for the answer: see ``_has_successor``.
+    ``sighted``: members with which there was contact within three heartbeats. ``closed``: this node is being
+    opened, and says of no message yet what it knows; whoever asks hears that it is there, and asks again.
+    What a process said that has a successor is late, and nobody waits for the answer: ``_has_successor``.
     """
     if _has_successor(books, asker):
         return Said(())
@@ -209,21 +212,29 @@ def asked(
         gone = query.revoke
         verdict = books.apply(revoke(books, asker.name, gone.message_id, gone.epoch, gone.rank, policy, now))
         lines.append(Line(None, verdict))
+    closed = closed or chores.closed(books)
     for question in query.questions:
         if question.message_id in in_flight:
+            continue
+        if closed:
+            lines.append(_not_yet(question.message_id, question.epoch))
             continue
         id_, epoch, rank = question.message_id, question.epoch, question.rank
         said = questions.answer(books, asker, id_, epoch, rank, now, damaged=question.damaged)
         lines += [Line(None, _spoken(verdict, asker, rank)) for verdict in books.apply(said)]
     for question in query.claimed:
         id_, epoch, rank = question.message_id, question.epoch, question.rank or 0
-        if query.claim and id_ not in in_flight:
+        if closed:
+            lines.append(_not_yet(id_, epoch))
+        elif query.claim and id_ not in in_flight:
             judged = judge(
                 books, asker, query.claim, id_, epoch, rank, sighted, now, damaged=question.damaged
             )
             lines += [Line(None, _spoken(verdict, asker, rank)) for verdict in books.apply(judged)]
     give: MessageId | None = None
-    if query.wanted and query.wanted.message_id not in in_flight:
+    if query.wanted and closed:
+        lines.append(_not_yet(query.wanted.message_id, query.wanted.epoch))
+    elif query.wanted and query.wanted.message_id not in in_flight:
         verdicts, give = books.apply(damage.answer(books, asker, query.wanted, now))
         lines += [Line(None, verdict) for verdict in verdicts]
     room = max(0, min(query.most, MAX_LINES - len(lines)))
@@ -234,6 +245,10 @@ def asked(
 
 def _spoken(verdict: Verdict, asker: Speaker, rank: int | None) -> Verdict:
     return questions.for_version_1(verdict, rank) if asker.version == 1 else verdict
+
+
+def _not_yet(message_id: MessageId, epoch: int) -> Line:
+    return Line(None, Verdict(message_id, epoch, Kind.PENDING))
 
 
 def told(

@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
+from shadowrelay.core.identifiers import (
+    FIRST,
+    DatabaseId,
+    Incarnation,
+    Lineage,
+    Mark,
+    MessageId,
+    ServerName,
+)
 from shadowrelay.core.messages import Copy, Status
 from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
@@ -133,6 +141,63 @@ class OpenQuestion:
     taken_from: ServerName | None = None
 
 
+class Part(NamedTuple):
+    """Of a queue: up to ``most`` of the messages behind the id ``after``, in the order of ids.
+
+    What is done to thousands is done part by part, so that everything else is not kept waiting.
+    """
+
+    after: MessageId = FIRST
+    most: int | None = None
+
+    def rest(self, ids: Sequence[MessageId]) -> Part | None:
+        """Where to go on behind those that it has; None at the end."""
+        return None if len(ids) != self.most else Part(ids[-1], self.most)
+
+
+ALL = Part()
+
+
+class Found(NamedTuple):
+    """What one part of a queue has of what is looked for, which may be nothing; ``rest`` is the next part."""
+
+    copies: Sequence[Copy]
+    rest: Part | None = None
+
+
+class Work(StrEnum):
+    """What is done to very many messages, see ``core.chores``: what called for it, the most urgent first."""
+
+    OPENED = "opened"  # this database was opened
+    REPLACED = "replaced"  # the member's database is another one
+    ROLLED_BACK = "rolled-back"  # its database is an older state of itself
+    RETURNED = "returned"  # it was out of reach, and is met again
+    REOPENED = "reopened"  # it opened its database again
+    COUNTED = "counted"  # it is met again: what it holds counts again
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """What is left of such work: stored, in place of what was left of the same work for that member before.
+
+    ``member`` is this node's own name for what concerns all. The part behind ``after`` of the step of that
+    number comes next.
+    """
+
+    work: Work
+    member: ServerName
+    at: datetime
+    step: int = 0
+    after: MessageId = FIRST
+
+
+@dataclass(frozen=True, slots=True)
+class ChoreDone:
+    """Nothing is left of it."""
+
+    chore: Chore
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
     """Where the octets of a message are: in memory, or in a file already flushed to disk."""
@@ -184,10 +249,22 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class CheckCopies:
-    """Every copy held for that owner is to be asked about at that time at the latest: ``check_at``."""
+    """Copies held for that owner are to be asked about at that time at the latest: ``check_at``.
+
+    Up to ``most`` of those that were not to be; all without it.
+    """
 
     owner: ServerName
     at: datetime
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskAbout:
+    """These, messages and what is arriving, are asked about since then, and held back meanwhile."""
+
+    ids: tuple[MessageId, ...]
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +288,9 @@ Write: TypeAlias = (
     | SaveDamaged
     | DropDamaged
     | CheckCopies
+    | AskAbout
+    | Chore
+    | ChoreDone
     | DiscardEvent
     | AcknowledgeEvents
     | DropEvents
@@ -274,17 +354,43 @@ class Ledger(Protocol):
 
     def members(self) -> Iterable[Member]: ...
 
-    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
+    @property
+    def chores(self) -> Sequence[Chore]:
+        """What is left to be done to very many messages."""
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """How many messages one transaction may go through."""
+        ...
+
+    def in_transit(self, part: Part) -> tuple[Sequence[MessageId], Part | None]:
+        """Queued or held for others, arrivals too; and the next part."""
+        ...
+
+    def copies_held_for(self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False) -> Found:
         """Shadow copies still in transit, of every epoch. ``unclaimed``: those of no pending promotion."""
         ...
 
-    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
+    def any_unclaimed(self, owner: ServerName) -> bool:
+        """Is there a shadow copy in transit, held for that owner, of no pending promotion?"""
+        ...
+
+    def unchecked(self, owner: ServerName, at: datetime) -> bool:
+        """Is there a copy held for that owner that is not to be asked about at that time at the latest?"""
+        ...
+
+    def copies_held_by(self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None) -> Found:
         """Owned messages with a holder of that name. ``counted``: only those whose copy there is HOLDING; not
-        ``counted``: those whose copy is LOST while it is out of reach, and those that went out in doubt.
+        ``counted``: those whose copy is LOST while it is out of reach.
         """
         ...
 
-    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
+    def copies_in_doubt(self, holder: ServerName, part: Part = ALL) -> Found:
+        """Owned messages with a holder of that name that go out in doubt."""
+        ...
+
+    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Found:
         """Owned messages that were promoted from copies held for that member."""
         ...
 

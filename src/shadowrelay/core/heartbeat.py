@@ -11,10 +11,22 @@ from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
 
-from shadowrelay.core.decisions import CheckCopies, Decision, DropEvents, Heard, Ledger, Member, Transaction
+from shadowrelay.core import chores
+from shadowrelay.core.decisions import (
+    ALL,
+    Chore,
+    Decision,
+    DropEvents,
+    Heard,
+    Ledger,
+    Member,
+    Part,
+    Transaction,
+    Work,
+)
 from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
-from shadowrelay.core.ownership import ask_about, asked_about, intend, saved
+from shadowrelay.core.ownership import asked_about, intend, saved
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.values import dataclass, replace
 
@@ -29,7 +41,8 @@ def meet(
     after_silence: bool,
     asked_at: Lineage | None = None,
 ) -> Continuity | None:
-    """A member showed its lineage: remember it, and act on a broken one, in the same transaction.
+    """A member showed its lineage: remember it, and act on a broken one, in the same transaction. Where very
+    many messages are concerned, on a part of them, with what is left on record (``core.chores``).
 
     Broken: what it held for us is lost, and what we hold for it is to be promoted. Otherwise holders that had
     only been out of reach count again. ``after_silence``: there was no contact before this one, so what
@@ -56,23 +69,16 @@ def meet(
         if met != member:
             books.apply(Decision(None, (met,)))
         if after_silence and not met.retired:
-            for copy in tuple(books.copies_held_by(name, counted=False)):
-                books.apply(_met_again(copy, name, now))
-            for copy in tuple(books.copies_taken_from(name)):
-                books.apply(ask_about(copy, now))
+            chores.begin(books, Chore(Work.RETURNED, name, now))
+            chores.begin(books, Chore(Work.COUNTED, name, now))
         if former and found.incarnation != former.incarnation:
-            # It opened its database again, perhaps an older one than its marks can show.
-            books.apply(Decision(None, (CheckCopies(name, now),)))
+            chores.begin(books, Chore(Work.REOPENED, name, now))
         return continuity
     replaced = found.database_id != former.database_id
-    reason = Reason.DATABASE_REPLACED if replaced else Reason.DATABASE_ROLLED_BACK
     gone = (DropEvents(former.database_id),) if replaced else ()
     gone_for_good = former.incarnation if former.incarnation != found.incarnation else member.replaced
     books.apply(Decision(None, (replace(met, applied=None, replaced=gone_for_good), *gone)))
-    for copy in tuple(books.copies_held_by(name)):
-        books.apply(_forgotten(copy, name) if replaced else _holders(copy, name, None, HolderState.UNCERTAIN))
-    for copy in tuple(books.copies_held_for(name)):
-        books.apply(intend(copy, reason, now))
+    chores.begin(books, Chore(Work.REPLACED if replaced else Work.ROLLED_BACK, name, now))
     return continuity
 
 
@@ -86,49 +92,52 @@ def heard(ledger: Ledger, name: ServerName, mark: Mark) -> Decision[None]:
     return Decision(None, (Heard(name, mark.sequence),))
 
 
-def lose_holder(books: Transaction, name: ServerName) -> None:
-    """A holder was out of reach for a few heartbeats: its copies do not count until it is back."""
-    for copy in tuple(books.copies_held_by(name, counted=True)):
-        books.apply(_holders(copy, name, HolderState.HOLDING, HolderState.LOST))
+def lose_holder(books: Transaction, name: ServerName, part: Part = ALL) -> Part | None:
+    """A holder was out of reach for a few heartbeats: its copies do not count until it is back.
+
+    Returns the next part; so do the next two.
+    """
+    found = books.copies_held_by(name, part, counted=True)
+    for copy in found.copies:
+        lost = chores.in_state(copy, name, HolderState.HOLDING, HolderState.LOST)
+        books.apply(saved(copy, lost))
+    return found.rest
 
 
-def cut_off(books: Transaction, name: ServerName, now: datetime) -> None:
-    """We were cut off from a holder so long that it may have promoted: ask before delivering."""
-    for copy in tuple(books.copies_held_by(name)):
-        books.apply(ask_about(copy, now))
+def cut_off(
+    books: Transaction,
+    name: ServerName,
+    at_hand: frozenset[ServerName],
+    now: datetime,
+    part: Part = ALL,
+) -> Part | None:
+    """We were cut off from a holder so long that it may have promoted: ask before delivering.
+
+    What a member ``at_hand`` holds too does not wait: that one is in contact with us, so nobody promotes by
+    time. It goes out in doubt, and is asked about when the other one is back.
+    """
+    found = books.copies_held_by(name, part)
+    for copy in found.copies:
+        books.apply(saved(copy, _cut_off(copy, at_hand - {name}, now)))
+    return found.rest
 
 
-def take_over(books: Transaction, name: ServerName, reason: Reason, now: datetime) -> int:
-    """Every copy held for that owner is to be promoted. Repeating it changes nothing. Returns how many."""
-    copies = tuple(books.copies_held_for(name, unclaimed=True))
-    for copy in copies:
+def _cut_off(copy: Copy, at_hand: frozenset[ServerName], now: datetime) -> Copy:
+    if not copy.kept_by(at_hand):
+        return asked_about(copy, now)
+    if copy.confirmation is not Confirmation.NONE:
+        return copy
+    return replace(copy, confirmation=Confirmation.IN_DOUBT, confirm_since=now)
+
+
+def take_over(
+    books: Transaction, name: ServerName, reason: Reason, now: datetime, part: Part = ALL
+) -> tuple[int, Part | None]:
+    """Every copy held for that owner is to be promoted. Repeating it changes nothing. Says how many, too."""
+    found = books.copies_held_for(name, part, unclaimed=True)
+    for copy in found.copies:
         books.apply(intend(copy, reason, now))
-    return len(copies)
-
-
-def _holders(copy: Copy, name: ServerName, old: HolderState | None, new: HolderState) -> Decision[None]:
-    return saved(copy, _in_state(copy, name, old, new))
-
-
-def _in_state(copy: Copy, name: ServerName, old: HolderState | None, new: HolderState) -> Copy:
-    holders = tuple(
-        replace(holder, state=new) if holder.name == name and old in (None, holder.state) else holder
-        for holder in copy.holders
-    )
-    return replace(copy, holders=holders)
-
-
-def _met_again(copy: Copy, name: ServerName, now: datetime) -> Decision[None]:
-    """Its holder was only out of reach: it counts again, and what was sent out in doubt can be known now."""
-    counted = _in_state(copy, name, HolderState.LOST, HolderState.HOLDING)
-    if counted.confirmation is Confirmation.IN_DOUBT:
-        counted = asked_about(counted, now)
-    return saved(copy, counted)
-
-
-def _forgotten(copy: Copy, name: ServerName) -> Decision[None]:
-    holders = tuple(holder for holder in copy.holders if holder.name != name)
-    return saved(copy, replace(copy, holders=holders))
+    return len(found.copies), found.rest
 
 
 SIGHTED_FOR = 3
@@ -141,7 +150,6 @@ class Alarm(Enum):
     HOLDER_LOST = "holder lost"
     PROMOTE = "promote"
     PROMOTE_ALONE = "promote alone"  # even if no other member can be asked
-    CUT_OFF = "cut off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +178,7 @@ class Watch:
     def overdue(self, at: float, policy: Policy) -> bool:
         """Was there no contact for so long that the member may have promoted what it holds for us?
 
-        True once: a process that was frozen learns it from its clock, before it delivers anything.
+        Not any more once that was noted (``cut_off``). A process that was frozen learns it from its clock.
         """
         if self.contact_at is None or self.cut_off:
             return False
@@ -197,16 +205,13 @@ class Watch:
         """One more attempt failed. The alarms are raised at every failure past their limit."""
         since = at if self.failing_since is None else self.failing_since
         watch = replace(self, failures=self.failures + 1, failing_since=since, error=error, greeted=False)
-        alarms = tuple(self._alarms(watch.failures, at - since, policy))
-        return replace(watch, cut_off=watch.cut_off or Alarm.CUT_OFF in alarms), alarms
+        return watch, tuple(self._alarms(watch.failures, at - since, policy))
 
     def _alarms(self, failures: int, silence: float, policy: Policy) -> Iterator[Alarm]:
         if failures >= policy.holder_loss_heartbeats:
             yield Alarm.HOLDER_LOST
         if silence >= policy.shadow_resubmit_time_span.total_seconds():
             yield Alarm.PROMOTE
-            if not self.cut_off:
-                yield Alarm.CUT_OFF
         alone = policy.isolated_resubmit_time_span.total_seconds()
         if alone and silence >= alone:
             yield Alarm.PROMOTE_ALONE

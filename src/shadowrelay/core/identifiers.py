@@ -19,6 +19,9 @@ Incarnation = NewType("Incarnation", str)
 MessageId = NewType("MessageId", str)
 """UUIDv7 given at reception: the tracking log's network-message-id, the same on every node and fork."""
 
+FIRST = MessageId("")
+"""Before all of them: where a look through messages begins that goes on behind the last one."""
+
 NextHop = NewType("NextHop", str)
 """Name of the route that a recipient takes."""
 

@@ -9,14 +9,14 @@ from itertools import islice
 
 from shadowrelay.core import arrivals
 from shadowrelay.core.decisions import Decision, Ledger, OpenQuestion, SaveCopy, Transaction
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
 from shadowrelay.core.ownership import promote, withdraw
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.set_aside import set_aside
 from shadowrelay.core.values import dataclass, replace
 
-AT_ONCE = 1000
+AT_ONCE = 500
 """Messages that one call to ``conclude`` decides about: all else that is to be written waits meanwhile."""
 
 LOOKS = 5000
@@ -24,8 +24,6 @@ LOOKS = 5000
 
 PAGE = 500
 """Open questions that are read at once."""
-
-_FIRST = MessageId("")
 
 
 @dataclass(slots=True)
@@ -51,7 +49,7 @@ class Inquiry:
     unread: set[MessageId] = field(default_factory=set)
     _asked: dict[MessageId, _Asked] = field(default_factory=dict)
     _began: dict[datetime | None, float] = field(default_factory=dict)  # of questions not all looked at yet
-    _looked_at: MessageId = _FIRST  # by ``conclude``, when there were too many
+    _looked_at: MessageId = FIRST  # by ``conclude``, when there were too many
     _places: dict[ServerName, MessageId] = field(default_factory=dict)  # by ``unasked``, likewise
     _again: dict[ServerName, dict[MessageId, None]] = field(default_factory=dict)  # as it came
 
@@ -67,7 +65,7 @@ class Inquiry:
         Where very many have been answered, those are not gone through again every time: what is asked anew
         among them may be found by a later call only.
         """
-        last = place = self._places.pop(member, _FIRST)
+        last = place = self._places.pop(member, FIRST)
         found: list[OpenQuestion] = []
         for looks, question in enumerate(_in_turn(books, place), 1):
             if not self._has_answered(question, member):
@@ -130,14 +128,15 @@ class Inquiry:
         """Let go the messages about which everybody who may know better has answered; promote those whose
         promotion is pending.
 
-        Those whose holder could not be reached within ``reconcile_timeout`` go out marked in doubt, unless
-        this node was ``long_away``: then they are set aside for the operator. A member that can be reached is
-        waited for. A copy is promoted once its content was read and is ``sound``.
+        Those whose holder could not be reached within ``reconcile_timeout``, or at all while another one that
+        answered holds a copy, go out marked in doubt, unless this node was ``long_away``: then they are set
+        aside for the operator. A member that can be reached is waited for. A copy is promoted once its
+        content was read and is ``sound``.
         Looks at a part of the messages when there are many, and at the others next time. Returns how many
         questions were closed.
         """
         closed = looks = 0
-        last = _FIRST
+        last = FIRST
         seen: set[MessageId] = set()
         patience = policy.reconcile_timeout / timedelta(seconds=1)
         for number, question in enumerate(_in_turn(books, self._looked_at), 1):
@@ -173,8 +172,8 @@ class Inquiry:
             ):
                 continue  # its owner alone can say what became of it
             missing = {holder.name for holder in copy.holders} - entry.by
-            out_of_patience = at - entry.began >= patience
-            if missing and (copy.confirmation is Confirmation.IN_DOUBT or not out_of_patience):
+            waited = at - entry.began >= patience or copy.kept_by(reachable & entry.by)
+            if missing and (copy.confirmation is Confirmation.IN_DOUBT or not waited):
                 continue
             if copy.pending and not self._may_be_promoted(copy):
                 continue
@@ -193,7 +192,7 @@ class Inquiry:
             else:
                 books.apply(self._let_go(books, copy, now, in_doubt=bool(missing)))
         else:
-            last = last if looks > AT_ONCE else _FIRST
+            last = last if looks > AT_ONCE else FIRST
             self._began.clear()
             for concluded in self._asked.keys() - seen:  # in whatever way
                 self.forget(concluded)
@@ -221,7 +220,7 @@ class Inquiry:
 
 def _in_turn(books: Ledger, last: MessageId) -> Iterator[OpenQuestion]:
     """Every open question once, those behind that one first; whoever reads on may close what was read."""
-    for after, until in ((last, None), (_FIRST, last)) if last else ((_FIRST, None),):
+    for after, until in ((last, None), (FIRST, last)) if last else ((FIRST, None),):
         while page := books.open_questions(after, PAGE):
             for question in page:
                 if until is not None and question.message_id > until:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from enum import StrEnum
 
@@ -214,6 +214,11 @@ class Copy:
 
     def holder(self, database_id: DatabaseId) -> Holder | None:
         return next((holder for holder in self.holders if holder.database_id == database_id), None)
+
+    def kept_by(self, members: Collection[ServerName]) -> bool:
+        """Does one of those members, for all we know, hold a copy of what we own?"""
+        held = (holder.name for holder in self.holders if holder.state is HolderState.HOLDING)
+        return self.owned and any(name in members for name in held)
 
     def with_recipients(self, changed: Iterable[Recipient]) -> Copy:
         """The same copy with those recipients in place of the ones of the same numbers."""

@@ -111,6 +111,13 @@ class Policy:
     orphan_check_interval: timedelta = tunable(
         _s(60), "Age of a copy at which its owner is asked about it.", least=_s(1), most=_h(1), source="ours"
     )
+    opening_timeout: timedelta = tunable(
+        _m(10),
+        "How long the opening of a database may take; a node that is late ends.",
+        least=_s(1),
+        most=_d(1),
+        source="ours",
+    )
     reconcile_timeout: timedelta = tunable(
         _s(30), "How long a returning owner waits for holders.", least=_s(1), most=_h(1), source="ours"
     )

@@ -356,11 +356,15 @@ class Taken(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotEnd:
-    """Closes a snapshot with the count of its LOAD rows. It is about no message."""
+    """Closes a snapshot with the count of its LOAD rows. It is about no message.
+
+    ``among``: they are among so many rows before this one, more than ``count`` where it was taken in parts.
+    """
 
     at: datetime
     snapshot: str
     count: int
+    among: int
     taken: Taken
 
     def columns(self) -> Columns:
@@ -370,6 +374,11 @@ class SnapshotEnd:
             "source": "BOOTLOADER",
             "event-id": "LOAD",
             "custom-data": entries(
-                {"Snapshot": self.snapshot, "Count": str(self.count), "Taken": self.taken}
+                {
+                    "Snapshot": self.snapshot,
+                    "Count": str(self.count),
+                    **({"Among": str(self.among)} if self.among != self.count else {}),
+                    "Taken": self.taken,
+                }
             ),
         }

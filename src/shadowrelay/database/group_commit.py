@@ -30,6 +30,7 @@ def conclude(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[R
     with _rolled_back_on_error(ledger):
         results = [_perform(ledger, work, alone=alone) for work in works]
         ledger.connection.execute("COMMIT")
+        ledger.tally.keep()
         failpoints.committed()
     for path in ledger.freed:
         with contextlib.suppress(OSError):  # it is an orphan from now on, swept at the next start
@@ -45,17 +46,17 @@ def _perform(ledger: SqlLedger, work: Work, *, alone: bool) -> Result:
     """
     if not alone:
         ledger.connection.execute("SAVEPOINT work")
-    freed = len(ledger.freed)
+    freed, counted = len(ledger.freed), ledger.tally.mark()
     problem: Exception | None = None
     result = None
     try:
         result = work(ledger)
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
-        problem = _undo(ledger, freed, error, alone=alone)
+        problem = _undo(ledger, freed, counted, error, alone=alone)
     except sqlite3.Error:
         raise
     except Exception as error:
-        problem = _undo(ledger, freed, error, alone=alone)
+        problem = _undo(ledger, freed, counted, error, alone=alone)
     if not alone:
         ledger.connection.execute("RELEASE work")
     return result, problem
@@ -71,11 +72,14 @@ def _rolled_back_on_error(ledger: SqlLedger) -> Iterator[None]:
         raise
 
 
-def _undo(ledger: SqlLedger, kept: int, error: Exception, *, alone: bool) -> Exception:
-    """Take back one work; only what the ``kept`` first files belonged to is dropped for good."""
+def _undo(ledger: SqlLedger, kept: int, counted: int, error: Exception, *, alone: bool) -> Exception:
+    """Take back one work; only what the ``kept`` first files belonged to is dropped for good, and only what
+    was ``counted`` until then counts.
+    """
     for statement in ("ROLLBACK", "BEGIN IMMEDIATE") if alone else ("ROLLBACK TO work",):
         ledger.connection.execute(statement)
     freed = ledger.freed[:kept]
     ledger.refresh()
+    ledger.tally.undo(counted)
     ledger.freed.extend(freed)
     return error

@@ -16,30 +16,38 @@ from typing import TypeVar, assert_never
 from shadowrelay import failpoints
 from shadowrelay.core.damage import Counted, counted
 from shadowrelay.core.decisions import (
+    ALL,
     AcknowledgeEvents,
+    AskAbout,
     CheckCopies,
+    Chore,
+    ChoreDone,
     DamagedRow,
     Decision,
     DiscardEvent,
     DropCopy,
     DropDamaged,
     DropEvents,
+    Found,
     Heard,
     Member,
     OpenQuestion,
     Outcome,
+    Part,
     SaveCopy,
     SaveDamaged,
     Tombstone,
     Write,
 )
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
-from shadowrelay.core.messages import Copy, Stage
-from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
+from shadowrelay.core.messages import Copy, Role, Stage
+from shadowrelay.core.tracking import Load, RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import replace
 from shadowrelay.database import records
+from shadowrelay.database.listing import Listing
 from shadowrelay.database.queries import load
+from shadowrelay.database.tally import Tally
 
 T = TypeVar("T")
 
@@ -47,6 +55,9 @@ SQL = load("queries.sql")
 
 MOST_RECENT = 2048
 """Copies remembered as they were last saved: a message is read again within a second or two, if at all."""
+
+AT_ONCE = 500
+"""Messages that one transaction goes through: all else that is to be written waits meanwhile."""
 
 FEW = 8
 """Recipients up to which a copy is remembered: bounds the memory."""
@@ -94,7 +105,12 @@ class SqlLedger:
         self.damage: Counter[Counted] = Counter()
         self.scratch = 0  # rows changed in temporary tables, which no disk has to know of
         self.planned = 0  # recipients stored so far that this node may send, now or later
+        self.chores: list[Chore] = []
+        self.tally = Tally()
+        self.listing: Listing | None = None
+        self.at_once = AT_ONCE
         self._recent: dict[MessageId, Copy] = {}
+        self._undisturbed: set[MessageId] = set()
         self._members: dict[ServerName, Member] = {}  # as stored: read again and again for every message
         self._run = connection.execute
         self.refresh()
@@ -112,7 +128,12 @@ class SqlLedger:
         self._sequence = self._last(SQL["last_sequence"])
         self.freed.clear()
         self._members.clear()
+        self.listing = None
         self.forget_recent()
+        self._read_chores()
+
+    def _read_chores(self) -> None:
+        self.chores = [records.chore_of(row) for row in self._run(SQL["chores"]).fetchall()]
 
     @property
     def changes(self) -> int:
@@ -122,6 +143,22 @@ class SqlLedger:
     def forget_recent(self) -> None:
         """To be called by whoever changes messages or recipients without ``apply``."""
         self._recent.clear()
+        self._undisturbed.clear()
+
+    def follow(self, message_id: MessageId) -> None:
+        """From now on ``undisturbed`` tells whether that message was changed."""
+        self._undisturbed.add(message_id)
+
+    def let_be(self, message_id: MessageId) -> None:
+        """Whether it is changed does not matter any more."""
+        self._undisturbed.discard(message_id)
+
+    def undisturbed(self, message_id: MessageId) -> bool:
+        """Has nothing been written of that message since it is followed? False may also mean: not followed.
+
+        To be asked at any time, in a transaction or not: it looks at no database.
+        """
+        return message_id in self._undisturbed
 
     def _last(self, query: str) -> int:
         row = self._run(query).fetchone()
@@ -217,14 +254,40 @@ class SqlLedger:
     def members(self) -> Iterable[Member]:
         return [records.member_of(row) for row in self._run(SQL["members"]).fetchall()]
 
-    def copies_held_for(self, owner: ServerName, *, unclaimed: bool = False) -> Iterable[Copy]:
-        return self._copies("unclaimed" if unclaimed else "held_for", owner)
+    def _part(self, query: str, name: ServerName, part: Part) -> Found:
+        rows = self._run(SQL[query], (name, part.after, -1 if part.most is None else part.most)).fetchall()
+        copies = (self.copy(message_id) for message_id, meant in rows if meant)
+        return Found([copy for copy in copies if copy], part.rest([row[0] for row in rows]))
 
-    def copies_held_by(self, holder: ServerName, *, counted: bool | None = None) -> Iterable[Copy]:
-        return self._copies({None: "held_by", True: "counted", False: "missed"}[counted], holder)
+    def copies_held_for(self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False) -> Found:
+        return self._part("unclaimed" if unclaimed else "held_for", owner, part)
 
-    def copies_taken_from(self, former: ServerName) -> Iterable[Copy]:
-        return self._copies("taken_from", former)
+    def copies_held_by(self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None) -> Found:
+        return self._part({None: "held_by", True: "counted", False: "lost"}[counted], holder, part)
+
+    def copies_in_doubt(self, holder: ServerName, part: Part = ALL) -> Found:
+        return self._part("in_doubt", holder, part)
+
+    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Found:
+        return self._part("taken_from", former, part)
+
+    def in_transit(self, part: Part) -> tuple[Sequence[MessageId], Part | None]:
+        most = -1 if part.most is None else part.most
+        kinds = [(Stage.QUEUED, Role.PRIMARY), (Stage.QUEUED, Role.SHADOW), (Stage.ARRIVING, Role.PRIMARY)]
+        rows = [
+            row
+            for kind in kinds
+            for row in self._run(SQL["in_transit"], (*kind, part.after, most)).fetchall()
+        ]
+        ids = sorted(MessageId(row[0]) for row in rows)[: part.most]
+        return ids, part.rest(ids)
+
+    def any_unclaimed(self, owner: ServerName) -> bool:
+        return bool(self._run(SQL["any_unclaimed"], (owner,)).fetchone()[0])
+
+    def unchecked(self, owner: ServerName, at: datetime) -> bool:
+        asked = {"owner": owner, "at": records.micros(at)}
+        return bool(self._run(SQL["unchecked"], asked).fetchone()[0])
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         rows = self._run(SQL["open_questions"], (after, most)).fetchall()
@@ -237,10 +300,6 @@ class SqlLedger:
         """Is any copy in transit held for that owner?"""
         return bool(self._run(SQL["holds_for"], (owner,)).fetchone()[0])
 
-    def count_held_for(self, owner: ServerName) -> int:
-        """How many copies in transit are held for that owner."""
-        return int(self._run(SQL["count_held_for_owner"], (owner,)).fetchone()[0])
-
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
         rows = self._run(SQL["events_for"], (addressee, most)).fetchall()
         # What one that cannot be read had to say is asked for in a while, as about every copy.
@@ -252,7 +311,16 @@ class SqlLedger:
             self._write(write)
         for event in decision.events:
             self._track(event)
+        if self.listing is not None:
+            for copy in self.listing.newcomers(decision.writes):
+                self.list_copy(copy, self.listing.at)
         return decision.then
+
+    def list_copy(self, copy: Copy, at: datetime) -> None:
+        """A row of the snapshot that is being taken."""
+        if self.listing is not None:
+            self.listing.count += 1
+            self._track(Load(at=at, copy=copy, recipients=copy.unsettled, snapshot=self.listing.id))
 
     def _track(self, event: TrackingEvent | SnapshotEnd | RowsDamaged) -> None:
         row = event.columns()
@@ -267,17 +335,30 @@ class SqlLedger:
             case SaveCopy():
                 self._save(write)
             case DropCopy(copy):
+                self.tally.changed(copy, None)
                 self._drop(copy.id)
             case SaveDamaged(found):
                 self._quarantine(found)
             case DropDamaged(message_id):
+                self.tally.forget(self.connection, message_id)
                 self._run(SQL["drop_damaged"], (message_id,))
                 self._drop(message_id)
             case DiscardEvent():
                 self._run(SQL["put_event"], records.event_row(write))
-            case CheckCopies(owner, at):
-                self._run(SQL["check_copies"], (records.micros(at), owner))
+            case CheckCopies(owner, at, most):
+                part = {"at": records.micros(at), "owner": owner, "most": -1 if most is None else most}
+                self._run(SQL["check_copies"], part)
                 self.forget_recent()
+            case AskAbout(ids, since):
+                self.connection.executemany(SQL["ask_about"], [(records.micros(since), id_) for id_ in ids])
+                self.connection.executemany(SQL["hold_back"], [(id_,) for id_ in ids])
+                self.forget_recent()
+            case Chore():
+                self._run(SQL["put_chore"], records.chore_row(write))
+                self._read_chores()
+            case ChoreDone(chore):
+                self._run(SQL["drop_chore"], (chore.work, chore.member))
+                self._read_chores()
             case AcknowledgeEvents(addressee, upto):
                 last = self._last_event_of(upto.incarnation)
                 if last is not None:
@@ -302,6 +383,7 @@ class SqlLedger:
 
     def _save(self, write: SaveCopy) -> None:
         before, after = write.before, write.after
+        self._undisturbed.discard(after.id)
         if after.stage is Stage.ARRIVING:
             failpoints.wrote(failpoints.ARRIVING)
         if after.pending and not (before and before.pending):
@@ -328,6 +410,7 @@ class SqlLedger:
                 self._free_content(after.id)
                 self._run(SQL["drop_content"], (after.id,))
             self._run(SQL["put_content"], (after.id, write.content.data, write.content.path))
+        self.tally.changed(before, after)
         self._remember(after)
 
     def _remember(self, copy: Copy) -> None:
@@ -345,6 +428,7 @@ class SqlLedger:
     def _drop(self, message_id: MessageId) -> None:
         self._free_content(message_id)
         self._recent.pop(message_id, None)
+        self._undisturbed.discard(message_id)
         self.suspects.pop(message_id, None)
         for query in ("drop_content", "drop_holders", "drop_recipients", "drop_message"):
             self._run(SQL[query], (message_id,))
@@ -356,10 +440,12 @@ class SqlLedger:
 
     def _quarantine(self, found: DamagedRow) -> None:
         """Nobody finds those rows any more; they stay for whoever has to look at them."""
+        self.tally.forget(self.connection, found.message_id)
         self._run(SQL["put_damaged"], records.damaged_row(found))
         self._run(SQL["quarantine"], (found.message_id,))
         self._run(SQL["hold_back"], (found.message_id,))
         self._recent.pop(found.message_id, None)
+        self._undisturbed.discard(found.message_id)
         self.suspects.pop(found.message_id, None)
 
     def _last_event_of(self, incarnation: Incarnation) -> int | None:

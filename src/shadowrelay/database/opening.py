@@ -15,7 +15,10 @@ from collections.abc import Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
+from urllib.parse import quote
 
+from shadowrelay.core import chores
+from shadowrelay.core.decisions import Chore, Work
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records
@@ -25,6 +28,7 @@ from shadowrelay.database.queries import migrations
 FILE = "transport.db"
 CONTENT = "content"  # the directory of large contents, beside it
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_SMALL = 32 << 20  # octets up to which a full check takes no time
 _LARGE = 1 << 30  # octets past which an unclean stop is not followed by a full check
 
 
@@ -60,6 +64,7 @@ class Salvaged:
 class Opening:
     """What opening a database found. ``at``: when that was, and since when all it has queued is asked about.
     ``away_since``: when its node last ran, None if it is new. ``set_aside``, ``salvaged``: it was corrupt.
+    ``unchecked``: whether the file is whole is still to be found out (``check_whole``).
     """
 
     created: bool
@@ -67,6 +72,7 @@ class Opening:
     away_since: datetime | None
     set_aside: Path | None = None
     salvaged: Salvaged | None = None
+    unchecked: bool = False
 
     @property
     def away_for(self) -> timedelta:
@@ -152,14 +158,22 @@ def migrate(connection: sqlite3.Connection) -> bool:
 
 
 def begin_incarnation(
-    connection: sqlite3.Connection, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
+    connection: sqlite3.Connection,
+    name: ServerName,
+    token: Incarnation,
+    fresh_id: DatabaseId,
+    now: datetime,
+    *,
+    at_once: int | None = None,
 ) -> tuple[SqlLedger, Opening]:
     """Record, durably, that the database lives on under a new incarnation; its queue asks before it sends.
 
-    ``fresh_id`` becomes the database id of a new database.
+    ``fresh_id`` becomes the database id of a new database. Of a long queue ``at_once`` are marked here,
+    and the others by ``carry_on``.
     """
     connection.execute("BEGIN IMMEDIATE")
     ledger = SqlLedger(connection, name)
+    ledger.at_once = at_once or ledger.at_once
     _check_lineages(ledger)
     created = not ledger.lineage.database_id
     alive = connection.execute(SQL["meta"], ("alive_at",)).fetchone()
@@ -184,12 +198,12 @@ def begin_incarnation(
     if connection.execute(SQL["meta"], (LINEAGE_BROKEN,)).fetchone():
         connection.execute(SQL["put_meta"], (LINEAGE_FROM, token))
         connection.execute(SQL["drop_meta"], (LINEAGE_BROKEN,))
-    connection.execute(SQL["ask_about_everything"], (records.micros(now),))
-    connection.execute(SQL["hold_back_due"])
-    connection.execute(SQL["put_meta"], ("alive_at", str(records.micros(now))))
     connection.execute(SQL["put_meta"], ("clean", "0"))
-    connection.execute("COMMIT")
     ledger.refresh()
+    chores.begin(ledger, Chore(Work.OPENED, name, now))
+    count(ledger, now)
+    connection.execute("COMMIT")
+    ledger.tally.keep()
     return ledger, Opening(created, now, away_since)
 
 
@@ -206,6 +220,30 @@ def _check_lineages(ledger: SqlLedger) -> None:
             raise ValueError(f"no lineage: {texts}, {numbers}")
 
 
+def carry_on(ledger: SqlLedger) -> bool:
+    """Do one more part of what is left to be done to very many messages. Is there more?"""
+    opened = unfinished(ledger)
+    more = chores.carry_on(ledger)
+    if opened:
+        count(ledger, opened.at)
+    return more
+
+
+def unfinished(ledger: SqlLedger) -> Chore | None:
+    """What is left of the opening."""
+    return next((chore for chore in ledger.chores if chore.work is Work.OPENED), None)
+
+
+def count(ledger: SqlLedger, now: datetime) -> None:
+    """Count what is marked to be asked about. With the last of it the node is back: a process that ends
+    before has not been there.
+    """
+    left = unfinished(ledger)
+    ledger.tally.count(ledger.connection, left.after if left else None)
+    if left is None:
+        ledger.connection.execute(SQL["put_meta"], ("alive_at", str(records.micros(now))))
+
+
 def empty_the_log(connection: sqlite3.Connection) -> None:
     """Bring all of the write-ahead log into the database file, durably, before anything is acknowledged.
 
@@ -218,21 +256,51 @@ def empty_the_log(connection: sqlite3.Connection) -> None:
         raise CannotOpen("SQLite could not bring its write-ahead log into the transport database")
 
 
-def check(connection: sqlite3.Connection, file: Path) -> None:
+def check(connection: sqlite3.Connection, file: Path) -> bool:
     """After an unclean stop: is the file whole? Raises sqlite3.DatabaseError (CORRUPT) if it is not.
 
-    A large file is looked at only when it was found corrupt while the node ran.
+    True: that takes longer, and is to be found out by ``check_whole``. A very large file is looked at only
+    when it was found corrupt while the node ran, and then here.
     """
     tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
     clean = tables and connection.execute(SQL["meta"], ("clean",)).fetchone()
     if not tables or (clean and clean[0] == "1"):
-        return
-    if file.stat().st_size > _LARGE and not _suspicion(file).exists():
-        return
+        return False
+    suspected, size = _suspicion(file).exists(), file.stat().st_size
+    if size > _SMALL and not suspected:
+        return size <= _LARGE
+    _quick_check(connection)
+    unsuspect(file)
+    return False
+
+
+def reader(file: Path) -> sqlite3.Connection:
+    """A look at the file alone, beside the connection of a running node. It takes no lock and knows of no
+    log, so it is not the second connection that could lose a transaction (decision 0024).
+
+    While it is in use, the log must not be brought into the file.
+    """
+    return sqlite3.connect(f"file:{quote(str(file))}?immutable=1", uri=True, check_same_thread=False)
+
+
+def check_whole(connection: sqlite3.Connection) -> None:
+    """The same as ``check``, for what the node has begun to use. Closes it. Raises sqlite3.DatabaseError."""
+    with closing(connection):
+        _quick_check(connection)
+
+
+def mark_stopped(ledger: SqlLedger, *, checked: bool, now: datetime) -> None:
+    """The node stops in good order. If it had not come to know its database, the next start is to do that."""
+    if checked:
+        ledger.connection.execute(SQL["put_meta"], ("clean", "1"))
+    if unfinished(ledger) is None:
+        ledger.connection.execute(SQL["put_meta"], ("alive_at", str(records.micros(now))))
+
+
+def _quick_check(connection: sqlite3.Connection) -> None:
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise records.corrupt(found)
-    unsuspect(file)
 
 
 def is_corrupt(error: sqlite3.Error) -> bool:

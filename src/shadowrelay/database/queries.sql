@@ -72,9 +72,6 @@ DELETE FROM damaged WHERE message_id = ?;
 -- name: quarantine
 UPDATE message SET stage = 'damaged', exposed = 0, confirmation = 'none', settled_at = NULL, damage = NULL WHERE id = ?;
 
--- name: hold_back
-UPDATE recipient SET due_at = NULL WHERE message_id = ?;
-
 -- name: damaged_copies
 SELECT id FROM message INDEXED BY message_damage WHERE damage IS NOT NULL AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
 
@@ -114,34 +111,47 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 UPDATE member SET sequence = max(sequence, ?) WHERE name = ?;
 
 -- name: held_for
-SELECT id FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' ORDER BY id;
+-- A part of the queue, in the order of ids, and which of it is meant: however much there is, and however little is
+-- found, no more than that is looked at. So the next ones.
+SELECT id, owner = ? FROM message
+ WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
 
 -- name: unclaimed
-SELECT id FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' AND pending IS NULL ORDER BY id;
+SELECT id, owner = ? AND pending IS NULL FROM message
+ WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
 
 -- name: held_by
-SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? ORDER BY m.id;
+SELECT m.id, EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.name = ?) FROM message m
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > ? ORDER BY m.id LIMIT ?;
 
 -- name: counted
-SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ? AND h.state = 'holding'
- ORDER BY m.id;
+SELECT m.id, EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.name = ? AND h.state = 'holding')
+  FROM message m
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > ? ORDER BY m.id LIMIT ?;
 
--- name: missed
-SELECT m.id FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.name = ?1 AND h.state = 'lost'
- UNION
-SELECT m.id FROM message m INDEXED BY message_confirm CROSS JOIN holder h ON h.message_id = m.id
+-- name: lost
+SELECT m.id, EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.name = ? AND h.state = 'lost')
+  FROM message m
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > ? ORDER BY m.id LIMIT ?;
+
+-- name: in_doubt
+SELECT m.id, EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.name = ?)
+  FROM message m INDEXED BY message_confirm
  WHERE m.confirmation <> 'none' AND m.confirmation = 'in_doubt' AND m.role = 'primary' AND m.stage = 'queued'
-   AND h.name = ?1
- ORDER BY 1;
+   AND m.id > ?
+ ORDER BY m.id LIMIT ?;
+
+-- name: in_transit
+SELECT id FROM message WHERE stage <> 'safety_net' AND stage = ? AND role = ? AND id > ? ORDER BY id LIMIT ?;
+
+-- name: any_unclaimed
+SELECT EXISTS (SELECT 1 FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued' AND pending IS NULL);
 
 -- name: holds_for
 SELECT EXISTS (SELECT 1 FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued');
 
 -- name: taken_from
-SELECT id FROM message WHERE former_owner = ? AND role = 'primary' AND stage = 'queued' ORDER BY id;
+SELECT id, role = 'primary' AND stage = 'queued' FROM message WHERE former_owner = ? AND id > ? ORDER BY id LIMIT ?;
 
 -- name: open_questions
 -- Asked several times a second: left alone, SQLite reads the whole table to find them in the order of their ids.
@@ -154,8 +164,13 @@ SELECT id FROM message WHERE owner = ? AND check_at <= ? AND role = 'shadow' AND
  ORDER BY check_at, id LIMIT ?;
 
 -- name: check_copies
-UPDATE message SET check_at = ?1, asked_sum = row_sum(hex(id), confirmation, confirm_since, ?1)
- WHERE owner = ?2 AND role = 'shadow' AND stage = 'queued' AND ifnull(check_at > ?1, 1);
+UPDATE message SET check_at = :at, asked_sum = row_sum(hex(id), confirmation, confirm_since, :at) WHERE id IN
+       (SELECT id FROM message WHERE owner = :owner AND role = 'shadow' AND stage = 'queued'
+           AND ifnull(check_at > :at, 1) LIMIT :most);
+
+-- name: unchecked
+SELECT EXISTS (SELECT 1 FROM message WHERE owner = :owner AND role = 'shadow' AND stage = 'queued'
+                  AND ifnull(check_at > :at, 1));
 
 -- name: events_for
 SELECT number, addressee, message_id, epoch, kind, argument, recipients, created_at
@@ -210,12 +225,21 @@ INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?);
 -- name: drop_meta
 DELETE FROM meta WHERE key = ?;
 
--- name: ask_about_everything
+-- name: ask_about
 UPDATE message SET confirmation = 'ask', confirm_since = ?1, asked_sum = row_sum(hex(id), 'ask', ?1, check_at)
- WHERE stage <> 'safety_net' AND stage IN ('queued', 'arriving');
+ WHERE id = ?2;
 
--- name: hold_back_due
-UPDATE recipient SET due_at = NULL WHERE due_at IS NOT NULL;
+-- name: hold_back
+UPDATE recipient SET due_at = NULL WHERE message_id = ? AND due_at IS NOT NULL;
+
+-- name: chores
+SELECT work, member, at, step, place FROM chore ORDER BY at, work, member;
+
+-- name: put_chore
+INSERT OR REPLACE INTO chore (work, member, at, step, place) VALUES (?, ?, ?, ?, ?);
+
+-- name: drop_chore
+DELETE FROM chore WHERE work = ? AND member = ?;
 
 -- name: exposed
 SELECT id FROM message WHERE exposed = 1 AND id > ? ORDER BY id LIMIT ?;
@@ -295,9 +319,6 @@ DELETE FROM outcome WHERE keep_until <= ?;
 
 -- name: expire_tombstones
 DELETE FROM tombstone WHERE keep_until <= ?;
-
--- name: count_held_for_owner
-SELECT COUNT(*) FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued';
 
 -- name: everything
 SELECT id, size FROM message WHERE id > ? ORDER BY id LIMIT ?;

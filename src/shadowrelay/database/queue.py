@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from shadowrelay.core import chores
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
@@ -51,7 +52,12 @@ def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
 
 
 def claim(ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int) -> list[Claim]:
-    """Take up to ``most`` forks that are due; nobody else gets them until ``unclaim``."""
+    """Take up to ``most`` forks that are due; nobody else gets them until ``unclaim``.
+
+    None as long as it is not written down everywhere what is first to be asked about; so ``claim_late``.
+    """
+    if chores.held_back(ledger):
+        return []
     rows = ledger.connection.execute(SQL["claim"], (next_hop, records.micros(now), most))
     return _claimed(ledger, rows.fetchall(), next_hop, now)
 
@@ -72,6 +78,8 @@ def claim_late(
         "number": behind[2],
         "most": LATE_LOOK,
     }
+    if chores.held_back(ledger):
+        return [], behind
     place, looked_at = FRONT, 0
     for due, message_id, number, late in ledger.connection.execute(SQL["late_ones"], asked):
         place, looked_at = (due, message_id, number), looked_at + 1
@@ -92,6 +100,7 @@ def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now:
             continue
         content = stored(ledger, message_id) or Content()
         ledger.scratch += ledger.connection.execute(SQL["activate"], (message_id, next_hop)).rowcount
+        ledger.follow(message_id)
         claims.append(Claim(copy, next_hop, due, content))
     return claims
 
@@ -114,6 +123,7 @@ def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta, after: Messag
 
 
 def unclaim(ledger: SqlLedger, message_id: MessageId, next_hop: NextHop) -> None:
+    ledger.let_be(message_id)
     ledger.scratch += ledger.connection.execute(SQL["deactivate"], (message_id, next_hop)).rowcount
 
 

@@ -10,7 +10,17 @@ from typing import Any, TypeVar
 import xxhash
 
 from shadowrelay.core import digests
-from shadowrelay.core.decisions import DamagedRow, DiscardEvent, Kind, Member, Outcome, Tombstone, Verdict
+from shadowrelay.core.decisions import (
+    Chore,
+    DamagedRow,
+    DiscardEvent,
+    Kind,
+    Member,
+    Outcome,
+    Tombstone,
+    Verdict,
+    Work,
+)
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -370,6 +380,14 @@ def _member(row: Row) -> Member:
         retired=bool(row[7]),
         replaced=None if row[8] is None else Incarnation(row[8]),
     )
+
+
+def chore_of(row: Row) -> Chore:
+    return Chore(Work(row[0]), ServerName(row[1]), moment(row[2]), row[3], MessageId(row[4]))
+
+
+def chore_row(chore: Chore) -> Row:
+    return chore.work.value, chore.member, micros(chore.at), chore.step, chore.after
 
 
 def member_row(member: Member) -> Row:

@@ -18,7 +18,7 @@ from shadowrelay.database.opening import Salvaged
 from shadowrelay.database.queries import migrations
 from shadowrelay.database.records import tolerant
 
-_NEEDED = ("meta", "incarnation", "member", "sqlite_sequence")
+_NEEDED = ("meta", "incarnation", "member", "chore", "sqlite_sequence")
 """Without any row of these it is not known whose database it is, or what it said to whom."""
 
 _OF_MESSAGES = ("message", "recipient", "holder", "content")
@@ -87,7 +87,7 @@ def _filled(source: sqlite3.Connection, target: sqlite3.Connection, there: set[s
     target.execute("BEGIN")
     lost: dict[str, int] = {}
     for name in _NEEDED:
-        if not _Table(source, target, name).copy():
+        if name in wanted and not _Table(source, target, name).copy():
             return None
     if not all(isinstance(last, int) for (last,) in target.execute("SELECT seq FROM sqlite_sequence")):
         return None

@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 MOST_PER_COMMIT = 512
 QUIET_TURNS = 3  # of the event loop, without anything new: then a commit begins
+WAL_PAGES = 1000  # in the log, after which it is brought into the file
 
 
 class DatabaseFailed(Exception):
@@ -67,9 +68,11 @@ class TransportDatabase:
     _lock: int
     _tracked: list[asyncio.Event] = field(default_factory=list)
     _planned: list[asyncio.Event] = field(default_factory=list)
+    _left: list[asyncio.Event] = field(default_factory=list)
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     failure: str = ""
     lineage: Lineage = field(init=False)
+    unchecked: bool = False  # whether the file is whole
     commits: int = 0
     _jobs: asyncio.Queue[_Job | None] = field(default_factory=asyncio.Queue)
     _writer: asyncio.Task[None] | None = None
@@ -97,6 +100,7 @@ class TransportDatabase:
             ledger.hosts = hosts or {}
             database = cls(file, ledger, opened, connection, handle)
             database.lineage = ledger.lineage
+            database.unchecked = opened.unchecked
             database._writer = asyncio.create_task(database._write(), name="transport database writer")
             return database
         except sqlite3.Error as error:
@@ -117,6 +121,11 @@ class TransportDatabase:
     def when_planned(self, listener: asyncio.Event) -> asyncio.Event:
         """Set that event after every commit by which a delivery became due, or is to be at another time."""
         self._planned.append(listener)
+        return listener
+
+    def when_left(self, listener: asyncio.Event) -> asyncio.Event:
+        """Set that event after every commit that leaves something to be done part by part."""
+        self._left.append(listener)
         return listener
 
     async def transact(self, work: Callable[[SqlLedger], T]) -> T:
@@ -198,7 +207,29 @@ class TransportDatabase:
             listener.set()
         for listener in self._planned if self.ledger.planned != planned else ():
             listener.set()
+        for listener in self._left if self.ledger.chores else ():
+            listener.set()
         return True
+
+    async def check(self) -> None:
+        """See whether the file is whole, where that is not known yet, beside everything else. If it is not,
+        the node ends, and its next start sets the file aside.
+        """
+        if not self.unchecked:
+            return
+        reader = opening.reader(self.file)
+        try:
+            await asyncio.to_thread(opening.check_whole, reader)
+        except asyncio.CancelledError:
+            reader.interrupt()
+            raise
+        except sqlite3.Error as error:
+            self._fail(error, [])
+            raise DatabaseFailed(self.failure) from error
+        self.unchecked = False
+        await self.transact(
+            lambda ledger: ledger.connection.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
+        )
 
     def fail(self, error: Exception) -> None:
         """Content is not durable, or a message not on record: from now on nothing is acknowledged."""
@@ -241,7 +272,7 @@ class TransportDatabase:
         if self._writer is not None:
             if not self.failed.is_set():
                 with contextlib.suppress(DatabaseFailed):
-                    await self.transact(lambda ledger: _mark_clean(ledger.connection, now))
+                    await self.transact(partial(opening.mark_stopped, checked=not self.unchecked, now=now))
             self._jobs.put_nowait(None)
             await self._writer
             self._writer = None
@@ -305,20 +336,16 @@ def _begin(
     if not file.stat().st_size:  # made just now
         file.chmod(0o600)
     opening.prepare(raw, durable=True)
-    opening.check(raw, file)
+    unchecked = opening.check(raw, file)
     opening.migrate(raw)
     try:
-        begun = opening.begin_incarnation(raw, name, token, fresh_id, now)
+        ledger, opened = opening.begin_incarnation(raw, name, token, fresh_id, now)
     except records.IMPOSSIBLE as error:
         raise records.corrupt(f"meta data or lineage cannot be read: {error}") from error
     opening.empty_the_log(raw)
     opening.sync_directory(file.parent)
-    return begun
-
-
-def _mark_clean(connection: sqlite3.Connection, now: datetime) -> None:
-    connection.execute(SQL["put_meta"], ("clean", "1"))
-    connection.execute(SQL["put_meta"], ("alive_at", str(records.micros(now))))
+    raw.execute(f"PRAGMA wal_autocheckpoint={0 if unchecked else WAL_PAGES}")
+    return ledger, replace(opened, unchecked=unchecked)
 
 
 def _shrink(connection: sqlite3.Connection) -> None:

@@ -81,35 +81,6 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
-    """Mail of this node for one next hop. ``due``: its first recipient; None if all wait for answers.
-
-    ``waiting``: messages that may be sent at once, and are not being sent.
-    """
-
-    next_hop: NextHop
-    messages: int
-    recipients: int
-    active: int  # forks that are being sent
-    waiting: int
-    asking: int  # recipients not sent to before the members were asked
-    exposed: int
-    oldest: datetime
-    due: datetime | None
-    last_error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowQueue:
-    """Copies held for one owner, whole, and by next hop."""
-
-    primary: ServerName
-    messages: int
-    oldest: datetime
-    next_hops: tuple[tuple[NextHop, int, int], ...]  # next hop, messages, recipients
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageView:
     """Everything that this node knows of one message; ``copy`` is None when only a memory is left, or its
     rows are ``damaged``.
@@ -129,8 +100,8 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
         lineage=ledger.lineage,
         counts=counts(ledger),
         members=tuple(ledger.members()),
-        held_for={ServerName(row[0]): row[1] for row in run(SQL["held_for"])},
-        held_by={ServerName(row[0]): row[1] for row in run(SQL["held_by"])},
+        held_for=ledger.tally.held_for_each(),
+        held_by=ledger.tally.held_by_each(),
         events={DatabaseId(row[0]): row[1] for row in run(SQL["events_waiting"])},
         tracked=dict(ledger.tracked),
         damage=dict(ledger.damage),
@@ -138,69 +109,28 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
 
 
 def counts(ledger: SqlLedger) -> Counts:
-    run = ledger.connection.execute
-    # As text: in a row that nobody has read yet there may be a role or a stage that there is not.
-    found = {(role, stage): (count, oldest) for role, stage, count, oldest in run(SQL["transit"])}
-    queued, oldest_queued = found.get((Role.PRIMARY.value, Stage.QUEUED.value), (0, None))
-    held, oldest_held = found.get((Role.SHADOW.value, Stage.QUEUED.value), (0, None))
-    confirming = dict(run(SQL["confirming"]).fetchall())
+    """From the tally, however long a queue is. While the database is being opened: of what was counted."""
+    run, tally = ledger.connection.execute, ledger.tally
+    oldest_queued, oldest_held = (
+        run(SQL["oldest"], (role.value,)).fetchone()[0] for role in (Role.PRIMARY, Role.SHADOW)
+    )
     damage = {(what, bool(aside)): count for what, aside, count in run(SQL["damage"])}
-    set_aside = sum(count for (_, stage), (count, _) in found.items() if stage == Stage.SET_ASIDE.value)
     rows_aside = damage.get(("rows", True), 0)
     return Counts(
-        arriving=found.get((Role.PRIMARY.value, Stage.ARRIVING.value), (0, None))[0],
-        queued=queued,
-        exposed=run(SQL["exposed"]).fetchone()[0],
-        asking=confirming.get(Confirmation.ASK.value, 0),
-        in_doubt=confirming.get(Confirmation.IN_DOUBT.value, 0),
+        arriving=tally.staged(Role.PRIMARY, Stage.ARRIVING),
+        queued=tally.staged(Role.PRIMARY, Stage.QUEUED),
+        exposed=tally.exposed,
+        asking=tally.confirming(Confirmation.ASK),
+        in_doubt=tally.confirming(Confirmation.IN_DOUBT),
         promoting=run(SQL["promoting"]).fetchone()[0],
-        set_aside=set_aside + rows_aside,
+        set_aside=sum(tally.staged(role, Stage.SET_ASIDE) for role in Role) + rows_aside,
         damaged=sum(count for (_, aside), count in damage.items() if not aside),
         damaged_aside=damage.get(("content", True), 0) + rows_aside,
-        shadow_held=held,
+        shadow_held=tally.staged(Role.SHADOW, Stage.QUEUED),
         safety_net=run(SQL["settled"]).fetchone()[0],
         oldest_queued=records.maybe_moment(oldest_queued),
         oldest_held=records.maybe_moment(oldest_held),
     )
-
-
-def queues(ledger: SqlLedger, now: datetime) -> list[Queue]:
-    run = ledger.connection.execute
-    errors = {row[0]: row[1] for row in run(SQL["last_errors"])}
-    active = dict(run(SQL["active"]).fetchall())
-    return [
-        Queue(
-            next_hop=NextHop(hop),
-            messages=messages,
-            recipients=recipients,
-            active=active.get(hop, 0),
-            waiting=waiting,
-            asking=asking,
-            exposed=exposed,
-            oldest=records.moment(oldest),
-            due=records.maybe_moment(due),
-            last_error=errors.get(hop, ""),
-        )
-        for hop, messages, recipients, due, asking, oldest, exposed, waiting in run(
-            SQL["queues"], (records.micros(now),)
-        ).fetchall()
-    ]
-
-
-def shadow_queues(ledger: SqlLedger) -> list[ShadowQueue]:
-    run = ledger.connection.execute
-    hops: dict[str, list[tuple[NextHop, int, int]]] = {}
-    for owner, hop, messages, recipients, _ in run(SQL["shadow_queues"]).fetchall():
-        hops.setdefault(owner, []).append((NextHop(hop), messages, recipients))
-    return [
-        ShadowQueue(
-            primary=ServerName(owner),
-            messages=messages,
-            oldest=records.moment(oldest),
-            next_hops=tuple(hops.get(owner, ())),
-        )
-        for owner, messages, oldest in run(SQL["held_for"]).fetchall()
-    ]
 
 
 def page(ledger: SqlLedger, state: State, after: str, most: int) -> list[Copy | DamagedRow]:

@@ -2,15 +2,28 @@
 -- table, and the writer waits meanwhile: conditions that seem superfluous let SQLite use the partial indexes
 -- that leave it out (SQLite wants their condition word for word), and CROSS JOIN keeps messages first.
 
--- name: transit
-SELECT role, stage, COUNT(*), MIN(received_at) FROM message WHERE stage <> 'safety_net' GROUP BY stage, role;
+-- name: kinds
+-- For the tally: a part of all that is in transit, counted once, at a start.
+SELECT role, stage, confirmation, exposed, owner, COUNT(*) FROM message
+ WHERE stage <> 'safety_net' AND stage <> 'damaged' AND id > ? AND id <= ? GROUP BY 1, 2, 3, 4, 5;
 
--- name: exposed
-SELECT COUNT(*) FROM message WHERE exposed = 1;
+-- name: kind_of
+SELECT role, stage, confirmation, exposed, owner FROM message
+ WHERE id = ? AND stage <> 'safety_net' AND stage <> 'damaged';
 
--- name: confirming
-SELECT confirmation, COUNT(*) FROM message
- WHERE confirmation <> 'none' AND role = 'primary' AND stage = 'queued' GROUP BY confirmation;
+-- name: holders_of
+SELECT name FROM holder WHERE message_id = ? AND state = 'holding';
+
+-- name: holders
+SELECT h.name, COUNT(*) FROM message m CROSS JOIN holder h ON h.message_id = m.id
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > ? AND m.id <= ?
+   AND h.state = 'holding'
+ GROUP BY h.name;
+
+-- name: oldest
+-- Ids are in the order of reception, but for those of reports: the oldest message is among the first ones.
+SELECT MIN(received_at) FROM (
+    SELECT received_at FROM message WHERE stage <> 'safety_net' AND role = ? AND stage = 'queued' ORDER BY id LIMIT 1000);
 
 -- name: promoting
 SELECT COUNT(*) FROM message INDEXED BY message_open
@@ -26,31 +39,29 @@ SELECT 'rows', set_aside <> 0, COUNT(*) FROM damaged GROUP BY 2;
 -- name: settled
 SELECT COUNT(*) FROM message WHERE settled_at IS NOT NULL;
 
--- name: held_for
-SELECT owner, COUNT(*), MIN(received_at) FROM message WHERE role = 'shadow' AND stage = 'queued' GROUP BY owner;
-
--- name: held_by
-SELECT h.name, COUNT(*) FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND h.state = 'holding'
- GROUP BY h.name;
-
 -- name: events_waiting
 SELECT addressee, COUNT(*) FROM discard_event GROUP BY addressee;
 
+-- name: part_of_queue
+-- The id that a part of a queue ends with, the first one of the part behind it if there is one.
+SELECT id FROM message WHERE stage <> 'safety_net' AND role = ? AND stage = 'queued' AND id > ?
+ ORDER BY id LIMIT 1 OFFSET ?;
+
 -- name: queues
 SELECT r.next_hop, COUNT(DISTINCT m.id), COUNT(*), MIN(r.due_at), SUM(r.due_at IS NULL), MIN(m.received_at),
-       SUM(m.exposed), COUNT(DISTINCT CASE WHEN r.due_at <= ? AND a.message_id IS NULL THEN m.id END)
+       SUM(m.exposed), COUNT(DISTINCT CASE WHEN r.due_at <= :now AND a.message_id IS NULL THEN m.id END)
   FROM message m CROSS JOIN recipient r ON r.message_id = m.id
   LEFT JOIN temp.active a ON a.message_id = m.id AND a.next_hop = r.next_hop
  WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready'
- GROUP BY r.next_hop ORDER BY r.next_hop;
+   AND m.id > :after AND m.id <= :until
+ GROUP BY r.next_hop;
 
 -- name: last_errors
 -- With one MAX, the bare column last_reply is that of the row with the maximum (SQLite documents it).
 SELECT r.next_hop, r.last_reply, MAX(r.next_attempt)
   FROM message m CROSS JOIN recipient r ON r.message_id = m.id
  WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready'
-   AND r.next_attempt IS NOT NULL
+   AND r.next_attempt IS NOT NULL AND m.id > :after AND m.id <= :until
  GROUP BY r.next_hop;
 
 -- name: active
@@ -59,11 +70,16 @@ SELECT next_hop, COUNT(*) FROM temp.active GROUP BY next_hop;
 -- name: active_hops
 SELECT next_hop FROM temp.active WHERE message_id = ?;
 
+-- name: held_for
+SELECT owner, COUNT(*), MIN(received_at) FROM message
+ WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND id > :after AND id <= :until GROUP BY owner;
+
 -- name: shadow_queues
-SELECT m.owner, r.next_hop, COUNT(DISTINCT m.id), COUNT(*), MIN(m.received_at)
-  FROM message m JOIN recipient r ON r.message_id = m.id
- WHERE m.role = 'shadow' AND m.stage = 'queued' AND r.status = 'ready'
- GROUP BY m.owner, r.next_hop ORDER BY m.owner, r.next_hop;
+SELECT m.owner, r.next_hop, COUNT(DISTINCT m.id), COUNT(*)
+  FROM message m CROSS JOIN recipient r ON r.message_id = m.id
+ WHERE m.stage <> 'safety_net' AND m.role = 'shadow' AND m.stage = 'queued' AND r.status = 'ready'
+   AND m.id > :after AND m.id <= :until
+ GROUP BY m.owner, r.next_hop;
 
 -- name: page_queued
 SELECT id FROM message WHERE stage <> 'safety_net' AND role = 'primary' AND stage = 'queued' AND id > ?

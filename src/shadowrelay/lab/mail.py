@@ -42,18 +42,29 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What became of acknowledged mail, one for each recipient of each message."""
+    """What became of acknowledged mail, one for each recipient of each message.
+
+    ``duplicates`` were sent once more; of these, the mailbox server knew and dropped ``dropped``, and the
+    others are in a mailbox twice.
+    """
 
     acknowledged: int
     delivered: int
     lost: int
     duplicates: int
     unexpected: int  # arrived, though nobody was told 250 for it
+    dropped: int = 0
 
     def __str__(self) -> str:
-        return (
+        told = (
             f"acknowledged {self.acknowledged}, delivered {self.delivered}, "
             f"lost {self.lost}, duplicates {self.duplicates}"
+        )
+        if not self.duplicates:
+            return told
+        twice = self.duplicates - self.dropped
+        return (
+            f"{told} (sent twice, one dropped by the mailbox: {self.dropped}; in the mailbox twice: {twice})"
         )
 
 
@@ -84,13 +95,14 @@ def count(at: Layout, acknowledged: Sequence[Letter]) -> Count:
     The mailbox server drops a second copy of a message; what it dropped counts as a duplicate all the same.
     """
     owed = {(letter.message_id, to.lower()) for letter in acknowledged for to in letter.recipients}
-    found = arrivals(at.mailbox.dir)
+    found, again = arrivals(at.mailbox.dir), dropped(at)
     return Count(
         acknowledged=len(owed),
         delivered=len(owed & found.keys()),
         lost=len(owed - found.keys()),
-        duplicates=sum(times - 1 for times in found.values()) + dropped(at),
+        duplicates=sum(times - 1 for times in found.values()) + again,
         unexpected=len(found.keys() - owed),
+        dropped=again,
     )
 
 

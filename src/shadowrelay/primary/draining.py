@@ -13,6 +13,7 @@ from dataclasses import field
 
 import structlog
 
+from shadowrelay.core import chores
 from shadowrelay.core.handover import Remains, hand_over
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.values import dataclass
@@ -62,7 +63,8 @@ class Drain:
 
         def work(ledger: SqlLedger) -> Counter[ServerName]:
             given: Counter[ServerName] = Counter()
-            for message_id in to_hand_over(ledger, due_after, AT_ONCE) if reachable else ():
+            may = reachable and not chores.held_back(ledger)
+            for message_id in to_hand_over(ledger, due_after, AT_ONCE) if may else ():
                 copy = ledger.copy(message_id)
                 if copy and (to := ledger.apply(hand_over(ledger, copy, reachable, now))):
                     given[to] += 1

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
 import structlog
 
+from shadowrelay.core import chores
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.inquiry import AT_ONCE, Inquiry
-from shadowrelay.core.steps import OfferCopy, Script, Step
+from shadowrelay.core.steps import OfferCopy, Script, Step, Transact
 from shadowrelay.database.content import ContentDamaged, stored, verified
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
@@ -25,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-MOST_AT_ONCE = 16
+MOST_AT_ONCE = 64  # offers under way: what their commits share is what makes it quick
 PAGE = 500  # messages that one look finds: the next one goes on behind them, so none keeps the others waiting
 INTERVAL = 0.5  # seconds between looks
 
@@ -36,38 +38,55 @@ class Repair:
     def __init__(self, members: Members, examiner: Examiner) -> None:
         self._members = members
         self._examiner = examiner
-        self._looked_at = MessageId("")
         self.refusals = Refusals()
+        self._found: deque[MessageId] = deque()
+        self._looked_at = FIRST  # the next look is behind it
+        self._looking = asyncio.Lock()
+        self._repaired = self._tried = self._asked = 0
 
     async def run(self) -> None:
         """Until cancelled; not at all where shadow redundancy is disabled."""
         while self._members.policy.shadow_redundancy_enabled:
-            if self._members.boundary.skipped(seconds()) < set(self._members.boundary.watches):
-                found = await self._members.database.transact(
-                    lambda ledger: exposed(ledger, self._looked_at, PAGE)
-                )
-                if found:
-                    await self._repair(found)
-                self._looked_at = found[-1] if len(found) == PAGE else MessageId("")
-                self.refusals.found(found, last=not self._looked_at)
+            if self._may_begin():
+                self._repaired = self._tried = self._asked = 0
+                await self._look()
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(MOST_AT_ONCE, len(self._found))):
+                        group.create_task(self._work())
+                if self._asked:
+                    log.info(
+                        "exposure_repaired",
+                        messages=self._repaired,
+                        still_exposed=self._tried - self._repaired,
+                        refused=self.refusals.messages,
+                    )
             await asyncio.sleep(INTERVAL)
 
-    async def _repair(self, found: list[MessageId]) -> None:
-        slots = asyncio.Semaphore(MOST_AT_ONCE)
+    def _may_begin(self) -> bool:
+        """Is there anybody to hold a copy? And will nothing that is lost count again in a moment?"""
+        somebody = self._members.boundary.skipped(seconds()) < set(self._members.boundary.watches)
+        return somebody and not self._members.database.ledger.chores
 
-        async def one(message_id: MessageId) -> Repaired | None:
-            async with slots:
-                return await self._copy_again(message_id)
+    async def _work(self) -> None:
+        """One message after the other, as long as there are any and it goes well."""
+        while (message_id := await self._next()) is not None:
+            self._tried += 1
+            ended = await self._copy_again(message_id)
+            self._asked += ended is not None
+            self._repaired += ended is not None and ended.safe
 
-        ended = await asyncio.gather(*(one(message_id) for message_id in found))
-        if any(ended):
-            safe = sum(one is not None and one.safe for one in ended)
-            log.info(
-                "exposure_repaired",
-                messages=safe,
-                still_exposed=len(found) - safe,
-                refused=self.refusals.messages,
-            )
+    async def _next(self) -> MessageId | None:
+        async with self._looking:
+            goes_well = self._repaired >= self._tried // 2
+            if not self._found and self._looked_at != FIRST and goes_well:
+                await self._look()
+            return self._found.popleft() if self._found else None
+
+    async def _look(self) -> None:
+        found = await self._members.database.transact(lambda ledger: exposed(ledger, self._looked_at, PAGE))
+        self._looked_at = found[-1] if len(found) == PAGE else FIRST
+        self._found.extend(found)
+        self.refusals.found(found, last=self._looked_at == FIRST)
 
     async def _copy_again(self, message_id: MessageId) -> Repaired | None:
         """None: nobody was asked."""
@@ -99,7 +118,7 @@ async def offered_whole(
     """Run a script that offers copies of a stored message. Its content is compared as it is read: the last of
     it leaves only if all is as it was accepted. None if there is nothing to be offered, or it is not.
     """
-    copy, content = await members.database.transact(
+    copy, content = await members.database.transact_briefly(
         lambda ledger: (ledger.copy(message_id), stored(ledger, message_id) or Content())
     )
     if copy is None or copy.damaged:
@@ -108,9 +127,13 @@ async def offered_whole(
         return None
 
     async def perform(step: Step) -> object:
-        if isinstance(step, OfferCopy) and step.digests and step.digests.content:
-            return await members.offer(step, verified(content, step.digests.content))
-        return await members.perform(step)
+        match step:
+            case OfferCopy() if step.digests and step.digests.content:
+                return await members.offer(step, verified(content, step.digests.content))
+            case Transact(work):  # about one message
+                return await members.database.transact_briefly(work)
+            case _:
+                return await members.perform(step)
 
     try:
         return await run(script, perform)
@@ -167,6 +190,8 @@ class Reconcile:
         return len(self._inquiry.sound) > before
 
     def _conclude(self, ledger: SqlLedger) -> tuple[int, list[ServerName]]:
+        if chores.held_back(ledger):
+            return 0, []
         policy = self._members.policy
         # Where shadow redundancy is disabled nobody is asked, so nobody is waited for.
         reachable = self._members.boundary.reachable() if policy.shadow_redundancy_enabled else frozenset()

@@ -77,8 +77,8 @@ class Overtaken(Exception):
 class Sender:
     """Sends forks. ``hops`` are the queue's own, by name.
 
-    ``still_ours`` is asked after a connection was made, and before the content leaves if that took long: both
-    can take minutes, and others may own the message by then.
+    ``still_ours`` is asked after a connection was made, and before the content leaves: either can have taken
+    minutes, and others may own the message by then.
     """
 
     _still_ours: Callable[[Claim], Awaitable[bool]]

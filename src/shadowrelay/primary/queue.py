@@ -12,9 +12,11 @@ from typing import TypeVar
 import structlog
 
 from shadowrelay import failpoints
-from shadowrelay.core import heartbeat
+from shadowrelay.core import chores, heartbeat
+from shadowrelay.core.decisions import Part
 from shadowrelay.core.delivery import Ending, Hop, settle
-from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.inquiry import AT_ONCE
 from shadowrelay.core.messages import Confirmation
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route
@@ -64,6 +66,7 @@ class Queue:
         self._closing: set[asyncio.Task[None]] = set()  # sessions that say goodbye
         self._stopping = False
         self._looking = asyncio.Lock()  # whoever has it may begin deliveries
+        self._noting = asyncio.Lock()  # whoever has it writes down what silence means
         self._short = False  # at the last look more was due than there were sessions for
         self._ahead: timedelta | None = None  # of the wall clock before the one that is never set
 
@@ -128,24 +131,37 @@ class Queue:
             if outbound.retry_at is not None:
                 outbound.retry_at -= back
 
-    async def _after_silence(self, work: Callable[[SqlLedger], T], *, brief: bool = True) -> T:
-        """Run ``work``; noted before it, in its transaction: with whom there was no contact for too long."""
-        now = self._clock()
-        cut_off = self._members.boundary.cut_off(seconds())
+    async def _note_silence(self) -> None:
+        """Frozen, or alone for long: others may own by now what we think is ours. Until that is written down,
+        part by part, nothing is claimed or sent.
+        """
+        boundary = self._members.boundary
+        while boundary.cut_off(seconds()):
+            async with self._noting:
+                for member in boundary.cut_off(seconds()):
+                    await self._ask_about_what_it_holds(member)
 
-        def note_and_work(ledger: SqlLedger) -> T:
-            for member in cut_off:  # frozen, or alone for long: others may own by now what we think is ours
-                heartbeat.cut_off(ledger, member, now)
-            return work(ledger)
-
-        if brief and not cut_off:
-            return await self._database.transact_briefly(note_and_work)
-        return await self._database.transact(note_and_work)
+    async def _ask_about_what_it_holds(self, member: ServerName) -> None:
+        boundary = self._members.boundary
+        part: Part | None = Part(most=AT_ONCE)
+        while part is not None:
+            at = seconds()
+            note = partial(heartbeat.cut_off, name=member, at_hand=boundary.at_hand(at), now=self._clock())
+            part = await self._database.transact(partial(note, part=part))
+        boundary.noted(member, at)
+        log.warning("cut_off_from_holder", member=member)
 
     async def _still_ours(self, claimed: Claim) -> bool:
         """May this fork, claimed some time ago, be sent now? Not after silence in which others may have
         promoted their copies, nor when they told us that they did, or that it is delivered.
+
+        Asked at every attempt. Where nothing has happened since the claim, memory answers.
         """
+        await self._note_silence()
+        if chores.held_back(self._database.ledger):
+            return False
+        if self._database.ledger.undisturbed(claimed.copy.id):
+            return True
 
         def look(ledger: SqlLedger) -> bool:
             copy = ledger.copy(claimed.copy.id)
@@ -153,12 +169,13 @@ class Queue:
                 return False
             return {one.number for one in claimed.recipients} <= {one.number for one in copy.unsettled}
 
-        return await self._after_silence(look)
+        return await self._database.transact_briefly(look)
 
     async def _start(self, name: NextHop, outbound: Outbound, most: int) -> int:
         """Begin up to ``most`` workers; returns how many there was mail for."""
+        await self._note_silence()
         now = self._clock()
-        claims = await self._after_silence(lambda ledger: claim(ledger, name, now, most))
+        claims = await self._database.transact_briefly(lambda ledger: claim(ledger, name, now, most))
         self._begin(outbound, claims)
         return len(claims)
 
@@ -167,14 +184,16 @@ class Queue:
 
         While there is none, a part of the queue is looked through each second, however long it is.
         """
-        at, now = asyncio.get_running_loop().time(), self._clock()
+        at = asyncio.get_running_loop().time()
         if at < outbound.late_at:
             return
+        await self._note_silence()
+        now = self._clock()
         delayed = now - self._policy.delay_notification_timeout
         expired = now - self._policy.message_expiration_timeout
         behind = outbound.late_from
-        claims, outbound.late_from = await self._after_silence(
-            lambda ledger: claim_late(ledger, name, now, delayed, expired, behind), brief=False
+        claims, outbound.late_from = await self._database.transact(
+            lambda ledger: claim_late(ledger, name, now, delayed, expired, behind)
         )
         if not claims:
             outbound.late_at = at + IDLE

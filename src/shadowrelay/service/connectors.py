@@ -90,7 +90,8 @@ def for_members(node: Node, peer: PeerConnector) -> Connector:
         node.policy,
         node.in_flight,
         node.met,
-        node.giver.give,
-        lambda: node.draining.active,
+        give=node.giver.give,
+        draining=lambda: node.draining.active,
+        opening=lambda: node.opening,
     )
     return Connector(limits, desks, session=PeerSession)  # type: ignore[arg-type]

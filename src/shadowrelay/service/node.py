@@ -51,6 +51,10 @@ def mint(now: datetime) -> MessageId:
     return MessageId("-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])))
 
 
+class NodeFailed(Exception):
+    """The node cannot go on; the message says why."""
+
+
 class Node:
     """One running node, as the admin API sees it."""
 
@@ -88,6 +92,7 @@ class Node:
         self.spool = settings.data_dir / CONTENT
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
+        self.opening = False
         self.stopping = False
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
 
@@ -128,6 +133,8 @@ class Node:
             return False, "the node is stopping"
         if self.draining.active:
             return False, "the node is being drained"
+        if self.opening:
+            return False, "the node is opening its database"
         if not self.connectors:
             return False, "the node is starting"
         if not self.room.admits():

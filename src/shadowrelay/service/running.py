@@ -8,8 +8,6 @@ import gc
 import os
 import secrets
 import signal
-from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,25 +18,19 @@ from shadowrelay.admin.server import bind, serve
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.tracking import Taken
 from shadowrelay.database import content, ephemeral
-from shadowrelay.database.opening import CONTENT
-from shadowrelay.database.snapshot import take_snapshot
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.primary.exposure import Reconcile
 from shadowrelay.safety_net.expiry import Expiry
 from shadowrelay.service import connectors
 from shadowrelay.service.adapters import tracking_writer
-from shadowrelay.service.node import Node, utcnow
+from shadowrelay.service.node import Node, NodeFailed, utcnow
+from shadowrelay.service.opening import AT_ONCE, list_part_of, opened, take_snapshot, take_snapshots
 from shadowrelay.settings import Settings
+from shadowrelay.shadow.chores import Chores
 from shadowrelay.smtp.receive_connector import Connector
 from shadowrelay.tracking.writer import TrackingWriter
 
 log = structlog.get_logger(__name__)
-
-SNAPSHOT_INTERVAL = 3600.0
-
-
-class NodeFailed(Exception):
-    """The node cannot go on; the message says why."""
 
 
 def _why(error: OSError) -> str:
@@ -53,12 +45,6 @@ async def _listen(key: str, connector: Connector) -> None:
         raise NodeFailed(
             f"{key}.listen: cannot listen on {options.host} port {options.port}: {_why(error)}"
         ) from error
-
-
-async def _every(interval: float, work: Callable[[], Awaitable[object]]) -> None:
-    while True:
-        await asyncio.sleep(interval)
-        await work()
 
 
 async def _until_failed(database: TransportDatabase) -> None:
@@ -138,17 +124,24 @@ async def _serve(node: Node) -> None:
             _track(writer, settings.tracking.directory, log_stop), name="tracking writer"
         )
         api = group.create_task(serve(build_app(node, token=token), listening, admin_stop), name="admin")
-        await _snapshot(database, Taken.START)
         members = connectors.for_members(node, settings.peer) if settings.peer else None
         senders = [connectors.for_senders(node, name, each) for name, each in settings.receive.items()]
         named = {"peer": members} if members else {}
         named |= {f"receive.{sender.options.name}": sender for sender in senders}
         for key, connector in named.items():  # all of them, before anybody is greeted
             await _listen(key, connector)
-        for connector in named.values():
-            await connector.start()
-        node.connectors = senders
-        background = [*_start_stages(node, group), guard]
+        listed = await list_part_of(database, Taken.START)  # before any other row of this start
+        opening = group.create_task(opened(node), name="opening")
+        await asyncio.wait({opening}, timeout=AT_ONCE)  # mostly that is all: nobody is told to ask again
+        if members is not None:
+            await members.start()
+        links = node.start_links(group)
+        await _either(opening, stop)
+        for sender in senders if opening.done() else ():
+            await sender.start()
+        node.connectors = senders if opening.done() else []
+        stages = _start_stages(node, group, listed=listed) if opening.done() else [opening]
+        background = [*stages, *links, guard]
         gc.freeze()  # modules and settings stay for good: collections need not look at them again
         gc.set_threshold(20_000, 20, 50)  # little of what a message allocates is a cycle: look more rarely
         log.info("node_started", node=node.name, site=node.site, members=len(node.boundary.places))
@@ -159,30 +152,35 @@ async def _serve(node: Node) -> None:
         await asyncio.gather(*background, return_exceptions=True)
         await node.giver.close()
         await node.members.close()
-        await _snapshot(database, Taken.STOP)
+        await take_snapshot(database, Taken.STOP)
         admin_stop.set()
         log_stop.set()
         await asyncio.gather(api, logging)
     log.info("node_stopped", node=node.name)
 
 
+async def _either(task: asyncio.Task[None], stop: asyncio.Event) -> None:
+    """Until the task is done, or the node is to stop."""
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+
+
 async def _prepare(node: Node) -> None:
     """What has to be in order before anybody is let in."""
     content.prepare(node.spool)
-    opened = node.database.opened
-    aside = node.spool.with_name(f"{CONTENT}.{opened.salvaged.mark}") if opened.salvaged else None
-    await node.database.transact(lambda ledger: content.sweep(ledger, node.spool, aside))
+    node.opening = True
     for member in await node.database.transact(lambda ledger: tuple(ledger.members())):
         if member.retired:
             node.retired(member.name)
 
 
-def _start_stages(node: Node, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list[asyncio.Task[None]]:
     database, wake = node.database, node.queue.wake
     database.when_planned(wake)
     return [
         group.create_task(node.queue.run(), name="queue"),
-        *node.start_links(group),
+        group.create_task(Chores(database, wake.set).run(), name="chores"),
         group.create_task(node.repair.run(), name="repair"),
         group.create_task(
             Reconcile(node.members, node.inquiry, node.examiner, wake.set, node.nudge).run(), name="reconcile"
@@ -192,16 +190,15 @@ def _start_stages(node: Node, group: asyncio.TaskGroup) -> list[asyncio.Task[Non
         group.create_task(
             Expiry(database, node.policy, utcnow, node.boundary.reachable).run(), name="expiry"
         ),
-        group.create_task(
-            _every(SNAPSHOT_INTERVAL, partial(_snapshot, database, Taken.HOURLY)), name="snapshots"
-        ),
+        group.create_task(take_snapshots(database, listed=listed), name="snapshots"),
     ]
 
 
 async def _drain(node: Node, members: Connector | None) -> None:
     """Senders and queue first, and last the members: until then they may ask and be told."""
     node.stopping = True
-    drain = node.settings.drain_timeout.total_seconds()
+    # Of a queue that was not opened to its end nothing is handed over.
+    drain = 0.0 if node.opening else node.settings.drain_timeout.total_seconds()
     until = asyncio.get_running_loop().time() + drain
     log.info("node_stopping", drain=drain)
     if drain:
@@ -223,7 +220,3 @@ async def _drain(node: Node, members: Connector | None) -> None:
     )
     if members is not None:
         await members.stop(1.0)
-
-
-async def _snapshot(database: TransportDatabase, taken: Taken) -> None:
-    await database.transact(lambda ledger: take_snapshot(ledger, str(uuid4()), utcnow(), taken))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import structlog
 
+from shadowrelay.core import chores
 from shadowrelay.core.conversation import Greeting, Query, Said, asked, introduce
 from shadowrelay.core.decisions import SaveCopy
 from shadowrelay.core.digests import of_envelope
@@ -31,6 +32,7 @@ from shadowrelay.wire.xshadow import Malformed, OfferMark, parse_fork, parse_off
 log = structlog.get_logger(__name__)
 
 DRAINING = Reply(451, "4.3.2", "Being drained, ask another member")
+OPENING = Reply(451, "4.3.2", "Being opened, ask another member")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,7 @@ class Desks:
     met: Callable[[ServerName], None]  # a member called: after what it said or asked is on disk
     give: Callable[[MessageId, ServerName], None]  # a good copy, to a member whose own is damaged
     draining: Callable[[], bool] = lambda: False  # this node is to be stopped: it takes no further copies
+    opening: Callable[[], bool] = lambda: False  # it does not yet say what it knows, and takes no copies
 
     def open(self) -> Desk:
         return Desk(self)
@@ -69,6 +72,7 @@ class Desk:
         self._met = desks.met
         self._give = desks.give
         self._draining = desks.draining
+        self._opening = desks.opening
         self._greeting: Greeting | None = None
         self._offer: OfferMark | None = None
         self._offers = 0
@@ -119,8 +123,11 @@ class Desk:
         speaker = Speaker(asker.name, asker.lineage.database_id, mark, asker.version)
         now = self.members.clock()
         sighted = self.members.boundary.sighted(seconds())
+        closed = self._opening()
         said = await self.members.database.transact(
-            lambda ledger: asked(ledger, speaker, query, self._in_flight, sighted, self.policy, now)
+            lambda ledger: asked(
+                ledger, speaker, query, self._in_flight, sighted, self.policy, now, closed=closed
+            )
         )
         self.members.boundary.called(asker.name, seconds())
         return said
@@ -168,6 +175,8 @@ class Desk:
             return Reply(503, "5.5.1", "MAIL needed first")
         if self._draining():  # between MAIL and its content minutes can pass
             return DRAINING
+        if self._opening() or chores.takes_no_copies(self.members.database.ledger):
+            return OPENING
         numbered = sorted((*parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
         known = tuple(
             Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt, status)
@@ -255,7 +264,9 @@ class HoldSink:
             given_for=offer.given_for,
         )
 
-        def work(ledger: SqlLedger) -> tuple[Held, bool]:
+        def work(ledger: SqlLedger) -> tuple[Held | None, bool]:
+            if chores.refuses(ledger, described.message_id):
+                return None, False
             decision = hold(ledger, described, content, self._desk.policy, now)
             stored = any(isinstance(write, SaveCopy) and write.content for write in decision.writes)
             return ledger.apply(decision), stored
@@ -264,6 +275,8 @@ class HoldSink:
         self._desk.members.boundary.called(described.owner, seconds())
         if not stored:
             self._spool.discard()
+        if held is None:
+            return [OPENING]
         if held is Held.QUEUED:
             return [Reply(250, "2.6.0", f"{offer.message_id} Queued mail for redundancy")]
         log.warning("copy_refused", message=offer.message_id, owner=self._owner.name, reason=held.value)

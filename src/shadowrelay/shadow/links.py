@@ -122,7 +122,10 @@ class Link:
                 case Ask(to, _) if to != self.name:  # a second opinion
                     return await self.members.ask(step, self._patience())
                 case Ask(_, query) if session is not None:
+                    asked_at = seconds()
                     answered, bad = await session.ask(query)
+                    # A talk about a long queue takes longer than the time span may be.
+                    self.members.boundary.answered(self.name, asked_at)
                     for line in bad:
                         log.error("discard_line_skipped", member=self.name, line=line[:200])
                     return answered
@@ -151,7 +154,7 @@ class Link:
         self.step, self.error = failure.step, failure.error
         self.failing_since = self.failing_since or datetime.now(UTC)
         boundary = self.members.boundary
-        self.held = await self.members.database.transact(lambda ledger: ledger.count_held_for(self.name))
+        self.held = self.members.database.ledger.tally.held_for(self.name)
         alarms = boundary.failed(self.name, seconds(), f"{failure.step}: {failure.error}")
         log.warning(
             "heartbeat_failed",

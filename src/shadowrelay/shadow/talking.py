@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import datetime
+from functools import partial
 
 from shadowrelay.core import heartbeat
 from shadowrelay.core.claims import Sighting, sighting_of
 from shadowrelay.core.conversation import Answered, Greeting, Query, ask, told
-from shadowrelay.core.decisions import Transaction
+from shadowrelay.core.decisions import Part, Transaction
 from shadowrelay.core.heartbeat import Alarm
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.inquiry import AT_ONCE, Inquiry
 from shadowrelay.core.messages import Reason
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
@@ -69,14 +70,19 @@ def unreachable(
     ``silent`` is asked again at the end: is the member still out of reach?
     """
 
-    def work(books: Transaction) -> Sighting | None:
-        if Alarm.HOLDER_LOST in alarms:
-            heartbeat.lose_holder(books, member)
-        if Alarm.CUT_OFF in alarms:
-            heartbeat.cut_off(books, member, clock())
-        return sighting_of(books, member) if Alarm.PROMOTE in alarms else None
+    def work(books: Transaction) -> tuple[Sighting | None, Part | None]:
+        rest = heartbeat.lose_holder(books, member, first) if Alarm.HOLDER_LOST in alarms else None
+        return (sighting_of(books, member) if Alarm.PROMOTE in alarms else None), rest
 
-    sighting: Sighting | None = (yield Transact(work)) if alarms else None
+    def lose(books: Transaction, part: Part) -> Part | None:
+        return heartbeat.lose_holder(books, member, part) if silent() else None
+
+    first = Part(most=AT_ONCE)
+    sighting: Sighting | None
+    rest: Part | None
+    sighting, rest = (yield Transact(work)) if alarms else (None, None)
+    while rest:
+        rest = yield Transact(partial(lose, part=rest))
     if sighting is None:
         return NOTHING
     opinions = 0
@@ -89,8 +95,13 @@ def unreachable(
     if others and not opinions and Alarm.PROMOTE_ALONE not in alarms:
         return Consequence(alone=True)
 
-    def promote(books: Transaction) -> int:
-        return heartbeat.take_over(books, member, Reason.HEARTBEAT_LOST, clock()) if silent() else 0
+    def promote(books: Transaction, part: Part) -> tuple[int, Part | None]:
+        if not silent():
+            return 0, None
+        return heartbeat.take_over(books, member, Reason.HEARTBEAT_LOST, clock(), part)
 
-    promoting: int = yield Transact(promote)
+    promoting, rest = 0, first
+    while rest:
+        more, rest = yield Transact(partial(promote, part=rest))
+        promoting += more
     return Consequence(promoting)

@@ -214,7 +214,8 @@ class ReceiveSession(SessionLifecycle):
         if transaction.recipients:
             return None
         if transaction.refused:
-            return Reply(554, "5.5.1", "No valid recipients")
+            # LMTP has a code of its own for it: a reply for each recipient would follow (RFC 2033 4.2).
+            return Reply(503 if self.options.lmtp else 554, "5.5.1", "No valid recipients")
         return _sequence("RCPT needed first")
 
     async def _open(self, transaction: Transaction) -> Body | Reply:

@@ -72,7 +72,7 @@ class DeliverySession:
         The content has CRLF line ends and leaves octet for octet; one that lacks the last CRLF gets it. A
         stream is the caller's to close, and is touched before DATA only to look at its header.
         ``eight_bit`` says whether a streamed content holds octets above 127 (None: as BODY declares).
-        ``wanted`` is asked before the content leaves if the next hop took its time until then.
+        ``wanted`` is asked before the content leaves.
 
         Raises ConnectionFailed, with nothing changed for any recipient, until MAIL is answered, and at a 421
         in a used session until the content leaves; if it says ``reused``, try again at once on a fresh

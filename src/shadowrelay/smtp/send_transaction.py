@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import field
@@ -20,12 +19,8 @@ SENT_WITH_THE_DOT = 16 * 1024
 session lost in the middle of them is known to be lost before the dot."""
 
 
-LATE = 1.0
-"""Seconds from MAIL to the reply to DATA, after which whoever sends is asked whether it still wants to."""
-
-
 class Withdrawn(Exception):
-    """The next hop took so long that the message is not to be sent any more; nothing is kept there."""
+    """Before its content left, the message ceased to be wanted; nothing is kept there."""
 
 
 class _Over(Exception):
@@ -48,7 +43,6 @@ class Transaction:
     results: dict[int, RecipientResult] = field(default_factory=dict)
     overflow: list[int] = field(default_factory=list)
     needs_reset: bool = False
-    _began: float = 0.0
 
     @property
     def _open(self) -> list[int]:
@@ -62,7 +56,6 @@ class Transaction:
         Whatever is raised, cancellation included, the connection is aborted; if that is before the final
         dot, the next hop keeps nothing (RFC 5321 4.1.1.4).
         """
-        self._began = asyncio.get_running_loop().time()
         try:
             if "PIPELINING" in self.connection.offer:
                 await self._pipelined(content)
@@ -134,8 +127,7 @@ class Transaction:
             self.needs_reset = True
 
     async def _content(self, content: Source) -> None:
-        late = asyncio.get_running_loop().time() - self._began >= LATE
-        if late and self.wanted is not None and not await self.wanted():
+        if self.wanted is not None and not await self.wanted():
             raise Withdrawn
         replies = len(self._open) if self.server.protocol == "lmtp" else 1
         self.connection.protocol.expect(replies)

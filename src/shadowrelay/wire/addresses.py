@@ -86,11 +86,19 @@ def is_literal(text: str) -> bool:
     try:
         if inner[:5].lower() == "ipv6:":
             ipaddress.IPv6Address(inner[5:])
+            if "::" in inner and _groups(inner[5:]) > 6:
+                return False  # here "::" stands for two groups or more (RFC 5321 4.1.3)
         else:
             ipaddress.IPv4Address(inner)
     except ValueError:
         return False
     return "%" not in inner
+
+
+def _groups(address: str) -> int:
+    """How many groups of an IPv6 address are written out; an IPv4 address at its end is two of them."""
+    written = [group for group in address.split(":") if group]
+    return len(written) + ("." in written[-1] if written else 0)
 
 
 def is_domain(text: str) -> bool:

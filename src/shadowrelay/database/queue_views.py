@@ -1,0 +1,148 @@
+"""What the admin API shows of queues and shadow queues, put together from parts: nobody waits for a long one.
+
+Each part is read in a transaction of its own; within it the numbers fit together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Role
+from shadowrelay.core.values import dataclass
+from shadowrelay.database import records
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.views import SQL
+
+PART = 20_000  # messages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """Mail of this node for one next hop. ``due``: its first recipient; None if all wait for answers.
+
+    ``waiting``: messages that may be sent at once, and are not being sent.
+    """
+
+    next_hop: NextHop
+    messages: int
+    recipients: int
+    active: int  # forks that are being sent
+    waiting: int
+    asking: int  # recipients not sent to before the members were asked
+    exposed: int
+    oldest: datetime
+    due: datetime | None
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowQueue:
+    """Copies held for one owner, whole, and by next hop."""
+
+    primary: ServerName
+    messages: int
+    oldest: datetime
+    next_hops: tuple[tuple[NextHop, int, int], ...]  # next hop, messages, recipients
+
+
+class _Parts:
+    """Goes through one kind of queue. ``read`` is work for ``TransportDatabase``, until it says True."""
+
+    def __init__(self, role: Role) -> None:
+        self._role = role
+        self._place = FIRST
+
+    def read(self, ledger: SqlLedger) -> bool:
+        """Read the next part. Was it the last one?"""
+        asked = (self._role.value, self._place, PART - 1)
+        last = ledger.connection.execute(SQL["part_of_queue"], asked).fetchone()
+        self._part(ledger, {"after": self._place, "until": last[0] if last else "~"})
+        if last is None:
+            return True
+        self._place = MessageId(last[0])
+        return False
+
+    def _part(self, ledger: SqlLedger, bounds: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
+class Queues(_Parts):
+    """Mail of this node by next hop."""
+
+    def __init__(self, now: datetime) -> None:
+        super().__init__(Role.PRIMARY)
+        self._now = records.micros(now)
+        self._found: dict[str, list[Any]] = {}
+        self._errors: dict[str, tuple[int, str]] = {}
+        self._active: dict[str, int] = {}
+
+    def _part(self, ledger: SqlLedger, bounds: dict[str, Any]) -> None:
+        run = ledger.connection.execute
+        self._active = dict(run(SQL["active"]).fetchall())
+        for hop, error, at in run(SQL["last_errors"], bounds).fetchall():
+            self._errors[hop] = max(self._errors.get(hop, (0, "")), (at, error))
+        for hop, *row in run(SQL["queues"], {"now": self._now} | bounds).fetchall():
+            before = self._found.get(hop)
+            self._found[hop] = _together(before, row) if before else row
+
+    def result(self) -> Iterator[Queue]:
+        for hop, found in sorted(self._found.items()):
+            messages, recipients, due, asking, oldest, exposed, waiting = found
+            yield Queue(
+                next_hop=NextHop(hop),
+                messages=messages,
+                recipients=recipients,
+                active=self._active.get(hop, 0),
+                waiting=waiting,
+                asking=asking,
+                exposed=exposed,
+                oldest=records.moment(oldest),
+                due=records.maybe_moment(due),
+                last_error=self._errors.get(hop, (0, ""))[1],
+            )
+
+
+def _together(one: list[Any], other: list[Any]) -> list[Any]:
+    """Of two parts of a queue: sums, and the earliest moments."""
+    messages, recipients, due, asking, oldest, exposed, waiting = zip(one, other, strict=True)
+    planned = [at for at in due if at is not None]
+    return [
+        sum(messages),
+        sum(recipients),
+        min(planned) if planned else None,
+        sum(asking),
+        min(oldest),
+        sum(exposed),
+        sum(waiting),
+    ]
+
+
+class ShadowQueues(_Parts):
+    """Copies held for others, by owner."""
+
+    def __init__(self) -> None:
+        super().__init__(Role.SHADOW)
+        self._owners: dict[str, tuple[int, int]] = {}
+        self._hops: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def _part(self, ledger: SqlLedger, bounds: dict[str, Any]) -> None:
+        run = ledger.connection.execute
+        for owner, messages, oldest in run(SQL["held_for"], bounds).fetchall():
+            before, at = self._owners.get(owner, (0, oldest))
+            self._owners[owner] = before + messages, min(at, oldest)
+        for owner, hop, messages, recipients in run(SQL["shadow_queues"], bounds).fetchall():
+            one, each = self._hops.get((owner, hop), (0, 0))
+            self._hops[owner, hop] = one + messages, each + recipients
+
+    def result(self) -> Iterator[ShadowQueue]:
+        for owner, (messages, oldest) in sorted(self._owners.items()):
+            hops = sorted((hop, *found) for (whose, hop), found in self._hops.items() if whose == owner)
+            yield ShadowQueue(
+                primary=ServerName(owner),
+                messages=messages,
+                oldest=records.moment(oldest),
+                next_hops=tuple((NextHop(hop), one, each) for hop, one, each in hops),
+            )

@@ -1,0 +1,154 @@
+"""How many messages in transit there are of each kind, kept as they change: nobody has to count a queue.
+
+Counted once, part by part, when a database is opened. From there on every change is added, but for those of
+messages behind the place that was counted to: they will be counted.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TypeAlias
+
+from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
+from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage
+from shadowrelay.database.queries import load
+
+SQL = load("views.sql")
+
+Key: TypeAlias = tuple[str, ...]
+EXPOSED: Key = ("exposed",)
+
+
+class Tally:
+    """Counts by kind. ``place``: up to which id they are complete; None for all."""
+
+    def __init__(self) -> None:
+        self.place: MessageId | None = FIRST
+        self._counts: Counter[Key] = Counter()
+        self._journal: list[tuple[tuple[Key, ...], int]] = []  # of the transaction that is open
+
+    def changed(self, before: Copy | None, after: Copy | None) -> None:
+        """A copy was stored in place of another, or of none; or dropped."""
+        copy = after or before
+        if copy is None or (self.place is not None and copy.id > self.place):
+            return
+        if before and after and _alike(before, after):
+            return
+        if before:
+            self._add(before, -1)
+        if after:
+            self._add(after, 1)
+
+    def forget(self, connection: sqlite3.Connection, message_id: MessageId) -> None:
+        """Rows that cannot be believed are counted no more, by what they say as they were counted by it."""
+        if self.place is not None and message_id > self.place:
+            return
+        for role, stage, confirmation, exposed, owner in connection.execute(SQL["kind_of"], (message_id,)):
+            keys = _keys(role, stage, confirmation, owner, exposed=bool(exposed))
+            if (role, stage) == (Role.PRIMARY.value, Stage.QUEUED.value):
+                holders = connection.execute(SQL["holders_of"], (message_id,)).fetchall()
+                keys = (*keys, *(("held by", name) for (name,) in holders))
+            self._count(keys, -1)
+
+    def _add(self, copy: Copy, by: int) -> None:
+        self._count(_kinds(copy), by)
+
+    def _count(self, keys: tuple[Key, ...], by: int) -> None:
+        for key in keys:
+            self._counts[key] += by
+        self._journal.append((keys, by))
+
+    def mark(self) -> int:
+        """To undo from here on, see ``undo``."""
+        return len(self._journal)
+
+    def undo(self, mark: int) -> None:
+        """What was counted since is not so."""
+        while len(self._journal) > mark:
+            keys, by = self._journal.pop()
+            for key in keys:
+                self._counts[key] -= by
+
+    def keep(self) -> None:
+        """The transaction is durable."""
+        self._journal.clear()
+
+    def count(self, connection: sqlite3.Connection, until: MessageId | None) -> None:
+        """Count those behind the place up to that id, or all others, as they are now."""
+        if self.place is None:
+            return
+        last = "~" if until is None else until
+        rows = connection.execute(SQL["kinds"], (self.place, last)).fetchall()
+        for role, stage, confirmation, exposed, owner, number in rows:
+            for key in _keys(role, stage, confirmation, owner, exposed=bool(exposed)):
+                self._counts[key] += number
+        for holder, number in connection.execute(SQL["holders"], (self.place, last)).fetchall():
+            self._counts["held by", holder] += number
+        self.place = until
+
+    # What is read.
+
+    def all(self) -> Mapping[Key, int]:
+        return {key: number for key, number in self._counts.items() if number}
+
+    def staged(self, role: Role, stage: Stage) -> int:
+        return self._counts["in", role.value, stage.value]
+
+    def confirming(self, confirmation: Confirmation) -> int:
+        """Queued messages of ours of which that is so."""
+        return self._counts["confirmation", confirmation.value]
+
+    @property
+    def exposed(self) -> int:
+        return self._counts[EXPOSED]
+
+    def held_for(self, owner: ServerName) -> int:
+        return self._counts["held for", owner]
+
+    def held_for_each(self) -> Mapping[ServerName, int]:
+        return self._named("held for")
+
+    def held_by_each(self) -> Mapping[ServerName, int]:
+        return self._named("held by")
+
+    def _named(self, kind: str) -> Mapping[ServerName, int]:
+        return {
+            ServerName(key[1]): number
+            for key, number in sorted(self._counts.items())
+            if key[0] == kind and number
+        }
+
+
+def _alike(before: Copy, after: Copy) -> bool:
+    return (
+        before.stage is after.stage
+        and before.role is after.role
+        and before.confirmation is after.confirmation
+        and before.owner == after.owner
+        and before.holders == after.holders
+    )
+
+
+def _kinds(copy: Copy) -> tuple[Key, ...]:
+    if copy.stage is Stage.SAFETY_NET:
+        return ()
+    keys = _keys(copy.role.value, copy.stage.value, copy.confirmation.value, copy.owner, exposed=copy.exposed)
+    if not copy.holders or not copy.owned:
+        return keys
+    return (*keys, *(("held by", one.name) for one in copy.holders if one.state is HolderState.HOLDING))
+
+
+@lru_cache(maxsize=256)
+def _keys(role: str, stage: str, confirmation: str, owner: str, *, exposed: bool) -> tuple[Key, ...]:
+    keys: list[Key] = [("in", role, stage)]
+    if stage == Stage.QUEUED.value:
+        if role == Role.SHADOW.value:
+            keys.append(("held for", owner))
+        elif confirmation != Confirmation.NONE.value:
+            keys.append(("confirmation", confirmation))
+    if exposed:
+        keys.append(EXPOSED)
+    return tuple(keys)

@@ -1,0 +1,81 @@
+"""The opening of a node's database: what has to be known of it before the node takes or sends any mail.
+
+None of it waits for another member, and in the time that a long queue takes the node greets the others, so
+that nobody takes it for dead (docs/decisions/0024-opening-and-cut-off.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import uuid4
+
+import structlog
+
+from shadowrelay.core.tracking import Taken
+from shadowrelay.database import content
+from shadowrelay.database.opening import CONTENT
+from shadowrelay.database.snapshot import PAGE, list_part
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.service.node import Node, NodeFailed, utcnow
+from shadowrelay.shadow.chores import Chores
+
+log = structlog.get_logger(__name__)
+
+SNAPSHOT_INTERVAL = 3600.0
+FEW = 100  # messages that a part of a snapshot lists while the node works
+
+AT_ONCE = 0.3  # seconds that the first greeting waits for an opening to end that has little to do
+
+
+async def opened(node: Node) -> None:
+    """Open the database to the end: is its file whole, what is to be asked about, what is nobody's content.
+
+    Raises NodeFailed after ``opening_timeout``: a node that is greeted and never opens keeps its mail from
+    everybody.
+    """
+    salvaged = node.database.opened.salvaged
+    database, limit = node.database, node.policy.opening_timeout.total_seconds()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        async with asyncio.timeout(limit):
+            await database.check()
+            await Chores(database, node.queue.wake.set).finish()
+            aside = node.spool.with_name(f"{CONTENT}.{salvaged.mark}") if salvaged else None
+            await database.transact(lambda ledger: content.sweep(ledger, node.spool, aside))
+    except TimeoutError:
+        raise NodeFailed(
+            f"the opening of the database took longer than opening_timeout ({limit:.0f} s): look at the "
+            "disk, or give it more time"
+        ) from None
+    node.opening = False
+    log.info("opening_ended", seconds=round(loop.time() - began, 3))
+
+
+async def take_snapshots(database: TransportDatabase, *, listed: bool) -> None:
+    """Until cancelled: what is left of that of the start, unless it is ``listed``, and one every hour."""
+    taken = Taken.START
+    while True:
+        if not listed:
+            await take_snapshot(database, taken)
+        listed, taken = False, Taken.HOURLY
+        await asyncio.sleep(SNAPSHOT_INTERVAL)
+
+
+async def take_snapshot(database: TransportDatabase, taken: Taken) -> None:
+    """Of all that this node holds, part by part; or what is left of one that was begun.
+
+    While the node works, everything else comes first.
+    """
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    while not await list_part_of(database, taken):
+        if taken is not Taken.STOP:
+            await asyncio.sleep(clock() - began)
+        began = clock()
+
+
+async def list_part_of(database: TransportDatabase, taken: Taken) -> bool:
+    """One part of it. Is that the end?"""
+    most = PAGE if taken is Taken.STOP else FEW
+    return await database.transact(lambda ledger: list_part(ledger, str(uuid4()), utcnow(), taken, most))

@@ -1,0 +1,137 @@
+"""What is done to very many messages part by part comes to the same as at once; meanwhile nothing is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
+
+from shadowrelay.core import chores
+from shadowrelay.core.claims import Claim
+from shadowrelay.core.conversation import Query, Question, asked
+from shadowrelay.core.decisions import Chore, DiscardEvent, Kind, Verdict, Work
+from shadowrelay.core.identifiers import Mark, MessageId
+from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Reason, Role, Stage
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.questions import Speaker
+
+IDS = tuple(MessageId(f"{M[:-2]}{number:02d}") for number in range(20))
+
+
+def holder(state: HolderState = HolderState.HOLDING) -> Holder:
+    return Holder(B, DB[B], Mark(RUN[B], 5), 1, state)
+
+
+def queue() -> Books:
+    """Of A: messages of all kinds that a chore is about, in no order."""
+    kinds: tuple[Callable[[MessageId], Copy], ...] = (
+        lambda id_: message(id=id_, holders=(holder(),)),
+        lambda id_: message(id=id_, holders=(holder(HolderState.LOST),)),
+        lambda id_: message(id=id_, holders=(holder(),), confirmation=Confirmation.IN_DOUBT),
+        lambda id_: message(id=id_, former_owner=B, epoch=2),
+        lambda id_: message(Role.SHADOW, id=id_, owner=B, owner_database=DB[B], offered_in=RUN[B]),
+        lambda id_: message(Role.SHADOW, id=id_, owner=B, owner_database=DB[B], check_at=NOW - timedelta(1)),
+        lambda id_: message(Role.SHADOW, id=id_, owner=C, owner_database=DB[C]),
+        lambda id_: message(id=id_, stage=Stage.SAFETY_NET, holders=(holder(),)),
+        lambda id_: message(id=id_, stage=Stage.ARRIVING, holders=(holder(HolderState.UNCERTAIN),)),
+        lambda id_: message(id=id_, stage=Stage.SET_ASIDE),
+    )
+    return books(A, *(kinds[number * 7 % len(kinds)](id_) for number, id_ in enumerate(IDS)))
+
+
+@pytest.mark.parametrize("work", Work)
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_part_by_part_it_comes_to_the_same_as_at_once(work: Work, at_once: int) -> None:
+    whole, parts = queue(), queue()
+    if work is Work.REPLACED:
+        for on in (whole, parts):
+            on.known[B] = replace(on.known[B], lineage=replace(lineage(B), database_id=DB[C]))
+    chores.begin(whole, Chore(work, B, NOW))
+    assert not whole.chores
+    assert whole.copies != queue().copies
+    parts.at_once = at_once
+    chores.begin(parts, Chore(work, B, NOW))
+    rounds = 0
+    while parts.chores:
+        chores.carry_on(parts)
+        rounds += 1
+        assert rounds < 100
+    assert rounds > 0 or at_once > 1
+    assert parts.copies == whole.copies
+    assert not chores.carry_on(parts)
+
+
+def test_what_is_begun_again_begins_at_the_front() -> None:
+    on = queue()
+    on.at_once = 2
+    chores.begin(on, Chore(Work.OPENED, A, NOW))
+    chores.carry_on(on)
+    chores.begin(on, Chore(Work.OPENED, A, NOW + timedelta(seconds=1)))
+    (left,) = on.chores
+    assert left.after == chores_first(on)
+    on.at_once = 1000
+    chores.begin(on, Chore(Work.OPENED, A, NOW + timedelta(seconds=2)))
+    assert not on.chores
+
+
+def chores_first(on: Books) -> MessageId:
+    transit = {Stage.QUEUED, Stage.ARRIVING}
+    return sorted(copy.id for copy in on.copies.values() if copy.stage in transit)[1]
+
+
+@pytest.mark.parametrize(
+    ("work", "closed", "refuses", "held_back"),
+    [
+        (Work.OPENED, True, "all", True),
+        (Work.REPLACED, True, "known", True),
+        (Work.ROLLED_BACK, True, "all", True),
+        (Work.RETURNED, False, "none", True),
+        (Work.REOPENED, False, "none", False),
+        (Work.COUNTED, False, "none", False),
+    ],
+)
+def test_what_a_node_may_say_take_and_send_meanwhile(
+    work: Work, *, closed: bool, refuses: str, held_back: bool
+) -> None:
+    on = queue()
+    assert not chores.closed(on)
+    assert not chores.held_back(on)
+    on.at_once = 1
+    chores.begin(on, Chore(work, B, NOW))
+    assert (chores.closed(on), chores.held_back(on)) == (closed, held_back)
+    assert chores.refuses(on, IDS[0]) == (refuses != "none")
+    assert chores.refuses(on, MessageId("of nobody")) == (refuses == "all")
+
+
+def test_a_copy_held_for_the_database_that_took_the_place_is_not_promoted() -> None:
+    """It came while the others were still being marked."""
+    on = books(A, message(Role.SHADOW, id=IDS[0], owner=B, owner_database=DB[B]),
+               message(Role.SHADOW, id=IDS[1], owner=B, owner_database=DB[C]))  # fmt: skip
+    on.known[B] = replace(on.known[B], lineage=replace(lineage(B), database_id=DB[C]))
+    chores.begin(on, Chore(Work.REPLACED, B, NOW))
+    assert on.copies[IDS[0]].pending is Reason.DATABASE_REPLACED
+    assert on.copies[IDS[1]].pending is None
+
+
+def test_while_a_node_is_opening_every_question_hears_pending_and_events_are_told() -> None:
+    on = queue()
+    told = DiscardEvent(DB[B], Verdict(IDS[9], 1, Kind.DELIVERED), NOW)
+    on.told.append(replace(told, number=1))
+    speaker = Speaker(B, DB[B], Mark(RUN[B], 10))
+    query = Query(
+        10,
+        questions=(Question(IDS[0], 1), Question(MessageId("of nobody"), 1)),
+        claim=Claim(C, DB[C], Reason.HEARTBEAT_LOST),
+        claimed=(Question(IDS[1], 1, 1),),
+    )
+    before = dict(on.copies)
+    said = asked(on, speaker, query, (), (), Policy(), NOW, closed=True)
+    assert [line.verdict.kind for line in said.lines] == [Kind.PENDING] * 3 + [Kind.DELIVERED]
+    assert on.copies == before
+    on.at_once = 1
+    chores.begin(on, Chore(Work.OPENED, A, NOW))
+    said = asked(on, speaker, query, (), (), Policy(), NOW)
+    assert [line.verdict.kind for line in said.lines] == [Kind.PENDING] * 3 + [Kind.DELIVERED]

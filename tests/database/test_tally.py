@@ -1,0 +1,81 @@
+"""How many messages there are of each kind is known without a look at them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from opened import OTHER, OTHER_DATABASE, database, message, save, shadow
+
+from shadowrelay.core.decisions import Decision, DropCopy, SaveCopy
+from shadowrelay.core.messages import Confirmation, Holder, HolderState, Role, Stage
+from shadowrelay.core.values import replace
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.transport import TransportDatabase
+
+HELD = Holder(OTHER, OTHER_DATABASE, None, 1, HolderState.HOLDING)
+
+
+def told(found: TransportDatabase) -> dict[str, int]:
+    tally = found.ledger.tally
+    return {
+        "queued": tally.staged(Role.PRIMARY, Stage.QUEUED),
+        "arriving": tally.staged(Role.PRIMARY, Stage.ARRIVING),
+        "set aside": tally.staged(Role.PRIMARY, Stage.SET_ASIDE),
+        "held": tally.staged(Role.SHADOW, Stage.QUEUED),
+        "held for it": tally.held_for(OTHER),
+        "held by it": tally.held_by_each().get(OTHER, 0),
+        "exposed": tally.exposed,
+        "asking": tally.confirming(Confirmation.ASK),
+        "in doubt": tally.confirming(Confirmation.IN_DOUBT),
+    }
+
+
+NOTHING = dict.fromkeys(
+    ("queued", "arriving", "set aside", "held", "held for it", "held by it", "exposed", "asking", "in doubt"),
+    0,
+)
+
+
+async def test_every_change_is_counted_and_an_opening_counts_the_same(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        assert told(found) == NOTHING
+        exposed, held = message(), message(holders=(HELD,))
+        for copy in (exposed, held, shadow(), message(stage=Stage.ARRIVING), message(stage=Stage.SAFETY_NET)):
+            await found.transact(save(copy))
+        expected = NOTHING | {
+            "queued": 2,
+            "exposed": 1,
+            "held by it": 1,
+            "held": 1,
+            "held for it": 1,
+            "arriving": 1,
+        }
+        assert told(found) == expected
+        doubted = replace(held, confirmation=Confirmation.IN_DOUBT)
+        aside = replace(exposed, stage=Stage.SET_ASIDE)
+        await found.transact(
+            lambda ledger: ledger.apply(Decision(None, (SaveCopy(held, doubted), SaveCopy(exposed, aside))))
+        )
+        assert told(found) == expected | {"queued": 1, "exposed": 0, "set aside": 1, "in doubt": 1}
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (DropCopy(aside),))))
+        before = told(found)
+    async with database(tmp_path) as found:
+        assert told(found) == before | {"in doubt": 0, "asking": 1}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_what_is_undone_does_not_count(tmp_path: Path, *, alone: bool) -> None:
+    def in_vain(ledger: SqlLedger) -> None:
+        ledger.apply(Decision(None, (SaveCopy(None, message()),)))
+        raise ZeroDivisionError
+
+    async with database(tmp_path) as found:
+        works = [found.transact_briefly(in_vain)]
+        if not alone:
+            works += [found.transact_briefly(save(message())) for _ in range(2)]
+        with pytest.raises(ZeroDivisionError):
+            await works[0]
+        for work in works[1:]:
+            await work
+        assert told(found)["queued"] == (0 if alone else 2)

@@ -1,0 +1,48 @@
+"""The opening of a node's database: how long it may take, and what goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from stations import station
+
+from shadowrelay.core.decisions import Chore, Decision, Work
+from shadowrelay.service import NodeFailed
+from shadowrelay.service.opening import opened
+from shadowrelay.shadow.chores import Chores
+
+
+async def test_an_opening_that_takes_too_long_ends_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(_: Chores) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Chores, "finish", hang)
+    found = await station(tmp_path, "mx1", [], opening_timeout="1s")
+    found.node.opening = True
+    began = time.monotonic()
+    try:
+        with pytest.raises(NodeFailed, match=r"took longer than opening_timeout \(1 s\)"):
+            await opened(found.node)
+        assert time.monotonic() - began < 4.0
+        assert found.node.opening
+    finally:
+        await found.stop()
+
+
+async def test_an_opening_ends_with_everything_marked_and_nothing_left_behind(tmp_path: Path) -> None:
+    found = await station(tmp_path, "mx1", [])
+    stray = found.node.spool / "nobodys.eml"
+    stray.write_bytes(b"x")
+    left = Chore(Work.REOPENED, found.name, found.clock())
+    await found.read(lambda ledger: ledger.apply(Decision(None, (left,))))
+    found.node.opening = True
+    await opened(found.node)
+    assert not found.node.opening
+    assert not found.database.ledger.chores
+    assert not stray.exists()
+    await found.stop()
