@@ -19,6 +19,7 @@ from admin.admin_node import (
     OURS,
     FakeNode,
     a_node,
+    ask,
     attempted,
     fill,
     gone,
@@ -32,8 +33,10 @@ from admin.admin_node import (
 )
 from click.testing import CliRunner, Result
 from rich.console import Console
+from starlette.responses import PlainTextResponse
 
 from shadowrelay.admin.node import PeerState, Refusal
+from shadowrelay.admin.server import MOST, bind, serve
 from shadowrelay.cli import main, viewing
 from shadowrelay.core.damage import digested
 from shadowrelay.core.delivery import Ending
@@ -364,12 +367,22 @@ async def test_what_answers_but_is_no_node_is_told(answer):
     assert isinstance(result.exception, SystemExit)
 
 
-async def test_a_node_with_too_many_connections_is_told_from_what_is_no_node(node):
-    async with serving(node) as port:
-        others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
-        result = await run("status", port=port)
-        for _, writer in others:
-            writer.close()
+async def test_a_node_with_too_many_requests_is_told_from_what_is_no_node():
+    sock, stop, entered = bind("127.0.0.1", 0), asyncio.Event(), asyncio.Semaphore(0)
+    port = sock.getsockname()[1]
+
+    async def busy(scope, receive, send) -> None:
+        entered.release()
+        await stop.wait()
+        await PlainTextResponse("late")(scope, receive, send)
+
+    server = asyncio.create_task(serve(busy, sock, stop))
+    waiting = [asyncio.create_task(ask(port, "/")) for _ in range(MOST)]
+    for _ in waiting:
+        await asyncio.wait_for(entered.acquire(), 10)
+    result = await run("status", port=port)
+    stop.set()
+    await asyncio.gather(server, *waiting)
     assert result.exit_code == 1
     assert f"http://127.0.0.1:{port} has more connections than it serves" in result.stderr
 

@@ -88,9 +88,9 @@ DAMAGE = (
         file="primary/exposure.py",
         edits=(
             (
-                "            return await members.offer(step, verified(content, step.digests.content))\n",
-                "            from shadowrelay.database.content import blocks\n"
-                "            return await members.offer(step, blocks(content))\n",
+                "                return await members.offer(step, verified(content, step.digests.content))\n",
+                "                from shadowrelay.database.content import blocks\n"
+                "                return await members.offer(step, blocks(content))\n",
             ),
         ),
         test=_DAMAGE + "test_a_repair_ends_no_offer_of_what_is_damaged",
@@ -125,7 +125,7 @@ DAMAGE = (
     Fault(
         name="what is no text ends the query",
         rule="one unreadable row damages that message alone",
-        file="database/ledger.py",
+        file="database/records.py",
         edits=(('    return octets.decode("utf-8", "replace")\n', "    return octets.decode()\n"),),
         test=_A_ROW + "[a letter of the subject]",
     ),

@@ -172,7 +172,7 @@ MUTANTS = (
                 "if not holders and not may_be_exposed:",
             ),
         ),
-        seed=169,
+        seed=48,
     ),
     Mutant(
         "discard before the next hop's 250",
