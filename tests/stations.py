@@ -20,7 +20,6 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.lab.authority import authority_pair, init, issue
 from shadowrelay.primary.exposure import Reconcile
-from shadowrelay.primary.mending import Mend
 from shadowrelay.primary.queue import Queue
 from shadowrelay.service.adapters import servers
 from shadowrelay.service.connectors import for_members, for_senders
@@ -162,7 +161,7 @@ class Station:
         )
 
     def run_mend(self) -> None:
-        self.run(Mend(self.node.members, self.node.inquiry, self.node.settled_in_log).run())
+        self.run(self.node.mend.run())
 
     async def listen(self) -> None:
         for connector in self.connectors:

@@ -14,8 +14,8 @@ from typing import Any
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import HopStatus, PeerState, PeerStatus, Refusal
 from shadowrelay.admin.server import bind, serve
-from shadowrelay.core import delivery, heartbeat, holding, redundancy
-from shadowrelay.core.decisions import Content, Decision, SaveCopy
+from shadowrelay.core import damage, delivery, heartbeat, holding, redundancy
+from shadowrelay.core.decisions import Content, DamagedRow, Decision, SaveCopy
 from shadowrelay.core.delivery import Ending, Hop, Result
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.handover import Remains
@@ -30,14 +30,17 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
-from shadowrelay.core.messages import Digests, Envelope, Recipient, Stage
+from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.messages import Digests, Envelope, Recipient, Stage, Status
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival, Attempt, Leg
 from shadowrelay.core.values import replace
 from shadowrelay.database import views
+from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.primary.scrubbing import Scrub
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 POLICY = Policy()
@@ -69,6 +72,19 @@ class FakeNode:
     told_of: list[ServerName] = field(default_factory=list)
     given_up: list[MessageId] = field(default_factory=list)
     refused: dict[MessageId, list[Refusal]] = field(default_factory=dict)
+    unasked: list[ServerName] = field(default_factory=list)  # for good copies
+    logged: tuple[str, str] | None = None  # of damage
+    scrub_interval: timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        examiner = Examiner(self.database, lambda: NOW)
+        self.scrub = Scrub(examiner, Inquiry(), frozenset, self.scrub_interval, lambda: NOW)
+
+    def waits_for(self, message_id: MessageId) -> list[ServerName]:
+        return self.unasked
+
+    async def damage_in_log(self, message_id: MessageId) -> tuple[str, str] | None:
+        return self.logged
 
     def peers(self) -> list[PeerStatus]:
         return self.statuses
@@ -213,6 +229,37 @@ def without_digests(number: int) -> Callable[[SqlLedger], object]:
     def work(ledger: SqlLedger) -> None:
         if copy := ledger.copy(message_id(number)):
             ledger.apply(Decision(None, (SaveCopy(copy, replace(copy, digests=None)),)))
+
+    return work
+
+
+def spoilt(number: int) -> Callable[[SqlLedger], object]:
+    """The disk changes the content of that message; nobody knows."""
+    return lambda ledger: ledger.connection.execute(
+        "UPDATE content SET data = x'00' WHERE message_id = ?", (message_id(number),)
+    )
+
+
+def damaged(number: int, *, aside: bool = False) -> Callable[[SqlLedger], object]:
+    """That message was found damaged; ``aside``: no member has a good copy."""
+
+    def work(ledger: SqlLedger) -> None:
+        spoilt(number)(ledger)
+        ledger.apply(damage.found(ledger, message_id(number), NOW, "the octets are not those of the digest"))
+        if aside:
+            ledger.apply(damage.given_up(ledger, message_id(number), NOW))
+
+    return work
+
+
+def unbelievable(number: int, *, aside: bool = False) -> Callable[[SqlLedger], object]:
+    """The same of the rows of that message; its second recipient is known to be delivered."""
+    rows = DamagedRow(message_id(number), NOW, "the sum of a row differs", ((2, Status.DELIVERED),))
+
+    def work(ledger: SqlLedger) -> None:
+        ledger.apply(damage.found_rows(rows))
+        if aside:
+            ledger.apply(damage.given_up(ledger, message_id(number), NOW))
 
     return work
 

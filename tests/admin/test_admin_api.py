@@ -18,6 +18,7 @@ from admin_node import (
     a_node,
     ask,
     attempted,
+    damaged,
     fill,
     gone,
     held,
@@ -26,8 +27,10 @@ from admin_node import (
     peer,
     received,
     serving,
+    unbelievable,
     without_digests,
 )
+from starlette.routing import Route
 
 from shadowrelay.admin import server
 from shadowrelay.admin.api import build_app
@@ -391,12 +394,17 @@ async def test_health_tells_whether_the_node_lives_and_takes_mail(node):
     assert (drained.status, drained.json) == (503, {"ready": False, "reason": "draining"})
 
 
+def method_of(route: Route) -> str:
+    (method,) = route.methods - {"HEAD"}
+    return method
+
+
 async def test_with_a_token_everything_else_wants_it(node):
-    routes = [route.path for route in build_app(node).routes if not route.path.startswith("/healthz")]
+    routes = [route for route in build_app(node).routes if not route.path.startswith("/healthz")]
     async with serving(node, token="sesame") as port:
-        for path in routes:
-            method = "POST" if path.endswith(("retire", "resume", "bounce", "begin", "end")) else "GET"
-            target = path.replace("{id}", message_id(1)).replace("{name}", MX2)
+        for route in routes:
+            method = method_of(route)
+            target = route.path.replace("{id}", message_id(1)).replace("{name}", MX2)
             for wrong in ({}, {"authorization": "Bearer no"}, {"authorization": "Basic sesame"}):
                 got = await ask(port, target, method, content_type="application/json", **wrong)
                 assert got.status == 401, target
@@ -429,8 +437,7 @@ async def test_a_defect_is_500_without_detail(node):
 async def test_every_route_is_in_the_reference(node):
     page = PAGE.read_text()
     for route in build_app(node).routes:
-        method = "POST" if "POST" in route.methods else "GET"
-        assert f"`{method} {route.path}`" in page
+        assert f"`{method_of(route)} {route.path}`" in page
 
 
 async def test_an_exposed_message_shows_which_member_refused_its_copy_and_why(node):
@@ -448,7 +455,8 @@ async def test_an_exposed_message_shows_which_member_refused_its_copy_and_why(no
 
 async def test_every_field_of_an_answer_is_in_the_reference(node):
     node.statuses = [UNREACHABLE, peer(MX3)]
-    await fill(node, received(1, MX2), received(2, None), held(3, MX2))
+    await fill(node, received(1, MX2), received(2, None), held(3, MX2), damaged(3))
+    await fill(node, received(4, MX2), unbelievable(4))
     node.refused[message_id(2)] = [REFUSAL]
     page = PAGE.read_text()
     async with serving(node) as port:
@@ -458,6 +466,10 @@ async def test_every_field_of_an_answer_is_in_the_reference(node):
             "messages",
             f"messages/{message_id(1)}",
             f"messages/{message_id(2)}",
+            f"messages/{message_id(3)}",
+            f"messages/{message_id(4)}",
+            "messages?state=damaged",
+            "scrub",
             "shadow-queues",
             "peers",
         ):

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from admin_node import MX2, MX3, FakeNode, a_node, ask, attempted, fill, held, meet, peer, received, serving
+from admin_node import (
+    DATABASES,
+    MARK,
+    MX2,
+    MX3,
+    NOW,
+    OURS,
+    POLICY,
+    FakeNode,
+    a_node,
+    ask,
+    attempted,
+    damaged,
+    fill,
+    held,
+    meet,
+    message_id,
+    peer,
+    received,
+    serving,
+    unbelievable,
+)
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from shadowrelay.admin.node import PeerState
+from shadowrelay.core import holding
+from shadowrelay.core.damage import given
+from shadowrelay.core.decisions import Content
 from shadowrelay.core.delivery import Ending
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.opening import Salvaged
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -24,6 +52,32 @@ async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
         await fill(made, received(4, MX3), attempted(4, Ending.ACCEPTED, "250 ok"))
         made.statuses = [peer(MX2, PeerState.UNREACHABLE, failures=3), peer(MX3)]
         yield made
+
+
+def restored(number: int) -> Callable[[SqlLedger], object]:
+    """Its holder gives a good copy of that message."""
+
+    def work(ledger: SqlLedger) -> None:
+        copy = ledger.copy(message_id(number))
+        assert copy
+        assert copy.digests
+        offer = holding.Offer(
+            message_id=copy.id,
+            epoch=copy.epoch,
+            rank=1,
+            owner=MX2,
+            owner_database=DATABASES[MX2],
+            mark=MARK,
+            received_at=NOW,
+            envelope=copy.envelope,
+            recipients=copy.recipients,
+            digests=copy.digests,
+            given_for=OURS,
+        )
+        taken = ledger.apply(holding.hold(ledger, offer, Content(data=b"body"), POLICY, NOW))
+        assert taken is holding.Held.QUEUED
+
+    return work
 
 
 async def scraped(node: FakeNode, accept: str = "") -> dict[str, float]:
@@ -63,6 +117,51 @@ async def test_tracking_events_are_counted_by_event_id_from_zero(node):
     assert found["shadowrelay_tracking_events_total{HAREDIRECTFAIL}"] == 1
     assert found["shadowrelay_tracking_events_total{SENDEXTERNAL}"] == 1
     assert found["shadowrelay_tracking_events_total{RESUBMIT}"] == 0
+
+
+async def test_damage_is_counted_by_what_it_is_and_by_whether_anybody_has_a_good_copy(node):
+    await fill(node, damaged(1), damaged(3), damaged(2, aside=True), received(5, MX2), unbelievable(5))
+    await fill(node, restored(1))
+    found = await scraped(node)
+    assert found["shadowrelay_damaged_messages{waiting}"] == 2
+    assert found["shadowrelay_damaged_messages{set_aside}"] == 1
+    assert found["shadowrelay_damage_found_total{content}"] == 3
+    assert found["shadowrelay_damage_found_total{rows}"] == 1
+    assert found["shadowrelay_damage_found_total{derived}"] == 0
+    assert found["shadowrelay_good_copies_total{fetched}"] == 1
+    assert found["shadowrelay_good_copies_total{given}"] == 0
+
+
+async def test_a_copy_that_is_given_to_its_owner_is_counted_where_it_was_given(node):
+    await fill(node, lambda ledger: ledger.apply(given(ledger, message_id(3), MX2, NOW)))
+    found = await scraped(node)
+    assert found["shadowrelay_good_copies_total{given}"] == 1
+    assert found["shadowrelay_good_copies_total{fetched}"] == 0
+
+
+async def test_the_scrub_shows_how_far_it_is_and_when_it_was_complete(node):
+    before = await scraped(node)
+    assert before["shadowrelay_scrub_complete_timestamp_seconds"] == 0
+    assert before["shadowrelay_scrub_progress_ratio"] == 0
+    await fill(node, lambda ledger: ledger.connection.execute("UPDATE recipient SET due_at = NULL"))
+    scrubbing = asyncio.create_task(node.scrub.run())
+    node.scrub.begin_at_once()
+    while node.scrub.last is None:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    scrubbing.cancel()
+    after = await scraped(node)
+    assert after["shadowrelay_scrub_complete_timestamp_seconds"] == NOW.timestamp()
+    assert after["shadowrelay_scrub_octets_total"] == 4 * len(b"body")
+    assert after["shadowrelay_scrub_interval_seconds"] == 0
+    assert after["shadowrelay_damage_found_total{derived}"] == 2
+
+
+async def test_a_corrupt_database_is_a_gauge_until_the_next_start(node):
+    assert (await scraped(node))["shadowrelay_corrupt_database{salvaged}"] == 0
+    node.database.opened = replace(node.database.opened, salvaged=Salvaged(Path("x"), {}))
+    found = await scraped(node)
+    assert found["shadowrelay_corrupt_database{salvaged}"] == 1
+    assert found["shadowrelay_corrupt_database{set_aside}"] == 0
 
 
 async def test_each_member_that_is_not_retired_has_its_own_series(node):

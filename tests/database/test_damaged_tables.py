@@ -31,7 +31,7 @@ from shadowrelay.core.messages import Status
 from shadowrelay.database.content import ContentDamaged, examine, stored, sweep
 from shadowrelay.database.opening import FILE
 from shadowrelay.database.outbox import Outbox
-from shadowrelay.tracking.lookup import settled
+from shadowrelay.tracking.lookup import about, settled
 
 EVENT = DiscardEvent(OTHER_DATABASE, Verdict(message().id, 1, Kind.DELIVERED), NOW)
 
@@ -172,4 +172,4 @@ async def test_the_log_says_what_was_settled_whatever_else_is_in_it(tmp_path: Pa
         {"event-id": "DELIVER", "network-message-id": copy.id, "recipient-count": "many"},
         {"evdnt-id": "DELIVER"},
     ]
-    assert await settled(tmp_path, copy.id, unwritten) == {2: Status.DELIVERED}
+    assert settled(await about(tmp_path, copy.id, unwritten)) == {2: Status.DELIVERED}

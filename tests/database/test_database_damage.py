@@ -12,8 +12,11 @@ from shadowrelay.core.damage import found_rows
 from shadowrelay.core.decisions import DamagedRow
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Confirmation, Status
+from shadowrelay.core.tracking import Taken
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.queue import claim, damaged_messages, due_hops
+from shadowrelay.database.snapshot import take_snapshot
 
 
 def flip(ledger: SqlLedger, message_id: MessageId) -> None:
@@ -109,3 +112,20 @@ async def test_what_is_not_to_be_sent_is_not_sent_because_a_column_says_so(tmp_p
         await found.transact(spoil)
         assert await found.transact(lambda ledger: claim(ledger, NextHop("a"), NOW, 9)) == []
         assert await found.transact(due_hops) == []
+
+
+@pytest.mark.parametrize("taken", list(Taken))
+async def test_the_last_snapshot_names_what_nobody_comes_to_write_down_any_more(
+    tmp_path: Path, taken: Taken
+) -> None:
+    """Or the log would say of a message that it is nowhere, and that is here."""
+    async with database(tmp_path) as found:
+        copy = message("a")
+        await found.transact(save(copy))
+        await Outbox(found).forget(99)
+        await found.transact(lambda ledger: flip(ledger, copy.id))
+        await found.transact(lambda ledger: take_snapshot(ledger, "snap", NOW, taken))
+        rows = [row.columns for row in await Outbox(found).rows_after(0, 99)]
+    told = [row["network-message-id"] for row in rows if row["event-id"] == "HADAMAGE"]
+    assert told == ([copy.id] if taken is Taken.STOP else [])
+    assert "S:Count=0" in rows[-1]["custom-data"]

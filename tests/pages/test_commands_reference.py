@@ -38,7 +38,7 @@ def test_the_page_of_the_api_describes_exactly_its_routes():
         if method != "HEAD"
     }
     described = re.findall(
-        r"^## `((?:GET|POST) [^`]+)`$", (REFERENCE / "api.md").read_text("utf-8"), re.MULTILINE
+        r"^## `((?:GET|POST|DELETE) [^`]+)`$", (REFERENCE / "api.md").read_text("utf-8"), re.MULTILINE
     )
     assert sorted(described) == sorted(served)
 

@@ -98,7 +98,7 @@ async def test_damaged_contents_of_queue_shadow_copies_and_safety_net_are_found(
         for node, bad in ((owner, {small}), (holder, {large, small})):
             scrub = await scrubbed(node)
             assert scrub.last
-            assert scrub.last.damaged == len(bad) == scrub.found["content"]
+            assert scrub.last.contents == scrub.last.damaged == len(bad)
             assert {copy.id for copy in await node.copies() if copy.damage is Damage.CONTENT} == bad
 
 
@@ -108,7 +108,7 @@ async def test_rows_that_nobody_else_would_read_are_found(tmp_path: Path) -> Non
         await run(owner, "UPDATE message SET stage = 'sayety_net' WHERE id = ?", one)
         scrub = await scrubbed(owner)
         assert scrub.last
-        assert (scrub.last.damaged, scrub.found["rows"]) == (1, 1)
+        assert (scrub.last.rows, scrub.last.damaged) == (1, 1)
         owner.run_mend()
 
         async def quarantined() -> bool:
@@ -154,6 +154,19 @@ async def test_rows_of_a_version_before_sums_and_digests_have_them_afterwards(tm
         assert not owner.database.ledger.has_old_rows
         for table in ("message", "recipient", "holder"):
             assert await owner.rows(f"{table} WHERE row_sum IS NULL") == 0
+
+
+async def test_where_nothing_is_kept_there_is_nothing_to_hurry_for(tmp_path: Path) -> None:
+    async with two(tmp_path) as (owner, _, _):
+        scrub = owner.node.scrub = scrub_of(owner, timedelta(days=1))
+        owner.run(scrub.run())
+        await eventually(lambda: scrub.now.began_at is not None)
+        await asyncio.sleep(0.2)
+        assert (scrub.now.number, scrub.last) == (1, None)
+        assert scrub.begin_at_once() == 2
+        await eventually(lambda: scrub.last is not None)
+        assert scrub.last
+        assert scrub.last.number == 2
 
 
 async def test_with_no_interval_nothing_is_read_until_it_is_asked_for(tmp_path: Path) -> None:
@@ -222,7 +235,9 @@ async def test_a_file_that_is_gone_or_empty_is_damaged(
 ) -> None:
     async with two(tmp_path, LARGE) as (owner, _, (large,)):
         spoil(file_of(owner, large))
-        assert (await scrubbed(owner)).found["content"] == 1
+        last = (await scrubbed(owner)).last
+        assert last
+        assert last.contents == 1
 
 
 async def forgets(on: Station, message_id: MessageId) -> None:

@@ -14,6 +14,7 @@ import pytest
 from shadowrelay.core import tracking
 from shadowrelay.core.identifiers import DatabaseId, Digest, Incarnation, Mark, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, HolderState, Recipient, Role
+from shadowrelay.core.tracking import RowsDamaged, Told
 from shadowrelay.core.tracking_row import OutboxRow, TrackingEvent
 from shadowrelay.tracking.format import COLUMNS, custom_entries, parse_row, render
 
@@ -66,6 +67,7 @@ def example(kind: type[Any]) -> Any:
         "holder": A_HOLDER,
         "mark": A_HOLDER.mark,
         "machines": ("rack1", "rack2"),
+        "told": Told.DAMAGED,
     }
     names = [field.name for field in dataclasses.fields(kind) if field.init]
     return kind(**{name: known.get(name, HOSTILE) for name in names})
@@ -82,10 +84,20 @@ def test_every_event_fills_columns_of_the_log_and_its_row_parses_back(kind: type
     assert custom_entries(parsed["custom-data"])["Seq"] == "9"
 
 
-@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
-def test_every_event_and_its_custom_data_stand_in_the_reference(kind: type[Any]) -> None:
+OF_ROWS = [
+    RowsDamaged(at=NOW, message_id=a_copy().id, reason="" if one is Told.RESUMED else "why", told=one)
+    for one in Told
+]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [*map(example, EVENTS), *OF_ROWS],
+    ids=lambda event: f"{type(event).__name__} {getattr(event, 'told', '')}",
+)
+def test_every_event_and_its_custom_data_stand_in_the_reference(event: Any) -> None:
     reference = REFERENCE.read_text(encoding="utf-8")
-    columns = example(kind).columns()
+    columns = event.columns()
     sections = re.split(r"^### ", reference, flags=re.MULTILINE)[1:]
     described = [
         text for text in sections if columns["event-id"] in re.findall(r"`([A-Z]+)`", text.split("\n")[0])

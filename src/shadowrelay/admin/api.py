@@ -21,6 +21,8 @@ from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import Node, PeerState
 from shadowrelay.admin.retirement import retire
 from shadowrelay.admin.server import LIVE
+from shadowrelay.core.damage import dropped
+from shadowrelay.core.decisions import DamagedRow
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.set_aside import resume
 from shadowrelay.database import views
@@ -34,6 +36,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 MOST_PER_PAGE = 500
 _log = structlog.get_logger(__name__)
+SOUGHT_AGAIN = (
+    "a good copy is looked for again, here and at every member; it is set aside again if there is none"
+)
+NOBODY_TO_TELL = "who its sender is is not known. If no member has a good copy, it can be dropped"
 _PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -51,10 +57,14 @@ def build_app(
         Route("/api/v1/peers", api.reads(api.peers)),
         Route("/api/v1/messages/{id}/resume", api.changes(api.resume), methods=["POST"]),
         Route("/api/v1/messages/{id}/bounce", api.changes(api.bounce), methods=["POST"]),
+        Route("/api/v1/messages/{id}/drop", api.changes(api.drop), methods=["POST"]),
         Route("/api/v1/peers/{name}/retire", api.changes(api.retire), methods=["POST"]),
         Route("/api/v1/drain", api.reads(api.drain)),
         Route("/api/v1/drain/begin", api.changes(api.begin_drain), methods=["POST"]),
         Route("/api/v1/drain/end", api.changes(api.end_drain), methods=["POST"]),
+        Route("/api/v1/scrub", api.reads(api.scrub)),
+        Route("/api/v1/scrub", api.changes(api.begin_scrub), methods=["POST"]),
+        Route("/api/v1/scrub", api.changes(api.end_scrub), methods=["DELETE"]),
         Route("/metrics", api.reads(api.metrics)),
         Route(LIVE, api.live),
         Route("/healthz/ready", api.ready),
@@ -131,8 +141,9 @@ class _Api:
     async def messages(self, request: Request) -> Response:
         state, after, limit = _page_of(request)
         found = await self._ask(lambda ledger: views.page(ledger, state, after, limit + 1))
-        more = found[limit - 1].id if len(found) > limit else None
-        return _json({"messages": [render_messages.summary(copy) for copy in found[:limit]], "next": more})
+        shown = [render_messages.summary(item) for item in found]
+        more = shown[limit - 1]["id"] if len(shown) > limit else None
+        return _json({"messages": shown[:limit], "next": more})
 
     async def message(self, request: Request) -> Response:
         wanted = request.path_params["id"].lower()
@@ -147,11 +158,22 @@ class _Api:
         view, like = await self._ask(find)
         if view is not None:
             refusals = self._node.refusals(view.id)
-            return _json(render_messages.message(view, self._node.hop, refusals, self._clock()))
+            shown = render_messages.message(view, self._node.hop, refusals, self._clock())
+            return _json(shown | await self._damage(view))
         if not like:
             raise Refused(404, f"no message {wanted} here, nor a memory of one; another node may have it")
         listed = ", ".join(like) + (", …" if len(like) == 5 else "")
         raise Refused(400, f"several messages begin with {wanted}: {listed}")
+
+    async def _damage(self, view: views.MessageView) -> dict[str, Any]:
+        """When a message was found damaged, what is, and who may have a good copy of it for all we know."""
+        rows, copy = view.damaged, view.copy
+        waits = copy.damaged and copy.queued if copy else bool(rows and not rows.set_aside)
+        shown: dict[str, Any] = {"waits_for": sorted(self._node.waits_for(view.id)) if waits else []}
+        if copy and copy.damaged:
+            told = await self._node.damage_in_log(view.id) or (None, None)
+            shown |= {"found_at": told[0], "why": told[1]}
+        return shown
 
     async def peers(self, request: Request) -> Response:
         del request
@@ -190,18 +212,45 @@ class _Api:
 
     async def resume(self, request: Request) -> Response:
         wanted, now = MessageId(request.path_params["id"].lower()), self._clock()
-        copy = await self._ask(lambda ledger: ledger.apply(resume(ledger, wanted, now)))
-        if copy is None:
+        found = await self._ask(lambda ledger: ledger.apply(resume(ledger, wanted, now)))
+        if found is None:
             raise Refused(409, f"message {wanted} is not set aside on this node")
         _log.warning("message_resumed", message=wanted)
+        if isinstance(found, DamagedRow) or found.damaged:
+            return _json({"id": wanted, "did": f"it is damaged: {SOUGHT_AGAIN}"})
         return _json({"id": wanted, "did": "it is in the queue again, and its age begins anew"})
 
     async def bounce(self, request: Request) -> Response:
         wanted = MessageId(request.path_params["id"].lower())
         if not await self._node.give_up(wanted):
+            if await self._ask(lambda ledger: ledger.damaged(wanted)):
+                raise Refused(409, f"the rows of message {wanted} cannot be believed: {NOBODY_TO_TELL}")
             raise Refused(409, f"message {wanted} is not set aside on this node")
         _log.warning("message_given_up", message=wanted)
         return _json({"id": wanted, "did": "it failed; its sender is told, unless there is nobody to tell"})
+
+    async def drop(self, request: Request) -> Response:
+        wanted, now = MessageId(request.path_params["id"].lower()), self._clock()
+        if not await self._ask(lambda ledger: ledger.apply(dropped(ledger, wanted, now))):
+            if await self._ask(lambda ledger: ledger.damaged(wanted)):
+                raise Refused(409, f"members are still asked for a good copy of message {wanted}")
+            raise Refused(409, f"message {wanted} is not one whose rows cannot be believed")
+        _log.warning("message_dropped", message=wanted)
+        return _json({"id": wanted, "did": "it is forgotten, and nobody was told; the tracking log has DROP"})
+
+    async def scrub(self, request: Request) -> Response:
+        del request
+        return _json(render.scrub(self._node.scrub))
+
+    async def begin_scrub(self, request: Request) -> Response:
+        del request
+        number = self._node.scrub.begin_at_once()
+        return _json({**render.scrub(self._node.scrub), "begun": number})
+
+    async def end_scrub(self, request: Request) -> Response:
+        del request
+        self._node.scrub.go_on_slowly()
+        return _json(render.scrub(self._node.scrub))
 
     async def drain(self, request: Request) -> Response:
         del request
@@ -221,6 +270,8 @@ class _Api:
         scrape = Scrape(
             seen=seen,
             peers=tuple(node.peers()),
+            scrub=node.scrub,
+            opened=node.database.opened,
             commits=node.database.commits,
             free=node.room.free,
             minimum_free=node.room.minimum,

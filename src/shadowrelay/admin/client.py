@@ -64,13 +64,17 @@ class Client:
         """Change something. Raises ApiError."""
         return self._ask("POST", path, {})
 
+    def delete(self, *path: str) -> dict[str, Any]:
+        """End something. Raises ApiError."""
+        return self._ask("DELETE", path, {})
+
     def _ask(self, method: str, path: tuple[str, ...], parameters: Mapping[str, object]) -> dict[str, Any]:
         steps = "/".join(quote(step, safe="") for step in path)
         query = f"?{urlencode(parameters)}" if parameters else ""
         headers = {"Accept": "application/json"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        if method == "POST":
+        if method != "GET":
             headers["Content-Type"] = "application/json"
         request = Request(  # noqa: S310  the scheme was checked
             f"{self.url.rstrip('/')}/api/v1/{steps}{query}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,8 +11,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from shadowrelay.admin.node import PeerState, PeerStatus
+from shadowrelay.admin.node import PeerState, PeerStatus, ScrubState
+from shadowrelay.core.damage import Counted
+from shadowrelay.core.pace import share
+from shadowrelay.core.tracking import Told
 from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.database.opening import Opening
 from shadowrelay.database.views import Snapshot
 
 
@@ -22,6 +26,8 @@ class Scrape:
 
     seen: Snapshot
     peers: tuple[PeerStatus, ...]
+    scrub: ScrubState
+    opened: Opening
     commits: int
     free: int
     minimum_free: int
@@ -83,6 +89,8 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     info.add_metric([version], 1)
     yield info
     yield from _peers(scrape)
+    yield from _damage(scrape)
+    yield from _scrub(scrape.scrub)
     tracked = CounterMetricFamily(
         "shadowrelay_tracking_events", "Tracking events since the start, by event-id.", labels=["event"]
     )
@@ -117,6 +125,73 @@ def _peers(scrape: Scrape) -> Iterator[Metric]:
     yield from families.values()
 
 
+def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    """A counter or gauge with one label."""
+    made = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    family = made(f"shadowrelay_{name.removesuffix('_total')}", text, labels=[label])
+    for value, number in values.items():
+        family.add_metric([value], number)
+    return family
+
+
+def _damage(scrape: Scrape) -> Iterator[Metric]:
+    counts, damage, opened = scrape.seen.counts, scrape.seen.damage, scrape.opened
+    found = (Counted.CONTENT, Counted.ROWS, Counted.DERIVED)
+    restored = (Counted.FETCHED, Counted.GIVEN)
+    yield _labelled(
+        "damaged_messages",
+        "Messages that wait for a good copy, or of which no member has one.",
+        "state",
+        {"waiting": counts.damaged, "set_aside": counts.damaged_aside},
+    )
+    yield _labelled(
+        "damage_found_total",
+        "Damage found since the start, by what it was.",
+        "what",
+        {what: damage.get(what, 0) for what in found},
+    )
+    yield _labelled(
+        "good_copies_total",
+        "Good copies since the start that took the place of damaged ones, here or elsewhere.",
+        "way",
+        {way: damage.get(way, 0) for way in restored},
+    )
+    yield _labelled(
+        "corrupt_database",
+        "1 if the transport database was corrupt at the start, by what was made of it.",
+        "outcome",
+        {"salvaged": int(bool(opened.salvaged)), "set_aside": int(bool(opened.set_aside))},
+    )
+
+
+def _scrub(scrub: ScrubState) -> Iterator[Metric]:
+    now = scrub.now
+    gauges = [
+        (
+            "complete_timestamp_seconds",
+            "When all that is kept was last read, seconds since 1970.",
+            now.complete_at.timestamp() if now.complete_at else 0,
+        ),
+        (
+            "interval_seconds",
+            "Within it all is to be read; 0: only when asked for.",
+            scrub.interval.total_seconds(),
+        ),
+        (
+            "progress_ratio",
+            "How much of the present round is read.",
+            share(now.done, now.of) if now.began_at else 0,
+        ),
+    ]
+    for name, text, value in gauges:
+        yield GaugeMetricFamily(f"shadowrelay_scrub_{name}", text, value=value)
+    yield CounterMetricFamily(
+        "shadowrelay_scrub_octets",
+        "Octets of content read by scrubs since the start.",
+        value=scrub.read.octets,
+    )
+
+
 def _age(scrape: Scrape) -> float:
     oldest = scrape.seen.counts.oldest_queued
     return max(0.0, (scrape.now - oldest).total_seconds()) if oldest else 0.0
@@ -128,5 +203,5 @@ def _event_ids(kind: type[TrackingEvent]) -> Iterator[str]:
         yield from _event_ids(child)
 
 
-EVENT_IDS = frozenset(_event_ids(TrackingEvent))
+EVENT_IDS = frozenset(_event_ids(TrackingEvent)) | {told.value[0] for told in Told}
 """Shown from the first scrape on, so that a rate over the first event of a kind is not missed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -11,6 +11,7 @@ from typing import Protocol
 from shadowrelay.core.handover import Remains
 from shadowrelay.core.heartbeat import Watch
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.pace import Amount, Round
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.shadow_servers import MemberPlace
 from shadowrelay.core.tracking_row import timestamp
@@ -102,6 +103,34 @@ class DrainState(Protocol):
     def active(self) -> bool: ...
 
 
+class ScrubState(Protocol):
+    """The scrub of the node. ``now`` is the present round, ``last`` the last whole one since the start."""
+
+    @property
+    def now(self) -> Round: ...
+
+    @property
+    def last(self) -> Round | None: ...
+
+    @property
+    def read(self) -> Amount:
+        """All that was read since the start."""
+        ...
+
+    @property
+    def interval(self) -> timedelta:
+        """Within it a round goes through everything; nothing: only when it is asked for."""
+        ...
+
+    def begin_at_once(self) -> int:
+        """Begin a round that does not rest, if none is under way. Returns its number."""
+        ...
+
+    def go_on_slowly(self) -> None:
+        """The round goes on at its usual pace."""
+        ...
+
+
 class Node(Protocol):
     """The running node. Nothing here waits; what needs the database goes through ``database``."""
 
@@ -127,6 +156,9 @@ class Node(Protocol):
     def draining(self) -> DrainState: ...
 
     @property
+    def scrub(self) -> ScrubState: ...
+
+    @property
     def opening(self) -> bool:
         """Is its database being opened? Then nothing may be changed yet."""
         ...
@@ -147,6 +179,14 @@ class Node(Protocol):
         """How many exposed messages members refused copies of."""
         ...
 
+    def waits_for(self, message_id: MessageId) -> Collection[ServerName]:
+        """Members that have not answered yet whether they have a good copy of a damaged message."""
+        ...
+
+    async def damage_in_log(self, message_id: MessageId) -> tuple[str, str] | None:
+        """When a message was found damaged at last, and what was, by the tracking log of this node."""
+        ...
+
     def ready(self) -> tuple[bool, str]:
         """Does this node take mail now? If not, a sentence says why."""
         ...
@@ -156,7 +196,9 @@ class Node(Protocol):
         ...
 
     async def give_up(self, message_id: MessageId) -> bool:
-        """Fail a message that is set aside, and tell its sender. False if it is not set aside."""
+        """Fail a message that is set aside, and tell its sender. False if it is not, or nobody knows whom to
+        tell: its rows cannot be believed.
+        """
         ...
 
     async def begin_drain(self) -> Remains:

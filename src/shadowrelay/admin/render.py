@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from shadowrelay.admin.forecast import what_next
-from shadowrelay.admin.node import HopStatus, Node, PeerState, PeerStatus
+from shadowrelay.admin.node import HopStatus, Node, PeerState, PeerStatus, ScrubState
 from shadowrelay.core.decisions import Member
 from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import Mark
+from shadowrelay.core.pace import Round, share
 from shadowrelay.core.tracking_row import timestamp
+from shadowrelay.database.opening import Opening
 from shadowrelay.database.queue_views import Queue, ShadowQueue
 from shadowrelay.database.views import Counts, Snapshot
 
@@ -37,6 +39,8 @@ def status(node: Node, seen: Snapshot, version: str, now: datetime) -> Json:
         "refused": min(node.refused_copies(), seen.counts.exposed),
         "discard_events": sum(seen.events.values()),
         "commits": node.database.commits,
+        "scrub": scrub(node.scrub),
+        "corrupt_database": corrupt_database(node.database.opened),
         "peers": peers(node, seen),
     }
 
@@ -48,11 +52,60 @@ def counts(seen: Counts) -> Json:
         "asking": seen.asking,
         "in_doubt": seen.in_doubt,
         "set_aside": seen.set_aside,
+        "damaged": seen.damaged,
+        "damaged_aside": seen.damaged_aside,
         "promoting": seen.promoting,
         "shadow_held": seen.shadow_held,
         "safety_net": seen.safety_net,
         "oldest_queued": maybe(seen.oldest_queued),
         "oldest_held": maybe(seen.oldest_held),
+    }
+
+
+def corrupt_database(opened: Opening) -> Json | None:
+    """What the start of this process has made of a transport database that was corrupt."""
+    if found := opened.salvaged:
+        return {
+            "outcome": "salvaged",
+            "kept_as": str(found.kept_as),
+            "lost": dict(found.lost),
+            "messages_missing": found.messages_missing,
+        }
+    if opened.set_aside:
+        kept_as = str(opened.set_aside)
+        return {"outcome": "set_aside", "kept_as": kept_as, "lost": {}, "messages_missing": True}
+    return None
+
+
+def scrub(found: ScrubState) -> Json:
+    """The round under way, and the last one that was complete since the start."""
+    return {
+        "interval": found.interval.total_seconds(),
+        "progress": round(share(found.now.done, found.now.of), 4) if found.now.began_at else None,
+        **_round(found.now),
+        "complete_at": maybe(found.now.complete_at),
+        "last": found.last and {**_round(found.last), **_end(found.last)},
+    }
+
+
+def _end(whole: Round) -> Json:
+    took = whole.complete_at - whole.began_at if whole.complete_at and whole.began_at else timedelta(0)
+    return {"complete_at": maybe(whole.complete_at), "seconds": round(took.total_seconds(), 3)}
+
+
+def _round(found: Round) -> Json:
+    return {
+        "round": found.number,
+        "began_at": maybe(found.began_at),
+        "at_once": found.at_once,
+        "messages": found.done.messages,
+        "messages_of": found.of.messages,
+        "octets": found.done.octets,
+        "octets_of": found.of.octets,
+        "damaged_content": found.contents,
+        "damaged_rows": found.rows,
+        "mended": found.mended,
+        "unreadable": found.unreadable,
     }
 
 

@@ -7,14 +7,19 @@ from datetime import datetime
 
 from shadowrelay.admin.node import HopStatus, Refusal
 from shadowrelay.admin.render import Json, mark, maybe
+from shadowrelay.core.decisions import DamagedRow
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Holder, Recipient, Role, Stage
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.views import MessageView
 
 
-def summary(copy: Copy) -> Json:
-    """A message in a list."""
+def summary(item: Copy | DamagedRow) -> Json:
+    """A message in a list. Of one whose rows cannot be believed hardly anything is known."""
+    return _known(item) if isinstance(item, Copy) else _unbelievable(item)
+
+
+def _known(copy: Copy) -> Json:
     return {
         "id": copy.id,
         "state": _state(copy),
@@ -41,6 +46,24 @@ def summary(copy: Copy) -> Json:
     }
 
 
+_NOT_KNOWN = (
+    *("epoch", "owner", "exposed", "confirmation", "sender", "subject", "size", "received_at", "settled_at"),
+    *("recipients", "unsettled", "next_hops", "holders", "digests"),
+)
+
+
+def _unbelievable(rows: DamagedRow) -> Json:
+    return {
+        "id": rows.message_id,
+        "state": Stage.SET_ASIDE.value if rows.set_aside else Stage.DAMAGED.value,
+        **dict.fromkeys(_NOT_KNOWN),
+        "damage": "rows",
+        "found_at": timestamp(rows.found_at) if rows.found_at.timestamp() else None,
+        "why": rows.what,
+        "settled": [{"number": number, "status": status.value} for number, status in rows.settled],
+    }
+
+
 def message(
     view: MessageView, hop: Callable[[NextHop], HopStatus], refusals: Sequence[Refusal], now: datetime
 ) -> Json:
@@ -61,8 +84,10 @@ def message(
         },
     }
     copy = view.copy
+    if view.damaged:
+        return {**remembered, **summary(view.damaged)}
     if copy is None:
-        return {**remembered, "state": "gone"}
+        return {**remembered, "state": "gone", "damage": None}
     envelope = copy.envelope
     return {
         **summary(copy),
@@ -123,6 +148,8 @@ def _doing(copy: Copy, recipient: Recipient, view: MessageView, now: datetime) -
         return "held"
     if recipient.next_hop in view.active:
         return "active"
+    if copy.damaged:
+        return "waits for a good copy"
     if copy.confirmation is Confirmation.ASK:
         return "asking"
     return "retry" if recipient.next_attempt and recipient.next_attempt > now else "ready"

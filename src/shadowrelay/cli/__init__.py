@@ -28,6 +28,7 @@ COMMANDS = {
     "peer": "Show the members, or say that one is gone for good.",
     "queue": "Show the queues of a node: the backlog.",
     "safety-net": "Show the Safety Net of a node.",
+    "scrub": "Read all that a node keeps now, and say what is damaged.",
     "shadow": "Show the shadow queues of a node.",
     "status": "Show how a node is: exposure, backlog, copies, members.",
     "mailbox": "Run a small mailbox server, the destination of labs.",

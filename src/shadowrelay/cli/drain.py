@@ -70,7 +70,7 @@ def _told(answer: Json) -> list[str]:
         told.append(f"{counted(answer['exposed'], 'message')} here alone: do not remove its disk")
     if answer["set_aside"]:
         told.append(
-            f"{counted(answer['set_aside'], 'message')} set aside for you: resume or bounce them first"
+            f"{counted(answer['set_aside'], 'message')} set aside for you: resume, bounce or drop them first"
         )
     for name, number in answer["held_for"].items():
         told.append(f"Holds the second copy of {counted(number, 'message')} of {name}")

@@ -17,7 +17,7 @@ from shadowrelay.cli.viewing import (
     reporting,
 )
 
-_STATES = ("queued", "exposed", "asking", "in_doubt", "set_aside", "shadow", "safety_net")
+_STATES = ("queued", "exposed", "asking", "in_doubt", "set_aside", "damaged", "shadow", "safety_net")
 
 
 @click.group(short_help="List messages of a node, or show one.")
@@ -30,7 +30,12 @@ def message() -> None:
 @page_options
 @node_options
 def list_some(node: Client, state: str, after: str | None, limit: int, *, as_json: bool) -> None:
-    """One row per message, oldest first. The column "open" is unsettled recipients of all recipients."""
+    """One row per message, oldest first. The column "open" is unsettled recipients of all recipients.
+
+    With --state damaged: messages of which the content is not as it was accepted, or of which the rows in the
+    transport database cannot be believed. They wait for a good copy of another member; those that are
+    set_aside too wait for you, because no member has one.
+    """
     empty = f"No message is {state.replace('_', ' ')}."
     list_messages(node, state, after, limit, as_json=as_json, empty=empty)
 
@@ -46,7 +51,7 @@ def show(node: Client, message_id: str, *, as_json: bool) -> None:
         return print_json(answer)
     out = console()
     print_table(out, ("message", clean(answer["id"])), _facts(answer), "")
-    if answer["state"] == "gone":
+    if answer["state"] == "gone" or answer["damage"] == "rows":
         return None
     out.print()
     print_table(out, _RECIPIENT_COLUMNS, [_recipient_row(item) for item in answer["recipients"]], "")
@@ -70,6 +75,9 @@ def resume(node: Client, message_id: str, *, as_json: bool) -> None:
     """Let message ID go out that is set aside; its age begins anew.
 
     A node that was away for very long sets aside what no holder confirms: it may have been delivered.
+
+    A damaged message is set aside when no member has a good copy of it. It does not go out by this: a good
+    copy is looked for again, on this node's disk and at every member. For when a disk was repaired.
     """
     _decide(node, message_id, "resume", as_json=as_json)
 
@@ -78,8 +86,32 @@ def resume(node: Client, message_id: str, *, as_json: bool) -> None:
 @click.argument("message_id", metavar="ID")
 @node_options
 def bounce(node: Client, message_id: str, *, as_json: bool) -> None:
-    """Fail message ID that is set aside, and tell its sender."""
+    """Fail message ID that is set aside, and tell its sender.
+
+    The report of a damaged message quotes nothing of it. Of a message whose rows cannot be believed nobody
+    knows the sender: shadowrelay message drop.
+    """
     _decide(node, message_id, "bounce", as_json=as_json)
+
+
+@message.command()
+@click.argument("message_id", metavar="ID")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@node_options
+def drop(node: Client, message_id: str, *, yes: bool, as_json: bool) -> None:
+    """Forget message ID, whose rows cannot be believed and of which no member has a good copy.
+
+    Nobody is told: who sent it stood in these rows. What is left of it on this node is deleted, and the
+    tracking log has a row DROP. Look first whether another member has it with an envelope that can be
+    believed (shadowrelay message show ID --admin URL): bounced there, its sender is told.
+    """
+    if not yes:
+        click.confirm(
+            f"Forget {clean(message_id)}? What is left of it here is deleted, and nobody is told.",
+            abort=True,
+            err=True,
+        )
+    _decide(node, message_id, "drop", as_json=as_json)
 
 
 def _decide(node: Client, message_id: str, verb: str, *, as_json: bool) -> None:
@@ -123,9 +155,31 @@ def _content_digest(digests: Json | None) -> str:
     return f"{digests['content']}{late}"
 
 
+_DAMAGE = {
+    "content": "content: the octets here are not those of the digest, and do not leave this node",
+    "rows": "rows: what the transport database has of the message cannot be believed",
+    "other-maker": "another node made this report in octets of its own, which count",
+}
+
+
+def _good_copy(answer: Json) -> str | None:
+    if answer["damage"] == "other-maker":
+        return None
+    if answer["state"] == "set_aside":
+        ways = "drop" if answer["damage"] == "rows" else "bounce"
+        return f"no member has one: resume asks them again, {ways} gives the message up"
+    if answer["state"] == "safety_net":
+        return "needed by nobody: all recipients are settled"
+    waits_for = answer["waits_for"]
+    return f"not yet asked: {clean(waits_for)}" if waits_for else "looked for"
+
+
 def _facts(answer: Json) -> list[list[object]]:
     rows: list[list[object]] = [["state", answer["state"] + (", EXPOSED" if answer.get("exposed") else "")]]
-    if answer["state"] != "gone":
+    if answer["damage"] == "rows":
+        done = [f"{one['number']}: {one['status']}" for one in answer["settled"]]
+        rows.append(["settled recipients", clean(done)])
+    elif answer["state"] != "gone":
         envelope = answer["envelope"]
         rows += [
             ["role", answer["role"]],
@@ -141,12 +195,14 @@ def _facts(answer: Json) -> list[list[object]]:
             ["settled", answer["settled_at"]],
             ["reports on", answer["reports_on"]],
             ["digest of the content", _content_digest(answer["digests"])],
-            ["damage", answer["damage"]],
         ]
         rows += [
             [f"refused by {one['name']}", f"{one['reply']} ({one['at']})"]
             for one in answer.get("refusals", ())
         ]
+    if damage := answer["damage"]:
+        rows += [["damage", _DAMAGE[damage]], ["found", answer.get("found_at")], ["what", answer.get("why")]]
+        rows.append(["good copy", _good_copy(answer)])
     if outcome := answer["outcome"]:
         settled = f"recipients {clean(outcome['settled'])} at epoch {outcome['epoch']}"
         rows.append(["remembered", f"settled: {settled}, until {outcome['kept_until']}"])

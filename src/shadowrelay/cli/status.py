@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Show how a node is: exposure, backlog, copies, members.")
 @node_options
 def status(node: Client, *, as_json: bool) -> None:
-    """Show how a node is: exposure first, then backlog, copies held for others, and members."""
+    """Show how a node is: exposure and damage first, then backlog, copies held for others, and members."""
     with reporting():
         answer = node.get("status")
     if as_json:
@@ -37,7 +37,9 @@ def status(node: Client, *, as_json: bool) -> None:
     out.print(f"{answer['name']} (site {answer['site']}, host {answer['host']}), {ready}")
     out.print(f"shadowrelay {answer['version']}, up {up}")
     out.print(f"database {answer['database_id']} at {answer['incarnation']}:{answer['sequence']}")
+    _corrupt(out, answer["corrupt_database"])
     _exposure(out, answer)
+    _damage(out, answer)
     _counts(out, answer)
     out.print()
     print_table(out, PEER_COLUMNS, [peer_row(peer) for peer in answer["peers"]], "This node has no members.")
@@ -65,8 +67,55 @@ def _exposure(out: Console, answer: Json) -> None:
             "about to be promoted; there may be no others",
             style="bold red",
         )
-    if not answer["exposed"] and not answer["promoting"]:
+    if not answer["exposed"] and not answer["promoting"] and not answer["damaged"]:
         out.print("Exposed: 0; every message in transit has a second copy", style="green")
+
+
+def _corrupt(out: Console, found: Json | None) -> None:
+    """What the start has made of a corrupt database: to be seen until the next one."""
+    if not found:
+        return
+    out.print()
+    if found["outcome"] == "set_aside":
+        did = "a new one was begun, and members promote what they hold for this node"
+    elif found["messages_missing"]:
+        did = "what could be read was saved; messages are missing, which members promote"
+    else:
+        did = "what could be read was saved, and no message is missing"
+    out.print(
+        f"CORRUPT DATABASE at this start: {did}. It is kept as {clean(found['kept_as'])}; look at the disk",
+        style="bold red",
+    )
+
+
+def _damage(out: Console, answer: Json) -> None:
+    see = "shadowrelay message list --state damaged"
+    if aside := answer["damaged_aside"]:
+        wait = "waits" if aside == 1 else "wait"
+        out.print(
+            f"DAMAGED EVERYWHERE: no member has a good copy of {counted(aside, 'message')}, which {wait} for "
+            f"you: see {see}",
+            style="bold red",
+        )
+    if waiting := answer["damaged"]:
+        wait = "waits" if waiting == 1 else "wait"
+        out.print(
+            f"DAMAGED: {counted(waiting, 'message')} {wait} for a good copy, perhaps the only one: see {see}",
+            style="bold red",
+        )
+    if not aside and not waiting:
+        out.print("Damaged: 0", style="green")
+    out.print(_scrub(answer["scrub"]))
+
+
+def _scrub(scrub: Json) -> str:
+    read = f"all that is kept was read until {at}" if (at := scrub["complete_at"]) else "not complete yet"
+    if scrub["at_once"]:
+        return f"Scrub: {read}; {scrub['progress']:.0%} of a round at once"
+    if not scrub["interval"]:
+        return f"Scrub: {read}; only when asked for (scrub_interval is 0)"
+    within = timedelta(seconds=scrub["interval"])
+    return f"Scrub: {read}; {scrub['progress'] or 0:.0%} of the present round, which takes {within}"
 
 
 def _counts(out: Console, answer: Json) -> None:

@@ -121,8 +121,8 @@ def message_rows(messages: Sequence[Json]) -> list[list[object]]:
         [
             item["id"],
             _state(item),
-            item["sender"] or "<>",
-            f"{item['unsettled']}/{item['recipients']}",
+            "" if item["sender"] is None else item["sender"] or "<>",
+            _open(item),
             item["size"],
             item["received_at"],
             item["next_hops"],
@@ -136,14 +136,35 @@ def _state(item: Json) -> str:
     """What is to be known at a glance, behind the state."""
     notes = {
         "exposed": item["exposed"],
-        "damaged": item["damage"] == "content",
+        "damaged": item["damage"] in {"content", "rows"} and item["state"] != "damaged",
         "digest late": item["digests"] and item["digests"]["late"],
-        "no digest": not item["digests"],
+        "no digest": not item["digests"] and item["damage"] != "rows",
     }
     return ", ".join([item["state"], *(note for note, so in notes.items() if so)])
 
 
+def _open(item: Json) -> str:
+    return "" if item["recipients"] is None else f"{item['unsettled']}/{item['recipients']}"
+
+
+def damaged_rows(messages: Sequence[Json]) -> list[list[object]]:
+    """The same for damaged messages: of those whose rows cannot be believed little else is known."""
+    return [
+        [
+            item["id"],
+            item["state"],
+            item["damage"],
+            _open(item) or f"settled: {clean([one['number'] for one in item['settled']])}",
+            item.get("found_at"),
+            item.get("why") or "its content: shadowrelay message show says what",
+            item["sender"],
+        ]
+        for item in messages
+    ]
+
+
 MESSAGE_COLUMNS = ("id", "state", "sender", "open", "octets", "received", "next hop", "subject")
+DAMAGED_COLUMNS = ("id", "state", "damage", "open", "found", "what", "sender")
 
 
 def list_messages(
@@ -154,7 +175,10 @@ def list_messages(
         answer = node.get("messages", state=state, after=after, limit=limit)
     if as_json:
         return print_json(answer)
-    print_table(console(), MESSAGE_COLUMNS, message_rows(answer["messages"]), empty)
+    if state == "damaged":
+        print_table(console(), DAMAGED_COLUMNS, damaged_rows(answer["messages"]), empty)
+    else:
+        print_table(console(), MESSAGE_COLUMNS, message_rows(answer["messages"]), empty)
     if answer["next"]:
         click.echo(f"There are more: --after {answer['next']}", err=True)
     return None

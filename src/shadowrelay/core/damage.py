@@ -8,18 +8,30 @@ Damage never deletes a row, and a damaged copy counts as none.
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 
 from shadowrelay.core import questions
-from shadowrelay.core.decisions import DamagedRow, Decision, Kind, Ledger, SaveCopy, SaveDamaged, Verdict
+from shadowrelay.core.decisions import (
+    DamagedRow,
+    Decision,
+    DropDamaged,
+    Kind,
+    Ledger,
+    SaveCopy,
+    SaveDamaged,
+    Verdict,
+)
 from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.identifiers import Digest, MessageId, ServerName
 from shadowrelay.core.messages import Copy, Damage, Digests
 from shadowrelay.core.questions import Speaker
 from shadowrelay.core.set_aside import set_aside
-from shadowrelay.core.tracking import HaDamage, HaRestore, RowsDamaged
+from shadowrelay.core.tracking import HaDamage, HaRestore, RowsDamaged, SnapshotEnd, Told
+from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
 NO_GOOD_COPY = "damaged, and no member has a good copy"
+DROPPED = "given up by an operator: whom to tell is not known"
 
 FINAL = frozenset({Kind.UNKNOWN, Kind.DAMAGED})
 """Answers after which a member need not be asked again: it has no good copy."""
@@ -103,6 +115,19 @@ def given(ledger: Ledger, message_id: MessageId, to: ServerName, now: datetime) 
     return Decision(None, (), (event,))
 
 
+def sound_again(ledger: Ledger, message_id: MessageId, content: Digest, now: datetime) -> Decision[bool]:
+    """A content that was damaged is what it has to be after all: its disk was repaired, or somebody has put
+    it back. A holder tells its owner. True if that is news.
+    """
+    copy = ledger.copy(message_id)
+    if copy is None or not copy.damaged or copy.digests is None or copy.digests.content != content:
+        return Decision(False)
+    told = copy.held and copy.pending is None
+    after = replace(copy, damage=None, check_at=now if told else copy.check_at)
+    event = HaRestore(at=now, copy=after, recipients=after.unsettled, giver=ledger.name, taker=ledger.name)
+    return Decision(True, (SaveCopy(copy, after),), (event,))
+
+
 def digested(ledger: Ledger, message_id: MessageId, content: Digest) -> Decision[Copy | None]:
     """A row of a version before digests gets them, of what is stored now. The result is the copy."""
     copy = ledger.copy(message_id)
@@ -121,9 +146,47 @@ def given_up(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[b
     if rows := ledger.damaged(message_id):
         if rows.set_aside:
             return Decision(False)
-        event = RowsDamaged(at=now, message_id=message_id, reason=NO_GOOD_COPY)
+        event = RowsDamaged(at=now, message_id=message_id, reason=NO_GOOD_COPY, told=Told.SET_ASIDE)
         return Decision(True, (SaveDamaged(replace(rows, set_aside=True)),), (event,))
     copy = ledger.copy(message_id)
     if copy is None or not _needed(copy):
         return Decision(False)
     return set_aside(copy, now, NO_GOOD_COPY).but(True)
+
+
+def dropped(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[bool]:
+    """An operator gives up a message whose rows cannot be believed, and of which nobody has a good copy. Its
+    sender cannot be told: who that is stands in those rows. False if it is none of these.
+
+    No outcome is remembered: if a good copy turns up after all, its holder promotes it.
+    """
+    rows = ledger.damaged(message_id)
+    if rows is None or not rows.set_aside:
+        return Decision(False)
+    event = RowsDamaged(at=now, message_id=message_id, reason=DROPPED, told=Told.DROPPED)
+    return Decision(True, (DropDamaged(message_id),), (event,))
+
+
+class Counted(StrEnum):
+    """What metrics count of damage. DERIVED: a column that follows from others was wrong, and was put right;
+    FETCHED and GIVEN: good copies that took the place of damaged ones, here and elsewhere.
+    """
+
+    CONTENT = "content"
+    ROWS = "rows"
+    DERIVED = "derived"
+    FETCHED = "fetched"
+    GIVEN = "given"
+
+
+def counted(event: TrackingEvent | SnapshotEnd | RowsDamaged, name: ServerName) -> Counted | None:
+    """What an event of the node of that name is counted as."""
+    match event:
+        case HaDamage():
+            return Counted.CONTENT
+        case RowsDamaged(told=Told.DAMAGED):
+            return Counted.ROWS
+        case HaRestore(taker=taker):
+            return Counted.FETCHED if taker == name else Counted.GIVEN
+        case _:
+            return None

@@ -1,8 +1,8 @@
-"""How fast long work goes on in the background: spread evenly over the time that it may take."""
+"""How far and how fast a scrub goes on in the background: spread evenly over the time that it may take."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from shadowrelay.core.values import dataclass
 
@@ -23,6 +23,30 @@ class Amount:
     @property
     def work(self) -> int:
         return self.octets + PER_MESSAGE * self.messages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One round, as far as it has come: it reads everything that is kept. ``at_once``: it does not rest.
+    ``contents``, ``rows``: messages in which such damage was found; ``mended``: those of which only a derived
+    column was wrong; ``unreadable``: contents that could not be read for now. ``complete_at``: when the last
+    round went through everything.
+    """
+
+    number: int = 0  # since the node was started
+    began_at: datetime | None = None
+    at_once: bool = False
+    done: Amount = Amount()
+    of: Amount = Amount()
+    contents: int = 0
+    rows: int = 0
+    mended: int = 0
+    unreadable: int = 0
+    complete_at: datetime | None = None
+
+    @property
+    def damaged(self) -> int:
+        return self.contents + self.rows
 
 
 def share(done: Amount, of: Amount) -> float:

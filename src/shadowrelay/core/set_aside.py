@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core.decisions import Decision, Ledger, SaveCopy
+from shadowrelay.core.decisions import DamagedRow, Decision, Ledger, SaveCopy, SaveDamaged
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
 from shadowrelay.core.ownership import intended
-from shadowrelay.core.tracking import Resume, Suspend
+from shadowrelay.core.tracking import Resume, RowsDamaged, Suspend, Told
 from shadowrelay.core.values import replace
 
 REASON = "away longer than events are kept, and no holder confirms the message"
@@ -27,17 +27,27 @@ def set_aside(copy: Copy, now: datetime, reason: str = REASON) -> Decision[None]
     return Decision(None, (SaveCopy(copy, aside),), (Suspend(at=now, copy=aside, reason=reason),))
 
 
-def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Copy | None]:
+def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Copy | DamagedRow | None]:
     """An operator lets it go out. Its age begins anew: at its true age it would expire at once.
 
-    A copy that was held for another member is to be promoted: its owner has forgotten the message. None if
-    the message is not set aside, or is damaged: what is not as it was accepted never goes out.
+    A copy that was held for another member is to be promoted: its owner has forgotten the message. One that
+    is damaged goes nowhere by this: a good copy of it is looked for again. None if it is not set aside.
     """
     copy = ledger.copy(message_id)
-    if copy is None or copy.stage is not Stage.SET_ASIDE or copy.damaged:
+    if copy is None:
+        return _sought_again(ledger.damaged(message_id), now)
+    if copy.stage is not Stage.SET_ASIDE:
         return Decision(None)
     ready = tuple(replace(recipient, next_attempt=None) for recipient in copy.unsettled)
     queued = replace(copy.with_recipients(ready), stage=Stage.QUEUED, received_at=now)
     queued = intended(queued, Reason.OWNER_FORGOT, now)
     event = Resume(at=now, copy=queued, recipients=queued.unsettled)
     return Decision(queued, (SaveCopy(copy, queued),), (event,))
+
+
+def _sought_again(rows: DamagedRow | None, now: datetime) -> Decision[Copy | DamagedRow | None]:
+    if rows is None or not rows.set_aside:
+        return Decision(None)
+    sought = replace(rows, set_aside=False)
+    event = RowsDamaged(at=now, message_id=rows.message_id, told=Told.RESUMED)
+    return Decision(sought, (SaveDamaged(sought),), (event,))

@@ -6,7 +6,7 @@ Names and meanings: docs/reference/tracking-log.md, where each of them has a sec
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import ClassVar
 
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
@@ -150,26 +150,6 @@ class HaRestore(TrackingEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowsDamaged:
-    """As HADAMAGE, of rows of which nothing can be believed but whose they are: the message's id."""
-
-    at: datetime
-    message_id: MessageId
-    reason: str
-
-    def columns(self) -> Columns:
-        """The row, keyed by column name."""
-        return {
-            "date-time": timestamp(self.at),
-            "source": HaDamage.source,
-            "event-id": HaDamage.event_id,
-            "network-message-id": self.message_id,
-            "source-context": self.reason,
-            "custom-data": entries({"Damaged": "rows"}),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Resubmit(TrackingEvent):
     """A shadow copy became the primary one. ``reason`` says what befell the former owner."""
 
@@ -300,7 +280,7 @@ class Dsn(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspend(TrackingEvent):
-    """A message is set aside for the operator: its owner was away too long to know its fate."""
+    """A message is set aside for the operator: nobody knows its fate, or has a good copy of it."""
 
     event_id: ClassVar[str] = "SUSPEND"
     source: ClassVar[str] = "QUEUE"
@@ -312,10 +292,46 @@ class Suspend(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume(TrackingEvent):
-    """An operator lets a message go out that was set aside."""
+    """An operator lets a message go out that was set aside, once there is a good copy of it."""
 
     event_id: ClassVar[str] = "RESUME"
     source: ClassVar[str] = "ADMIN"
+
+
+class Told(Enum):
+    """What is told of a message whose rows cannot be believed: event-id and source. DROP: an operator gave it
+    up, and nobody knows whom to tell.
+    """
+
+    DAMAGED = (HaDamage.event_id, HaDamage.source)
+    SET_ASIDE = (Suspend.event_id, Suspend.source)
+    RESUMED = (Resume.event_id, Resume.source)
+    DROPPED = ("DROP", "ADMIN")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsDamaged:
+    """As HADAMAGE, and what follows, of rows of which nothing can be believed but whose they are: the
+    message's id.
+    """
+
+    at: datetime
+    message_id: MessageId
+    reason: str = ""
+    told: Told = Told.DAMAGED
+
+    def columns(self) -> Columns:
+        """The row, keyed by column name."""
+        event_id, source = self.told.value
+        row = {
+            "date-time": timestamp(self.at),
+            "source": source,
+            "event-id": event_id,
+            "network-message-id": self.message_id,
+            "source-context": self.reason,
+            "custom-data": entries({"Damaged": "rows"}),
+        }
+        return {column: text for column, text in row.items() if text}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

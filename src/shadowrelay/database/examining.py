@@ -61,6 +61,25 @@ class Examiner:
             return await self.damaged(copy.id, _DIFFERS)
         return Finding.SOUND
 
+    async def look_again(self, message_id: MessageId) -> bool:
+        """Is a content that was damaged what it has to be after all? Then that is written down."""
+        copy, content = await self.database.transact(
+            lambda ledger: (ledger.copy(message_id), stored(ledger, message_id))
+        )
+        if copy is None or not copy.damaged:
+            return False
+        try:
+            found = await examine(content or Content())
+        except (ContentDamaged, OSError):
+            return False
+        now = self.clock()
+        news = await self.database.transact(
+            lambda ledger: ledger.apply(damage.sound_again(ledger, message_id, found, now))
+        )
+        if news:
+            log.warning("copy_sound_again", message=message_id)
+        return news
+
     async def damaged(self, message_id: MessageId, what: str) -> Finding:
         """Write it down: from now on it waits for a good copy."""
         now = self.clock()

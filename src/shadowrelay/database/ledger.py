@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TypeVar, assert_never
 
 from shadowrelay import failpoints
+from shadowrelay.core.damage import Counted, counted
 from shadowrelay.core.decisions import (
     ALL,
     AcknowledgeEvents,
@@ -85,9 +86,9 @@ class SqlLedger:
     """A ``Transaction`` (core.decisions) on one SQLite connection.
 
     ``name`` is this node's own, ``hosts`` the machines of the members and its own. ``tracked`` counts
-    tracking events by event-id, for metrics. ``freed`` collects the files of dropped content: to be removed
-    once the transaction is durable, never before. ``suspects``: messages whose rows were read and cannot be
-    believed, and why; nothing is written down of them yet.
+    tracking events by event-id, and ``damage`` what they say of that, for metrics. ``freed`` collects the
+    files of dropped content: to be removed once the transaction is durable, never before. ``suspects``:
+    messages whose rows were read and cannot be believed, and why; nothing is written down of them yet.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class SqlLedger:
         self.suspects: dict[MessageId, str] = {}
         self.freed: list[str] = []
         self.tracked: Counter[str] = Counter()
+        self.damage: Counter[Counted] = Counter()
         self.scratch = 0  # rows changed in temporary tables, which no disk has to know of
         self.planned = 0  # recipients stored so far that this node may send, now or later
         self.chores: list[Chore] = []
@@ -214,8 +216,11 @@ class SqlLedger:
         """May there be rows of a version before sums?"""
         return self._old
 
-    def write_again(self, copy: Copy) -> None:
-        """Every row of a message as it has to be, with its sum."""
+    def write_again(self, copy: Copy, *, derived: bool = False) -> None:
+        """Every row of a message as it has to be, with its sum. ``derived``: one of its columns that follow
+        from others was wrong.
+        """
+        self.damage[Counted.DERIVED] += derived
         self._save(SaveCopy(None, copy))
 
     def no_old_rows(self) -> None:
@@ -333,6 +338,8 @@ class SqlLedger:
         row = event.columns()
         failpoints.wrote(row["event-id"])
         self.tracked[row["event-id"]] += 1
+        if what := counted(event, self.name):
+            self.damage[what] += 1
         self._sequence = self._run(SQL["put_tracking"], (_json(row),)).lastrowid or self._sequence
 
     def _write(self, write: Write) -> None:

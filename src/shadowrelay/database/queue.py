@@ -47,7 +47,7 @@ def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
         except records.IMPOSSIBLE:  # what no name is, or no time
             for (message_id,) in ledger.connection.execute(SQL["due_nowhere"], (octets,)).fetchall():
                 if copy := ledger.read_again(message_id):
-                    ledger.write_again(copy)
+                    ledger.write_again(copy, derived=True)
     return found
 
 
@@ -96,7 +96,7 @@ def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now:
             continue
         due = tuple(one for one in copy.recipients if one.next_hop == next_hop and _is_due(copy, one, now))
         if not due:  # the column that says so is derived, and wrong
-            ledger.write_again(copy)
+            ledger.write_again(copy, derived=True)
             continue
         content = stored(ledger, message_id) or Content()
         ledger.scratch += ledger.connection.execute(SQL["activate"], (message_id, next_hop)).rowcount

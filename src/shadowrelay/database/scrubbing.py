@@ -65,7 +65,7 @@ def reread(ledger: SqlLedger, message_id: MessageId) -> Seen:
         return Seen(None, Content())
     mended = _derived(ledger, copy) != _expected(copy)
     if mended or ledger.has_old_rows:
-        ledger.write_again(copy)
+        ledger.write_again(copy, derived=mended)
     content = stored(ledger, message_id) or Content()
     return Seen(None if copy.stage is Stage.ARRIVING else copy, content, mended)
 

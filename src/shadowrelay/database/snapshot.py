@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision
-from shadowrelay.core.tracking import SnapshotEnd, Taken
+from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd, Taken
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.listing import Listing
 
@@ -29,6 +29,9 @@ def list_part(ledger: SqlLedger, snapshot: str, now: datetime, taken: Taken, mos
     for (message_id,) in rows:
         if copy := ledger.copy(message_id):
             ledger.list_copy(copy, now)
+        elif taken is Taken.STOP and (what := ledger.suspects.get(message_id)):
+            # It is here, and cannot be listed: the stage that says so does not run any more.
+            ledger.apply(Decision(None, (), (RowsDamaged(at=now, message_id=message_id, reason=what),)))
     if len(rows) == most:
         listing.place = rows[-1][0]
         return False

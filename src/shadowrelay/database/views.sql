@@ -29,6 +29,13 @@ SELECT MIN(received_at) FROM (
 SELECT COUNT(*) FROM message INDEXED BY message_open
  WHERE confirmation <> 'none' AND stage IN ('queued', 'arriving') AND stage = 'queued' AND pending IS NOT NULL;
 
+-- name: damage
+-- Of messages that are damaged, content or rows: how many of each are set aside, and how many are not.
+SELECT 'content', stage = 'set_aside', COUNT(*) FROM message INDEXED BY message_damage
+ WHERE damage IS NOT NULL AND damage = 'content' AND stage IN ('queued', 'set_aside') GROUP BY 2
+UNION ALL
+SELECT 'rows', set_aside <> 0, COUNT(*) FROM damaged GROUP BY 2;
+
 -- name: settled
 SELECT COUNT(*) FROM message WHERE settled_at IS NOT NULL;
 
@@ -86,7 +93,13 @@ SELECT id FROM message WHERE stage <> 'safety_net' AND role = 'shadow' AND stage
 SELECT id FROM message WHERE stage = 'safety_net' AND id > ? ORDER BY id LIMIT ?;
 
 -- name: page_set_aside
-SELECT id FROM message WHERE stage <> 'safety_net' AND stage = 'set_aside' AND id > ? ORDER BY id LIMIT ?;
+SELECT id FROM message WHERE stage <> 'safety_net' AND stage = 'set_aside' AND id > ?1
+UNION SELECT message_id FROM damaged WHERE set_aside <> 0 AND message_id > ?1 ORDER BY 1 LIMIT ?2;
+
+-- name: page_damaged
+SELECT id FROM message INDEXED BY message_damage
+ WHERE damage IS NOT NULL AND damage = 'content' AND stage IN ('queued', 'set_aside') AND id > ?1
+UNION SELECT message_id FROM damaged WHERE message_id > ?1 ORDER BY 1 LIMIT ?2;
 
 -- name: page_exposed
 SELECT id FROM message WHERE exposed = 1 AND id > ? ORDER BY id LIMIT ?;
@@ -104,4 +117,4 @@ SELECT id FROM message
 
 -- name: like
 SELECT id FROM message WHERE id >= ?1 AND id < ?2 AND stage <> 'arriving' UNION SELECT message_id FROM outcome WHERE message_id >= ?1
-   AND message_id < ?2 ORDER BY 1 LIMIT 5;
+   AND message_id < ?2 UNION SELECT message_id FROM damaged WHERE message_id >= ?1 AND message_id < ?2 ORDER BY 1 LIMIT 5;

@@ -1,7 +1,8 @@
 """The stage that replaces damaged copies: each member that may have a good one is asked for it.
 
-Only when all of them have answered, and none has one, is a message set aside; a member that is away is asked
-when it is back. The other end is here too: a good copy is given to the owner that has lost its own.
+First the copy here is read again: its disk may have been repaired. Only when all members have answered, and
+none has a good copy, is a message set aside; a member that is away is asked when it is back. The other end is
+here too: a good copy is given to the owner that has lost its own.
 """
 
 from __future__ import annotations
@@ -39,13 +40,23 @@ SettledInLog = Callable[[MessageId], Awaitable[Mapping[int, Status]]]
 class Mend:
     """Of one node, for as long as it runs."""
 
-    def __init__(self, members: Members, inquiry: Inquiry, settled: SettledInLog) -> None:
+    def __init__(self, members: Members, examiner: Examiner, inquiry: Inquiry, settled: SettledInLog) -> None:
         self._members = members
+        self._examiner = examiner
         self._inquiry = inquiry
         self._settled = settled
         self._looked_at = MessageId("")
         self._answered: dict[MessageId, set[ServerName]] = {}  # who has no good copy
         self._promised: dict[MessageId, float] = {}  # until when a copy that was promised is waited for
+
+    def waits_for(self, message_id: MessageId) -> frozenset[ServerName]:
+        """Members that have not answered yet whether they have a good copy of a damaged message."""
+        return self._everybody(message_id) - self._answered.get(message_id, set())
+
+    def _everybody(self, message_id: MessageId) -> frozenset[ServerName]:
+        """Nobody knows a message of an id that none has: it is what a flipped bit made of another one."""
+        ask = self._members.policy.shadow_redundancy_enabled and is_uuid(message_id)
+        return frozenset(self._members.boundary.watches) if ask else frozenset()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -75,9 +86,9 @@ class Mend:
         loop = asyncio.get_running_loop()
         if loop.time() < self._promised.get(message_id, 0.0):
             return
-        # Nobody knows a message of an id that none has: it is what a flipped bit made of another one.
-        ask = self._members.policy.shadow_redundancy_enabled and is_uuid(message_id)
-        everybody = frozenset(self._members.boundary.watches) if ask else frozenset()
+        if message_id not in self._answered and not await self._begun(message_id):
+            return
+        everybody = self._everybody(message_id)
         answered = self._answered.setdefault(message_id, set())
         for name in sorted((everybody - answered) & self._members.boundary.reachable()):
             match await self._seek(message_id, name):
@@ -93,6 +104,12 @@ class Mend:
                     pass
         if everybody <= answered:
             await self._give_up(message_id)
+
+    async def _begun(self, message_id: MessageId) -> bool:
+        """Is a good copy wanted? Not if the one here can be read again."""
+        if not await self._members.database.transact(lambda ledger: damage.wanted(ledger, message_id)):
+            return False
+        return not await self._examiner.look_again(message_id)
 
     async def _seek(self, message_id: MessageId, name: ServerName) -> Sought:
         members = self._members

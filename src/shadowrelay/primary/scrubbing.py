@@ -18,9 +18,9 @@ import structlog
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Copy
-from shadowrelay.core.pace import Amount, pause, share
+from shadowrelay.core.pace import Amount, Round, pause, share
 from shadowrelay.core.questions import shared_with
-from shadowrelay.core.values import dataclass, replace
+from shadowrelay.core.values import replace
 from shadowrelay.database import scrubbing
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
@@ -35,25 +35,10 @@ TURN = 0.1  # seconds in which some of them are asked about
 NOTE = 60.0  # seconds between notes of how far it has come
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """One round, as far as it has come. ``at_once``: it does not rest. ``damaged``: messages in which damage
-    was found; ``mended``: those of which only a derived column was wrong; ``unreadable``: contents that could
-    not be read for now. ``complete_at``: when the last round went through everything.
-    """
-
-    began_at: datetime | None = None
-    at_once: bool = False
-    done: Amount = Amount()
-    of: Amount = Amount()
-    damaged: int = 0
-    mended: int = 0
-    unreadable: int = 0
-    complete_at: datetime | None = None
-
-
 class Scrub:
-    """Of one node, for as long as it runs. ``now`` is how far it has come, ``last`` the last whole round."""
+    """Of one node, for as long as it runs. ``now`` is how far it has come, ``last`` the last whole round,
+    ``read`` what was read since the start.
+    """
 
     def __init__(
         self,
@@ -65,23 +50,28 @@ class Scrub:
     ) -> None:
         self.now = Round()
         self.last: Round | None = None
-        self.found = {"content": 0, "rows": 0, "derived": 0}  # since the start, for metrics
+        self.read = Amount()
+        self.interval = interval
         self._examiner = examiner
         self._database = examiner.database
         self._inquiry = inquiry
         self._reachable = reachable
-        self._interval = interval
         self._clock = clock
         self._hurry = asyncio.Event()
+        self._rounds = 0
         self._began = 0.0  # of the loop's clock: when the round began, or would have with all that is done
 
-    def begin_at_once(self) -> None:
-        """A round from the first message to the last, without rests; one that is under way is replaced."""
-        if not self.now.at_once:
-            self._hurry.set()
+    def begin_at_once(self) -> int:
+        """A round from the first message to the last, without rests; one that rests is replaced. Returns its
+        number.
+        """
+        if self.now.at_once:
+            return self.now.number
+        self._hurry.set()
+        return self._rounds + 1
 
     def go_on_slowly(self) -> None:
-        """Nobody waits for the round any more."""
+        """Nobody waits for the round any more. Without an interval it ends."""
         self._hurry.clear()
         self.now = replace(self.now, at_once=False)
 
@@ -90,7 +80,8 @@ class Scrub:
         place = await self._database.transact(scrubbing.place)
         self.now = Round(complete_at=place.complete_at)
         while True:
-            if not self._interval and not self._hurry.is_set():
+            if not self.interval and not self._hurry.is_set():
+                self.now = Round(complete_at=place.complete_at)
                 await self._hurry.wait()
             at_once = self._hurry.is_set()
             self._hurry.clear()
@@ -99,19 +90,21 @@ class Scrub:
     async def _round(self, place: Place, *, at_once: bool) -> Place:
         """From that place to the end. Returns where to go on: at the front, or there if it is interrupted."""
         began_at = self._clock()
-        self.now = Round(began_at=began_at, at_once=at_once, complete_at=place.complete_at)
+        self._rounds += 1
+        self.now = Round(
+            number=self._rounds, began_at=began_at, at_once=at_once, complete_at=place.complete_at
+        )
         await self._count(place.behind)
         at = asyncio.get_running_loop().time()
-        before = (
-            share(self.now.done, self.now.of) if place.behind else 0.0
-        )  # of nothing at all is nothing done
-        self._began = at - self._interval.total_seconds() * before
+        done = share(self.now.done, self.now.of) if self.now.of.messages else 0.0
+        self._began = at - self.interval.total_seconds() * done
         noted = at
         while found := await self._listed(place.behind):
             await self._database.transact(lambda ledger: scrubbing.forget_cached(ledger, self._database.file))
             for message_id, amount in found:
                 await self._look(message_id)
                 self.now = replace(self.now, done=self.now.done + amount)
+                self.read += amount
                 place = replace(place, behind=message_id)
                 if (at := asyncio.get_running_loop().time()) - noted >= NOTE:
                     noted = at
@@ -154,16 +147,18 @@ class Scrub:
 
         seen, suspect = await self._database.transact(work)
         if suspect:
-            self._count_damaged("rows")
+            self.now = replace(self.now, rows=self.now.rows + 1)
         if seen.mended:
             log.warning("derived_column_mended", message=message_id)
-            self.found["derived"] += 1
             self.now = replace(self.now, mended=self.now.mended + 1)
-        if seen.copy is None or seen.copy.damaged:
+        if seen.copy is None:
+            return
+        if seen.copy.damaged:
+            await self._examiner.look_again(message_id)
             return
         match await self._examiner.compare(seen.copy, seen.content):
             case Finding.DAMAGED:
-                self._count_damaged("content")
+                self.now = replace(self.now, contents=self.now.contents + 1)
             case Finding.UNREADABLE:
                 self.now = replace(self.now, unreadable=self.now.unreadable + 1)
         await self._ask_again(seen.copy)
@@ -176,16 +171,12 @@ class Scrub:
             while name in self._reachable() and self._inquiry.ask_again(name, copy.id) > MOST_ASKED:  # noqa: ASYNC110
                 await asyncio.sleep(TURN)
 
-    def _count_damaged(self, what: str) -> None:
-        self.found[what] += 1
-        self.now = replace(self.now, damaged=self.now.damaged + 1)
-
     async def _interrupted(self) -> bool:
         """Rest until this much was to be read. True if another round is wanted, or none."""
         if not self.now.at_once and not self._hurry.is_set():
             elapsed = timedelta(seconds=asyncio.get_running_loop().time() - self._began)
-            rest = pause(self.now.done, self.now.of, elapsed, self._interval)
+            rest = pause(self.now.done, self.now.of, elapsed, self.interval)
             if rest >= REST:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._hurry.wait(), rest.total_seconds())
-        return self._hurry.is_set() or not (self._interval or self.now.at_once)
+        return self._hurry.is_set() or not (self.interval or self.now.at_once)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from shadowrelay.admin.node import HopStatus, PeerStatus, Refusal, peer_status
@@ -23,7 +23,7 @@ from shadowrelay.members import Members, seconds
 from shadowrelay.primary.draining import Drain
 from shadowrelay.primary.exposure import Repair
 from shadowrelay.primary.giving_up import give_up
-from shadowrelay.primary.mending import Giver
+from shadowrelay.primary.mending import Giver, Mend
 from shadowrelay.primary.queue import Queue
 from shadowrelay.primary.reporting import Reporter
 from shadowrelay.primary.scrubbing import Scrub
@@ -74,6 +74,7 @@ class Node:
         self.inquiry = Inquiry(long_away=database.opened.at if away_too_long else None)
         self.examiner = Examiner(database, utcnow)
         self.giver = Giver(self.members, self.examiner)
+        self.mend = Mend(self.members, self.examiner, self.inquiry, self.settled_in_log)
         self.scrub = Scrub(
             self.examiner, self.inquiry, self.boundary.reachable, settings.scrub_interval, utcnow
         )
@@ -119,6 +120,9 @@ class Node:
             for one in self.repair.refusals.of(message_id)
         ]
 
+    def waits_for(self, message_id: MessageId) -> Collection[ServerName]:
+        return self.mend.waits_for(message_id)
+
     def refused_copies(self) -> int:
         return self.repair.refusals.messages
 
@@ -162,8 +166,14 @@ class Node:
 
     async def settled_in_log(self, message_id: MessageId) -> Mapping[int, Status]:
         """What the tracking log says became of the recipients of a message whose rows cannot be believed."""
+        return lookup.settled(await self._in_log(message_id))
+
+    async def damage_in_log(self, message_id: MessageId) -> tuple[str, str] | None:
+        return lookup.damage(await self._in_log(message_id))
+
+    async def _in_log(self, message_id: MessageId) -> lookup.Rows:
         unwritten = await self.database.transact(lambda ledger: rows_about(ledger, message_id))
-        return await lookup.settled(self.settings.tracking.directory, message_id, unwritten)
+        return await lookup.about(self.settings.tracking.directory, message_id, unwritten)
 
     async def begin_drain(self) -> Remains:
         return await self.draining.begin(self.connectors)

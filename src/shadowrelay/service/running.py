@@ -20,7 +20,6 @@ from shadowrelay.core.tracking import Taken
 from shadowrelay.database import content, ephemeral
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.primary.exposure import Reconcile
-from shadowrelay.primary.mending import Mend
 from shadowrelay.safety_net.expiry import Expiry
 from shadowrelay.service import connectors
 from shadowrelay.service.adapters import tracking_writer
@@ -186,7 +185,7 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
         group.create_task(
             Reconcile(node.members, node.inquiry, node.examiner, wake.set, node.nudge).run(), name="reconcile"
         ),
-        group.create_task(Mend(node.members, node.inquiry, node.settled_in_log).run(), name="mend"),
+        group.create_task(node.mend.run(), name="mend"),
         group.create_task(node.scrub.run(), name="scrub"),
         group.create_task(
             Expiry(database, node.policy, utcnow, node.boundary.reachable).run(), name="expiry"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -20,26 +20,33 @@ _STATUS = {
 }
 _ELSEWHERE = ("ExplicitlyDiscarded;", "DeliveredElsewhere;")
 
+Rows = Sequence[Mapping[str, str]]
 
-async def settled(
-    directory: Path, message_id: MessageId, unwritten: Iterable[Mapping[str, str]]
-) -> Mapping[int, Status]:
-    """Recipients that are settled by any file of the directory, the one that is being written included, or by
-    rows that were ``unwritten`` before those files were looked at.
+
+async def about(directory: Path, message_id: MessageId, unwritten: Iterable[Mapping[str, str]]) -> Rows:
+    """The rows about a message in any file of the directory, the one that is being written included, and
+    those that were ``unwritten`` before these files were looked at.
     """
     found = await asyncio.to_thread(lambda: tuple(_rows(directory, message_id.encode())))
-    return _settled((*unwritten, *found), message_id)
+    return [row for row in (*found, *unwritten) if row.get("network-message-id") == message_id]
 
 
-def _settled(rows: Iterable[Mapping[str, str]], message_id: MessageId) -> dict[int, Status]:
+def settled(rows: Rows) -> Mapping[int, Status]:
+    """Recipients that are settled by these rows."""
     found: dict[int, Status] = {}
     for row in rows:
         status = _STATUS.get(row.get("event-id", ""))
         if row.get("event-id") == "HADISCARD" and row.get("source-context", "").startswith(_ELSEWHERE):
             status = Status.DELIVERED
-        if row.get("network-message-id") == message_id and status is not None:
+        if status is not None:
             found |= dict.fromkeys(_numbers(row), status)
     return found
+
+
+def damage(rows: Rows) -> tuple[str, str] | None:
+    """When the message was found damaged at last, and what was."""
+    told = [row for row in rows if row.get("event-id") == "HADAMAGE"]
+    return max(((row["date-time"], row.get("source-context", "")) for row in told), default=None)
 
 
 def _numbers(row: Mapping[str, str]) -> tuple[int, ...]:

@@ -1,0 +1,105 @@
+"""``shadowrelay scrub``: read all that a node keeps now, and say what is damaged."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import timedelta
+
+import click
+
+from shadowrelay.admin.client import Client
+from shadowrelay.cli import INTERRUPTED
+from shadowrelay.cli.viewing import (
+    Json,
+    console,
+    counted,
+    node_options,
+    print_json,
+    print_table,
+    reporting,
+)
+
+_POLL = 0.2  # seconds
+
+
+@click.command(short_help="Read all that a node keeps now, and say what is damaged.")
+@node_options
+def scrub(node: Client, *, as_json: bool) -> None:
+    """Read all that the node keeps, now and without rests, and say what is damaged.
+
+    Queue, shadow copies and Safety Net, rows and contents are compared with their digests, on the disk and
+    past what memory has of them. What is damaged is not delivered: the node asks the members that have a
+    copy for a good one (shadowrelay message list --state damaged). Each node reads everything within
+    scrub_interval anyway; this is for a disk that you do not trust, or before you take another node away.
+
+    With Ctrl-C the round goes on at its usual pace. Exit status 0 if everything was read and is as it
+    should be, 1 if damage was found or something could not be read.
+    """
+    with reporting():
+        begun = node.post("scrub")["begun"]
+        try:
+            last = _followed(node, begun)
+        except KeyboardInterrupt:
+            _leave(node.delete("scrub"))
+    if as_json:
+        print_json(last)
+    else:
+        rows = [[name, last[field], text or " "] for field, name, text in _ROWS]
+        print_table(console(), ("scrub", "count", ""), rows, "")
+    sys.exit(1 if any(last[field] for field in _NOT_WELL) else 0)
+
+
+_NOT_WELL = ("damaged_content", "damaged_rows", "mended", "unreadable")
+_ROWS = (
+    ("messages", "messages", "in queue, shadow copies and Safety Net"),
+    ("octets", "octets", "of their contents"),
+    ("damaged_content", "damaged content", "found by this round: good copies are asked for"),
+    ("damaged_rows", "damaged rows", "likewise"),
+    ("mended", "mended", "a column that follows from others was wrong"),
+    ("unreadable", "unreadable for now", "contents: the node's log says why"),
+    ("seconds", "seconds", ""),
+)
+
+
+def _followed(node: Client, begun: int) -> Json:
+    """The round of that number, or a later one, when it is complete."""
+    # Imported here, because it brings rich, which `--help` can do without.
+    from shadowrelay.lab.progress import bar
+
+    under_way = False
+    with bar("scrub", 100) as shown:
+        while True:
+            found = node.get("scrub")
+            last: Json | None = found["last"]
+            if last and last["round"] >= begun:
+                return last
+            if found["round"] == begun and found["at_once"]:
+                under_way = True
+                shown.tell(_doing(found), 100 * found["progress"])
+            elif under_way:
+                raise click.ClickException("somebody else has told it to go on at its usual pace")
+            time.sleep(_POLL)
+
+
+def _doing(found: Json) -> str:
+    bad = sum(found[field] for field in _NOT_WELL)
+    return (
+        f"{found['messages']} of {counted(found['messages_of'], 'message')}, "
+        f"{_size(found['octets'])} of {_size(found['octets_of'])}, {bad} not as they should be"
+    )
+
+
+def _size(octets: int) -> str:
+    return f"{octets / 2**20:,.1f} MiB"
+
+
+def _leave(left: Json) -> None:
+    """After Ctrl-C."""
+    if left["interval"]:
+        within = timedelta(seconds=left["interval"])
+        told = f"The round goes on at its usual pace: everything is read within {within}"
+    else:
+        told = "The round ends here: scrub_interval is 0"
+    click.echo(told, err=True)
+    sys.exit(INTERRUPTED)

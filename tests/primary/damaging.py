@@ -1,0 +1,73 @@
+"""Mail with two copies on nodes that do not talk yet, and what a bad disk does to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from scripted_hop import ScriptedHop
+from sending import sent
+from stations import Station, boundary, eventually
+
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.messages import Copy
+from shadowrelay.database.ledger import SqlLedger
+
+SMALL = b"Subject: small\r\n\r\n" + b"a line of the body\r\n" * 20
+LARGE = b"Subject: large\r\n\r\n" + (b"y" * 78 + b"\r\n") * 2500
+QUICK = {
+    "shadow_heartbeat_frequency": "1s",
+    "discard_poll_interval": "0.2s",
+    "orphan_check_interval": "1s",
+    "queue_glitch_retry_interval": "1s",
+    "reconcile_timeout": "2s",
+}
+
+
+@asynccontextmanager
+async def nodes(tmp_path: Path, hop: ScriptedHop, *names: str) -> AsyncIterator[list[Station]]:
+    """A boundary whose mail leaves for that hop; nothing leaves, and nobody talks, before ``awake``."""
+    route = {"domains": ["*"], "host": "127.0.0.1", "port": hop.port, "tls": "none"}
+    async with boundary(tmp_path, *names, routes={"out": route}, **QUICK) as made:
+        yield made
+
+
+def awake(*stations: Station, queue: bool = True) -> None:
+    for one in stations:
+        if queue:
+            one.run_queue()
+        one.run_links()
+        one.run_repair()
+        one.run_reconcile()
+        one.run_mend()
+
+
+async def accepted(owner: Station, octets: bytes, *to: str) -> Copy:
+    """Mail with two copies; the owner's row of it."""
+    before = {copy.id for copy in await owner.copies()}
+    assert (await sent(owner, octets, *to)).startswith("250 ")
+
+    async def recorded() -> bool:
+        return len(await owner.copies()) > len(before)
+
+    await eventually(recorded)
+    (copy,) = [copy for copy in await owner.copies() if copy.id not in before]
+    assert not copy.exposed
+    return copy
+
+
+def file_of(on: Station, message_id: MessageId) -> Path:
+    (name,) = [name for name in on.files() if name.startswith(message_id)]
+    return on.node.spool / name
+
+
+async def spoil(on: Station, statement: str, *values: Any) -> None:
+    """Change what the disk has, as the disk would: nobody knows."""
+
+    def work(ledger: SqlLedger) -> None:
+        assert ledger.connection.execute(statement, values).rowcount > 0
+        ledger.forget_recent()
+
+    await on.read(work)
