@@ -121,7 +121,7 @@ def given_up(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[b
     if rows := ledger.damaged(message_id):
         if rows.set_aside:
             return Decision(False)
-        event = RowsDamaged(at=now, message_id=message_id, reason=NO_GOOD_COPY)
+        event = RowsDamaged(at=now, message_id=message_id, reason=NO_GOOD_COPY, set_aside=True)
         return Decision(True, (SaveDamaged(replace(rows, set_aside=True)),), (event,))
     copy = ledger.copy(message_id)
     if copy is None or not _needed(copy):

@@ -170,8 +170,12 @@ def restore(ledger: Ledger, offer: Offer, content: Content, now: datetime) -> De
         )
         if not here.unsettled:
             here = settled_now(here, now)
+        elsewhere = tuple(one for one in copy.recipients if one.settled)
         writes: tuple[Write, ...] = (DropDamaged(copy.id), SaveCopy(None, here, content))
         then = _given_away(ledger, here, offer.owner_database, now)
+        if elsewhere:
+            event = HaDiscard(at=now, copy=here, recipients=elsewhere, reason="DeliveredElsewhere")
+            then = then.after(Decision(None, (), (event,)))
     else:
         known = ledger.copy(offer.message_id)
         if known is None or not known.damaged or not known.queued or known.digests is None:

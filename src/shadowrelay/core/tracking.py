@@ -151,18 +151,22 @@ class HaRestore(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsDamaged:
-    """As HADAMAGE, of rows of which nothing can be believed but whose they are: the message's id."""
+    """As HADAMAGE, of rows of which nothing can be believed but whose they are: the message's id.
+
+    As SUSPEND, once the message is ``set_aside``.
+    """
 
     at: datetime
     message_id: MessageId
     reason: str
+    set_aside: bool = False
 
     def columns(self) -> Columns:
         """The row, keyed by column name."""
         return {
             "date-time": timestamp(self.at),
-            "source": HaDamage.source,
-            "event-id": HaDamage.event_id,
+            "source": (Suspend if self.set_aside else HaDamage).source,
+            "event-id": (Suspend if self.set_aside else HaDamage).event_id,
             "network-message-id": self.message_id,
             "source-context": self.reason,
             "custom-data": entries({"Damaged": "rows"}),
