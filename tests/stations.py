@@ -19,7 +19,7 @@ from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.lab.authority import authority_pair, init, issue
-from shadowrelay.primary.exposure import Reconcile, Repair
+from shadowrelay.primary.exposure import Reconcile
 from shadowrelay.primary.mending import Mend
 from shadowrelay.primary.queue import Queue
 from shadowrelay.service.adapters import servers
@@ -35,6 +35,7 @@ QUICK: dict[str, Any] = {
     "shadow_attempt_timeout": "2s",
     "shadow_time_cap": "5s",
     "revoke_timeout": "500ms",
+    "shadow_retry_interval": "50ms",
     "member_skip_interval": "100ms",
     "discard_poll_interval": "100ms",
     "shadow_heartbeat_frequency": "1s",
@@ -147,7 +148,7 @@ class Station:
             self.run(link.run())
 
     def run_repair(self) -> None:
-        self.run(Repair(self.node.members, self.node.examiner).run())
+        self.run(self.node.repair.run())
 
     def run_reconcile(self) -> None:
         self.run(

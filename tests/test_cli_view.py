@@ -31,7 +31,7 @@ from admin.admin_node import (
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from shadowrelay.admin.node import PeerState
+from shadowrelay.admin.node import PeerState, Refusal
 from shadowrelay.cli import main, viewing
 from shadowrelay.core.delivery import Ending
 from shadowrelay.core.identifiers import ServerName
@@ -85,6 +85,14 @@ async def test_status_shows_exposure_before_the_backlog_and_shadow_copies_apart(
     assert text.startswith(f"{OURS} (site here, host rack1), ready\n")
     assert "connect: refused" in text
     assert "promoted in 2 h 48 min" in text
+
+
+async def test_a_copy_that_a_member_refused_is_shown_with_the_reason(node):
+    node.refused = {message_id(2): [Refusal(MX3, "550 5.7.1 not that", NOW)]}
+    assert "A member refused the copy of 1 message of these" in await good(node, "status")
+    shown = await good(node, "message", "show", message_id(2))
+    assert f"refused by {MX3}" in shown
+    assert "550 5.7.1 not that (2026-11-21T10:00:00.000Z)" in shown
 
 
 async def test_status_of_a_node_without_exposure_says_so(tmp_path):

@@ -162,6 +162,24 @@ def test_attempts_must_be_left_for_the_preferred_sites_and_only_for_those(prefer
         settings_from_tree(tree(**changes, shadow_redundancy_enabled=False))
 
 
+@pytest.mark.parametrize("preference", ["local_only", "remote_only", "prefer_remote"])
+def test_where_all_members_are_in_one_site_the_local_count_applies_whatever_the_preference(preference):
+    changes = {
+        "peer": PEER,
+        "shadow_message_preference_setting": preference,
+        "max_retries_for_local_site_shadow": 0,
+    }
+    here, elsewhere = {**MX2, "site": "north"}, {**MX2, "site": "south"}
+    errors = errors_of(**changes, site="north", members=[here])
+    assert "at least 1 where all members are in one site" in errors["max_retries_for_local_site_shadow"]
+    without_sites = {key: value for key, value in MX2.items() if key != "site"}
+    assert set(errors_of(**changes, members=[without_sites])) == {"max_retries_for_local_site_shadow"}
+    one_site = changes | {"max_retries_for_local_site_shadow": 1, "max_retries_for_remote_site_shadow": 0}
+    settings_from_tree(tree(**one_site, site="north", members=[here]))
+    if preference != "local_only":
+        settings_from_tree(tree(**changes, site="north", members=[elsewhere]))
+
+
 def test_rejecting_without_members_is_a_warning_and_not_an_error():
     assert "every message will be answered 451 4.4.0" in warnings_of(reject_message_on_shadow_failure=True)
 

@@ -19,11 +19,12 @@ from shadowrelay.core.conversation import Answered, Greeting, met
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Attempt, Leg
-from shadowrelay.core.steps import Ask, Greet, OfferCopy, Step, Transact, Unanswered
+from shadowrelay.core.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.steps import Ask, Greet, OfferCopy, Pause, Step, Transact, Unanswered
+from shadowrelay.core.values import replace
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.running import run
-from shadowrelay.smtp.peer_client import NO_ANSWER, Address, PeerConnection, PeerFailed
+from shadowrelay.smtp.peer_client import NO_ANSWER, Address, PeerConnection, PeerFailed, PeerGone
 from shadowrelay.smtp.peer_offer import Offering
 
 log = structlog.get_logger(__name__)
@@ -116,45 +117,68 @@ class Members:
         else:
             session.abort()
 
+    async def acquire_for_copy(self, name: ServerName) -> PeerConnection:
+        """The same for an offer: a member that failed lately gets little time. Raises PeerFailed."""
+        try:
+            async with asyncio.timeout(self.boundary.patience(name, seconds())):
+                return await self.acquire(name)
+        except TimeoutError:
+            raise PeerFailed("connect", NO_ANSWER) from None
+
     async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> Attempt:
         """Offer a copy in a session of its own. Never raises for what the member does."""
+        pooled = self.pooled(step.to)
         try:
-            session = await self.acquire(step.to)
+            session = pooled or await self.acquire_for_copy(step.to)
         except PeerFailed as failed:
             return self.unreachable(step, failed)
         offering = self.offering(session, step)
         digest = step.digests.content if step.digests else None
-        return self.offered(session, offering, await offering.send(content, digest))
+        attempt = await offering.send(content, digest)
+        if attempt.concern is Concern.SESSION and pooled is None:
+            attempt = replace(attempt, concern=Concern.MEMBER)  # there was no time in which it could break
+        return self.offered(session, offering, attempt)
 
     def offering(self, session: PeerConnection, step: OfferCopy) -> Offering:
         """A copy that is to be offered in that session."""
         return Offering(session, step, self.database.lineage.mark, self.clock())
 
     def offered(self, session: PeerConnection, offering: Offering, attempt: Attempt) -> Attempt:
-        """An offer has ended: its session goes back, and a member that failed is not asked for a while."""
-        self.release(offering.step.to, session)
+        """An offer has ended: its session goes back, and what it says of the member is remembered."""
+        self.release(attempt.name, session)
+        self.boundary.attempted(attempt, seconds())
         if attempt.leg is not Leg.ACKNOWLEDGED:
-            self.boundary.skip(attempt.name, seconds())
+            if attempt.concern is not Concern.COPY and session.closed:
+                self._distrust(attempt.name)
             log.warning(
                 "shadow_copy_not_taken",
                 message=offering.step.message_id,
                 member=attempt.name,
                 leg=attempt.leg.value,
+                concern=attempt.concern.value,
                 reply=attempt.reply,
             )
         return attempt
 
     def unreachable(self, step: OfferCopy, failed: PeerFailed) -> Attempt:
-        self.boundary.skip(step.to, seconds())
+        attempt = Attempt(step.to, Leg.REFUSED, step.rank, str(failed))
+        self.boundary.attempted(attempt, seconds())
         log.warning("shadow_server_unreachable", member=step.to, step=failed.step, error=failed.error)
-        return Attempt(step.to, Leg.REFUSED, step.rank, str(failed))
+        return attempt
 
     async def lost(self, step: OfferCopy) -> Attempt:
         """An offer that was cut off by its time: the member may hold a copy, under the database we know."""
-        self.boundary.skip(step.to, seconds())
         known = await self.database.transact(lambda ledger: ledger.member(step.to))
         database_id = known.lineage.database_id if known and known.lineage else None
-        return Attempt(step.to, Leg.LOST, step.rank, NO_ANSWER, database_id)
+        attempt = Attempt(step.to, Leg.LOST, step.rank, NO_ANSWER, database_id)
+        self.boundary.attempted(attempt, seconds())
+        return attempt
+
+    def _distrust(self, name: ServerName) -> None:
+        """A session ended, or got no answer: those that idle may be no better, and a new one will tell."""
+        idle = self._idle[name]
+        while idle:
+            idle.pop().abort()
 
     async def ask(self, step: Ask, timeout: float | None = None) -> Answered | Unanswered:
         """One XQDISCARD in a session from the pool, within ``timeout`` seconds."""
@@ -164,7 +188,12 @@ class Members:
                 if step.query.wanted and session.version == 1:
                     self.release(step.to, session)
                     return Unanswered("xqdiscard", "a member of an older version cannot give its copy")
-                answered, bad = await session.ask(step.query)
+                try:
+                    answered, bad = await session.ask(step.query)
+                except PeerGone:  # perhaps this session alone; asking twice does what asking once does
+                    self._distrust(step.to)
+                    session = await self.acquire(step.to)
+                    answered, bad = await session.ask(step.query)
         except PeerFailed as failed:
             return Unanswered(failed.step, failed.error)
         except TimeoutError:
@@ -181,6 +210,9 @@ class Members:
                 return await self.database.transact(work)
             case Ask():
                 return await self.ask(step, timeout)
+            case Pause(length):
+                await asyncio.sleep(length.total_seconds())
+                return None
             case _:
                 raise TypeError(f"{type(step).__name__} is not a step for the channel")
 

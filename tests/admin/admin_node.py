@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.node import HopStatus, PeerState, PeerStatus
+from shadowrelay.admin.node import HopStatus, PeerState, PeerStatus, Refusal
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core import delivery, heartbeat, holding, redundancy
 from shadowrelay.core.decisions import Content
@@ -66,12 +66,19 @@ class FakeNode:
     active: bool = False  # being drained
     told_of: list[ServerName] = field(default_factory=list)
     given_up: list[MessageId] = field(default_factory=list)
+    refused: dict[MessageId, list[Refusal]] = field(default_factory=dict)
 
     def peers(self) -> list[PeerStatus]:
         return self.statuses
 
     def hop(self, name: NextHop) -> HopStatus:
         return self.hops.get(name, HopStatus(sessions=0, places=40, limit="a limit"))
+
+    def refusals(self, message_id: MessageId) -> list[Refusal]:
+        return self.refused.get(message_id, [])
+
+    def refused_copies(self) -> int:
+        return len(self.refused)
 
     def ready(self) -> tuple[bool, str]:
         return self.readiness

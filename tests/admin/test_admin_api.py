@@ -29,7 +29,7 @@ from admin_node import (
 
 from shadowrelay.admin import server
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.node import HopStatus, PeerState
+from shadowrelay.admin.node import HopStatus, PeerState, Refusal
 from shadowrelay.core.decisions import Decision, Outcome
 from shadowrelay.core.delivery import Ending
 from shadowrelay.core.heartbeat import cut_off
@@ -37,6 +37,7 @@ from shadowrelay.core.identifiers import NextHop
 from shadowrelay.database.queue import claim
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
+REFUSAL = Refusal(MX3, "550 5.7.1 no", NOW)
 UNREACHABLE = peer(
     MX2,
     PeerState.UNREACHABLE,
@@ -372,9 +373,23 @@ async def test_every_route_is_in_the_reference(node):
         assert f"`{method} {route.path}`" in page
 
 
+async def test_an_exposed_message_shows_which_member_refused_its_copy_and_why(node):
+    await fill(node, received(1, MX2), received(2, None))
+    node.refused = {message_id(number): [REFUSAL] for number in (1, 2)}
+    async with serving(node) as port:
+        safe, alone = [
+            (await ask(port, f"/api/v1/messages/{message_id(number)}")).json["refusals"] for number in (1, 2)
+        ]
+        status = (await ask(port, "/api/v1/status")).json
+    assert safe == []
+    assert alone == [{"name": MX3, "reply": "550 5.7.1 no", "at": "2026-11-21T10:00:00.000Z"}]
+    assert (status["exposed"], status["refused"]) == (1, 1)
+
+
 async def test_every_field_of_an_answer_is_in_the_reference(node):
     node.statuses = [UNREACHABLE, peer(MX3)]
-    await fill(node, received(1, MX2), held(3, MX2))
+    await fill(node, received(1, MX2), received(2, None), held(3, MX2))
+    node.refused[message_id(2)] = [REFUSAL]
     page = PAGE.read_text()
     async with serving(node) as port:
         for target in (
@@ -382,6 +397,7 @@ async def test_every_field_of_an_answer_is_in_the_reference(node):
             "queues",
             "messages",
             f"messages/{message_id(1)}",
+            f"messages/{message_id(2)}",
             "shadow-queues",
             "peers",
         ):

@@ -62,6 +62,7 @@ def test_what_its_holder_never_had_is_forgotten(on: Books) -> None:
     hears(on, Kind.UNKNOWN, ITS_HOLDER)
     assert on.copies == {}
     assert rows(on) == []
+    assert on.outcomes[ID].refused
 
 
 @pytest.mark.parametrize(

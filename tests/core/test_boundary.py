@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from ledger_at_hand import A, B, C
 
-from shadowrelay.core.boundary import Boundary
+from shadowrelay.core.boundary import SECOND_CHANCE, Boundary
 from shadowrelay.core.heartbeat import Alarm
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.shadow_servers import MemberPlace, Turn
 
 POLICY = Policy()
 SPAN = POLICY.shadow_resubmit_time_span.total_seconds()
@@ -63,7 +65,11 @@ def test_a_retired_member_does_not_count_as_one_that_could_be_reached() -> None:
     boundary = boundary_of(B, C)
     boundary.retire(C)
     assert Alarm.PROMOTE in silent(boundary, B)
-    assert list(boundary.candidates(0.0)) == []
+    assert firsts(boundary, 0.0) == {B}
+    boundary.retire(B)
+    assert firsts(boundary, 0.0) == set()
+    boundary = boundary_of(B, C)
+    boundary.retire(C)
     boundary.called(C, 1.0)
     boundary.answered(C, 1.0)
     assert C not in boundary.reachable()
@@ -100,17 +106,67 @@ def test_a_member_that_calls_can_be_reached_but_is_no_newer_contact() -> None:
     assert boundary.cut_off(1000.0 + SPAN) == (B,)
 
 
+def offered(boundary: Boundary, name: ServerName, leg: Leg, concern: Concern, at: float) -> None:
+    boundary.attempted(Attempt(name, leg, 1, "", concern=concern), at)
+
+
+def firsts(boundary: Boundary, at: float) -> set[ServerName]:
+    """Whom the next messages are offered to first."""
+    return {turn.to for _ in range(4) if (turn := boundary.candidates(at).first)}
+
+
 def test_a_member_that_failed_to_hold_a_copy_is_not_asked_for_a_while() -> None:
     boundary = boundary_of(B, C)
-    boundary.skip(B, 1000.0)
+    offered(boundary, B, Leg.REFUSED, Concern.MEMBER, 1000.0)
     interval = POLICY.member_skip_interval.total_seconds()
-    assert set(boundary.candidates(1000.0)) == {C}
-    assert set(boundary.candidates(1000.0 + interval)) == {B, C}
+    assert firsts(boundary, 1000.0) == {C}
+    assert firsts(boundary, 1000.0 + interval) == {B, C}
 
 
-def test_a_candidate_that_fails_meanwhile_drops_out_of_what_remains() -> None:
+@pytest.mark.parametrize("concern", [Concern.COPY, Concern.SESSION])
+def test_a_copy_that_is_refused_or_a_session_that_broke_says_nothing_of_the_member(concern: Concern) -> None:
+    boundary = boundary_of(B, C)
+    offered(boundary, B, Leg.REFUSED, concern, 1000.0)
+    assert firsts(boundary, 1000.0) == {B, C}
+
+
+def test_a_member_that_takes_a_copy_is_asked_again_like_any_other() -> None:
+    boundary = boundary_of(B, C)
+    offered(boundary, B, Leg.LOST, Concern.MEMBER, 1000.0)
+    offered(boundary, B, Leg.ACKNOWLEDGED, Concern.MEMBER, 1001.0)
+    assert firsts(boundary, 1001.0) == {B, C}
+
+
+def test_a_candidate_that_fails_meanwhile_comes_last_in_what_remains() -> None:
+    boundary = boundary_of(B, C, ServerName("d"))
+    candidates = boundary.candidates(1000.0)
+    assert candidates.first
+    first = candidates.first.to
+    failed, other = sorted({B, C, ServerName("d")} - {first})
+    offered(boundary, failed, Leg.REFUSED, Concern.MEMBER, 1000.0)
+    refused = [Attempt(first, Leg.REFUSED, 1, "", concern=Concern.COPY)]
+    assert candidates.after(refused) == Turn(other)
+    assert candidates.healthy(refused) == Turn(other)
+    refused.append(Attempt(other, Leg.REFUSED, 2, "", concern=Concern.COPY))
+    assert candidates.healthy(refused) is None
+
+
+def test_the_first_one_stays_the_first_though_it_fails_meanwhile() -> None:
+    """A session with it may be open, and part of the message on its way."""
     boundary = boundary_of(B, C)
     candidates = boundary.candidates(1000.0)
-    first = next(candidates)
-    boundary.skip(first, 1000.0)
-    assert first not in set(candidates)
+    first = candidates.after([])
+    assert first
+    offered(boundary, first.to, Leg.REFUSED, Concern.MEMBER, 1000.0)
+    assert candidates.after([]) == first
+
+
+def test_only_a_member_that_failed_lately_gets_little_time() -> None:
+    boundary = boundary_of(B)
+    assert boundary.patience(B, 1000.0) is None
+    offered(boundary, B, Leg.REFUSED, Concern.MEMBER, 1000.0)
+    assert boundary.patience(B, 1000.0) == SECOND_CHANCE
+    boundary.answered(B, 1001.0)
+    assert boundary.patience(B, 1001.0) is None
+    boundary.failed(B, 1002.0, "down")
+    assert boundary.patience(B, 1002.0) == SECOND_CHANCE

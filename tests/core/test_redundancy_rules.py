@@ -33,7 +33,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
 from shadowrelay.core.redundancy import Answer, Arrival, Attempt, Leg
 from shadowrelay.core.reports import ReportKind, report_id
-from shadowrelay.core.shadow_servers import MemberPlace, candidates
+from shadowrelay.core.shadow_servers import MemberPlace, preferred
 
 POLICY = Policy(reject_message_on_shadow_failure=True)
 HOP = Hop("mail.example.net", inside=False, mailbox=False)
@@ -265,7 +265,7 @@ def test_one_revoke_per_member_with_its_highest_rank() -> None:
 def test_a_shadow_is_never_on_the_primarys_own_host() -> None:
     here = MemberPlace(A, "east", "rack1")
     places = (MemberPlace(B, "west", "rack1"), MemberPlace(C, "east", "rack2"))
-    assert {place.name for place in candidates(here, places, POLICY, skipped=(), turn=0)} == {C}
+    assert [sites.members for sites in preferred(here, places, POLICY, turn=0)] == [(), (C,)]
 
 
 # Holding.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shadowrelay.core.digests import of_content
-from shadowrelay.database.content import BLOCK, INLINE, Spool, blocks, head
+from shadowrelay.database.content import BLOCK, INLINE, ContentDamaged, Spool, blocks, head, verified
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 LARGE = bytes(range(256)) * (INLINE // 256 + 1)
@@ -108,6 +108,18 @@ async def test_a_large_content_is_read_in_blocks(tmp_path: Path) -> None:
     spool.write(bytes(3 * BLOCK + 1))
     sizes = [len(block) async for block in blocks(await spool.seal())]
     assert sizes == [BLOCK, BLOCK, BLOCK, 1]
+
+
+async def test_the_last_octets_wait_for_the_comparison(tmp_path: Path) -> None:
+    """What comes before them may leave: without its end no message is accepted."""
+    spool = Spool(tmp_path, "m")
+    spool.write(bytes(2 * BLOCK) + b"end")
+    content = await spool.seal()
+    assert [len(block) async for block in verified(content, spool.digest)] == [BLOCK, BLOCK, 3]
+    leaving = verified(content, of_content(b"another"))
+    assert [len(await anext(leaving)), len(await anext(leaving))] == [BLOCK, BLOCK]
+    with pytest.raises(ContentDamaged, match="digest"):
+        await anext(leaving)
 
 
 @pytest.mark.parametrize("answer", ["nothing", "a part", "an error"])

@@ -15,6 +15,7 @@ SMALL = {"member", "incarnation", "sqlite_sequence", "CONSTANT", "hop", "temp.ac
 
 ALLOWED = {
     "outbox_about": "only when rows are damaged; rows leave the outbox within seconds",
+    "due_nowhere": "only when the next hop of a message that is due cannot be read",
     "expire_events": "events are acknowledged within seconds: there are many only while a member is away",
 }
 SCAN = re.compile(r"^SCAN (\S+)(?: USING (?:COVERING )?INDEX (\S+))?")

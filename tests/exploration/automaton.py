@@ -241,7 +241,12 @@ def name_of(entry: Due, node: str) -> str:
     name = getattr(inner, "__name__", "")
     if name == "_talk":
         return f"{node} turns to {entry.arguments[2][0]}"
-    words = {"finish": "gives up waiting", "_commit": "commits", "pump": "looks at its queue"}
+    words = {
+        "finish": "gives up waiting",
+        "_commit": "commits",
+        "pump": "looks at its queue",
+        "resume": "asks again",
+    }
     if name in words:
         return f"{node} {words[name]}"
     known = dict(cells(entry.run)) if isinstance(entry.run, FunctionType) else {}

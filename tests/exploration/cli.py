@@ -34,6 +34,13 @@ POLICIES = {None: "both", False: "accept", True: "reject"}
 @click.option("--policy", type=click.Choice(["reject", "accept", "both"]), default="both", show_default=True)
 @click.option("--messages", type=click.IntRange(1, 2), default=1, show_default=True)
 @click.option("--recipients", type=click.IntRange(1, 2), default=1, show_default=True)
+@click.option(
+    "--attempts",
+    type=click.IntRange(1, 4),
+    default=1,
+    show_default=True,
+    help="At each other member, to leave a copy with it.",
+)
 @click.option("--minutes", type=float, help="Stop after that long; default: when everything was seen.")
 @click.option("--most", type=int, help="Situations for each exploration: the same ones at every run.")
 @click.option("--workers", type=int, default=2, show_default=True)
@@ -73,6 +80,7 @@ def command(
     policy: str,
     messages: int,
     recipients: int,
+    attempts: int,
     minutes: float | None,
     most: int | None,
     workers: int,
@@ -109,6 +117,7 @@ def command(
                 reject=reject,
                 messages=messages,
                 recipients=recipients,
+                attempts=attempts,
                 grain=grain,
                 commits_apart=commits_apart,
                 at_once=message_first,

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
-from shadowrelay.core.boundary import Boundary
+from shadowrelay.core.boundary import Boundary, Candidates
 from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.policy import Policy
@@ -203,6 +203,13 @@ class Walk:
         self.see({name: until for name, until in value._skipped.items() if until > self.now})
         self.see(value._turn % max(1, len(value.places)))
 
+    def candidates(self, value: Candidates) -> None:
+        """Of what its member has skipped, that what was so when it began or later."""
+        boundary = value.boundary
+        self.out.append(f"{value.turn % max(1, len(boundary.places))}")
+        self.see(value.first)
+        self.crowd({name for name, until in boundary._skipped.items() if until > value.began})
+
     def _node(self, node: Node) -> None:
         self.see(node.books.state)
         self.see(node.snapshots)
@@ -270,6 +277,7 @@ EXACTLY: dict[tuple[type, ...], Callable[[Walk, Any], None]] = {
     (Peers,): Walk.sessions,
     (Task,): Walk.task,
     (Boundary,): Walk.boundary,
+    (Candidates,): Walk.candidates,
 }
 
 _RULES: dict[type, Callable[[Walk, Any], None]] = {}

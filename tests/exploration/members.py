@@ -26,9 +26,14 @@ class Members(Rules):
 
     def __init__(self, setup: Setup, memory: Memory) -> None:
         self.setup = setup
-        self.policy = OpenPolicy(TIMINGS)
+        policy = replace(
+            TIMINGS,
+            max_retries_for_remote_site_shadow=setup.attempts * (setup.nodes - 1),
+            max_retries_for_local_site_shadow=setup.attempts,
+        )
+        self.policy = OpenPolicy(policy)
         if setup.reject is not None:
-            self.policy = replace(TIMINGS, reject_message_on_shadow_failure=setup.reject)
+            self.policy = replace(policy, reject_message_on_shadow_failure=setup.reject)
         places = PLACES[: setup.nodes]
         self.names = tuple(str(place.name) for place in places)
         self.index = {name: index for index, name in enumerate(self.names)}

@@ -20,6 +20,7 @@ class Setup:
     reject: bool | None = False  # None: what policy says of an exposed message is a choice at every question
     messages: int = 1
     recipients: int = 1
+    attempts: int = 1  # at each other member to leave a copy with it, one after the other
     commits_apart: bool = False
     at_once: bool = False  # a message comes first of all, nothing happens before
     refused: bool = False  # the next hop refuses every recipient: the sender gets a report

@@ -109,3 +109,11 @@ def test_a_handover_at_any_moment_delivers_once_and_leaves_nothing_behind() -> N
     found = explore(replace(SHORT, faults=(("drain mx1",),)))
     assert found.complete
     assert not found.duplicates
+
+
+@pytest.mark.parametrize("fault", ["lost", "late"])
+def test_one_message_that_is_offered_twice_to_the_same_member_is_delivered_once(fault: str) -> None:
+    found = explore(replace(SHORT, faults=((fault,),), reject=None, attempts=2))
+    assert found.complete
+    assert not found.problem, "\n".join(found.trace)
+    assert not found.duplicates

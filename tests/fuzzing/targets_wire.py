@@ -18,6 +18,7 @@ from shadowrelay.wire.esmtp import (
     format_rcpt,
     parse_mail,
     parse_rcpt,
+    refuse_routing,
 )
 from shadowrelay.wire.header import HeaderScan, received_field
 from shadowrelay.wire.replies import Refused, ReplyError, ReplyReader
@@ -64,8 +65,8 @@ def check_mail(data: bytes) -> None:
 
 
 def check_rcpt(data: bytes) -> None:
-    """Any argument of RCPT is refused with a reply, or is a command that reads back as itself and routes
-    nothing.
+    """Any argument of RCPT is refused with a reply, or is a command that reads back as itself; what public
+    connectors take of these routes nothing.
     """
     smtputf8, text = data[:1] > b"\x7f", text_of(data[1:])
     try:
@@ -74,7 +75,9 @@ def check_rcpt(data: bytes) -> None:
     except Refused as refused:
         refused.reply.encode()
         return
-    must(not addresses.is_routed(rcpt.address), "no routing by the sender")
+    with suppress(Refused):
+        refuse_routing(rcpt)
+        must(not addresses.is_routed(rcpt.address), "no routing by the sender")
     must(smtputf8 or line.isascii(), "ASCII without SMTPUTF8")
     must(line.endswith(b"\r\n") and line.count(b"\n") == line.count(b"\r") == 1, "one line")
     again = parse_rcpt(line[5:-2].decode(), smtputf8=smtputf8, keywords=RCPT_KEYWORDS | {"XFORK"})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,15 +14,17 @@ import pytest
 from scripted_hop import ScriptedHop, original
 from sending import sent
 from stations import Station, boundary, eventually, full
+from structlog.testing import capture_logs
 
 from shadowrelay.core.conversation import Query
 from shadowrelay.core.damage import Wanted
 from shadowrelay.core.decisions import Decision, DropCopy, Kind
 from shadowrelay.core.identifiers import MessageId
-from shadowrelay.core.messages import Copy, HolderState, Reason, Stage
-from shadowrelay.core.ownership import intend
+from shadowrelay.core.messages import Copy, Damage, HolderState, Reason, Stage
+from shadowrelay.core.ownership import intend, saved
 from shadowrelay.core.steps import Ask, Unanswered
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.primary import mending
 
 SMALL = b"Subject: small\r\n\r\n" + b"a line of the body\r\n" * 20
 LARGE = b"Subject: large\r\n\r\n" + (b"y" * 78 + b"\r\n") * 2500
@@ -148,6 +152,8 @@ ROWS = {
     "a next hop": "UPDATE recipient SET next_hop = 'oup' WHERE message_id = ?",
     "a holder's state": "UPDATE holder SET state = 'lost' WHERE message_id = ?",
     "a digest": "UPDATE message SET content_digest = 'xxh3-128:0' WHERE id = ?",
+    "no sum": "UPDATE message SET row_sum = NULL, received_at = received_at - 140737488355328 WHERE id = ?",
+    "a recipient that is gone": "DELETE FROM recipient WHERE message_id = ?",
     "a time that cannot be": "UPDATE message SET received_at = 1 << 62 WHERE id = ?",
 }
 
@@ -217,6 +223,49 @@ async def test_a_damaged_copy_is_no_copy_and_its_owner_makes_another_one(tmp_pat
         assert not path.exists()  # the damaged file went with the commit that replaced it
         told = [row for row in await owner.tracked() if row["event-id"] == "HAREDIRECT"]
         assert len(told) == 2
+
+
+async def test_a_repair_ends_no_offer_of_what_is_damaged(tmp_path: Path) -> None:
+    """Its holder would refuse it by the digest; its owner knows before that."""
+    async with ScriptedHop() as hop, nodes(tmp_path, hop, "mx1", "mx2") as (owner, holder):
+        copy = await accepted(owner, LARGE)
+        file_of(owner, copy.id).write_bytes(flipped(LARGE))
+        await holder.read(lambda ledger: _forget(ledger, copy.id))
+        await owner.read(lambda ledger: ledger.apply(saved(copy, replace(copy, holders=()))))
+        awake(owner, holder, queue=False)
+
+        async def found() -> bool:
+            return [one.damage for one in await owner.copies()] == [Damage.CONTENT]
+
+        with capture_logs() as said:
+            await eventually(found, within=15)
+        assert "copy_differs" not in {line["event"] for line in said}
+        assert await holder.copies() == []
+
+
+async def test_nothing_is_set_aside_before_the_member_that_is_away_was_asked(tmp_path: Path) -> None:
+    async with ScriptedHop() as hop, nodes(tmp_path, hop, "mx1", "mx2", "mx3") as (owner, one, other):
+        copy = await accepted(owner, LARGE)
+        holder, third = (one, other) if await one.copies() else (other, one)
+        good = file_of(owner, copy.id).read_bytes()
+        file_of(owner, copy.id).write_bytes(b"")
+        away: Any = owner.node.members.addresses
+        away[holder.name] = replace(away[holder.name], port=9)
+        await owner.node.members.close()
+        awake(owner, third)
+
+        async def asked() -> bool:
+            events = await owner.events()
+            unanswered = [watch for watch in owner.node.members.boundary.watches.values() if watch.failures]
+            return "HADAMAGE" in events and [watch.name for watch in unanswered] == [holder.name]
+
+        await eventually(asked, within=15)
+        await asyncio.sleep(2 * mending.INTERVAL)  # the third member has said by now that it has none
+        assert "SUSPEND" not in await owner.events()
+        owner.knows(holder)
+        awake(holder)
+        await eventually(lambda: len(hop.contents) == 1, within=20)
+        assert original(hop.contents[0]) == good
 
 
 async def test_a_damaged_copy_is_never_promoted_and_waits_for_the_operator(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -9,14 +10,20 @@ from pathlib import Path
 
 import pytest
 from sending import MESSAGE, sent
-from stations import boundary, eventually
+from stations import Station, boundary, eventually
 
-from shadowrelay.core.decisions import Decision, SaveCopy
-from shadowrelay.core.messages import Confirmation, HolderState, Stage
+from shadowrelay.core.decisions import Content, Decision, SaveCopy
+from shadowrelay.core.digests import of_content, of_envelope
+from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, HolderState, Recipient, Stage
+from shadowrelay.core.ownership import made_here
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import seconds
-from shadowrelay.primary import exposure
+from shadowrelay.primary import exposure, refusals
+from shadowrelay.smtp.peer_session import PeerSession
+from shadowrelay.smtp.receive_session import ReceiveSession
 
+ROUTED = "user%host@example.org"
 LARGE = b"Subject: large\r\n\r\n" + (b"y" * 78 + b"\r\n") * 1000
 
 
@@ -62,6 +69,62 @@ async def test_a_message_that_cannot_be_copied_neither_ends_the_repair_nor_keeps
         await eventually(one_is_safe)
         assert len(await holder.copies()) == 1
         assert not owner.tasks[0].done()
+
+
+async def report_to(owner: Station, address: str) -> Copy:
+    """A report in its queue, exposed as each new one is."""
+
+    def work(ledger: SqlLedger) -> Copy:
+        envelope = Envelope(sender="", size=len(MESSAGE))
+        recipients = (Recipient(1, address, NextHop("inside")),)
+        digests = Digests(of_content(MESSAGE), of_envelope(envelope, recipients))
+        about = MessageId("01900000-0000-8000-8000-000000000001")
+        made = made_here(ledger, about, envelope, recipients, digests, owner.clock())
+        return ledger.apply(Decision(made, (SaveCopy(None, made, Content(data=MESSAGE)),)))
+
+    return await owner.read(work)
+
+
+async def test_a_copy_that_is_refused_says_nothing_of_its_member_and_why_is_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next hop of a report may be anywhere; a member of an earlier version refuses to route there."""
+    monkeypatch.setattr(PeerSession, "judge", ReceiveSession.judge)
+    monkeypatch.setattr(exposure, "INTERVAL", 0.02)
+    strict = {"reject_message_on_shadow_failure": True, "member_skip_interval": "10m"}
+    async with boundary(tmp_path, "mx1", "mx2", **strict) as (owner, holder):
+        await sent(owner, MESSAGE)
+        made = await report_to(owner, ROUTED)
+        owner.run_repair()
+        known = owner.node.repair.refusals
+        await eventually(lambda: known.of(made.id))
+        for _ in range(5):
+            assert (await sent(owner, MESSAGE)).startswith("250 ")
+        await asyncio.sleep(0.2)
+        (refusal,) = known.of(made.id)
+        assert (refusal.attempt.name, refusal.attempt.reply[:10]) == (holder.name, "550 5.7.1 ")
+        (report,) = (copy for copy in await owner.copies() if copy.exposed)
+        assert (report.id, report.ranks_given) == (made.id, 1)  # nobody asks again at once
+
+
+async def test_who_refused_a_copy_is_asked_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "REST", 0.2)
+    monkeypatch.setattr(PeerSession, "judge", ReceiveSession.judge)
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        await sent(owner, MESSAGE)
+        made = await report_to(owner, ROUTED)
+        owner.run_repair()
+        await eventually(lambda: owner.node.repair.refusals.messages)
+        monkeypatch.undo()
+
+        async def safe() -> bool:
+            return not any(copy.exposed for copy in await owner.copies())
+
+        await eventually(safe)
+        assert made.id in {copy.id for copy in await holder.copies()}
+        await eventually(lambda: not owner.node.repair.refusals.messages)
 
 
 async def test_a_message_is_let_go_once_every_member_answered(tmp_path: Path) -> None:

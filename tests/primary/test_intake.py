@@ -107,6 +107,19 @@ async def test_a_holder_that_never_answers_is_revoked_before_the_451(
         assert len(graves) == 1  # whatever is still on its way comes too late
 
 
+async def test_what_was_refused_is_on_record_before_the_451(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else lets a holder drop a copy that it may have: to be unknown is not to be refused."""
+    over = never_answers(monkeypatch)
+    async with boundary(tmp_path, "mx1", "mx2", **STRICT) as (owner, _), at_last(over):
+        assert (await sent(owner, MESSAGE)).startswith("451 ")
+        rows = await owner.read(
+            lambda ledger: ledger.connection.execute("SELECT delivered, refused FROM outcome").fetchall()
+        )
+        assert rows == [("", 1)]
+
+
 async def test_without_a_confirmed_revoke_the_sender_hears_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

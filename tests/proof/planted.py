@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .planted_accepting import ACCEPTING
+from .planted_asking import ASKING
 from .planted_audit_judging import JUDGING
 from .planted_audit_knowing import KNOWING
 from .planted_audit_reading import READING
@@ -10,12 +11,13 @@ from .planted_audit_replaying import REPLAYING
 from .planted_audit_settling import SETTLING
 from .planted_audit_summing import SUMMING
 from .planted_audit_weighing import WEIGHING
+from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
 from .planting import Fault
 
-RELAY: tuple[Fault, ...] = (*ACCEPTING, *HOLDING, *DELIVERING, *DATABASE)
+RELAY: tuple[Fault, ...] = (*ACCEPTING, *ASKING, *HOLDING, *DELIVERING, *DAMAGE, *DATABASE)
 AUDIT: tuple[Fault, ...] = (
     *READING,
     *SUMMING,

@@ -45,7 +45,8 @@ ACCEPTING = (
         file="smtp/peer_offer.py",
         edits=(
             (
-                "        return self._attempt(Leg.LOST if self._ended else Leg.REFUSED, str(failed))",
+                "        return self._attempt("
+                "Leg.LOST if self._ended else Leg.REFUSED, str(failed), concern=concern)",
                 "        mark = self._session.greeting.lineage.mark\n"
                 "        return self._attempt(Leg.ACKNOWLEDGED, str(failed), mark)",
             ),
@@ -89,10 +90,12 @@ ACCEPTING = (
         file="smtp/peer_offer.py",
         edits=(
             (
-                "                self._ended = True\n"
-                '                await self._chunk(b"BDAT %d LAST\\r\\n" % len(self._block), self._block)\n',
-                '                await self._chunk(b"BDAT %d LAST\\r\\n" % len(self._block), self._block)\n'
-                "                self._ended = True\n",
+                "                self._ended = True\n                promised",
+                "                promised",
+            ),
+            (
+                'LAST{promised}\\r\\n".encode(), self._block)\n',
+                'LAST{promised}\\r\\n".encode(), self._block)\n                self._ended = True\n',
             ),
         ),
         test="smtp/test_peer_client.py::test_once_the_end_was_begun_to_be_sent_there_may_be_a_copy",

@@ -11,7 +11,7 @@ DELIVERING = (
         name="delivery before the members were asked",
         rule="a returning owner asks before it delivers",
         file="database/records.py",
-        edits=((" and copy.confirmation is not Confirmation.ASK and", " and"),),
+        edits=((" or copy.confirmation is Confirmation.ASK or", " or"),),
         test="database/test_database_queue.py::test_some_messages_are_never_due[asking]",
     ),
     Fault(
@@ -90,9 +90,8 @@ DELIVERING = (
         file="core/delivery.py",
         edits=(
             (
-                "    writes += addressed(listeners(after), delivered(after, settled), now)\n"
-                "    events: list[TrackingEvent | SnapshotEnd]",
-                "    events: list[TrackingEvent | SnapshotEnd]",
+                "    writes += addressed(listeners(after), delivered(after, settled), now)\n",
+                "",
             ),
         ),
         test="core/test_redundancy_rules.py::test_settling_tells_every_possible_holder_in_the_same_decision",
@@ -175,7 +174,7 @@ DELIVERING = (
         name="after a long absence all is set aside that nobody confirms",
         rule="set aside is what was queued during a long absence, and nothing later",
         file="core/inquiry.py",
-        edits=(("                and question.since == long_away\n", ""),),
+        edits=(("                and question.since == self.long_away\n", ""),),
         test="primary/test_exposure.py::test_of_a_long_absence_only_what_was_queued_then_is_set_aside",
     ),
     Fault(

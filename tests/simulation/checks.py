@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Outcome
+from shadowrelay.core.digests import of_content
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy, HolderState, Recipient, Role, Stage, Status
 from shadowrelay.core.tracking import Deliver, Dsn, DuplicateDeliver, HaRestore, Receive, Resubmit, Send
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 FOREVER = float("inf")
 DONE = (Status.DELIVERED, Status.RELAYED)
+
+A_MOMENT = 0.2
+"""Seconds from the comparison of a content to the commit that it is for, at most."""
 
 
 class Broken(AssertionError):
@@ -50,6 +54,7 @@ class Invariants:
     failed: set[tuple[MessageId, int]] = field(default_factory=set)  # given up, durably
     log: list[tuple[float, str, TrackingEvent]] = field(default_factory=list)
     logged: dict[tuple[str, MessageId], dict[int, Status]] = field(default_factory=dict)  # as settled
+    rotten_since: dict[tuple[str, MessageId], float] = field(default_factory=dict)  # contents
     keep_log: bool = False
 
     # Reported by nodes.
@@ -79,6 +84,7 @@ class Invariants:
             self._epochs(node, message_id, after)
             self._tracked(node, before, after, told)
             self._learns(node, before, after)
+            self._same_as_the_owners(node, after)
             gone = (
                 message_id not in node.books.state.contents and (node.name, message_id) not in self.world.hit
             )
@@ -125,6 +131,8 @@ class Invariants:
         """A disk has damaged what it keeps of these messages. With a second copy nothing is lost by that."""
         for message_id in hit:
             self.world.hit.add((node.name, message_id))
+            if kind == rot.CONTENT:
+                self.rotten_since[node.name, message_id] = self.world.now
             copy = node.books.state.copies.get(message_id)
             if kind == rot.PAGE:
                 self.epochs[node.name, message_id] = copy.epoch if copy else 0
@@ -192,6 +200,8 @@ class Invariants:
                     raise Broken(
                         f"{node.name}: {event.event_id} of {copy.id} for {missing}, which are not settled"
                     )
+            if isinstance(event, Resubmit) and self._unread(node, event.copy):
+                raise Broken(f"{node.name} promoted {copy.id}, whose content is damaged")
             if isinstance(event, Resubmit) and event.copy.epoch <= (before.epoch if before else 1):
                 raise Broken(f"{node.name}: RESUBMIT of {copy.id} does not raise the epoch")
         if before is None and after is not None and not about:
@@ -204,6 +214,19 @@ class Invariants:
             told_of = {r.number for event in about for r in (event.recipients or event.copy.recipients)}
             if before is not None and newly - told_of:
                 raise Broken(f"{node.name}: {newly - told_of} of {copy.id} were settled without a row")
+
+    def _same_as_the_owners(self, node: Node, copy: Copy | None) -> None:
+        """A copy that counts is one of what its owner has, octet by octet."""
+        if copy is None or not copy.held or copy.damage or copy.owner not in self.world.nodes:
+            return
+        owned = self.world.nodes[copy.owner].books.durable_copy(copy.id)
+        if owned and owned.owned and owned.epoch == copy.epoch and owned.digests != copy.digests:
+            raise Broken(f"{node.name} holds another {copy.id} than {copy.owner} has")
+
+    def _unread(self, node: Node, copy: Copy) -> bool:
+        """Is its content damaged, and was it before anybody could have compared it in time?"""
+        since = self.rotten_since.get((node.name, copy.id), FOREVER)
+        return self.world.now - since > A_MOMENT and not _as_it_was(node, copy)
 
     def _learns(self, node: Node, before: Copy | None, after: Copy | None) -> None:
         if after is None:
@@ -291,6 +314,12 @@ class Invariants:
     def everything(self) -> None:
         for message_id in self.world.submissions:
             self.available(message_id)
+
+
+def _as_it_was(node: Node, copy: Copy) -> bool:
+    """Is what the disk has of its content what its digest says?"""
+    octets = node.books.state.contents.get(copy.id, b"")
+    return copy.digests is not None and of_content(octets) == copy.digests.content
 
 
 def _settled_before(node: Node, event: TrackingEvent) -> bool:
@@ -573,6 +602,8 @@ def repaired(world: World) -> str:
         for copy in state.copies.values():
             if copy.exposed or (copy.queued and copy.confirmation.value != "none"):
                 return f"{node.name}: {copy.id} is exposed or has to be asked about"
+            if copy.queued and (copy.damage or not _as_it_was(node, copy)):
+                return f"{node.name}: {copy.id} is damaged"
         if any(event.addressee in live for event in state.events.values()):
             return f"{node.name} has events to tell"
         for copy in state.copies.values():

@@ -20,6 +20,7 @@ from shadowrelay.core import (
     arrivals,
     claims,
     conversation,
+    damage,
     delivery,
     heartbeat,
     holding,
@@ -29,6 +30,7 @@ from shadowrelay.core import (
     questions,
     redundancy,
     reports,
+    shadow_servers,
 )
 from shadowrelay.database import ledger
 from shadowrelay.primary import accepting, delivering, repairing
@@ -131,7 +133,7 @@ MUTANTS = (
                 "self.exchange(step.to, session.number, lines, timeout, done)",
                 "self.exchange(step.to, session.number, lines, timeout, lambda *_: None)\n"
                 "    mark = session.theirs.lineage.mark\n"
-                "    resume(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, '250', database, mark))",
+                "    ended(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, '250', database, mark))",
             ),
         ),
         seed=186,
@@ -158,7 +160,7 @@ MUTANTS = (
                 "self.after(0.0, then, result)",
             ),
         ),
-        seed=0,
+        seed=4,
     ),
     Mutant(
         "an acknowledgement that never came counts",
@@ -169,7 +171,7 @@ MUTANTS = (
                 "if not holders and not may_be_exposed:",
             ),
         ),
-        seed=58,
+        seed=169,
     ),
     Mutant(
         "discard before the next hop's 250",
@@ -219,30 +221,26 @@ MUTANTS = (
         "a discard is told to the wrong holder",
         (
             (
-                redundancy._recorded,
-                "writes += addressed([other.database_id], gone, now)",
+                ownership.with_better_holder,
+                "gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(other.rank)),)\n"
+                "            told += addressed([other.database_id], gone, now)",
                 "gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(holder.rank)),)\n"
-                "            writes += addressed([holder.database_id], gone, now)",
+                "            told += addressed([holder.database_id], gone, now)",
             ),
         ),
         scenario="holder_dies",
         breaks=Breaks.HISTORY,
     ),
     Mutant(
-        "unknown releases in any incarnation",  # counterexample 1
-        ((questions._unknown, "and speaker.mark.incarnation == copy.offered_in", ""),),
-        seed=679,
-    ),
-    Mutant(
         "unknown never promotes",
         (
             (
                 questions._unknown,
-                "return intend(copy, Reason.OWNER_FORGOT, now)",
-                "return Decision(None)",
+                "    return intend(copy, Reason.OWNER_FORGOT, now)\n    holder",
+                "    return Decision(None)\n    holder",
             ),
         ),
-        seed=116,
+        scenario="page_without_the_message",
     ),
     Mutant(
         "marks of acknowledgements are not remembered",  # counterexample 2
@@ -311,7 +309,7 @@ MUTANTS = (
     Mutant(
         "451 without a revoke",
         ((accepting.take_back, "for attempt in uncertain(tuple(attempts)):", "for attempt in ():"),),
-        seed=616,
+        scenario="refused_then_owner_lost",
     ),
     Mutant(
         "451 though the revoke was not confirmed",
@@ -400,8 +398,14 @@ MUTANTS = (
     ),
     Mutant(
         "exposure is not repaired",
-        ((repairing.copy_again, "for member in candidates:", "for member in ():"),),
-        seed=86,
+        (
+            (
+                repairing.copy_again,
+                "while turn := whom([*refused, *attempts]):",
+                "while turn := None:",
+            ),
+        ),
+        seed=132,
     ),
     Mutant(
         "an owner that was cut off does not ask",
@@ -460,7 +464,7 @@ MUTANTS = (
     Mutant(
         "a report that another node made is waited for",
         ((delivery.settle, "if r.settles and not already_safe(ledger, r.id)", "if r.settles"),),
-        seed=745,
+        seed=194,
     ),
     Mutant(
         "two owners of one message never ask",
@@ -478,7 +482,7 @@ MUTANTS = (
         (
             (
                 claims.judge,
-                "Verdict(copy.id, copy.epoch, Kind.PENDING, str(copy.rank))",
+                "Verdict(copy.id, copy.epoch, kind, str(copy.rank))",
                 "Verdict(copy.id, epoch, Kind.UNKNOWN)",
             ),
         ),
@@ -502,7 +506,7 @@ MUTANTS = (
             (conversation.asked, "if question.message_id in in_flight:", "if False:"),
             (questions._answer_of_arrival, "if arrivals.under_way(arrived) or", "if"),
         ),
-        seed=2298,
+        scenario="holder_asks_while_the_reply_is_open",
     ),
     Mutant(
         "what was arriving is forgotten at once",
@@ -522,11 +526,11 @@ MUTANTS = (
             (
                 arrivals.learnt,
                 "case Kind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):\n"
-                "            return forgotten(arrived)",
+                "            return forgotten(arrived, policy, now)",
                 "case Kind.UNKNOWN:\n            return Decision(None)",
             ),
         ),
-        seed=3113,
+        scenario="arrived_and_refused_and_put_back",
     ),
     Mutant(
         "a holder that was put back proves that nobody had a 250",
@@ -547,7 +551,7 @@ MUTANTS = (
                 "if counts(both.member, both.attempt):",
             ),
         ),
-        seed=77,
+        seed=88,
     ),
     Mutant(
         "a 250 whatever the holder said",
@@ -556,7 +560,127 @@ MUTANTS = (
     ),
     Mutant(
         "a 451 before what arrived is forgotten",
-        ((redundancy.accept, "(DropCopy(arrived),) if arrived and last_resort else ()", "()"),),
-        seed=46,
+        ((redundancy.accept, "[DropCopy(arrived)] if arrived and last_resort else []", "[]"),),
+        seed=20,
+    ),
+    Mutant(
+        "the only candidate left is skipped",
+        (
+            (
+                shadow_servers.next_turn,
+                "name = min(_open(order, attempts, asked), key=lambda name: asked[name], default=None)",
+                "name = None",
+            ),
+        ),
+        scenario="same_member_asked_again",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a session that broke counts as an attempt",
+        (
+            (shadow_servers.healthy_turn, "if attempts and _was_replaced(attempts):", "if False:"),
+            (shadow_servers._counted, "counted.subtract(broken)", "pass"),
+        ),
+        scenario="session_replaced_at_once",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "of several offers to one member the first counts",
+        (
+            (
+                redundancy.accept,
+                "holder for attempt in attempts if",
+                "holder for attempt in reversed(attempts) if",
+            ),
+        ),
+        scenario="same_member_asked_again",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "of several offers to one member the first is revoked",
+        (
+            (
+                redundancy.uncertain,
+                "for attempt in attempts if",
+                "for attempt in reversed(attempts) if",
+            ),
+        ),
+        scenario="several_offers_and_one_revoke",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a damaged copy counts",
+        ((questions._answer_as_owner, "if damaged:", "if False:"),),
+        scenario="damaged_copy_is_made_again",
+    ),
+    Mutant(
+        "a damaged copy is not replaced by the good one that is offered",
+        ((holding.hold, "content if better else None", "None"),),
+        scenario="damaged_copy_is_made_again",
+    ),
+    Mutant(
+        "a message is set aside before every member was asked",
+        ((node.Node._seek, "if frozenset(self.boundary.watches) <= answered:", "if True:"),),
+        scenario="damaged_content_is_fetched",
+    ),
+    Mutant(
+        "a good copy is not given",
+        ((damage.answer, "give = copy.id", "give = None"),),
+        scenario="damaged_content_is_fetched",
+    ),
+    Mutant(
+        "of damaged rows nothing is known",
+        ((questions.without_copy, "if rows := ledger.damaged(message_id):", "if rows := None:"),),
+        scenario="damaged_rows_are_fetched",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a copy is promoted unread",
+        ((inquiry.Inquiry._may_be_promoted, "if copy.id not in self.sound:", "if False:"),),
+        scenario="damaged_copy_is_not_promoted",
+    ),
+    Mutant(
+        "a damaged copy is promoted",
+        (
+            (
+                inquiry.Inquiry._may_be_promoted,
+                "if copy.damaged:\n        return False",
+                "if copy.damaged:\n        return True",
+            ),
+            (ownership.promote, "or copy.damaged", ""),
+        ),
+        scenario="damaged_copy_is_not_promoted",
+    ),
+    Mutant(
+        "unknown is taken for refused",
+        ((questions._unknown, "if speaker.version == 1 and same:", "if same:"),),
+        scenario="page_without_the_message",
+    ),
+    Mutant(
+        "what was refused is not on record",
+        ((redundancy.accept, "if last_resort and uncertain(attempts):", "if False:"),),
+        scenario="refused_and_holder_put_back",
+    ),
+    Mutant(
+        "what was away for long is promoted though its owner does not know it",
+        (
+            (
+                questions._unknown,
+                "if long_away is not None and copy.confirm_since == long_away:",
+                "if False:",
+            ),
+        ),
+        scenario="holder_away_for_long",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "the report of another maker is taken for ours",
+        ((ownership.yields, "if made_by_two else copy.damage", "if False else copy.damage"),),
+        scenario="two_nodes_make_the_same_report",
+    ),
+    Mutant(
+        "a message is restored as if nothing had been sent",
+        ((holding.restore, "for number, status in rows.settled", "for number, status in ()"),),
+        seed=120,
     ),
 )

@@ -28,6 +28,7 @@ from shadowrelay.core.steps import (
     Both,
     Greet,
     OfferCopy,
+    Pause,
     Script,
     SendOn,
     Sent,
@@ -45,6 +46,10 @@ from .world import START, Delivery, World, seconds
 
 if TYPE_CHECKING:
     from .checks import Invariants
+
+
+SCRUB = 4
+"""Seconds in which everything that is kept is read."""
 
 
 @dataclass(slots=True)
@@ -170,6 +175,7 @@ class Node:
         self.boundary = Boundary(self.place, self.others, self.policy, _turn=self.world.random.randrange(8))
         self.peers = Peers(self)
         self.in_flight: set[MessageId] = set()
+        self.ticks = 0
         self.active: set[tuple[MessageId, NextHop]] = set()
         self.repairing: set[MessageId] = set()
         self.concluding = False
@@ -297,6 +303,8 @@ class Node:
                 self.peers.ask(step, resume)
             case SendOn():
                 self._send_on(step, resume)
+            case Pause(length):
+                self.after(length.total_seconds(), resume, None)
             case _:
                 self.peers.connect(step, resume)
 
@@ -379,6 +387,9 @@ class Node:
     def tick(self) -> None:
         """Once a second: exposure, questions that can be concluded, and what a sleep calls for."""
         self.after(1.0, self.tick)
+        self.ticks += 1
+        if self.ticks % SCRUB == 0:
+            self._scrub()
         self.pump()
         state = self.books.state
         confirm = exposed = False
@@ -430,6 +441,11 @@ class Node:
             return content
         self.transact(lambda b: b.apply(damage.found(b, message_id, self.clock())), lambda _: None)
         return None
+
+    def _scrub(self) -> None:
+        """Read everything that is kept, to find damage before it is needed."""
+        for message_id in tuple(self.books.state.copies):
+            self.read(message_id)
 
     def _mend(self) -> None:
         """As the stage does it: rows nobody may find, then a good copy for each message that needs one."""
@@ -596,7 +612,7 @@ class Node:
                 self.repairing.discard(message_id)
 
             candidates = self.boundary.candidates(self.world.now)
-            self.start(repairing.copy_again(copy.id, candidates, self.clock), done)
+            self.start(repairing.copy_again(copy.id, candidates.healthy, self.clock), done)
 
     # Draining.
 
@@ -636,7 +652,12 @@ class Node:
 
         self.start(
             accepting.make_redundant(
-                arrival, Content(data=arrival.id.encode()), candidates, self.policy, self.clock, deadline
+                arrival,
+                Content(data=arrival.id.encode()),
+                candidates.after,
+                self.policy,
+                self.clock,
+                deadline,
             ),
             done,
         )

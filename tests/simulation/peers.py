@@ -15,7 +15,7 @@ from shadowrelay.core.greeting import greet
 from shadowrelay.core.holding import Held, Offer, hold
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Status
-from shadowrelay.core.redundancy import Attempt, Leg
+from shadowrelay.core.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Script, Unanswered
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 OFFERED = frozenset({"SIZE", "8BITMIME", "SMTPUTF8", "DSN"})
 MAIL_HERE = MAIL_KEYWORDS | {"XSHADOW"}
 RCPT_HERE = RCPT_KEYWORDS | {"XFORK"}
+RESET = "connection reset"
 Reply = Callable[[tuple[str, ...]], None]
 
 
@@ -117,7 +118,7 @@ class Peers:
             if node.generation != generation:
                 return
             if not answer:
-                node.attend(finish, None, "connection reset")
+                node.attend(finish, None, RESET)
             else:
                 node.attend(finish, answer, "")
 
@@ -192,18 +193,22 @@ class Peers:
         """With what is stored, once it is compared; what arrives is at hand."""
         content = self.node.arriving.get(step.message_id)
         if content is None and (content := self.node.read(step.message_id)) is None:
-            resume(Attempt(step.to, Leg.REFUSED, step.rank, "damaged"))
+            resume(Attempt(step.to, Leg.REFUSED, step.rank, "damaged", concern=Concern.COPY))
             return
-        self._acquire(step.to, lambda opened: self._opened(opened, step, content, resume))
+
+        def ended(attempt: Attempt) -> None:
+            self.node.boundary.attempted(attempt, self.world.now)
+            resume(attempt)
+
+        self._acquire(step.to, lambda opened: self._opened(opened, step, content, ended))
 
     def _opened(
-        self, session: Session | None, step: OfferCopy, content: bytes, resume: Callable[[Any], None]
+        self, session: Session | None, step: OfferCopy, content: bytes, ended: Callable[[Attempt], None]
     ) -> None:
         if session is None:
-            self.node.boundary.skip(step.to, self.world.now)
-            resume(Attempt(step.to, Leg.REFUSED, step.rank, "no session"))
+            ended(Attempt(step.to, Leg.REFUSED, step.rank, "no session"))
             return
-        self._offer(session, step, content, resume)
+        self._offer(session, step, content, ended)
 
     def _acquire(self, name: ServerName, then: Callable[[Session | None], None]) -> None:
         """A greeted session for copies: the one at hand, the one being opened, or a new one."""
@@ -247,7 +252,7 @@ class Peers:
         self._greet(step.greet, step.number, timeout, done)
 
     def _offer(
-        self, session: Session, step: OfferCopy, content: bytes, resume: Callable[[Any], None]
+        self, session: Session, step: OfferCopy, content: bytes, ended: Callable[[Attempt], None]
     ) -> None:
         node = self.node
         envelope = step.envelope
@@ -284,17 +289,16 @@ class Peers:
             if answer is None:
                 if self.shadow.get(step.to) is session:
                     del self.shadow[step.to]
-                node.boundary.skip(step.to, self.world.now)
-                resume(Attempt(step.to, Leg.LOST, step.rank, why, database))
+                concern = Concern.SESSION if why == RESET else Concern.MEMBER
+                ended(Attempt(step.to, Leg.LOST, step.rank, why, database, concern=concern))
                 return
             reply, _, told = answer[-1].rpartition(" ")
             if reply[0] != "2":
-                node.boundary.skip(step.to, self.world.now)
-                resume(Attempt(step.to, Leg.REFUSED, step.rank, reply, database))
+                ended(Attempt(step.to, Leg.REFUSED, step.rank, reply, database, concern=Concern.COPY))
                 return
             self.world.point("acknowledged", node.name, step.message_id, step.to)
             if node.up:
-                resume(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, reply, database, parse_mark(told)))
+                ended(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, reply, database, parse_mark(told)))
 
         if self.world.verbose:
             self.world.say(
@@ -427,6 +431,6 @@ class Peers:
             if held is Held.QUEUED:
                 reply((f"250 2.6.0 {offer.message_id} Queued mail for redundancy {format_mark(mark)}",))
             else:
-                reply((f"450 4.7.1 Not taken {format_mark(mark)}",))
+                reply((f"451 4.4.0 {offer.message_id} {held.value} {format_mark(mark)}",))
 
         self._transact(work, then)

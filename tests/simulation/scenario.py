@@ -16,6 +16,9 @@ Commands, one per line (``#`` begins a comment):
     when <point>: <command>                  once, at that instant: see below
     drain                                    faults are over; wait until everything is quiet
     clock mx1 +10800                         its wall clock steps
+    damage mx1 m1 content|row                on its disk, found when it is read
+    page mx1 m1 1|none                       of the message, as its first commit left it, or none at all
+    expire                                   what goes by age, on every node
 
 Points are tracking events as they are printed (``HARECEIVE mx2 m1``), ``offers mx1 m1 mx2`` (before it
 leaves), ``acknowledged mx1 m1 mx2`` (before it is recorded), ``taken m1``, ``answered m1 250``,
@@ -34,8 +37,11 @@ from pathlib import Path
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.reports import ReportKind, report_id
 
+from . import rot
+from .books import Disagreement
 from .checks import Broken, Invariants, judge, unrest
 from .clients import Client
+from .node import Node
 from .seeds import PLACES, SCALED, make_boundary
 from .world import Impairment, Noise, World, seconds
 
@@ -69,7 +75,7 @@ class Scenario:
                 if command:
                     try:
                         self.command(command)
-                    except Broken as error:
+                    except (Broken, Disagreement) as error:
                         failed = f"BROKEN {self._named(str(error))}"
                         break
             output = list(wrapped([*self.told, failed] if failed else self.told))
@@ -206,6 +212,29 @@ class Scenario:
 
     def clock(self, words: list[str]) -> None:
         self.world.nodes[ServerName(words[0])].offset += float(words[1])
+
+    def damage(self, words: list[str]) -> None:
+        node, message_id = self._stored(words)
+        if words[2] == "content":
+            contents = node.books.state.contents
+            contents[message_id] = contents[message_id][:-1] + b"?"
+        else:
+            node.books.rot_row(message_id)
+        self.checks.rotted(node, [message_id], rot.CONTENT if words[2] == "content" else rot.ROW)
+
+    def page(self, words: list[str]) -> None:
+        node, message_id = self._stored(words)
+        former = (None, None) if words[2] == "none" else node.versions[message_id][int(words[2]) - 1]
+        node.books.put_back(message_id, *former)
+        self.checks.rotted(node, [message_id], rot.PAGE)
+
+    def _stored(self, words: list[str]) -> tuple[Node, MessageId]:
+        (message_id,) = [MessageId(key) for key, name in self.names.items() if name == words[1]]
+        return self.world.nodes[ServerName(words[0])], message_id
+
+    def expire(self, _: list[str]) -> None:
+        for node in self.world.nodes.values():
+            node.expire()
 
     def drain(self, _: list[str]) -> None:
         """Until everything is quiet, then the sums: nothing may be lost, every duplicate has its cause."""

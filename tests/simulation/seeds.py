@@ -26,6 +26,7 @@ SCALED = Policy(
     shadow_attempt_timeout=seconds(1),
     revoke_timeout=seconds(0.6),
     shadow_time_cap=seconds(4),
+    shadow_retry_interval=seconds(0.3),
     member_skip_interval=seconds(1.5),
     queue_glitch_retry_interval=seconds(1.5),
     transient_failure_retry_interval=seconds(3),

@@ -6,6 +6,7 @@ import asyncio
 import resource
 import socket
 import struct
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -32,8 +33,9 @@ from shadowrelay.core.decisions import Kind
 from shadowrelay.core.digests import ContentDigest
 from shadowrelay.core.identifiers import Beginning, Lineage, Mark, NextHop
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.redundancy import Attempt, Leg
+from shadowrelay.core.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import Ask, OfferCopy, Unanswered
+from shadowrelay.members import seconds
 from shadowrelay.smtp.peer_client import Address, PeerConnection, PeerFailed
 from shadowrelay.smtp.peer_offer import Offering
 
@@ -92,7 +94,9 @@ async def the_offer(reader: asyncio.StreamReader) -> bytes:
     """Read MAIL, RCPT, and the chunks."""
     read = b""
     while b" LAST\r\n" not in read:
-        read += await reader.readline()
+        read += (line := await reader.readline())
+        if not line:
+            raise asyncio.IncompleteReadError(read, None)
     return read
 
 
@@ -574,5 +578,118 @@ async def test_a_member_that_cannot_be_reached_is_skipped_for_a_while(tmp_path: 
     attempt = await found.node.members.offer(offer(full("mx2")), pieces(b""))
     assert attempt.leg is Leg.REFUSED
     assert attempt.reply.startswith("connect: ")
-    assert list(found.node.boundary.candidates(0.0)) == []
+    assert found.node.boundary.skipped(0.0) == {full("mx2")}
     await found.stop()
+
+
+@pytest.mark.parametrize(
+    ("reply", "concern"),
+    [
+        ("452 4.3.1 Insufficient system resources", Concern.MEMBER),
+        ("451 4.3.2 Being drained, ask another member", Concern.MEMBER),
+        ("450 without an enhanced code", Concern.MEMBER),
+        ("451 4.4.0 01900000-0000-7000-8000-000000000001 owned elsewhere", Concern.COPY),
+        ("550 5.7.1 Routing by the sender is refused", Concern.COPY),
+        ("552 5.3.4 Message too big for system", Concern.COPY),
+        ("421 4.3.2 Closing connection", Concern.SESSION),
+    ],
+)
+async def test_a_refusal_says_whether_it_speaks_of_the_member_or_of_the_copy(
+    reply: str, concern: Concern
+) -> None:
+    async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await the_offer(reader)
+        writer.write(f"{reply} {MARK}\r\n".encode())
+        await reader.read(-1)
+
+    async with member(refuses) as session:
+        attempt = await offered(session, offer(full("mx2")), pieces(b"x"))
+        assert (attempt.leg, attempt.concern) == (Leg.REFUSED, concern)
+
+
+async def test_a_session_that_ends_says_nothing_of_the_member_and_one_that_is_silent_does() -> None:
+    async def leaves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await the_offer(reader)
+        writer.close()
+
+    async def waits(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        del writer
+        await reader.read(-1)
+
+    for answer, concern in ((leaves, Concern.SESSION), (waits, Concern.MEMBER)):
+        async with member(answer) as session:
+            attempt = await offered(session, offer(full("mx2")), pieces(b"x"))
+            assert (attempt.leg, attempt.concern) == (Leg.LOST, concern)
+
+
+async def test_when_a_session_ends_the_others_with_that_member_are_not_trusted(tmp_path: Path) -> None:
+    """Behind a failure that nobody has noticed yet they are no better; a new one tells."""
+
+    async def leaves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await the_offer(reader)
+        writer.close()
+
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder), AsyncExitStack() as stack:
+        members = owner.node.members
+        for _ in range(3):
+            members.release(holder.name, await stack.enter_async_context(member(leaves)))
+        attempt = await members.offer(offer(holder.name, content=b"x"), pieces(b"x"))
+        assert (attempt.leg, attempt.concern) == (Leg.LOST, Concern.SESSION)
+        assert members.pooled(holder.name) is None
+        assert not members.boundary.skipped(seconds())
+        attempt = await members.offer(offer(holder.name, rank=2, content=b"x"), pieces(b"x"))
+        assert attempt.leg is Leg.ACKNOWLEDGED
+
+
+async def test_a_question_on_a_session_that_ends_is_asked_again_on_a_new_one(tmp_path: Path) -> None:
+    """A revoke, above all: before it is confirmed its sender has no answer."""
+
+    async def leaves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.close()
+
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder), AsyncExitStack() as stack:
+        members = owner.node.members
+        step = offer(holder.name, content=b"x")
+        assert (await members.offer(step, pieces(b"x"))).leg is Leg.ACKNOWLEDGED
+        await members.close()
+        for _ in range(2):
+            members.release(holder.name, await stack.enter_async_context(member(leaves)))
+        revoke = Query(0, revoke=Revocation(step.message_id, 1, 1))
+        answered = await members.ask(Ask(holder.name, revoke))
+        assert not isinstance(answered, Unanswered)
+        assert [line.verdict.kind for line in answered.lines] == [Kind.REJECTED]
+
+
+async def test_a_session_that_breaks_right_after_it_was_opened_speaks_of_the_member(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        holder.connectors[0].options = replace(holder.connectors[0].options, max_protocol_errors=0)
+        members = owner.node.members
+        attempt = await members.offer(offer(holder.name, epoch=10**19), pieces(b"x"))  # 501 of the parser
+        assert attempt.concern is Concern.MEMBER
+        assert members.boundary.skipped(seconds()) == {holder.name}
+
+
+async def test_a_member_that_failed_lately_has_a_second_to_be_greeted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shadowrelay.core.boundary.SECOND_CHANCE", 0.1)
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        del writer
+        await reader.read(-1)
+
+    found = await station(tmp_path, "mx1", ["mx2"], shadow_attempt_timeout="500ms")
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    addresses: Any = found.node.members.addresses
+    addresses[full("mx2")] = replace(addresses[full("mx2")], port=server.sockets[0].getsockname()[1])
+    took, attempts = [], []
+    for _ in range(2):
+        began = time.monotonic()
+        attempts.append(await found.node.members.offer(offer(full("mx2")), pieces(b"")))
+        took.append(time.monotonic() - began)
+    server.close()
+    await found.stop()
+    assert [(one.leg, one.concern) for one in attempts] == [(Leg.REFUSED, Concern.MEMBER)] * 2
+    assert took[0] >= 0.5
+    assert took[1] < 0.4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -68,14 +69,15 @@ DIALOGUES = {file.stem: file.read_text("utf-8") for file in FILES}
 @pytest.mark.parametrize("name", DIALOGUES)
 async def test_the_dialogue_goes_as_it_is_written(tmp_path: Path, name: str) -> None:
     given, exchanges = read(DIALOGUES[name])
-    holder = await station(tmp_path, "mx2", ["mx1"])
-    for line in given:
-        await prepare(holder, line)
-    client = Client(*await asyncio.open_connection("127.0.0.1", holder.peer_port))
-    await client.line()
-    await client.say(f"EHLO {CALLER}")
-    for exchange in exchanges:
-        client.send(exchange.octets)
-        assert await client.reply() == "|".join(exchange.reply), exchange.command
-    await client.close()
-    await holder.stop()
+    async with AsyncExitStack() as stack:
+        holder = await station(tmp_path, "mx2", ["mx1"])
+        stack.push_async_callback(holder.stop)
+        for line in given:
+            await prepare(holder, line)
+        client = Client(*await asyncio.open_connection("127.0.0.1", holder.peer_port))
+        stack.push_async_callback(client.close)
+        await client.line()
+        await client.say(f"EHLO {CALLER}")
+        for exchange in exchanges:
+            client.send(exchange.octets)
+            assert await client.reply() == "|".join(exchange.reply), exchange.command

@@ -132,7 +132,8 @@ class _Api:
 
         view, like = await self._ask(find)
         if view is not None:
-            return _json(render_messages.message(view, self._node.hop, self._clock()))
+            refusals = self._node.refusals(view.id)
+            return _json(render_messages.message(view, self._node.hop, refusals, self._clock()))
         if not like:
             raise Refused(404, f"no message {wanted} here, nor a memory of one; another node may have it")
         listed = ", ".join(like) + (", …" if len(like) == 5 else "")

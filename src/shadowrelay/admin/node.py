@@ -86,6 +86,15 @@ class HopStatus:
         return f"no session is free: {self.sessions} of {self.places} in use ({self.limit})"
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a member said of the copy of an exposed message that it refused, though it takes others."""
+
+    member: ServerName
+    reply: str
+    at: datetime
+
+
 class DrainState(Protocol):
     """Is the node being drained?"""
 
@@ -123,6 +132,14 @@ class Node(Protocol):
 
     def hop(self, name: NextHop) -> HopStatus:
         """A next hop, whether anything was sent to it so far or not."""
+        ...
+
+    def refusals(self, message_id: MessageId) -> Sequence[Refusal]:
+        """The last refusal of its copy by each member; of exposed messages only."""
+        ...
+
+    def refused_copies(self) -> int:
+        """How many exposed messages members refused copies of."""
         ...
 
     def ready(self) -> tuple[bool, str]:

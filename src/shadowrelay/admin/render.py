@@ -33,6 +33,7 @@ def status(node: Node, seen: Snapshot, version: str, now: datetime) -> Json:
         "incarnation": lineage.incarnation,
         "sequence": lineage.sequence,
         **counts(seen.counts),
+        "refused": min(node.refused_copies(), seen.counts.exposed),
         "discard_events": sum(seen.events.values()),
         "commits": node.database.commits,
         "peers": peers(node, seen),

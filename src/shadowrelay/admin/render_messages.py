@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from shadowrelay.admin.node import HopStatus
+from shadowrelay.admin.node import HopStatus, Refusal
 from shadowrelay.admin.render import Json, mark, maybe
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Holder, Recipient, Role, Stage
@@ -34,7 +34,9 @@ def summary(copy: Copy) -> Json:
     }
 
 
-def message(view: MessageView, hop: Callable[[NextHop], HopStatus], now: datetime) -> Json:
+def message(
+    view: MessageView, hop: Callable[[NextHop], HopStatus], refusals: Sequence[Refusal], now: datetime
+) -> Json:
     """One message with all that is known of it here. Without a copy, what is remembered."""
     remembered = {
         "id": view.id,
@@ -81,6 +83,7 @@ def message(view: MessageView, hop: Callable[[NextHop], HopStatus], now: datetim
         },
         "recipients": [_recipient(copy, item, view, hop(item.next_hop), now) for item in copy.recipients],
         "holders": [_holder(item) for item in copy.holders],
+        "refusals": [_refusal(item) for item in refusals if copy.exposed],
     }
 
 
@@ -126,6 +129,10 @@ def _holder(holder: Holder) -> Json:
         "database_id": holder.database_id,
         "mark": mark(holder.mark),
     }
+
+
+def _refusal(refusal: Refusal) -> Json:
+    return {"name": refusal.member, "reply": refusal.reply, "at": timestamp(refusal.at)}
 
 
 def _state(copy: Copy) -> str:

@@ -134,6 +134,10 @@ def _facts(answer: Json) -> list[list[object]]:
             ["settled", answer["settled_at"]],
             ["reports on", answer["reports_on"]],
         ]
+        rows += [
+            [f"refused by {one['name']}", f"{one['reply']} ({one['at']})"]
+            for one in answer.get("refusals", ())
+        ]
     if outcome := answer["outcome"]:
         settled = f"recipients {clean(outcome['settled'])} at epoch {outcome['epoch']}"
         rows.append(["remembered", f"settled: {settled}, until {outcome['kept_until']}"])

@@ -53,6 +53,11 @@ def _exposure(out: Console, answer: Json) -> None:
             "lost if this node is lost now",
             style="bold red",
         )
+        if refused := answer.get("refused"):
+            out.print(
+                f"A member refused the copy of {counted(refused, 'message')} of these: see "
+                "shadowrelay message list --state exposed, and shadowrelay message show ID for the reason"
+            )
     else:
         out.print("Exposed: 0; every message in transit has a second copy", style="green")
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import field
 
 from shadowrelay.core.heartbeat import Alarm, Watch
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.shadow_servers import MemberPlace, candidates
+from shadowrelay.core.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.shadow_servers import MemberPlace, Sites, Turn, healthy_turn, next_turn, preferred
 from shadowrelay.core.values import dataclass, replace
+
+SECOND_CHANCE = 1.0
+"""Seconds in which a member that failed lately has to be connected to and greeted, or it fails again.
+
+Where it is the only candidate each message tries it, and each would wait as long as the first one did.
+"""
 
 
 @dataclass(slots=True)
@@ -81,20 +88,49 @@ class Boundary:
             self.watches[name] = replace(self.watches[name], cut_off=True)
         return names
 
-    def skip(self, name: ServerName, at: float) -> None:
-        """It failed to hold a copy: do not ask it for a while."""
-        self._skipped[name] = at + self.policy.member_skip_interval.total_seconds()
+    def attempted(self, attempt: Attempt, at: float) -> None:
+        """An offer has ended. Only what it says of the member counts for other messages."""
+        if attempt.leg is Leg.ACKNOWLEDGED:
+            self._skipped.pop(attempt.name, None)
+        elif attempt.concern is Concern.MEMBER:
+            self._skipped[attempt.name] = at + self.policy.member_skip_interval.total_seconds()
 
     def skipped(self, at: float) -> frozenset[ServerName]:
+        """Members that failed lately, or cannot be reached: asked only when no other one is left."""
         lately = {name for name, until in self._skipped.items() if until > at}
         return frozenset(lately | {name for name, watch in self.watches.items() if not watch.reachable})
 
-    def candidates(self, at: float, *, but: Iterable[ServerName] = ()) -> Iterator[ServerName]:
-        """Members to ask for a copy, in order; one that fails meanwhile is left out of what remains."""
+    def patience(self, name: ServerName, at: float) -> float | None:
+        """Seconds that a member may take until it is greeted for a copy; None: each step has its own time."""
+        return SECOND_CHANCE if name in self.skipped(at) else None
+
+    def candidates(self, at: float) -> Candidates:
+        """Whom to ask for a copy of one message, which began to arrive at that time."""
         self._turn += 1
-        avoided = {*but}
-        for place in candidates(
-            self.own, self.places, self.policy, skipped=self.skipped(at) | avoided, turn=self._turn
-        ):
-            if place.name not in self.skipped(at):
-                yield place.name
+        return Candidates(self, at, self._turn)
+
+
+@dataclass(slots=True)
+class Candidates:
+    """Whom to ask for a copy of one message, told after each attempt what became of all of them so far."""
+
+    boundary: Boundary
+    began: float
+    turn: int
+    first: Turn | None = None
+
+    def __post_init__(self) -> None:
+        self.first = next_turn(self._order(), (), self.boundary.skipped(self.began), self.boundary.policy)
+
+    def after(self, attempts: Sequence[Attempt]) -> Turn | None:
+        """The next one, or the first; None when nobody is left, or nothing of the number of attempts."""
+        if not attempts:
+            return self.first  # a session with it may be open already
+        return next_turn(self._order(), attempts, self.boundary.skipped(self.began), self.boundary.policy)
+
+    def healthy(self, attempts: Sequence[Attempt]) -> Turn | None:
+        """The next one of which nothing is known that speaks against asking it now."""
+        return healthy_turn(self._order(), attempts, self.boundary.skipped(self.began))
+
+    def _order(self) -> tuple[Sites, ...]:
+        return preferred(self.boundary.own, self.boundary.places, self.boundary.policy, turn=self.turn)

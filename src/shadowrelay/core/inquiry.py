@@ -141,7 +141,7 @@ class Inquiry:
                 closed += 1
                 books.apply(withdraw(copy, now))
                 continue
-            if not complete or (copy.pending and not self._may_be_promoted(copy)):
+            if not complete:
                 continue
             if (
                 copy.held
@@ -153,6 +153,8 @@ class Inquiry:
             missing = {holder.name for holder in copy.holders} - entry.by
             out_of_patience = at - entry.began >= patience
             if missing and (copy.confirmation is Confirmation.IN_DOUBT or not out_of_patience):
+                continue
+            if copy.pending and not self._may_be_promoted(copy):
                 continue
             closed += 1
             if copy.stage is Stage.ARRIVING:

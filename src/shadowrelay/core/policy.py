@@ -123,9 +123,16 @@ class Policy:
     shadow_time_cap: timedelta = tunable(
         _s(45), "How long all attempts for one message may take.", least=_s(0.5), most=_m(5), source="ours"
     )
+    shadow_retry_interval: timedelta = tunable(
+        _s(0.5),
+        "How long to wait before members that failed are asked again for the same message.",
+        least=_s(0.01),
+        most=_s(10),
+        source="ours",
+    )
     member_skip_interval: timedelta = tunable(
         _s(10),
-        "How long a member that failed is not asked to hold.",
+        "How long a member that failed is asked only when no other one is left.",
         least=_s(0.1),
         most=_m(10),
         source="ours",

@@ -47,9 +47,24 @@ class Leg(Enum):
     LOST = "lost"
 
 
+class Concern(Enum):
+    """What an attempt that left no acknowledged copy says something about, and so who is asked next.
+
+    MEMBER: it cannot be reached, or takes no copies for now. COPY: it refused this one; it takes others.
+    SESSION: the connection was there before the offer, and ended; the member may be as well as ever.
+    """
+
+    MEMBER = "member"
+    COPY = "copy"
+    SESSION = "session"
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One member asked to hold a copy. ``database_id`` and ``mark`` are those of its answer, if any."""
+    """One member asked to hold a copy. ``database_id`` and ``mark`` are those of its answer, if any.
+
+    ``concern`` counts only where the copy was not acknowledged.
+    """
 
     name: ServerName
     leg: Leg
@@ -57,6 +72,7 @@ class Attempt:
     reply: str
     database_id: DatabaseId | None = None
     mark: Mark | None = None
+    concern: Concern = Concern.MEMBER
 
     @property
     def told(self) -> str:

@@ -1,12 +1,18 @@
-"""Which members are asked to hold a copy, and in which order."""
+"""Which members are asked to hold a copy, in which order, and how often."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import timedelta
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy, ShadowMessagePreference
+from shadowrelay.core.redundancy import Attempt, Concern
 from shadowrelay.core.values import dataclass
+
+AT_ONCE = timedelta()
+_NONE: Counter[ServerName] = Counter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,40 +24,118 @@ class MemberPlace:
     host: str
 
 
-def candidates(
-    own: MemberPlace,
-    members: Iterable[MemberPlace],
-    policy: Policy,
-    *,
-    skipped: Collection[ServerName],
-    turn: int,
-) -> tuple[MemberPlace, ...]:
-    """The members to try, in order; at most the documented number of attempts per kind of site.
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """The members of this site, or those of all others, and how many attempts they have together."""
 
-    Never one on the primary's own host, and none that just failed (``skipped``): one dead peer is not to
-    slow every message. ``turn`` rotates the start, so that shadows spread over the members.
+    members: tuple[ServerName, ...]
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The member that is asked next, and how long to wait before that."""
+
+    to: ServerName
+    pause: timedelta = AT_ONCE
+
+
+def preferred(
+    own: MemberPlace, members: Iterable[MemberPlace], policy: Policy, *, turn: int
+) -> tuple[Sites, ...]:
+    """The members that may be asked, in order. Never one on the primary's own host.
+
+    In a boundary of one site the preference is ignored, and the count of the local site applies (Exchange
+    2013, "How shadow messages are created"). ``turn`` rotates the start, so that shadows spread over the
+    members.
     """
-    usable = [m for m in members if m.host != own.host and m.name != own.name and m.name not in skipped]
-    remote = _rotated([m for m in usable if m.site != own.site], turn)
-    local = _rotated([m for m in usable if m.site == own.site], turn)
-    remote = _cycled(remote, policy.max_retries_for_remote_site_shadow)
-    local = _cycled(local, policy.max_retries_for_local_site_shadow)
+    others = [member for member in members if member.name != own.name]
+    elsewhere = [member for member in others if member.host != own.host]
+    local = Sites(
+        _rotated([m.name for m in elsewhere if m.site == own.site], turn),
+        policy.max_retries_for_local_site_shadow,
+    )
+    if all(member.site == own.site for member in others):
+        return (local,)
+    remote = Sites(
+        _rotated([m.name for m in elsewhere if m.site != own.site], turn),
+        policy.max_retries_for_remote_site_shadow,
+    )
     match policy.shadow_message_preference_setting:
         case ShadowMessagePreference.PREFER_REMOTE:
-            return (*remote, *local)
+            return remote, local
         case ShadowMessagePreference.LOCAL_ONLY:
-            return local
+            return (local,)
         case ShadowMessagePreference.REMOTE_ONLY:
-            return remote
+            return (remote,)
 
 
-def _rotated(members: list[MemberPlace], turn: int) -> tuple[MemberPlace, ...]:
+def healthy_turn(
+    order: Sequence[Sites], attempts: Sequence[Attempt], skipped: Collection[ServerName]
+) -> Turn | None:
+    """The first member in order that did not just fail (``skipped``), and was not asked for this message.
+
+    One whose session broke is asked again at once, on a new session.
+    """
+    if attempts and _was_replaced(attempts):
+        last = attempts[-1].name
+        if any(last in sites.members for sites in order):
+            return Turn(last)
+    asked = _counted(attempts)
+    return next(
+        (Turn(name) for name in _open(order, attempts, asked) if not (name in skipped or asked[name])), None
+    )
+
+
+def next_turn(
+    order: Sequence[Sites],
+    attempts: Sequence[Attempt],
+    skipped: Collection[ServerName],
+    policy: Policy,
+) -> Turn | None:
+    """Who is asked for this message after these ``attempts``; None when the documented number is used up.
+
+    A member that failed is no reason to wait while there is another. When none is left, those that failed are
+    asked after all, those asked least first: the only candidate is never skipped. A pause comes before each
+    further round of them.
+    """
+    if turn := healthy_turn(order, attempts, skipped):
+        return turn
+    asked = _counted(attempts)
+    name = min(_open(order, attempts, asked), key=lambda name: asked[name], default=None)
+    if name is None:
+        return None
+    begins_a_round = asked[name] and asked[name] == max(asked.values())
+    return Turn(name, policy.shadow_retry_interval if begins_a_round else AT_ONCE)
+
+
+def _open(
+    order: Sequence[Sites], attempts: Sequence[Attempt], asked: Counter[ServerName]
+) -> Iterator[ServerName]:
+    """Members that may be asked: their sites have attempts left, and they did not refuse this very copy."""
+    refused = {attempt.name for attempt in attempts if attempt.concern is Concern.COPY}
+    for sites in order:
+        if sum(asked[name] for name in sites.members) < sites.attempts:
+            yield from (name for name in sites.members if name not in refused)
+
+
+def _counted(attempts: Sequence[Attempt]) -> Counter[ServerName]:
+    """Attempts that count. The first broken session with a member is replaced, and does not."""
+    if not attempts:  # as for nearly every message
+        return _NONE
+    counted = Counter(attempt.name for attempt in attempts)
+    broken = {attempt.name for attempt in attempts if attempt.concern is Concern.SESSION}
+    counted.subtract(broken)
+    return counted
+
+
+def _was_replaced(attempts: Sequence[Attempt]) -> bool:
+    """Did the last attempt end with its session, the first time for that member?"""
+    *before, last = attempts
+    broke_before = any(one.name == last.name and one.concern is Concern.SESSION for one in before)
+    return last.concern is Concern.SESSION and not broke_before
+
+
+def _rotated(members: list[ServerName], turn: int) -> tuple[ServerName, ...]:
     start = turn % len(members) if members else 0
     return (*members[start:], *members[:start])
-
-
-def _cycled(members: tuple[MemberPlace, ...], attempts: int) -> tuple[MemberPlace, ...]:
-    if not members:
-        return ()
-    rounds = -(-attempts // len(members))
-    return (members * rounds)[:attempts]

@@ -9,7 +9,7 @@ virtual clock with faults between any two steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
 from shadowrelay.core.conversation import Answered, Greeting, Query
@@ -67,6 +67,13 @@ class Both:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait for that time: who was asked a moment ago would say the same again. Result: None."""
+
+    length: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class Greet:
     """Introduce ourselves. Result: the member's Greeting; Unanswered if it did not answer."""
 
@@ -121,6 +128,6 @@ class Sent:
     damaged: str = ""
 
 
-Step: TypeAlias = Transact | OfferCopy | Beside | Greet | Ask | SendOn | WriteReports
+Step: TypeAlias = Transact | OfferCopy | Beside | Pause | Greet | Ask | SendOn | WriteReports
 Answer: TypeAlias = Attempt | Both | Greeting | Answered | Unanswered | Sent | tuple[Report, ...]
 Script: TypeAlias = Generator[Step, Any, T]

@@ -149,6 +149,20 @@ class SqlLedger:
         self._recent.pop(message_id, None)
         return self._stored(message_id)
 
+    @property
+    def has_old_rows(self) -> bool:
+        """May there be rows of a version before sums?"""
+        return self._old
+
+    def write_again(self, copy: Copy) -> None:
+        """Every row of a message as it has to be, with its sum."""
+        self._save(SaveCopy(None, copy))
+
+    def no_old_rows(self) -> None:
+        """Each row has its sum by now: one without is damaged."""
+        self._run(SQL["drop_meta"], (ROWS_FROM_BEFORE,))
+        self._old = False
+
     def damaged(self, message_id: MessageId) -> DamagedRow | None:
         row = self._run(SQL["damaged"], (message_id,)).fetchone()
         if row is None and message_id not in self.suspects:

@@ -207,6 +207,9 @@ SELECT value FROM meta WHERE key = ?;
 -- name: put_meta
 INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?);
 
+-- name: drop_meta
+DELETE FROM meta WHERE key = ?;
+
 -- name: ask_about_everything
 UPDATE message SET confirmation = 'ask', confirm_since = ?1, asked_sum = row_sum(hex(id), 'ask', ?1, check_at)
  WHERE stage <> 'safety_net' AND stage IN ('queued', 'arriving');
@@ -225,8 +228,14 @@ WITH RECURSIVE hop (name) AS (
     SELECT (SELECT MIN(next_hop) FROM recipient WHERE due_at IS NOT NULL AND next_hop > name) FROM hop
      WHERE name IS NOT NULL
 )
-SELECT name, (SELECT MIN(due_at) FROM recipient WHERE next_hop = name AND due_at IS NOT NULL)
+SELECT iif(typeof(name) = 'text', CAST(name AS BLOB), NULL),
+       (SELECT MIN(due_at) FROM recipient WHERE next_hop = name AND due_at IS NOT NULL)
   FROM hop WHERE name IS NOT NULL;
+
+-- name: due_nowhere
+-- The messages of a next hop whose name cannot be read, or whose first cannot be due at that time.
+SELECT DISTINCT message_id FROM recipient
+ WHERE due_at IS NOT NULL AND (typeof(next_hop) <> 'text' OR next_hop = CAST(? AS TEXT));
 
 -- name: claim
 SELECT DISTINCT message_id FROM recipient AS r WHERE next_hop = ? AND due_at <= ?
@@ -289,6 +298,15 @@ DELETE FROM tombstone WHERE keep_until <= ?;
 
 -- name: count_held_for_owner
 SELECT COUNT(*) FROM message WHERE owner = ? AND role = 'shadow' AND stage = 'queued';
+
+-- name: everything
+SELECT id, size FROM message WHERE id > ? ORDER BY id LIMIT ?;
+
+-- name: derived_exposed
+SELECT exposed FROM message WHERE id = ?;
+
+-- name: derived_due
+SELECT due_at FROM recipient WHERE message_id = ? ORDER BY number;
 
 -- name: page_in_transit
 SELECT id FROM message WHERE stage <> 'safety_net' AND id > ? ORDER BY id LIMIT ?;

@@ -39,8 +39,15 @@ class Claim:
 
 def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
     """Every next hop with mail that may be sent, and when its first is due."""
-    rows = ledger.connection.execute(SQL["due_hops"]).fetchall()
-    return [(NextHop(hop), records.moment(due)) for hop, due in rows]
+    found = []
+    for octets, due in ledger.connection.execute(SQL["due_hops"]).fetchall():
+        try:
+            found.append((NextHop(octets.decode()), records.moment(due)))
+        except (AttributeError, ValueError, TypeError, OverflowError):  # what no name is, or no time
+            for (message_id,) in ledger.connection.execute(SQL["due_nowhere"], (octets,)).fetchall():
+                if copy := ledger.read_again(message_id):
+                    ledger.write_again(copy)
+    return found
 
 
 def claim(ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int) -> list[Claim]:
@@ -79,15 +86,19 @@ def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now:
         copy = ledger.copy(message_id)
         if copy is None:  # its rows cannot be believed
             continue
+        due = tuple(one for one in copy.recipients if one.next_hop == next_hop and _is_due(copy, one, now))
+        if not due:  # the column that says so is derived, and wrong
+            ledger.write_again(copy)
+            continue
         content = stored(ledger, message_id) or Content()
-        due = tuple(
-            recipient
-            for recipient in copy.unsettled
-            if recipient.next_hop == next_hop and (recipient.next_attempt or now) <= now
-        )
         ledger.scratch += ledger.connection.execute(SQL["activate"], (message_id, next_hop)).rowcount
         claims.append(Claim(copy, next_hop, due, content))
     return claims
+
+
+def _is_due(copy: Copy, recipient: Recipient, now: datetime) -> bool:
+    at = records.due_at(copy, recipient)
+    return at is not None and at <= records.micros(now)
 
 
 def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta, after: MessageId) -> MessageId | None:

@@ -223,15 +223,15 @@ def _hex(message_id: str) -> str:
     return message_id.encode().hex().upper()
 
 
+def due_at(copy: Copy, recipient: Recipient) -> int | None:
+    """When to send it; None unless this node owns the message and may send it."""
+    if copy.damaged or not copy.owned or copy.confirmation is Confirmation.ASK or recipient.settled:
+        return None
+    return micros(recipient.next_attempt or copy.received_at)
+
+
 def recipient_row(copy: Copy, recipient: Recipient) -> Row:
     """Without its sum, which is over all but the last column: that is derived."""
-    sendable = (
-        copy.owned
-        and copy.confirmation is not Confirmation.ASK
-        and not recipient.settled
-        and not copy.damaged
-    )
-    due = recipient.next_attempt or copy.received_at
     return (
         copy.id,
         recipient.number,
@@ -245,7 +245,7 @@ def recipient_row(copy: Copy, recipient: Recipient) -> Row:
         recipient.last_reply,
         int(recipient.delay_notified),
         recipient.report,
-        micros(due) if sendable else None,
+        due_at(copy, recipient),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from shadowrelay.core.conversation import Answered, Query, Revocation
@@ -11,7 +11,8 @@ from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival, Attempt, Leg, accept, arrive, counts, uncertain
-from shadowrelay.core.steps import Ask, Beside, Both, OfferCopy, Script, Transact
+from shadowrelay.core.shadow_servers import Turn
+from shadowrelay.core.steps import Ask, Beside, Both, OfferCopy, Pause, Script, Transact
 from shadowrelay.core.values import dataclass
 
 
@@ -40,7 +41,7 @@ class Decided:
 def make_redundant(
     arrival: Arrival,
     content: Content,
-    candidates: Iterable[ServerName],
+    whom: Callable[[Sequence[Attempt]], Turn | None],
     policy: Policy,
     clock: Callable[[], datetime],
     deadline: datetime,
@@ -50,8 +51,9 @@ def make_redundant(
     The first candidate makes its copy durable while we make ours; then the sender may have its 250, and the
     message is recorded behind it. In every other case it is recorded, or forgotten, before anything is said.
 
-    ``candidates`` is drawn lazily, a member that just failed may drop out of it. An acknowledgement that
-    does not count any more (its holder's database is gone) leads on to the next candidate.
+    ``whom`` to ask next depends on what became of the attempts so far; the same member may be asked several
+    times, each time by a rank of its own. An acknowledgement that does not count any more (its holder's
+    database is gone) leads on like a failure.
     """
     attempts: list[Attempt] = []
     arrived: Copy | None = None
@@ -76,9 +78,10 @@ def make_redundant(
             )
         )
 
-    for member in candidates:
-        if clock() >= deadline:
-            break
+    while (turn := whom(attempts)) and clock() + turn.pause < deadline:
+        if turn.pause:
+            yield Pause(turn.pause)
+        member = turn.to
         step = offer(arrival, member, len(attempts) + 1)
         if attempts:
             attempts.append((yield step))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from itertools import chain
+from typing import TypeVar
 
 import structlog
 
@@ -17,10 +17,13 @@ from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import exposed
 from shadowrelay.members import Members, seconds
-from shadowrelay.primary.repairing import copy_again
+from shadowrelay.primary.refusals import REST, Refusals
+from shadowrelay.primary.repairing import Repaired, copy_again
 from shadowrelay.running import run
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 MOST_AT_ONCE = 16
 PAGE = 500  # messages that one look finds: the next one goes on behind them, so none keeps the others waiting
@@ -28,12 +31,13 @@ INTERVAL = 0.5  # seconds between looks
 
 
 class Repair:
-    """Gives every exposed message a second copy again."""
+    """Gives every exposed message a second copy again. ``refusals``: what members said of some of them."""
 
     def __init__(self, members: Members, examiner: Examiner) -> None:
         self._members = members
         self._examiner = examiner
         self._looked_at = MessageId("")
+        self.refusals = Refusals()
 
     async def run(self) -> None:
         """Until cancelled; not at all where shadow redundancy is disabled."""
@@ -45,39 +49,63 @@ class Repair:
                 if found:
                     await self._repair(found)
                 self._looked_at = found[-1] if len(found) == PAGE else MessageId("")
+                self.refusals.found(found, last=not self._looked_at)
             await asyncio.sleep(INTERVAL)
 
     async def _repair(self, found: list[MessageId]) -> None:
         slots = asyncio.Semaphore(MOST_AT_ONCE)
 
-        async def one(message_id: MessageId) -> bool:
+        async def one(message_id: MessageId) -> Repaired | None:
             async with slots:
                 return await self._copy_again(message_id)
 
-        repaired = await asyncio.gather(*(one(message_id) for message_id in found))
-        log.info("exposure_repaired", messages=sum(repaired), still_exposed=len(found) - sum(repaired))
+        ended = await asyncio.gather(*(one(message_id) for message_id in found))
+        if any(ended):
+            safe = sum(one is not None and one.safe for one in ended)
+            log.info(
+                "exposure_repaired",
+                messages=safe,
+                still_exposed=len(found) - safe,
+                refused=self.refusals.messages,
+            )
 
-    async def _copy_again(self, message_id: MessageId) -> bool:
+    async def _copy_again(self, message_id: MessageId) -> Repaired | None:
+        """None: nobody was asked."""
         candidates = self._members.boundary.candidates(seconds())
-        if (first := next(candidates, None)) is None:  # nobody to ask: the content need not be read
-            return False
-        script = copy_again(message_id, chain([first], candidates), self._members.clock)
-        return await offered_whole(self._members, self._examiner, message_id, script)
+        lately = self.refusals.lately(message_id, seconds())
+        if candidates.healthy(lately) is None:  # nobody to ask: the content need not be read
+            return None
+        script = copy_again(message_id, candidates.healthy, self._members.clock, lately)
+        ended = await offered_whole(self._members, self._examiner, message_id, script)
+        if ended is not None:
+            self._note(message_id, ended)
+        return ended
+
+    def _note(self, message_id: MessageId, ended: Repaired) -> None:
+        if ended.safe:
+            self.refusals.forget(message_id)
+        elif self.refusals.note(message_id, ended.attempts, self._members.clock(), seconds()):
+            log.warning(
+                "copy_refused_by_members",
+                message=message_id,
+                refusals={one.attempt.name: one.attempt.reply for one in self.refusals.of(message_id)},
+                asked_again_in=REST,
+            )
 
 
 async def offered_whole(
-    members: Members, examiner: Examiner, message_id: MessageId, script: Script[bool]
-) -> bool:
+    members: Members, examiner: Examiner, message_id: MessageId, script: Script[T]
+) -> T | None:
     """Run a script that offers copies of a stored message. Its content is compared as it is read: the last of
-    it leaves only if all is as it was accepted. False if it is not.
+    it leaves only if all is as it was accepted. None if there is nothing to be offered, or it is not.
     """
     copy, content = await members.database.transact(
         lambda ledger: (ledger.copy(message_id), stored(ledger, message_id) or Content())
     )
     if copy is None or copy.damaged:
-        return False
+        return None
     if copy.digests is None and await examiner.compare(copy, content) is not Finding.SOUND:
-        return False
+        return None
 
     async def perform(step: Step) -> object:
         if isinstance(step, OfferCopy) and step.digests and step.digests.content:
@@ -90,7 +118,7 @@ async def offered_whole(
         await examiner.damaged(message_id, str(error))
     except OSError as error:
         log.error("content_unreadable", message=message_id, error=str(error))
-    return False
+    return None
 
 
 class Reconcile:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -17,7 +16,7 @@ from shadowrelay import failpoints
 from shadowrelay.core.arrivals import forgotten
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import of_envelope
-from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival, Attempt
@@ -41,6 +40,10 @@ log = structlog.get_logger(__name__)
 
 STREAM_FROM = 256 * 1024  # octets past which a body streams to the shadow server while it arrives
 _ACCEPTED_DOMAIN = NextHop("accepted")
+
+
+def _nobody(_: Sequence[Attempt]) -> None:
+    """Is asked for a copy where shadow redundancy is disabled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,9 +225,6 @@ class IntakeSink:
             digests=replace(arrival.digests, content=self._spool.digest),
         )
         clock, shadow = members.clock, self._shadow
-        names: Iterator[ServerName] = iter(())
-        if shadow is not None and shadow.first is not None:
-            names = chain([shadow.first], shadow.candidates)
 
         async def perform(step: Step) -> object:
             match step:
@@ -248,7 +248,8 @@ class IntakeSink:
         deadline = clock() + intake.policy.shadow_time_cap
         latest = asyncio.get_running_loop().time() + intake.policy.shadow_time_cap.total_seconds()
         revoking = Countdown(intake.policy.revoke_timeout.total_seconds())
-        script = make_redundant(self._arrival, content, names, intake.policy, clock, deadline)
+        whom = shadow.candidates.after if shadow is not None else _nobody
+        script = make_redundant(self._arrival, content, whom, intake.policy, clock, deadline)
         try:
             decided = await run(script, perform)
         except BaseException:

@@ -142,4 +142,4 @@ class Giver:
         async with self._slots:
             script = give(message_id, to, self._members.clock)
             taken = await offered_whole(self._members, self._examiner, message_id, script)
-            log.info("good_copy_given", message=message_id, to=to, taken=taken)
+            log.info("good_copy_given", message=message_id, to=to, taken=bool(taken))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import Enum
 
@@ -15,25 +15,41 @@ from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
 from shadowrelay.core.redundancy import Attempt, Leg, repaired, reserve_rank
+from shadowrelay.core.shadow_servers import Turn
 from shadowrelay.core.steps import Ask, OfferCopy, Script, Transact, Unanswered
+from shadowrelay.core.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """Has the message a holder now, or no need of one? And what was tried for that."""
+
+    safe: bool
+    attempts: tuple[Attempt, ...] = ()
 
 
 def copy_again(
-    message_id: MessageId, candidates: Iterable[ServerName], clock: Callable[[], datetime]
-) -> Script[bool]:
-    """Give an exposed message a holder; True when it has one.
+    message_id: MessageId,
+    whom: Callable[[Sequence[Attempt]], Turn | None],
+    clock: Callable[[], datetime],
+    refused: Sequence[Attempt] = (),
+) -> Script[Repaired]:
+    """Give an exposed message a holder.
 
-    Each offer's rank is recorded before it is made: an answer that is lost leaves a possible holder on
-    record, which is told of the outcome like any other.
+    ``whom`` to ask next depends on the attempts so far, and on earlier ones that were ``refused``. Each
+    offer's rank is recorded before it is made: an answer that is lost leaves a possible holder on record,
+    which is told of the outcome like any other.
     """
-    for member in candidates:
+    attempts: list[Attempt] = []
+    while turn := whom([*refused, *attempts]):
+        member = turn.to
 
         def reserve(books: Transaction, member: ServerName = member) -> Copy | None:
             return books.apply(reserve_rank(books, message_id, member))
 
         copy: Copy | None = yield Transact(reserve)
         if copy is None or not copy.exposed or copy.damaged:
-            return copy is not None and not copy.exposed
+            return Repaired(copy is not None and not copy.exposed, tuple(attempts))
         attempt: Attempt = yield OfferCopy(
             to=member,
             message_id=copy.id,
@@ -44,13 +60,14 @@ def copy_again(
             digests=copy.digests,
             received_at=copy.received_at,
         )
+        attempts.append(attempt)
 
         def record(books: Transaction, attempt: Attempt = attempt) -> bool:
             return books.apply(repaired(books, message_id, attempt, clock()))
 
         if (yield Transact(record)):
-            return True
-    return False
+            return Repaired(safe=True)
+    return Repaired(safe=False, attempts=tuple(attempts))
 
 
 class Sought(Enum):

@@ -24,7 +24,8 @@ class ShadowSession:
     def __init__(self, members: Members) -> None:
         self._members = members
         self.candidates = members.boundary.candidates(seconds())
-        self.first: ServerName | None = next(self.candidates, None)
+        turn = self.candidates.first
+        self.first: ServerName | None = turn.to if turn else None
         self._opening: asyncio.Task[PeerConnection] | None = None
         self._offering: Offering | None = None
         self._session: PeerConnection | None = None
@@ -36,7 +37,7 @@ class ShadowSession:
             members.early[self.first] += 1
             self._session = members.pooled(self.first)
             if self._session is None:
-                self._opening = asyncio.create_task(members.acquire(self.first))
+                self._opening = asyncio.create_task(members.acquire_for_copy(self.first))
 
     def announce(self, step: Callable[[ServerName], OfferCopy]) -> None:
         """The content is about to come. If nobody else's is, MAIL and RCPT leave now: the holder is done with
@@ -54,7 +55,7 @@ class ShadowSession:
             if session.closed:  # while the sender talked: nothing can be there
                 session.abort()
                 self._offering = None
-                session = self._session = await self._members.acquire(step.to)
+                session = self._session = await self._members.acquire_for_copy(step.to)
         except PeerFailed as failed:
             self._broken = failed
             return

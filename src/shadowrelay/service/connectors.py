@@ -17,7 +17,7 @@ from shadowrelay.wire.xshadow import MAX_LINE
 
 # A member only passes on what its own connectors took: no limit is for it, and line ends were looked at when
 # the content came in, and will be when it goes out.
-MEMBER_MESSAGE_SIZE = 1 << 31
+MEMBER_MESSAGE_SIZE = 1 << 40
 
 
 def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from shadowrelay.admin.node import HopStatus, PeerStatus, peer_status
+from shadowrelay.admin.node import HopStatus, PeerStatus, Refusal, peer_status
 from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
@@ -21,10 +21,12 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members import Members, seconds
 from shadowrelay.primary.draining import Drain
+from shadowrelay.primary.exposure import Repair
 from shadowrelay.primary.giving_up import give_up
 from shadowrelay.primary.mending import Giver
 from shadowrelay.primary.queue import Queue
 from shadowrelay.primary.reporting import Reporter
+from shadowrelay.primary.scrubbing import Scrub
 from shadowrelay.service.adapters import addresses, servers
 from shadowrelay.service.draining import Draining
 from shadowrelay.service.hops import hop_status
@@ -68,9 +70,11 @@ class Node:
         self.inquiry = Inquiry(long_away=database.opened.at if away_too_long else None)
         self.examiner = Examiner(database, utcnow)
         self.giver = Giver(self.members, self.examiner)
+        self.scrub = Scrub(self.examiner, settings.scrub_interval, utcnow)
         self.routes = routes(settings)
         self.reporter = Reporter(self.name, self.routes, self.policy, utcnow)
         self.queue = Queue(self.members, servers(settings), self.routes, self.reporter, self.policy, utcnow)
+        self.repair = Repair(self.members, self.examiner)
         self.links = {
             place.name: Link(place.name, self.members, self.inquiry, self.queue.wake.set) for place in places
         }
@@ -101,6 +105,15 @@ class Node:
 
     def hop(self, name: NextHop) -> HopStatus:
         return hop_status(self.queue.hops, name, self.policy, asyncio.get_running_loop().time())
+
+    def refusals(self, message_id: MessageId) -> Sequence[Refusal]:
+        return [
+            Refusal(one.attempt.name, one.attempt.reply, one.at)
+            for one in self.repair.refusals.of(message_id)
+        ]
+
+    def refused_copies(self) -> int:
+        return self.repair.refusals.messages
 
     def ready(self) -> tuple[bool, str]:
         if self.database.failed.is_set():

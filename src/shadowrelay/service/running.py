@@ -22,7 +22,7 @@ from shadowrelay.core.tracking import Taken
 from shadowrelay.database import content, ephemeral
 from shadowrelay.database.snapshot import take_snapshot
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.primary.exposure import Reconcile, Repair
+from shadowrelay.primary.exposure import Reconcile
 from shadowrelay.primary.mending import Mend
 from shadowrelay.safety_net.expiry import Expiry
 from shadowrelay.service import connectors
@@ -171,11 +171,12 @@ def _start_stages(node: Node, group: asyncio.TaskGroup) -> list[asyncio.Task[Non
     return [
         group.create_task(node.queue.run(), name="queue"),
         *node.start_links(group),
-        group.create_task(Repair(node.members, node.examiner).run(), name="repair"),
+        group.create_task(node.repair.run(), name="repair"),
         group.create_task(
             Reconcile(node.members, node.inquiry, node.examiner, wake.set, node.nudge).run(), name="reconcile"
         ),
         group.create_task(Mend(node.members, node.inquiry, node.settled_in_log).run(), name="mend"),
+        group.create_task(node.scrub.run(), name="scrub"),
         group.create_task(
             Expiry(database, node.policy, utcnow, node.boundary.reachable).run(), name="expiry"
         ),

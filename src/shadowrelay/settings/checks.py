@@ -36,8 +36,8 @@ def cross_checks(
     yield from _members(settings, broken, refuse)
     yield from _listeners(settings, refuse)
     yield from _routes(settings, refuse)
-    if not broken & {"shadow_message_preference_setting", *_RETRIES.values()}:
-        yield from _preference(settings, refuse)
+    if not broken & {"shadow_message_preference_setting", "members", "name", "site", *_RETRIES.values()}:
+        yield from _attempts(settings, refuse)
 
 
 def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
@@ -172,24 +172,28 @@ def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
             yield from _files({f"routes.{name}.ca": route.ca}, refuse)
 
 
+_ANYWHERE = ShadowMessagePreference.PREFER_REMOTE
 _RETRIES = {
     ShadowMessagePreference.LOCAL_ONLY: "max_retries_for_local_site_shadow",
     ShadowMessagePreference.REMOTE_ONLY: "max_retries_for_remote_site_shadow",
 }
 
 
-def _preference(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
-    """Attempts must be left for the sites that the preference admits; the other count is not looked at.
+def _attempts(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
+    """Attempts must be left for the sites that are asked; the other count is not looked at.
 
-    So each preference can be set in one step, whatever the counts were before.
+    So each preference can be set in one step, whatever the counts were before. Where all members are in one
+    site the preference is ignored, and the count of the local site is the one that applies.
     """
     policy = settings.policy()
-    counts = {
-        key: getattr(policy, key)
-        for preference, key in _RETRIES.items()
-        if policy.shadow_message_preference_setting in (preference, ShadowMessagePreference.PREFER_REMOTE)
-    }
-    if policy.shadow_redundancy_enabled and not any(counts.values()):
-        key, preference = next(iter(counts)), policy.shadow_message_preference_setting
-        allowed = f"at least 1 with shadow_message_preference_setting {preference}"
-        yield refuse(key, "no attempt is left to find a shadow server", value="0", allowed=allowed)
+    preference = policy.shadow_message_preference_setting
+    sites = {member.site for member in settings.members if member.name != settings.name}
+    if sites == {settings.site}:
+        keys, where = [_RETRIES[ShadowMessagePreference.LOCAL_ONLY]], "where all members are in one site"
+    else:
+        keys = [key for only, key in _RETRIES.items() if preference in (only, _ANYWHERE)]
+        where = f"with shadow_message_preference_setting {preference}"
+    if policy.shadow_redundancy_enabled and not any(getattr(policy, key) for key in keys):
+        yield refuse(
+            keys[0], "no attempt is left to find a shadow server", value="0", allowed=f"at least 1 {where}"
+        )

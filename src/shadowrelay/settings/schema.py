@@ -230,6 +230,12 @@ class Settings(PolicySettings):
         le=timedelta(hours=1),
         description="Time to finish, and to hand the queue over, at a stop; with 0s the queue stays.",
     )
+    scrub_interval: Duration = Field(
+        _DAY,
+        ge=timedelta(),
+        le=timedelta(days=90),
+        description="Within it all that is kept is read, to find damage; with 0s only when asked for.",
+    )
     minimum_free_disk: Size = Field(
         256 * 2**20, ge=0, le=2**50, description="With less free space in `data_dir` mail is put off (452)."
     )

@@ -28,6 +28,10 @@ class PeerFailed(Exception):
         self.error = error
 
 
+class PeerGone(PeerFailed):
+    """The connection was closed or reset. What failed may be this session alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where a member's peer connector is, and how we show who we are. No context: a secured network."""
@@ -189,7 +193,7 @@ class PeerConnection(asyncio.Protocol):
             raise
         if self.lost:
             self.abort()
-            raise PeerFailed(step, self._error)
+            raise PeerGone(step, self._error)
 
     async def reply(self, step: str) -> Reply:
         """The next reply."""
@@ -199,7 +203,9 @@ class PeerConnection(asyncio.Protocol):
                 self._replies += self._parser.feed(await self._duplex.read_block(BLOCK, deadline))
         except Interrupted as interrupted:
             self.abort()
-            raise PeerFailed(step, NO_ANSWER if interrupted.why is Why.TIMEOUT else self._error) from None
+            if interrupted.why is Why.TIMEOUT:
+                raise PeerFailed(step, NO_ANSWER) from None
+            raise PeerGone(step, self._error) from None
         except ReplyError as error:
             self.abort()
             raise PeerFailed(step, str(error)) from error

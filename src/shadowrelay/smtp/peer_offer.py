@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 from shadowrelay.core.identifiers import Digest, Mark
 from shadowrelay.core.messages import Recipient, Status
-from shadowrelay.core.redundancy import Attempt, Leg
+from shadowrelay.core.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import replace
-from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed, marked
+from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed, PeerGone, marked
 from shadowrelay.wire import xshadow
 from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
 from shadowrelay.wire.replies import Reply
@@ -92,7 +92,7 @@ class Offering:
         if not answer.positive:
             if answer.code == 421 or self._refusal is not None:
                 session.abort()
-            return self._attempt(Leg.REFUSED, str(answer))
+            return self._attempt(Leg.REFUSED, str(answer), concern=_concern(answer))
         try:
             texts, mark = marked(answer)
         except xshadow.Malformed as error:
@@ -103,12 +103,25 @@ class Offering:
 
     def failed(self, failed: PeerFailed) -> Attempt:
         """Before the last chunk left, nothing can be there; after it, a copy may."""
-        return self._attempt(Leg.LOST if self._ended else Leg.REFUSED, str(failed))
+        concern = Concern.SESSION if isinstance(failed, PeerGone) else Concern.MEMBER
+        return self._attempt(Leg.LOST if self._ended else Leg.REFUSED, str(failed), concern=concern)
 
-    def _attempt(self, leg: Leg, reply: str, mark: Mark | None = None) -> Attempt:
+    def _attempt(
+        self, leg: Leg, reply: str, mark: Mark | None = None, concern: Concern = Concern.MEMBER
+    ) -> Attempt:
         greeting = self._session.greeting
         database = greeting.lineage.database_id if greeting else None
-        return Attempt(self.step.to, leg, self.step.rank, reply, database, mark)
+        return Attempt(self.step.to, leg, self.step.rank, reply, database, mark, concern)
+
+
+def _concern(refusal: Reply) -> Concern:
+    """What a refusal speaks of. The subject of its enhanced code says it (RFC 3463 section 3): X.3.z is the
+    system that answers; any other, and every 5yz, this very copy. 421 ends the session, and says no more.
+    """
+    if refusal.code == 421:
+        return Concern.SESSION
+    subject = refusal.enhanced.split(".")[1] if refusal.enhanced else "3"
+    return Concern.MEMBER if not refusal.permanent and subject == "3" else Concern.COPY
 
 
 def _offered_to(version: int, recipients: Sequence[Recipient]) -> tuple[Recipient, ...]:

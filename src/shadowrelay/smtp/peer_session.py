@@ -18,6 +18,7 @@ from shadowrelay.smtp.receive_lifecycle import Transaction
 from shadowrelay.smtp.receive_limits import Register
 from shadowrelay.smtp.receive_session import ReceiveSession
 from shadowrelay.wire import xqdiscard, xshadow
+from shadowrelay.wire.esmtp import RcptTo
 from shadowrelay.wire.replies import Refused, Reply
 
 
@@ -77,6 +78,9 @@ class PeerSession(ReceiveSession):
         if self.desk.admits(self.peer):
             offered += [f"XSHADOW {' '.join(map(str, xshadow.VERSIONS))}", "XQDISCARD"]
         return offered
+
+    def judge(self, rcpt: RcptTo) -> None:
+        """Refuse none: a holder takes every envelope that its owner took."""
 
     def decorate(self, reply: Reply) -> Reply:
         """Every reply ends with our mark, so that a member always knows how far our database has come."""

@@ -19,7 +19,14 @@ from shadowrelay.smtp.receive_content import MESSAGE_TOO_BIG, ContentCheck
 from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body, read_chunk, read_data
 from shadowrelay.smtp.receive_lifecycle import SessionLifecycle, Transaction
 from shadowrelay.wire.addresses import is_literal
-from shadowrelay.wire.esmtp import MAIL_KEYWORDS, RCPT_KEYWORDS, parse_mail, parse_rcpt
+from shadowrelay.wire.esmtp import (
+    MAIL_KEYWORDS,
+    RCPT_KEYWORDS,
+    RcptTo,
+    parse_mail,
+    parse_rcpt,
+    refuse_routing,
+)
 from shadowrelay.wire.replies import Refused, Reply
 
 log = structlog.get_logger(__name__)
@@ -59,6 +66,10 @@ class ReceiveSession(SessionLifecycle):
         if self.offers("STARTTLS") and not self.peer.tls:
             offered.append("STARTTLS")
         return offered
+
+    def judge(self, rcpt: RcptTo) -> None:
+        """Hook: refuse recipients that this connector takes from nobody. Raises Refused."""
+        refuse_routing(rcpt)
 
     # Who is there
 
@@ -141,6 +152,7 @@ class ReceiveSession(SessionLifecycle):
             smtputf8=transaction.mail.smtputf8,
             keywords=self._parameters(RCPT_KEYWORDS, self.extra_rcpt_parameters),
         )
+        self.judge(rcpt)
         if len(transaction.recipients) >= self.options.max_recipients_per_message:
             return await self.answer(Reply(452, "4.5.3", "Too many recipients"))
         accepted = tuple(transaction.recipients)

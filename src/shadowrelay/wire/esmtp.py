@@ -99,8 +99,7 @@ def parse_mail(argument: str, *, keywords: Collection[str] = MAIL_KEYWORDS) -> M
 def parse_rcpt(argument: str, *, smtputf8: bool, keywords: Collection[str] = RCPT_KEYWORDS) -> RcptTo:
     """Read what follows ``RCPT``; ``smtputf8`` is whether the MAIL command gave that parameter.
 
-    Routing by the sender is refused in all its spellings (source route, ``%``, ``!``, a quoted ``@``):
-    it serves nobody but those who look for an open relay. Raises Refused.
+    A source route is refused; for the other spellings of the same see ``refuse_routing``. Raises Refused.
     """
     try:
         route, address, rest = addresses.read_path(_after("TO:", argument))
@@ -108,7 +107,7 @@ def parse_rcpt(argument: str, *, smtputf8: bool, keywords: Collection[str] = RCP
         raise Refused(501, "5.1.3", str(error)) from None
     if not address:
         raise Refused(501, "5.1.3", "Null recipient")
-    if route or addresses.is_routed(address):
+    if route:
         raise Refused(550, "5.7.1", "Routing by the sender is refused")
     given = _parameters(rest, keywords)
     _refuse_non_ascii((address, *given.values()), smtputf8=smtputf8)
@@ -118,6 +117,17 @@ def parse_rcpt(argument: str, *, smtputf8: bool, keywords: Collection[str] = RCP
         orcpt=_orcpt(given.pop("ORCPT", None)),
         extra=MappingProxyType(given) if given else _NOTHING,
     )
+
+
+def refuse_routing(rcpt: RcptTo) -> None:
+    """Refuse a recipient that routes by its local part (``%``, ``!``, a quoted ``@``): it serves nobody but
+    those who look for an open relay.
+
+    This is policy, not grammar: a report goes to whatever sender was accepted, and a holder takes every
+    envelope that its owner took. Raises Refused.
+    """
+    if addresses.is_routed(rcpt.address):
+        raise Refused(550, "5.7.1", "Routing by the sender is refused")
 
 
 def format_mail(mail: MailFrom, offered: Collection[str]) -> bytes:

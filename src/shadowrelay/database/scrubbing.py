@@ -1,0 +1,113 @@
+"""What a scrub reads of the transport database, past what memory has of it: rows and derived columns."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from datetime import datetime
+from pathlib import Path
+
+from shadowrelay.core.decisions import Content
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.messages import Copy, Stage
+from shadowrelay.core.pace import Amount
+from shadowrelay.core.values import dataclass
+from shadowrelay.database import records
+from shadowrelay.database.content import stored
+from shadowrelay.database.ledger import SQL, SqlLedger
+
+FIRST = MessageId("")
+"""Behind it is every message."""
+
+_PLACE, _COMPLETE = "scrub_place", "scrub_complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One message as the disk has it. ``copy``: None if its rows cannot be believed, or it is gone.
+    ``mended``: a derived column was wrong.
+    """
+
+    copy: Copy | None
+    content: Content
+    mended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a scrub has come: behind that message. ``complete_at``: when the last one went through all."""
+
+    behind: MessageId = FIRST
+    complete_at: datetime | None = None
+
+
+def forget_cached(ledger: SqlLedger, file: Path) -> None:
+    """What is read next comes from the disk: neither SQLite nor the kernel keeps what it had read."""
+    ledger.connection.execute("PRAGMA shrink_memory")
+    files = {str(file), f"{file}-wal"}
+    for entry in Path("/proc/self/fd").iterdir():
+        # SQLite's own handles: to close another one of the same file would end its locks (POSIX).
+        with contextlib.suppress(OSError):
+            if str(entry.readlink()) in files:
+                os.posix_fadvise(int(entry.name), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def page(ledger: SqlLedger, behind: MessageId, most: int) -> list[tuple[MessageId, Amount]]:
+    """Every message behind that one, of whatever state, in the order of ids, with the size its row gives."""
+    rows = ledger.connection.execute(SQL["everything"], (behind, most)).fetchall()
+    return [(MessageId(row[0]), Amount(1, row[1] if isinstance(row[1], int) else 0)) for row in rows]
+
+
+def reread(ledger: SqlLedger, message_id: MessageId) -> Seen:
+    """One message. Rows of a version before sums get them; derived columns are what they have to be."""
+    copy = ledger.read_again(message_id)
+    if copy is None:
+        return Seen(None, Content())
+    mended = _derived(ledger, copy) != _expected(copy)
+    if mended or ledger.has_old_rows:
+        ledger.write_again(copy)
+    content = stored(ledger, message_id) or Content()
+    return Seen(None if copy.stage is Stage.ARRIVING else copy, content, mended)
+
+
+def _derived(ledger: SqlLedger, copy: Copy) -> tuple[object, ...]:
+    exposed = ledger.connection.execute(SQL["derived_exposed"], (copy.id,)).fetchone()
+    return (exposed, ledger.connection.execute(SQL["derived_due"], (copy.id,)).fetchall())
+
+
+def _expected(copy: Copy) -> tuple[object, ...]:
+    due = [records.recipient_row(copy, one)[-1:] for one in copy.recipients]
+    return ((int(copy.exposed),), due)
+
+
+def place(ledger: SqlLedger) -> Place:
+    """Where the scrub was when the node stopped."""
+    return Place(MessageId(_meta(ledger, _PLACE)), _moment(_meta(ledger, _COMPLETE)))
+
+
+def note(ledger: SqlLedger, place: Place) -> None:
+    """Remember how far it has come."""
+    put = ledger.connection.execute
+    put(SQL["put_meta"], (_PLACE, place.behind))
+    if place.complete_at is not None:
+        put(SQL["put_meta"], (_COMPLETE, str(records.micros(place.complete_at))))
+
+
+def complete(ledger: SqlLedger, now: datetime) -> Place:
+    """It went through all of them: there are no rows of a version before sums any more."""
+    ledger.no_old_rows()
+    done = Place(complete_at=now)
+    note(ledger, done)
+    return done
+
+
+def _meta(ledger: SqlLedger, key: str) -> str:
+    row = ledger.connection.execute(SQL["meta"], (key,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def _moment(stamp: str) -> datetime | None:
+    """None for one that cannot be read: the scrub begins anew, and nothing else depends on it."""
+    with contextlib.suppress(ValueError, OverflowError):
+        return records.moment(int(stamp)) if stamp else None
+    return None

@@ -1,0 +1,164 @@
+"""The stage that reads all that is kept, so that damage is found while another member has a good copy.
+
+Queue, shadow copies and Safety Net, rows and contents, from the disk and past what memory has of them: evenly
+over the time that one round may take, or at once when an operator asks for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial
+
+import structlog
+
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.pace import Amount, pause, share
+from shadowrelay.core.values import dataclass, replace
+from shadowrelay.database import scrubbing
+from shadowrelay.database.examining import Examiner, Finding
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.scrubbing import FIRST, Place, Seen
+
+log = structlog.get_logger(__name__)
+
+PAGE = 500  # messages that are listed at once
+REST = timedelta(milliseconds=50)  # the shortest: many small ones would cost more than what they wait for
+NOTE = 60.0  # seconds between notes of how far it has come
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One round, as far as it has come. ``at_once``: it does not rest. ``damaged``: messages in which damage
+    was found; ``mended``: those of which only a derived column was wrong; ``unreadable``: contents that could
+    not be read for now. ``complete_at``: when the last round went through everything.
+    """
+
+    began_at: datetime | None = None
+    at_once: bool = False
+    done: Amount = Amount()
+    of: Amount = Amount()
+    damaged: int = 0
+    mended: int = 0
+    unreadable: int = 0
+    complete_at: datetime | None = None
+
+
+class Scrub:
+    """Of one node, for as long as it runs. ``now`` is how far it has come, ``last`` the last whole round."""
+
+    def __init__(self, examiner: Examiner, interval: timedelta, clock: Callable[[], datetime]) -> None:
+        self.now = Round()
+        self.last: Round | None = None
+        self.found = {"content": 0, "rows": 0, "derived": 0}  # since the start, for metrics
+        self._examiner = examiner
+        self._database = examiner.database
+        self._interval = interval
+        self._clock = clock
+        self._hurry = asyncio.Event()
+        self._began = 0.0  # of the loop's clock: when the round began, or would have with all that is done
+
+    def begin_at_once(self) -> None:
+        """A round from the first message to the last, without rests; one that is under way is replaced."""
+        if not self.now.at_once:
+            self._hurry.set()
+
+    def go_on_slowly(self) -> None:
+        """Nobody waits for the round any more."""
+        self._hurry.clear()
+        self.now = replace(self.now, at_once=False)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        place = await self._database.transact(scrubbing.place)
+        self.now = Round(complete_at=place.complete_at)
+        while True:
+            if not self._interval and not self._hurry.is_set():
+                await self._hurry.wait()
+            at_once = self._hurry.is_set()
+            self._hurry.clear()
+            place = await self._round(replace(place, behind=FIRST) if at_once else place, at_once=at_once)
+
+    async def _round(self, place: Place, *, at_once: bool) -> Place:
+        """From that place to the end. Returns where to go on: at the front, or there if it is interrupted."""
+        began_at = self._clock()
+        self.now = Round(began_at=began_at, at_once=at_once, complete_at=place.complete_at)
+        await self._count(place.behind)
+        at = asyncio.get_running_loop().time()
+        self._began = at - self._interval.total_seconds() * share(self.now.done, self.now.of)
+        noted = at
+        while found := await self._listed(place.behind):
+            await self._database.transact(lambda ledger: scrubbing.forget_cached(ledger, self._database.file))
+            for message_id, amount in found:
+                await self._look(message_id)
+                self.now = replace(self.now, done=self.now.done + amount)
+                place = replace(place, behind=message_id)
+                if (at := asyncio.get_running_loop().time()) - noted >= NOTE:
+                    noted = at
+                    await self._database.transact(partial(scrubbing.note, place=place))
+                if await self._interrupted():
+                    return place
+        if await self._interrupted():
+            return place
+        now = self._clock()
+        place = await self._database.transact(lambda ledger: scrubbing.complete(ledger, now))
+        self.last = replace(self.now, complete_at=now)
+        self.now = Round(complete_at=now)
+        told = log.error if self.last.damaged else log.info
+        told(
+            "scrub_complete",
+            messages=self.last.done.messages,
+            octets=self.last.done.octets,
+            damaged=self.last.damaged,
+            seconds=round((now - began_at).total_seconds(), 3),
+        )
+        return place
+
+    async def _count(self, behind: MessageId) -> None:
+        """What there is to be read, and how much of it was read before the node was started."""
+        of, done, last = Amount(), Amount(), FIRST
+        while found := await self._listed(last):
+            for message_id, amount in found:
+                of += amount
+                if message_id <= behind:
+                    done += amount
+            last = found[-1][0]
+        self.now = replace(self.now, of=of, done=done)
+
+    async def _listed(self, behind: MessageId) -> list[tuple[MessageId, Amount]]:
+        return await self._database.transact(lambda ledger: scrubbing.page(ledger, behind, PAGE))
+
+    async def _look(self, message_id: MessageId) -> None:
+        def work(ledger: SqlLedger) -> tuple[Seen, bool]:
+            return scrubbing.reread(ledger, message_id), message_id in ledger.suspects
+
+        seen, suspect = await self._database.transact(work)
+        if suspect:
+            self._count_damaged("rows")
+        if seen.mended:
+            log.warning("derived_column_mended", message=message_id)
+            self.found["derived"] += 1
+            self.now = replace(self.now, mended=self.now.mended + 1)
+        if seen.copy is None or seen.copy.damaged:
+            return
+        match await self._examiner.compare(seen.copy, seen.content):
+            case Finding.DAMAGED:
+                self._count_damaged("content")
+            case Finding.UNREADABLE:
+                self.now = replace(self.now, unreadable=self.now.unreadable + 1)
+
+    def _count_damaged(self, what: str) -> None:
+        self.found[what] += 1
+        self.now = replace(self.now, damaged=self.now.damaged + 1)
+
+    async def _interrupted(self) -> bool:
+        """Rest until this much was to be read. True if another round is wanted, or none."""
+        if not self.now.at_once and not self._hurry.is_set():
+            elapsed = timedelta(seconds=asyncio.get_running_loop().time() - self._began)
+            rest = pause(self.now.done, self.now.of, elapsed, self._interval)
+            if rest >= REST:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), rest.total_seconds())
+        return self._hurry.is_set() or not (self._interval or self.now.at_once)

@@ -1,0 +1,233 @@
+"""Faults in what keeps damage from being sent, promoted, counted, or taken for something else."""
+
+from __future__ import annotations
+
+from .planting import Fault
+
+_UNVERIFIED = "nothing unverified leaves"
+_BELIEVED = "a row is believed if its sum is right"
+_FETCHED = "a good copy is fetched before a message is set aside"
+_DAMAGE = "primary/test_damage.py::"
+_A_FILE = _DAMAGE + "test_a_damaged_content_is_fetched_and_leaves_as_it_was_accepted[one bit flipped]"
+_A_ROW = _DAMAGE + "test_a_damaged_row_damages_that_message_alone_and_is_restored"
+_CORE = "core/test_damage_rules.py::"
+_OFFERED = "smtp/test_peer_dialogues.py::test_the_dialogue_goes_as_it_is_written[hold_and_discard]"
+
+DAMAGE = (
+    Fault(
+        name="a holder acknowledges what differs from its digest",
+        rule="the holder compares both digests before it acknowledges",
+        file="shadow/desk.py",
+        edits=(("        return envelope or content\n", "        return False\n"),),
+        test=_OFFERED,
+    ),
+    Fault(
+        name="a holder compares the content alone",
+        rule="the holder compares both digests before it acknowledges",
+        file="shadow/desk.py",
+        edits=(("        return envelope or content\n", "        return content\n"),),
+        test=_OFFERED,
+    ),
+    Fault(
+        name="a file is sent as the disk has it",
+        rule=_UNVERIFIED,
+        file="database/content.py",
+        edits=(
+            (
+                "    if found.value != digest:\n"
+                '        raise ContentDamaged("the octets are not those of the digest")\n'
+                "    if held:\n",
+                "    if held:\n",
+            ),
+        ),
+        test=_A_FILE,
+    ),
+    Fault(
+        name="a body in the database is sent as it is",
+        rule=_UNVERIFIED,
+        file="database/content.py",
+        edits=(("    if of_content(content.data) != digest:\n", "    if False:\n"),),
+        test=_DAMAGE + "test_a_damaged_body_in_the_database_is_fetched_too",
+    ),
+    Fault(
+        name="the last of a file leaves before it is compared",
+        rule=_UNVERIFIED,
+        file="database/content.py",
+        edits=(("            held = block\n", "            yield block\n"),),
+        test="database/test_database_content.py::test_the_last_octets_wait_for_the_comparison",
+    ),
+    Fault(
+        name="a file that is gone puts its message off for ever",
+        rule=_FETCHED,
+        file="database/content.py",
+        edits=(("        errno.ENOENT,\n", ""),),
+        test=_DAMAGE + "test_a_damaged_content_is_fetched_and_leaves_as_it_was_accepted[gone]",
+    ),
+    Fault(
+        name="damage is not written down",
+        rule=_FETCHED,
+        file="primary/delivering.py",
+        edits=(("    if sent.damaged:\n", "    if False:\n"),),
+        test=_A_FILE,
+    ),
+    Fault(
+        name="a copy is promoted without a look at it",
+        rule="nothing is promoted that was not compared",
+        file="primary/exposure.py",
+        edits=(
+            (
+                "                if await self._examiner.look(message_id) is Finding.SOUND:\n",
+                "                if True:\n",
+            ),
+        ),
+        test=_DAMAGE + "test_a_damaged_copy_is_never_promoted_and_waits_for_the_operator",
+    ),
+    Fault(
+        name="a repair offers what it has not compared",
+        rule=_UNVERIFIED,
+        file="primary/exposure.py",
+        edits=(
+            (
+                "            return await members.offer(step, verified(content, step.digests.content))\n",
+                "            from shadowrelay.database.content import blocks\n"
+                "            return await members.offer(step, blocks(content))\n",
+            ),
+        ),
+        test=_DAMAGE + "test_a_repair_ends_no_offer_of_what_is_damaged",
+    ),
+    Fault(
+        name="the sums of rows are not looked at",
+        rule=_BELIEVED,
+        file="database/records.py",
+        edits=(("    if found != row_sum(*row):\n", "    if False:\n"),),
+        test=_A_ROW + "[years older]",
+    ),
+    Fault(
+        name="a row without a sum passes for one from before",
+        rule=_BELIEVED,
+        file="database/records.py",
+        edits=(("    if found is None and old:\n", "    if found is None:\n"),),
+        test=_A_ROW + "[no sum]",
+    ),
+    Fault(
+        name="a recipient that is missing is not missed",
+        rule="an envelope is the one of its digest",
+        file="database/records.py",
+        edits=(
+            (
+                "    if copy.digests and copy.digests.envelope != "
+                "digests.of_envelope(copy.envelope, copy.recipients):\n",
+                "    if False:\n",
+            ),
+        ),
+        test=_A_ROW + "[a recipient that is gone]",
+    ),
+    Fault(
+        name="what is no text ends the query",
+        rule="one unreadable row damages that message alone",
+        file="database/ledger.py",
+        edits=(('    return octets.decode("utf-8", "replace")\n', "    return octets.decode()\n"),),
+        test=_A_ROW + "[a letter of the subject]",
+    ),
+    Fault(
+        name="rows that cannot be believed stay due",
+        rule="damage waits",
+        file="database/ledger.py",
+        edits=(('        self._run(SQL["hold_back"], (found.message_id,))\n', ""),),
+        test="database/test_database_damage.py::test_rows_that_cannot_be_believed_are_never_due",
+    ),
+    Fault(
+        name="what the tracking log knows of damaged rows is not asked",
+        rule="nothing is sent twice because its rows were damaged",
+        file="primary/mending.py",
+        edits=(
+            (
+                "tuple(sorted((await self._settled(message_id)).items()))",
+                "()",
+            ),
+        ),
+        test=_DAMAGE + "test_what_was_sent_before_its_rows_were_damaged_is_not_sent_again",
+    ),
+    Fault(
+        name="a message is set aside before the member that is away was asked",
+        rule=_FETCHED,
+        file="primary/mending.py",
+        edits=(("        if everybody <= answered:\n", "        if True:\n"),),
+        test=_DAMAGE + "test_nothing_is_set_aside_before_the_member_that_is_away_was_asked",
+    ),
+    Fault(
+        name="a copy is given to whoever asks",
+        rule="a good copy is given to the owner that it is held for",
+        file="core/damage.py",
+        edits=(("any(verdict.kind is Kind.YOURS for verdict in verdicts)", "True"),),
+        test=_CORE + "test_a_good_copy_is_given_to_the_owner_that_it_is_held_for_and_to_nobody_else[rows]",
+    ),
+    Fault(
+        name="what is given replaces what is good",
+        rule="a copy that is given is taken for a damaged one alone",
+        file="core/holding.py",
+        edits=(("known is None or not known.damaged or", "known is None or"),),
+        test=_CORE + "test_a_copy_that_is_given_is_taken_for_a_damaged_one_alone[ours is good]",
+    ),
+    Fault(
+        name="another content is taken for the one that was lost",
+        rule="only what never changes is replaced",
+        file="core/holding.py",
+        edits=(("known.digests.content != offer.digests.content or ", ""),),
+        test=_CORE + "test_a_copy_that_is_given_is_taken_for_a_damaged_one_alone[another content]",
+    ),
+    Fault(
+        name="a damaged holder counts",
+        rule="a damaged copy counts as none",
+        file="core/questions.py",
+        edits=(("    if damaged:\n        return _answer", "    if False:\n        return _answer"),),
+        test=_CORE
+        + "test_a_copy_that_its_holder_calls_damaged_counts_as_none_and_stays_until_there_is_another",
+    ),
+    Fault(
+        name="damaged rows are called unknown",
+        rule="damaged is an answer, and never unknown",
+        file="core/questions.py",
+        edits=(
+            (
+                "    if rows := ledger.damaged(message_id):\n        settled",
+                "    if rows := None:\n        settled",
+            ),
+        ),
+        test=_CORE + "test_the_same_is_said_of_rows_that_cannot_be_believed",
+    ),
+    Fault(
+        name="an owner that knows nothing lets its holder drop the copy",
+        rule="unknown is not refused",
+        file="core/questions.py",
+        edits=(("        if speaker.version == 1 and same:\n", "        if same:\n"),),
+        test="core/test_redundancy_rules.py::"
+        "test_unknown_from_the_owner_promotes_for_a_page_may_be_out_of_date",
+    ),
+    Fault(
+        name="a refusal leaves nothing on record",
+        rule="every arrival that ends without a 250 is recorded as refused",
+        file="core/redundancy.py",
+        edits=(("        if last_resort and uncertain(attempts):\n", "        if False:\n"),),
+        test="primary/test_intake.py::test_what_was_refused_is_on_record_before_the_451",
+    ),
+    Fault(
+        name="what arrived and was forgotten is not on record",
+        rule="every arrival that ends without a 250 is recorded as refused",
+        file="core/arrivals.py",
+        edits=(("(DropCopy(arrived), refused(arrived.id, policy, now))", "(DropCopy(arrived),)"),),
+        test="core/test_arrivals.py::test_what_its_holder_never_had_is_forgotten",
+    ),
+    Fault(
+        name="a message is new to its holder",
+        rule="another node's time never decides",
+        file="shadow/desk.py",
+        edits=(
+            (
+                "    if offer.age is not None:\n        return now - offer.age\n",
+                "    if offer.age is not None:\n        return now\n",
+            ),
+        ),
+        test="primary/test_age.py::test_a_message_is_as_old_at_its_holder_as_at_its_owner",
+    ),
+)
