@@ -21,12 +21,11 @@ from shadowrelay.core.decisions import (
 from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
+from shadowrelay.core.machines import holding, machines
 from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, Reason, Recipient, Role, Stage
 from shadowrelay.core.ownership import (
     ask_about,
     asked_about,
-    holding,
-    machines,
     made_here,
     settled_now,
     unclaimed,

@@ -24,12 +24,11 @@ from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.handover import awaits_its_owner
 from shadowrelay.core.holding import release, settle_held
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
+from shadowrelay.core.machines import holding, machines
 from shadowrelay.core.messages import Copy, Holder, HolderState, Reason, Recipient, Role, Stage, Status
 from shadowrelay.core.ownership import (
     ask_about,
-    holding,
     intend,
-    machines,
     outranks,
     saved,
     with_better_holder,

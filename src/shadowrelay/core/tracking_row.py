@@ -80,8 +80,8 @@ class TrackingEvent:
         custom = {"Epoch": str(copy.epoch), "Recipients": some} | self.custom()
         if self.digested and copy.digests:
             # Of a copy from before digests some recipients may be missing: another one has another envelope.
-            envelope = "" if copy.digests.late else copy.digests.envelope
-            custom |= {"Content": copy.digests.content or "", "Envelope": envelope}
+            said = "" if copy.digests.late else copy.digests.envelope
+            custom |= {"Content": copy.digests.content or "", "Envelope": said}
         row["custom-data"] = entries(custom)
         row.update((key, value) for key, value in self.more().items() if value)
         return row
