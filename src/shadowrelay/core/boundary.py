@@ -73,6 +73,10 @@ class Boundary:
         """Members with which there was contact within three heartbeats: for another's second opinion."""
         return frozenset(name for name, watch in self.watches.items() if watch.sighted(at, self.policy))
 
+    def elsewhere(self) -> frozenset[ServerName]:
+        """Members on other machines than ours."""
+        return frozenset(place.name for place in self.places if place.host != self.own.host)
+
     def others(self, name: ServerName) -> Others:
         """Who can be asked for a second opinion on that member."""
         return others(self.own, self.places, name)
