@@ -178,13 +178,13 @@ async def test_corruption_noticed_in_use_is_looked_for_at_the_next_start_whateve
     unclean(file)
     damage_table(file, "outbox")
     found = await opened(tmp_path)
-    with pytest.raises(DatabaseFailed, match="it is corrupt: the next start sets it aside"):
+    with pytest.raises(DatabaseFailed, match="it is corrupt: the next start saves what can be read of it"):
         await found.transact(lambda ledger: ledger.connection.execute("SELECT * FROM outbox").fetchall())
     await found.close(NOW)
     async with database(tmp_path, database_id=OTHER_DATABASE) as found:
-        assert found.opened.set_aside is not None
+        assert found.opened.salvaged is not None
     async with database(tmp_path) as found:
-        assert found.opened.set_aside is None
+        assert found.opened.salvaged is None
 
 
 def damage_table(file: Path, table: str) -> None:

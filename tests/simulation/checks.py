@@ -316,6 +316,16 @@ class Invariants:
             self.available(message_id)
 
 
+def _not_there(world: World, copy: Copy) -> str | None:
+    """A member that counts as a holder, on the same database, and has no copy of what is in a queue."""
+    for holder in copy.holders if copy.owned else ():
+        other = world.nodes[holder.name].books
+        same = other.state.database_id == holder.database_id
+        if holder.state is HolderState.HOLDING and same and other.durable_copy(copy.id) is None:
+            return holder.name
+    return None
+
+
 def _as_it_was(node: Node, copy: Copy) -> bool:
     """Is what the disk has of its content what its digest says?"""
     octets = node.books.state.contents.get(copy.id, b"")
@@ -602,6 +612,8 @@ def repaired(world: World) -> str:
         for copy in state.copies.values():
             if copy.exposed or (copy.queued and copy.confirmation.value != "none"):
                 return f"{node.name}: {copy.id} is exposed or has to be asked about"
+            if (lost := _not_there(world, copy)) is not None:
+                return f"{lost} has no copy of {copy.id}, which {node.name} counts on"
             if copy.queued and (copy.damage or not _as_it_was(node, copy)):
                 return f"{node.name}: {copy.id} is damaged"
         if any(event.addressee in live for event in state.events.values()):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from shadowrelay.core import damage, delivery, heartbeat, retry, safety_net
+from shadowrelay.core import damage, delivery, heartbeat, questions, retry, safety_net
 from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.decisions import Content, DamagedRow, Transaction
@@ -380,7 +380,7 @@ class Node:
         return any(copy.held and copy.owner == name for copy in self.books.state.copies.values())
 
     def _has_questions(self, name: ServerName) -> bool:
-        return bool(self.inquiry.unasked(self.books, name, 1))
+        return self.inquiry.has_questions(self.books, name)
 
     # The loops of the owner.
 
@@ -443,9 +443,14 @@ class Node:
         return None
 
     def _scrub(self) -> None:
-        """Read everything that is kept, to find damage before it is needed."""
-        for message_id in tuple(self.books.state.copies):
-            self.read(message_id)
+        """Read everything that is kept, and ask who else has it, to find damage before it is needed."""
+        reachable = self.boundary.reachable()
+        for copy in tuple(self.books.state.copies.values()):
+            self.read(copy.id)
+            for name in {copy.owner, *(holder.name for holder in copy.holders)} & reachable:
+                if questions.shared_with(copy, name):
+                    self.inquiry.ask_again(name, copy.id)
+                    self.wake_link(name)
 
     def _mend(self) -> None:
         """As the stage does it: rows nobody may find, then a good copy for each message that needs one."""

@@ -88,6 +88,8 @@ class Run:
         self.rot = random.Random(seed ^ 0x0DD5)  # drawn apart: what it decides changes nothing else
         if self.rot.random() < 0.3:
             kinds = (self.rot.choice((*rot.KINDS, "both off")),)
+            if self.rot.random() < 0.5:  # then what the damage has made of it is relied on
+                kinds = (*kinds, self.rot.choice(("disk lost", "rolled back", "away", *rot.KINDS)))
         self.plan = Plan(
             nodes, kinds, reject=draw.random() < 0.5, sql=seed % 10 == 0, noisy=draw.random() < 0.35
         )

@@ -146,7 +146,8 @@ def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime, version
     """The next XQDISCARD: events, and the copies to be asked about. ``version`` is that of the session.
 
     Those are the messages that may not be delivered before everybody was asked, copies that are about to be
-    promoted, and copies held for that member of which it said nothing for ``orphan_check_interval``.
+    promoted, copies held for that member of which it said nothing for ``orphan_check_interval``, and what is
+    to be asked about again.
     """
     member = ledger.member(to)
     due: dict[MessageId, Copy] = {}
@@ -164,6 +165,10 @@ def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime, version
             claimed.append(Question(copy.id, copy.epoch, copy.rank, copy.damaged and version > 1))
     for copy in ledger.copies_to_check(to, now, MAX_QUESTIONS - len(due) - len(claimed)):
         due.setdefault(copy.id, copy)
+    for message_id in inquiry.asked_again(to, MAX_QUESTIONS - len(due) - len(claimed)):
+        again = ledger.copy(message_id)
+        if again and questions.shared_with(again, to):
+            due.setdefault(again.id, again)
     return Query(
         MAX_LINES,
         ledger.lineage.mark,

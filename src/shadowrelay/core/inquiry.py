@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field
 from datetime import datetime, timedelta
+from itertools import islice
 
 from shadowrelay.core import arrivals
 from shadowrelay.core.decisions import Decision, Ledger, OpenQuestion, SaveCopy, Transaction
@@ -52,6 +53,7 @@ class Inquiry:
     _began: dict[datetime | None, float] = field(default_factory=dict)  # of questions not all looked at yet
     _looked_at: MessageId = _FIRST  # by ``conclude``, when there were too many
     _places: dict[ServerName, MessageId] = field(default_factory=dict)  # by ``unasked``, likewise
+    _again: dict[ServerName, dict[MessageId, None]] = field(default_factory=dict)  # as it came
 
     def _entry(self, message_id: MessageId, since: datetime | None, at: float = 0.0) -> _Asked:
         entry = self._asked.get(message_id)
@@ -93,6 +95,26 @@ class Inquiry:
             entry = self._entry(copy.id, copy.confirm_since)
             entry.by.add(member)
             entry.confirmed = entry.confirmed or confirmed
+
+    def ask_again(self, member: ServerName, message_id: MessageId) -> int:
+        """Ask that member what it has of a message, though there is no doubt: a page of its disk may be out
+        of date, and nobody would know. Returns how many it is to be asked about.
+        """
+        waiting = self._again.setdefault(member, {})
+        waiting[message_id] = None
+        return len(waiting)
+
+    def asked_again(self, member: ServerName, most: int) -> list[MessageId]:
+        """Up to ``most`` of those, which are done with by this: another look at all of it comes anyway."""
+        waiting = self._again.get(member, {})
+        found = list(islice(waiting, most))
+        for message_id in found:
+            del waiting[message_id]
+        return found
+
+    def has_questions(self, books: Ledger, member: ServerName) -> bool:
+        """Is there anything to ask that member about?"""
+        return bool(self._again.get(member) or self.unasked(books, member, 1))
 
     def forget(self, message_id: MessageId) -> None:
         self._asked.pop(message_id, None)

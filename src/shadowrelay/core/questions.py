@@ -403,6 +403,13 @@ def _unknown(copy: Copy, speaker: Speaker, now: datetime, long_away: datetime | 
     return Decision(None)
 
 
+def shared_with(copy: Copy, member: ServerName) -> bool:
+    """Does that member have a copy of this message too, as far as we know: as its owner, or as a holder?"""
+    if copy.held:
+        return copy.owner == member and copy.pending is None
+    return copy.owned and any(one.name == member and one.state in _COPIES for one in copy.holders)
+
+
 def check_later(copy: Copy, at: datetime) -> Decision[None]:
     """The owner left this copy out of its answer: ask again then."""
     return Decision(None, (SaveCopy(copy, replace(copy, check_at=at)),))

@@ -32,7 +32,7 @@ from shadowrelay.core.messages import (
     Recipient,
     Stage,
 )
-from shadowrelay.core.ownership import made_here, vouches, with_better_holder
+from shadowrelay.core.ownership import ask_about, made_here, vouches, with_better_holder
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
@@ -245,11 +245,13 @@ def repaired(ledger: Ledger, message_id: MessageId, attempt: Attempt, now: datet
     """A member took a copy of a message that was exposed: record it, and tell the former holders to let go.
 
     If the message was settled or taken over meanwhile, an event says so to the new holder, so that no copy
-    is left behind. The result: does the copy count?
+    is left behind. A member that refuses this copy for now may own the message, or know what became of it: so
+    everybody is asked before it is sent. The result: does the copy count?
     """
-    if attempt.leg is Leg.REFUSED or attempt.database_id is None:
-        return Decision(False)
     copy = ledger.copy(message_id)
+    if attempt.leg is Leg.REFUSED or attempt.database_id is None:
+        elsewhere = attempt.concern is Concern.COPY and attempt.reply.startswith("4")
+        return ask_about(copy, now).but(False) if copy and elsewhere else Decision(False)
     if copy is None:
         outcome = ledger.outcome(message_id)
         if outcome is None:

@@ -255,10 +255,10 @@ def prepare(directory: Path) -> None:
     sync_directory(directory.parent)
 
 
-def sweep(ledger: SqlLedger, directory: Path) -> int:
+def sweep(ledger: SqlLedger, directory: Path, aside: Path | None = None) -> int:
     """Remove files that no row names: left by a crash before their commit. Returns how many.
 
-    Rows follow a data directory that was moved.
+    ``aside``: keep them there, for rows may be missing. Rows follow a data directory that was moved.
     """
     run = ledger.connection.execute
     rows = {Path(path).name: path for (path,) in run(SQL["content_paths"]).fetchall()}
@@ -266,7 +266,11 @@ def sweep(ledger: SqlLedger, directory: Path) -> int:
     for path in directory.glob("*.eml"):
         former = rows.get(path.name)
         if former is None:
-            path.unlink()
+            if aside is None:
+                path.unlink()
+            else:
+                aside.mkdir(mode=0o700, exist_ok=True)
+                path.rename(aside / path.name)
             removed += 1
         elif former != str(path):
             run(SQL["move_content"], (str(path), former))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar, assert_never
 
@@ -56,9 +56,26 @@ ROWS_FROM_BEFORE = "rows_from_before"
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def _text(octets: bytes) -> str:
-    """What is no UTF-8 may not end a query: it differs from the sum of its row."""
-    return octets.decode("utf-8", "replace")
+LINEAGE_FROM = "lineage_from"
+"""The key of the incarnation before which messages of this database are missing: what others know of that
+time is worth nothing.
+"""
+
+
+def _behind(openings: tuple[Beginning, ...], token: Incarnation) -> tuple[Beginning, ...]:
+    """Those from that one on, as if nothing had been before it."""
+    names = [opening.incarnation for opening in openings]
+    if token not in names:
+        return openings
+    return (Beginning(token, 0), *openings[names.index(token) + 1 :])
+
+
+def _parsed(parse: Callable[[records.Row], T], row: records.Row) -> T | None:
+    """None for a row that cannot be read: what it was is found out by a question, or by its being asked."""
+    try:
+        return parse(row)
+    except records.NONSENSE:
+        return None
 
 
 class SqlLedger:
@@ -73,7 +90,7 @@ class SqlLedger:
     def __init__(
         self, connection: sqlite3.Connection, name: ServerName, hosts: Mapping[ServerName, str] | None = None
     ) -> None:
-        connection.text_factory = _text
+        connection.text_factory = records.tolerant
         connection.create_function("row_sum", -1, records.row_sum, deterministic=True)
         self.connection = connection
         self.name = name
@@ -92,7 +109,9 @@ class SqlLedger:
         """Read what is kept in memory again: after opening, and after a rollback."""
         rows = self._run(SQL["incarnations"]).fetchall()
         self._incarnations = [(Incarnation(token), began, first) for token, began, first in rows]
-        self._beginnings = tuple(Beginning(token, began) for token, began, _ in self._incarnations)
+        self.openings = tuple(Beginning(token, began) for token, began, _ in self._incarnations)
+        broken = self._run(SQL["meta"], (LINEAGE_FROM,)).fetchone()
+        self._beginnings = _behind(self.openings, Incarnation(broken[0])) if broken else self.openings
         row = self._run(SQL["meta"], ("database_id",)).fetchone()
         self._database_id = DatabaseId(row[0]) if row else DatabaseId("")
         self._old = self._run(SQL["meta"], (ROWS_FROM_BEFORE,)).fetchone() is not None
@@ -178,11 +197,11 @@ class SqlLedger:
 
     def outcome(self, message_id: MessageId) -> Outcome | None:
         row = self._run(SQL["outcome"], (message_id,)).fetchone()
-        return records.outcome_of(row) if row else None
+        return _parsed(records.outcome_of, row) if row else None
 
     def tombstone(self, message_id: MessageId) -> Tombstone | None:
         row = self._run(SQL["tombstone"], (message_id,)).fetchone()
-        return records.tombstone_of(row) if row else None
+        return _parsed(records.tombstone_of, row) if row else None
 
     def knows(self, message_id: MessageId) -> bool:
         return bool(self._run(SQL["knows"], (message_id,)).fetchone()[0])
@@ -226,7 +245,7 @@ class SqlLedger:
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
         rows = self._run(SQL["events_for"], (addressee, most)).fetchall()
-        return [records.event_of(row) for row in rows]
+        return [event for row in rows if (event := _parsed(records.event_of, row))]
 
     def apply(self, decision: Decision[T]) -> T:
         """Store writes and events; they count, as ``then`` does, once the transaction commits."""

@@ -1,8 +1,9 @@
 """Opening a transport database: one connection, durable, of a known schema, as a new incarnation.
 
-Corruption alone sets a database aside (under a new name, never deleted) and begins a new one. Everything
-else (locked, no permission, disk full, I/O error, a newer schema) is refused with a clear message, and
-nothing is touched.
+Of a corrupt one what can be read is saved (``salvage``). Only if its meta data, its lineage or its schema
+cannot be read is it set aside (under a new name, never deleted), and a new one begun. Everything else
+(locked, no permission, disk full, I/O error, a newer schema) is refused with a clear message, and nothing is
+touched.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,7 +19,7 @@ from pathlib import Path
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records
-from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.ledger import LINEAGE_FROM, SQL, SqlLedger
 from shadowrelay.database.queries import migrations
 
 FILE = "transport.db"
@@ -26,20 +28,45 @@ _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _LARGE = 1 << 30  # octets past which an unclean stop is not followed by a full check
 
 
+LINEAGE_BROKEN = "lineage_broken"
+"""The key of what tells this opening that messages are missing, so that nobody is to believe in what was."""
+
+
 class CannotOpen(Exception):
     """The transport database cannot be used; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
+class Salvaged:
+    """A corrupt database was replaced by what could be read of it. ``kept_as``: the corrupt file. ``lost``:
+    by table, how many rows or ranges of them could not be read.
+    """
+
+    kept_as: Path
+    lost: Mapping[str, int]
+
+    @property
+    def mark(self) -> str:
+        """What its name has behind that of the database."""
+        return self.kept_as.name.removeprefix(f"{FILE}.")
+
+    @property
+    def messages_missing(self) -> bool:
+        """Whether members have to find out anew what this node has, and it what they have."""
+        return bool(self.lost.get("message"))
+
+
+@dataclass(frozen=True, slots=True)
 class Opening:
     """What opening a database found. ``at``: when that was, and since when all it has queued is asked about.
-    ``away_since``: when its node last ran, None if it is new.
+    ``away_since``: when its node last ran, None if it is new. ``set_aside``, ``salvaged``: it was corrupt.
     """
 
     created: bool
     at: datetime
     away_since: datetime | None
     set_aside: Path | None = None
+    salvaged: Salvaged | None = None
 
     @property
     def away_for(self) -> timedelta:
@@ -152,6 +179,9 @@ def begin_incarnation(
     connection.execute(
         SQL["put_incarnation"], (token, ledger.lineage.sequence, first_event, records.micros(now))
     )
+    if connection.execute(SQL["meta"], (LINEAGE_BROKEN,)).fetchone():
+        connection.execute(SQL["put_meta"], (LINEAGE_FROM, token))
+        connection.execute(SQL["drop_meta"], (LINEAGE_BROKEN,))
     connection.execute(SQL["ask_about_everything"], (records.micros(now),))
     connection.execute(SQL["hold_back_due"])
     connection.execute(SQL["put_meta"], ("alive_at", str(records.micros(now))))
@@ -186,15 +216,18 @@ def check(connection: sqlite3.Connection, file: Path) -> None:
         return
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
-        error = sqlite3.DatabaseError(found)
-        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise error
-    _suspicion(file).unlink(missing_ok=True)
+        raise records.corrupt(found)
+    unsuspect(file)
 
 
 def is_corrupt(error: sqlite3.Error) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in _CORRUPT
+
+
+def unsuspect(file: Path) -> None:
+    """It was looked at, or is another one."""
+    _suspicion(file).unlink(missing_ok=True)
 
 
 def suspect(file: Path) -> None:
@@ -221,7 +254,7 @@ def set_aside(file: Path, now: datetime) -> Path:
         source = Path(f"{file}{suffix}")
         if source.exists():
             source.rename(f"{aside}{suffix}")
-    _suspicion(file).unlink(missing_ok=True)
+    unsuspect(file)
     sync_directory(file.parent)
     return aside
 
@@ -245,7 +278,7 @@ def explain(error: sqlite3.Error, file: Path) -> str:
         sqlite3.SQLITE_READONLY: "it is read-only: check owner and permissions",
         sqlite3.SQLITE_PERM: "permission is denied: check owner and permissions",
         sqlite3.SQLITE_CANTOPEN: "it cannot be opened: check that the directory exists and its permissions",
-        sqlite3.SQLITE_CORRUPT: "it is corrupt: the next start sets it aside and begins a new one",
+        sqlite3.SQLITE_CORRUPT: "it is corrupt: the next start saves what can be read of it",
         sqlite3.SQLITE_NOTADB: "it is not a database: the next start sets it aside and begins a new one",
     }
     return f"transport database {file}: {reasons.get(code, str(error))} ({error})"

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
-from shadowrelay.core.identifiers import Incarnation, Lineage, MessageId
+import structlog
+
+from shadowrelay.core.identifiers import Beginning, Incarnation, MessageId
+from shadowrelay.core.tracking import RowsDamaged
 from shadowrelay.core.tracking_row import Columns, OutboxRow
 from shadowrelay.core.values import dataclass
+from shadowrelay.database import records
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.transport import TransportDatabase
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +26,10 @@ class Outbox:
 
     async def rows_after(self, sequence: int, most: int) -> list[OutboxRow]:
         """Committed rows alone: the transaction that reads them is the one writer's."""
-        rows, lineage = await self.database.transact(lambda ledger: _read(ledger, sequence, most))
+        rows, openings = await self.database.transact(lambda ledger: _read(ledger, sequence, most))
+        database_id = self.database.lineage.database_id
         return [
-            OutboxRow(number, _committed_in(lineage, number), lineage.database_id, json.loads(columns))
+            OutboxRow(number, _committed_in(openings, number), database_id, _columns(columns))
             for number, columns in rows
         ]
 
@@ -35,13 +43,25 @@ class Outbox:
 def rows_about(ledger: SqlLedger, message_id: MessageId) -> list[Columns]:
     """Rows of a message that no log file holds yet."""
     rows = ledger.connection.execute(SQL["outbox_about"], (message_id,)).fetchall()
-    return [json.loads(columns) for (columns,) in rows]
+    return [_columns(columns) for (columns,) in rows]
 
 
-def _read(ledger: SqlLedger, sequence: int, most: int) -> tuple[list[tuple[int, str]], Lineage]:
-    return ledger.connection.execute(SQL["outbox_after"], (sequence, most)).fetchall(), ledger.lineage
+def _read(ledger: SqlLedger, sequence: int, most: int) -> tuple[list[tuple[int, str]], tuple[Beginning, ...]]:
+    return ledger.connection.execute(SQL["outbox_after"], (sequence, most)).fetchall(), ledger.openings
 
 
-def _committed_in(lineage: Lineage, sequence: int) -> Incarnation:
-    began = [beginning for beginning in lineage.beginnings if beginning.sequence < sequence]
-    return (began or lineage.beginnings[:1])[-1].incarnation
+def _columns(text: str) -> Columns:
+    """A row that cannot be read becomes one that says so: the others are not kept back by it."""
+    try:
+        found = json.loads(text)
+        if isinstance(found, dict) and all(isinstance(value, str) for value in found.values()):
+            return found
+    except records.NONSENSE:
+        pass
+    log.error("tracking_row_unreadable", row=str(text)[:200])
+    return RowsDamaged(at=datetime.now(UTC), message_id=MessageId(""), reason="a row of the outbox").columns()
+
+
+def _committed_in(openings: tuple[Beginning, ...], sequence: int) -> Incarnation:
+    began = [opening for opening in openings if opening.sequence < sequence]
+    return (began or openings[:1])[-1].incarnation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -58,6 +59,22 @@ def maybe_moment(value: int | None) -> datetime | None:
     return None if value is None else moment(value)
 
 
+def tolerant(octets: bytes) -> str:
+    """For SQLite: what is no UTF-8 may not end a query. It differs from the sum of its row."""
+    return octets.decode("utf-8", "replace")
+
+
+NONSENSE = (ValueError, TypeError, OverflowError, AttributeError)
+"""What comes of reading a row that nobody can have written."""
+
+
+def corrupt(what: str) -> sqlite3.DatabaseError:
+    """As SQLite would say it."""
+    error = sqlite3.DatabaseError(what)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
 class Unbelievable(Exception):
     """A row is not what was written: its sum differs, or a value is none that could be there."""
 
@@ -91,7 +108,7 @@ def copy_of(row: Row, recipients: list[Row], holders: list[Row], *, old: bool = 
             tuple(_recipient(believed(one[:-1], one[-1], old=old)) for one in recipients),
             tuple(_holder(believed(one[:-1], one[-1], old=old)) for one in holders),
         )
-    except (ValueError, TypeError, OverflowError, AttributeError) as error:
+    except NONSENSE as error:
         raise Unbelievable(f"a value that cannot be: {error}") from error
     if copy.digests and copy.digests.envelope != digests.of_envelope(copy.envelope, copy.recipients):
         raise Unbelievable("the envelope is not the one of its digest")
@@ -161,7 +178,7 @@ def sound_recipients(rows: list[Row]) -> tuple[Recipient, ...]:
     for row in rows:
         try:
             found.append(_recipient(believed(row[:-1], row[-1], old=False)))
-        except (Unbelievable, ValueError, TypeError, OverflowError, AttributeError):
+        except (Unbelievable, *NONSENSE):
             continue
     return tuple(found)
 
@@ -312,18 +329,28 @@ def tombstone_of(row: Row) -> Tombstone:
 
 
 def member_of(row: Row) -> Member:
+    """Raises sqlite3.DatabaseError (CORRUPT) for one that cannot be read: who was at which mark cannot be
+    guessed, so the database is of no more use.
+    """
+    try:
+        return _member(row)
+    except NONSENSE as error:
+        raise corrupt(f"a row of a member cannot be read: {error}") from error
+
+
+def _member(row: Row) -> Member:
     lineage = None
     if row[1] is not None:
         beginnings = []
         for entry in row[2].split(","):
             token, _, sequence = entry.partition("@")
             beginnings.append(Beginning(Incarnation(token), int(sequence)))
-        lineage = Lineage(DatabaseId(row[1]), tuple(beginnings), row[3])
+        lineage = Lineage(DatabaseId(row[1]), tuple(beginnings), int(row[3]))
     return Member(
         name=ServerName(row[0]),
         lineage=lineage,
         knows_ours=None if row[4] is None else Incarnation(row[4]),
-        applied=None if row[5] is None else Mark(Incarnation(row[5]), row[6]),
+        applied=None if row[5] is None else Mark(Incarnation(row[5]), int(row[6])),
         retired=bool(row[7]),
         replaced=None if row[8] is None else Incarnation(row[8]),
     )

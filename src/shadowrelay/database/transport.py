@@ -25,6 +25,7 @@ from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import group_commit, opening, records
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import CannotOpen, Opening
+from shadowrelay.database.salvage import salvage
 
 T = TypeVar("T")
 
@@ -91,25 +92,19 @@ class TransportDatabase:
         """
         handle = opening.lock(directory)
         file = directory / opening.FILE
-        aside: Path | None = None
         try:
-            for _ in range(2):
-                try:
-                    connection, ledger, opened = await _open(file, name, token, fresh_id, now)
-                except sqlite3.Error as error:
-                    if aside is None and opening.is_corrupt(error):
-                        aside = opening.set_aside(file, now)
-                        continue
-                    raise CannotOpen(opening.explain(error, file)) from error
-                except OSError as error:
-                    raise CannotOpen(f"transport database {file}: {error.strerror}") from error
-                ledger.hosts = hosts or {}
-                found = replace(opened, set_aside=aside)
-                database = cls(file, ledger, found, connection, handle)
-                database.lineage = ledger.lineage
-                database._writer = asyncio.create_task(database._write(), name="transport database writer")
-                return database
-            raise CannotOpen(f"transport database {file} is corrupt again after it was set aside")
+            connection, ledger, opened = await _open_or_mend(file, name, token, fresh_id, now)
+            ledger.hosts = hosts or {}
+            database = cls(file, ledger, opened, connection, handle)
+            database.lineage = ledger.lineage
+            database._writer = asyncio.create_task(database._write(), name="transport database writer")
+            return database
+        except sqlite3.Error as error:
+            os.close(handle)
+            raise CannotOpen(opening.explain(error, file)) from error
+        except OSError as error:
+            os.close(handle)
+            raise CannotOpen(f"transport database {file}: {error.strerror}") from error
         except BaseException:
             os.close(handle)
             raise
@@ -255,6 +250,28 @@ class TransportDatabase:
         os.close(self._lock)
 
 
+async def _open_or_mend(
+    file: Path, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
+) -> tuple[_Connection, SqlLedger, Opening]:
+    """A corrupt database is replaced by what can be read of it; if that is too little, it is set aside."""
+    try:
+        return await _open(file, name, token, fresh_id, now)
+    except sqlite3.Error as error:
+        if not opening.is_corrupt(error):
+            raise
+        salvaged = await asyncio.to_thread(salvage, file, now)
+    if salvaged is not None:
+        try:
+            connection, ledger, opened = await _open(file, name, token, fresh_id, now)
+            return connection, ledger, replace(opened, salvaged=salvaged)
+        except sqlite3.Error as error:
+            if not opening.is_corrupt(error):
+                raise
+    aside = opening.set_aside(file, now)
+    connection, ledger, opened = await _open(file, name, token, fresh_id, now)
+    return connection, ledger, replace(opened, set_aside=aside)
+
+
 async def _open(
     file: Path, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
 ) -> tuple[_Connection, SqlLedger, Opening]:
@@ -270,9 +287,11 @@ async def _open(
 
 def _connect(file: Path) -> sqlite3.Connection:
     # The event loop and the database thread use it in turn: only the writer task says who.
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         file, timeout=0, isolation_level=None, cached_statements=256, check_same_thread=False
     )
+    connection.text_factory = records.tolerant
+    return connection
 
 
 def _begin(

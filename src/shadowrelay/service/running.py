@@ -20,6 +20,7 @@ from shadowrelay.admin.server import bind, serve
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.tracking import Taken
 from shadowrelay.database import content, ephemeral
+from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.snapshot import take_snapshot
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.primary.exposure import Reconcile
@@ -96,6 +97,16 @@ async def run_node(settings: Settings) -> None:
             database_id=database.lineage.database_id,
             consequence="a new database was begun; members promote what they hold for this node",
         )
+    if database.opened.salvaged is not None:
+        salvaged = database.opened.salvaged
+        log.critical(
+            "corrupt_database_salvaged",
+            kept_as=str(salvaged.kept_as),
+            unreadable=dict(salvaged.lost),
+            consequence="messages are missing: members promote what they hold for this node"
+            if salvaged.messages_missing
+            else "no message is missing; what is damaged is fetched from members",
+        )
     if storage := ephemeral.of_this_process(settings.data_dir):
         log.critical(
             "data_directory_is_ephemeral",
@@ -163,7 +174,9 @@ async def _serve(node: Node) -> None:
 async def _prepare(node: Node) -> None:
     """What has to be in order before anybody is let in."""
     content.prepare(node.spool)
-    await node.database.transact(lambda ledger: content.sweep(ledger, node.spool))
+    opened = node.database.opened
+    aside = node.spool.with_name(f"{CONTENT}.{opened.salvaged.mark}") if opened.salvaged else None
+    await node.database.transact(lambda ledger: content.sweep(ledger, node.spool, aside))
     for member in await node.database.transact(lambda ledger: tuple(ledger.members())):
         if member.retired:
             node.retired(member.name)

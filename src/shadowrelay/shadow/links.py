@@ -213,7 +213,7 @@ class Link:
     async def _questions(self) -> bool:
         """Is there something to ask this member about?"""
         return await self.members.database.transact(
-            lambda ledger: bool(self.inquiry.unasked(ledger, self.name, 1))
+            lambda ledger: self.inquiry.has_questions(ledger, self.name)
         )
 
     def _patience(self) -> float:

@@ -26,11 +26,11 @@ def poll(member: Greeting, inquiry: Inquiry, policy: Policy, clock: Clock) -> Sc
     """Ask for events and about copies, until there is no more to fetch. None when all went well."""
     more = True
     while more:
-        query: Query = yield Transact(lambda books: ask(books, member.name, inquiry, clock()))
+        query: Query = yield Transact(lambda books: ask(books, member.name, inquiry, clock(), member.version))
         answered: Answered | Unanswered = yield Ask(member.name, query)
         if isinstance(answered, Unanswered):
             return answered
-        speaker = Speaker(member.name, member.lineage.database_id, answered.mark)
+        speaker = Speaker(member.name, member.lineage.database_id, answered.mark, member.version)
 
         def apply(
             books: Transaction,
