@@ -169,7 +169,8 @@ def restore(ledger: Ledger, offer: Offer, content: Content, now: datetime) -> De
         )
         if not here.unsettled:
             here = settled_now(here, now)
-        elsewhere = tuple(one for one in copy.recipients if one.settled)
+        sent_here = {number for number, _ in rows.settled}
+        elsewhere = tuple(one for one in copy.recipients if one.settled and one.number not in sent_here)
         writes: tuple[Write, ...] = (DropDamaged(copy.id), SaveCopy(None, here, content))
         then = _given_away(ledger, here, offer.owner_database, now)
         if elsewhere:
