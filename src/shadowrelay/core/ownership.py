@@ -190,19 +190,21 @@ def yields(
     """Become a holder of the new owner: roles swap, and nothing has to be sent over the wire.
 
     What is settled here is told to the new owner at once; members that hold a copy for us are told who owns
-    it now. The next CHECK makes the new owner record us. Only a report that this node made itself, as the new
-    owner did, may differ from what that has: then ours counts as no copy, until we are given the other.
+    it now. The next CHECK makes the new owner record us. Only a report that two nodes made, this one or the
+    one that we hold it for among them, may differ from what the new owner has: then ours counts as no copy,
+    until we are given the other.
     """
     # On one machine the two copies of a report are one: then it is safe once it is settled.
     elsewhere = holding(ledger, owner) is HolderState.HOLDING
     safe = report_is_safe(ledger, copy, now) if elsewhere else Decision(None)
     if copy.stage is Stage.SAFETY_NET:  # settled: the owner only has to hear so
         return Decision(None, addressed([owner_database], delivered(copy, copy.recipients), now))
-    ours = copy.role is Role.PRIMARY and copy.former_owner is None and not handed_over
-    made_by_two = copy.damage is None and ours and is_derived(copy.id)
+    from_a_maker = copy.role is Role.SHADOW or copy.former_owner is None
+    made_by_two = copy.damage is None and from_a_maker and not handed_over and is_derived(copy.id)
     held = replace(
         copy,
         epoch=epoch,
+        rank=0 if copy.held else copy.rank,  # until its new owner gives it one of its own
         role=Role.SHADOW,
         stage=Stage.QUEUED,
         owner=owner,
