@@ -21,19 +21,23 @@ from admin.admin_node import (
     a_node,
     attempted,
     fill,
+    gone,
     held,
     meet,
     message_id,
     peer,
     received,
     serving,
+    without_digests,
 )
 from click.testing import CliRunner, Result
 from rich.console import Console
 
 from shadowrelay.admin.node import PeerState, Refusal
 from shadowrelay.cli import main, viewing
+from shadowrelay.core.damage import digested
 from shadowrelay.core.delivery import Ending
+from shadowrelay.core.digests import of_content
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.settings import SettingsInvalid, load_settings
 
@@ -102,6 +106,31 @@ async def test_status_of_a_node_without_exposure_says_so(tmp_path):
     assert "Exposed: 0; every message in transit has a second copy" in text
     assert "NOT READY: the disk is full" in text
     assert "This node has no members." in text
+
+
+async def test_status_says_that_copies_of_a_lost_member_are_perhaps_the_only_ones(node):
+    await fill(node, gone(MX2))
+    text = await good(node, "status")
+    assert (
+        "PROMOTING: 1 copy of members that are gone is about to be promoted; there may be no others" in text
+    )
+
+
+async def test_a_node_that_has_copies_to_promote_says_of_nothing_that_it_has_two(tmp_path):
+    async with a_node(tmp_path) as fresh:
+        await fill(fresh, meet(MX2), held(1, MX2), held(2, MX2), gone(MX2))
+        text = await good(fresh, "status")
+    assert "PROMOTING: 2 copies of members that are gone are about to be promoted" in text
+    assert "Exposed: 0" not in text
+
+
+async def test_a_list_says_which_digests_were_made_late_or_not_at_all(node):
+    await fill(node, received(5, MX3), without_digests(5), received(6, MX3), without_digests(6))
+    await fill(node, lambda ledger: ledger.apply(digested(ledger, message_id(6), of_content(b"body"))))
+    text = await good(node, "message", "list")
+    assert "queued, no digest" in text
+    assert "queued, digest late" in text
+    assert "made here, of what was stored" in await good(node, "message", "show", message_id(6))
 
 
 async def test_json_is_the_answer_of_the_api(node):

@@ -15,7 +15,7 @@ from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import HopStatus, PeerState, PeerStatus, Refusal
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core import delivery, heartbeat, holding, redundancy
-from shadowrelay.core.decisions import Content
+from shadowrelay.core.decisions import Content, Decision, SaveCopy
 from shadowrelay.core.delivery import Ending, Hop, Result
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.handover import Remains
@@ -33,6 +33,7 @@ from shadowrelay.core.identifiers import (
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Stage
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival, Attempt, Leg
+from shadowrelay.core.values import replace
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
@@ -204,6 +205,22 @@ def received(
     return lambda ledger: ledger.apply(
         redundancy.accept(ledger, arrival, Content(data=b"body"), attempts, POLICY, NOW, last_resort=True)
     )
+
+
+def without_digests(number: int) -> Callable[[SqlLedger], object]:
+    """That message is one of a version before digests."""
+
+    def work(ledger: SqlLedger) -> None:
+        if copy := ledger.copy(message_id(number)):
+            ledger.apply(Decision(None, (SaveCopy(copy, replace(copy, digests=None)),)))
+
+    return work
+
+
+def gone(owner: ServerName) -> Callable[[SqlLedger], object]:
+    """That member came back with another database: what is held for it is to be promoted."""
+    lineage = Lineage(DatabaseId("another"), (Beginning(Incarnation("9" * 16), 0),), 0)
+    return lambda ledger: heartbeat.meet(ledger, owner, lineage, None, NOW, after_silence=True)
 
 
 def held(number: int, owner: ServerName, *to: str) -> Callable[[SqlLedger], object]:

@@ -19,19 +19,23 @@ from admin_node import (
     ask,
     attempted,
     fill,
+    gone,
     held,
     meet,
     message_id,
     peer,
     received,
     serving,
+    without_digests,
 )
 
 from shadowrelay.admin import server
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import HopStatus, PeerState, Refusal
+from shadowrelay.core.damage import digested
 from shadowrelay.core.decisions import Decision, Outcome
 from shadowrelay.core.delivery import Ending
+from shadowrelay.core.digests import of_content
 from shadowrelay.core.heartbeat import cut_off
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.database.queue import claim
@@ -74,6 +78,26 @@ async def test_status_counts_shadow_copies_apart_from_the_backlog(node):
     assert status["uptime"] == 3 * 3600
     assert status["oldest_queued"] == "2026-11-21T09:58:00.000Z"
     assert [item["name"] for item in status["peers"]] == [MX2, MX3]
+
+
+async def test_copies_that_are_about_to_be_promoted_are_counted_for_there_may_be_no_others(node):
+    await fill(node, held(3, MX2), held(4, MX3), held(5, MX3))
+    await fill(node, gone(MX3))
+    async with serving(node) as port:
+        status = (await ask(port, "/api/v1/status")).json
+    assert (status["promoting"], status["shadow_held"], status["exposed"]) == (2, 3, 0)
+
+
+async def test_a_message_shows_its_digests_and_whether_they_are_late(node):
+    await fill(node, received(1, MX2), received(2, MX2), without_digests(2))
+    async with serving(node) as port:
+        known, old = (await ask(port, "/api/v1/messages")).json["messages"]
+        assert old["digests"] is None
+        await fill(node, lambda ledger: ledger.apply(digested(ledger, message_id(2), of_content(b"body"))))
+        late = (await ask(port, f"/api/v1/messages/{message_id(2)}")).json
+    assert known["digests"]["content"] == late["digests"]["content"] == of_content(b"body")
+    assert (known["digests"]["late"], late["digests"]["late"]) == (False, True)
+    assert (known["damage"], late["damage"]) == (None, None)
 
 
 async def test_status_of_an_empty_node_is_all_zero(node):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,8 @@ from namespaces import HUB, Network, NetworkLab, missing
 from running_lab import RunningLab, processes_of
 
 from shadowrelay.lab import layout
+
+BEFORE = "c3d0b5f"  # the last program that speaks version 1 of the protocol alone, and keeps no digests
 
 
 @contextmanager
@@ -41,3 +44,17 @@ def network_lab(tmp_path: Path) -> Iterator[NetworkLab]:
             yield running
     finally:
         network.close()
+
+
+@pytest.fixture(scope="session")
+def program_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source of the program that is upgraded."""
+    at = tmp_path_factory.mktemp("before")
+    root = Path(__file__).parents[2]
+    archive = subprocess.run(
+        ["git", "-C", str(root), "archive", BEFORE, "src/shadowrelay"], capture_output=True, check=False
+    )
+    if archive.returncode:
+        pytest.skip(f"no history with {BEFORE} in it: {archive.stderr.decode().strip()}")
+    subprocess.run(["tar", "-x", "-C", str(at)], input=archive.stdout, check=True)
+    return at / "src"

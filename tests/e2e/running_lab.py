@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from shadowrelay.lab import mail
 from shadowrelay.lab.cluster import Cluster, up
 from shadowrelay.lab.mail import Count, Letter
-from shadowrelay.lab.probing import NodeStatus, message, queued, status
+from shadowrelay.lab.probing import NodeStatus, listed, message, status
 
 DEADLINE = 20.0  # seconds; only a failing test waits that long
 
@@ -47,8 +48,14 @@ class RunningLab:
         self.acknowledged: list[Letter] = []
         self.mailboxes: Path | None = None  # Maildirs of a neighbour that mail ends at, instead of the lab's
 
-    def up(self, *options: str, nodes: int | None = None, breakable: bool = False) -> list[str]:
-        return up(self.directory, nodes=nodes, options=options, breakable=breakable)
+    def up(
+        self,
+        *options: str,
+        nodes: int | None = None,
+        breakable: bool = False,
+        environs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    ) -> list[str]:
+        return up(self.directory, nodes=nodes, options=options, breakable=breakable, environs=environs)
 
     def with_tls(self) -> tuple[str, str]:
         """Settings of all nodes: STARTTLS for senders, with the certificate of the first one."""
@@ -107,7 +114,7 @@ class RunningLab:
 
     def ids(self, name: str) -> list[str]:
         """Of the messages in a node's queue."""
-        return queued(self.cluster.node(name))
+        return listed(self.cluster.node(name), "queued")
 
     def unsettled(self, name: str, message_id: str) -> int:
         """Recipients that this node's copy still waits for."""

@@ -17,6 +17,7 @@ import test_old_databases as old
 import test_partitions as partitions
 import test_recovery as recovery
 import test_two_nodes_lost as two
+import test_upgrade as upgrade
 from namespaces import NetworkLab
 from running_lab import INSIDE, OUTSIDE, RunningLab
 
@@ -135,6 +136,20 @@ def test_a_frozen_owner_that_was_overtaken_and_came_back_is_seen_to_have_sent_no
     told = (Class.PROMOTED, Class.PROMOTED_UNVERIFIED)
     assert set(verdict.classes) <= {Class.EXPOSED, *told}
     assert (verdict.classes[Class.EXPOSED], sum(verdict.classes.get(one, 0) for one in told)) == (3, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", upgrade.NODES)
+def test_an_upgrade_under_load_is_proven_from_the_logs_of_both_programs(
+    lab: RunningLab, program_before: Path, first: str
+) -> None:
+    verdict, _, _ = audited(
+        lab,
+        lambda: upgrade.test_nodes_are_upgraded_one_after_the_other_under_load(lab, program_before, first),
+    )
+    assert verdict.status == PROVEN, verdict.as_dict()
+    # A node that is away holds no copy that counts; and clients send again what nobody answered.
+    assert set(verdict.classes) <= {Class.EXPOSED, Class.DUPLICATE_DROPPED}, verdict.as_dict()
 
 
 @pytest.mark.slow

@@ -64,6 +64,27 @@ def test_a_short_run_loses_nothing_and_leaves_nothing(tmp_path: Path):
     assert processes_of(tmp_path) == []
 
 
+def test_copies_are_damaged_where_they_lie_and_nothing_is_delivered_damaged(tmp_path: Path):
+    faults = "content-flip,content-exchange,content-empty,body-flip,row-flip,row-before,holders-away"
+    options = ("--minutes", "0.7", "--seed", "4", "--faults", faults, "--rate", "30", "--json")
+    tree = json.loads(verdict(tmp_path, *options))
+    found = tree["recipients"]
+    assert tree["held"]
+    assert found["delivered"] >= found["acknowledged"] > 20
+    assert (found["lost"], found["damaged"], found["wrong_mailbox"], found["unexpected"]) == (0, 0, 0, 0)
+    assert tree["copies_spoilt"] > 2
+    assert len(tree["faults"]) > 1
+
+
+def test_all_nodes_are_off_at_once_and_all_that_was_acknowledged_arrives(tmp_path: Path):
+    lacking = disks.lacking()
+    faults = "all-killed" if lacking else "all-killed,all-power"
+    tree = json.loads(verdict(tmp_path, "--minutes", "0.3", "--seed", "2", "--faults", faults, "--json"))
+    assert tree["held"]
+    assert tree["recipients"]["acknowledged"] > 20
+    assert set(tree["faults"]) <= set(faults.split(","))
+
+
 def test_ctrl_c_in_the_middle_of_a_fault_heals_it_and_gives_the_verdict(tmp_path: Path):
     home = tmp_path / "lab"
     with chaos(tmp_path, "--minutes", "5", "--faults", "freeze-long", "--dir", str(home)) as running:

@@ -64,6 +64,18 @@ def test_what_the_next_hop_had_received_when_the_node_died_it_still_delivered(ca
     assert cause([100.9, 111], rows, fault("mx1", 100.6)) is Cause.UNRECORDED
 
 
+@pytest.mark.parametrize("node", ["mx1", "mx2"])
+def test_all_that_were_killed_at_once_may_have_been_about_to_record(node: str, cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "RECEIVE"), row(105, node, "DELIVER")]
+    everybody = ("mx2", "mx3")
+    assert cause([100.5, 105], rows, fault("mx1", 100.6, *everybody, lasting=1)) is Cause.UNRECORDED
+
+
+def test_a_node_that_was_killed_with_all_others_had_recorded_it(cause: Callable[..., Cause]):
+    rows = [row(100, "mx1", "RECEIVE"), row(100.55, "mx1", "DELIVER"), row(105, "mx1", "DELIVER")]
+    assert cause([100.5, 105], rows, fault("mx1", 100.6, "mx2", "mx3", lasting=1)) is Cause.UNEXPLAINED
+
+
 def promoted(at: float, *, delivered: float = 100.5) -> list[Row]:
     """What mx1 recorded, and mx2 took over all the same."""
     return [
@@ -221,7 +233,7 @@ PLAN = Plan(seed=1, seconds=1.0, faults=(), clients=1, rate=1.0, nodes=3)
 def test_chaos_fails_on_a_second_delivery_that_nothing_explains(history: History, why: Cause):
     history.tell(fault("mx1", 100.6))
     sent = Counter({DUPLICATE: 1})
-    verdict = weigh(sent, sent, sent + sent)
+    verdict = weigh(sent, sent, sent + sent, Counter(), {})
     result = Result(PLAN, history, verdict, {DUPLICATE: why}, (), 1.0, interrupted=False)
     assert result.held is (why is not Cause.UNEXPLAINED)
 
@@ -236,7 +248,9 @@ def test_chaos_in_which_nothing_happened_fails_unless_it_was_interrupted(
         sent[DUPLICATE] = 1
     else:
         history.tell(fault("mx1", 100.6))
-    result = Result(PLAN, history, weigh(sent, sent, sent), {}, (), 1.0, interrupted=interrupted)
+    result = Result(
+        PLAN, history, weigh(sent, sent, sent, Counter(), {}), {}, (), 1.0, interrupted=interrupted
+    )
     assert result.held is interrupted
     assert result.tree()["problems"] == ([] if interrupted else [f"{missing}: nothing is shown"])
 

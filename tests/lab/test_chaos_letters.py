@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from pathlib import Path
 
 from shadowrelay.lab.chaos.collecting import Collector, dropped
@@ -67,6 +68,8 @@ def test_trace_fields_in_front_change_nothing_and_one_octet_does():
     assert intact(b"Received: from x\r\n\tby y\r\n" + one.content) == (one.letter.message_id, True)
     assert intact(one.content[:-3] + b"x\r\n") == (one.letter.message_id, False)
     assert intact(one.content[:-20]) == (one.letter.message_id, False)
+    assert intact(one.content.replace(b"Subject: Chaos", b"Subject: chaos"))[1] is False
+    assert intact(b"Received: from x\r\n")[1] is False
 
 
 def test_what_arrives_is_noted_once_and_its_file_removed(tmp_path: Path):
@@ -78,15 +81,17 @@ def test_what_arrives_is_noted_once_and_its_file_removed(tmp_path: Path):
     assert [file for file in root.rglob("*") if file.is_file()] == []
 
 
-def test_what_was_changed_on_its_way_is_lost_and_something_unexpected_came(tmp_path: Path):
+def test_what_was_changed_on_its_way_is_lost_and_was_delivered_damaged(tmp_path: Path):
     root, history, one = tmp_path / "mailbox", History(tmp_path / "h.jsonl"), parcel()
     deliver(root, one.content.replace(b".end", b"end."), "anna@inside.test")
     (found,) = collected(root, history)
     owed = (one.letter.message_id, "anna@inside.test")
-    verdict = weigh(*(type(history.arrived())([owed]) for _ in range(2)), history.arrived())
-    assert "changed" in found[0]
-    assert list(verdict.lost) == [owed]
-    assert list(verdict.unexpected) == [found]
+    sent = Counter([owed])
+    verdict = weigh(sent, sent, history.arrived(), history.arrived(damaged=True), {owed[0]: [owed[1]]})
+    assert found == owed
+    assert (verdict.lost, verdict.damaged) == (sent, sent)
+    assert not verdict.unexpected
+    assert not verdict.held
     assert len(list(tmp_path.glob("changed-*"))) == 1
 
 

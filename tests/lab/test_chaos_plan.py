@@ -1,4 +1,4 @@
-"""Same seed, same faults; every fault has its turn, on one node at a time."""
+"""Same seed, same faults; every fault has its turn, on one node at a time or on all at once."""
 
 from __future__ import annotations
 
@@ -33,8 +33,22 @@ def test_every_fault_has_its_turn_before_one_comes_again():
 
 def test_every_node_is_struck_sometimes_with_mail_in_transit():
     struck = planned(5)
-    assert {one.fault.node for one in struck} == set(NODES)
+    assert {one.fault.node for one in struck} == {*NODES, "+".join(NODES)}
     assert {one.refusing for one in struck} == {True, False}
+
+
+def test_copies_that_wait_are_damaged_and_those_of_one_node():
+    spoiling = [one for one in planned(8, 400) if CATALOGUE[one.name].in_transit]
+    assert len({one.name for one in spoiling}) == 11
+    assert all(one.refusing for one in spoiling)
+    assert {one.fault.node for one in spoiling} == set(NODES)
+
+
+@pytest.mark.parametrize("name", ["all-killed", "all-power"])
+def test_all_nodes_are_off_at_once(name: str):
+    (one,) = planned(4, 1, (name,))
+    assert one.fault.touched == NODES
+    assert one.lasting < SPAN
 
 
 def test_only_the_faults_that_were_asked_for_are_planned():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shadowrelay.lab.chaos.history import Arrival, Attempt, History, Outcome
-from shadowrelay.lab.chaos.verdict import Verdict, weigh
+from shadowrelay.lab.chaos.verdict import Delivery, Verdict, weigh
 
 ONE, OTHER = ("<1@x>", "anna@inside.test"), ("<2@x>", "otto@outside.test")
 
@@ -23,26 +23,39 @@ def verdict(tmp_path: Path, *happened: Attempt | Arrival) -> Verdict:
         history.tell(what)
     history.close()
     assert len((tmp_path / "history.jsonl").read_text().splitlines()) == len(happened)
-    return weigh(history.acknowledged(), history.attempted(), history.arrived())
+    return weigh(
+        history.acknowledged(),
+        history.attempted(),
+        history.arrived(),
+        history.arrived(damaged=True),
+        history.addressed(),
+    )
 
 
 def sent(outcome: Outcome, *recipients: str) -> Attempt:
     return Attempt(1.0, "<1@x>", recipients or ("anna@inside.test",), 100, "mx1", outcome, 0.1)
 
 
-def arrived(recipient: str = "anna@inside.test", *, dropped: bool = False) -> Arrival:
-    return Arrival(2.0, "<1@x>", recipient, dropped)
+def arrived(recipient: str = "anna@inside.test", *, dropped: bool = False, damaged: bool = False) -> Arrival:
+    return Arrival(2.0, "<1@x>", recipient, dropped, damaged)
+
+
+def weighed(
+    acknowledged: Counter[Delivery], attempted: Counter[Delivery], came: Counter[Delivery]
+) -> Verdict:
+    return weigh(acknowledged, attempted, came, count(), {})
 
 
 def test_what_was_acknowledged_and_arrived_once_is_all_there_is_to_say():
-    found = weigh(count(ONE, OTHER), count(ONE, OTHER), count(ONE, OTHER))
+    found = weighed(count(ONE, OTHER), count(ONE, OTHER), count(ONE, OTHER))
     assert (found.acknowledged, found.attempted, found.delivered) == (2, 2, 2)
     assert [found.lost, found.unexpected, found.duplicated, found.recovered] == [Counter()] * 4
+    assert [found.damaged, found.wrong_mailbox] == [Counter()] * 2
     assert found.held
 
 
 def test_acknowledged_and_not_arrived_is_lost():
-    found = weigh(count(ONE, OTHER), count(ONE, OTHER), count(OTHER))
+    found = weighed(count(ONE, OTHER), count(ONE, OTHER), count(OTHER))
     assert found.lost == count(ONE)
     assert not found.held
 
@@ -62,9 +75,33 @@ def test_what_was_refused_or_never_whole_is_unexpected_when_it_arrives(tmp_path:
 
 
 def test_what_nobody_ever_sent_is_unexpected_each_time():
-    found = weigh(count(), count(), count(ONE, ONE))
+    found = weighed(count(), count(), count(ONE, ONE))
     assert found.unexpected == count(ONE, ONE)
     assert not found.duplicated
+
+
+def test_what_arrives_damaged_is_lost_and_the_promise_is_broken(tmp_path: Path):
+    found = verdict(tmp_path, sent(Outcome.ACKNOWLEDGED), arrived(damaged=True))
+    assert (found.damaged, found.lost, found.delivered) == (count(ONE), count(ONE), 0)
+    assert not found.unexpected
+    assert not found.held
+
+
+def test_a_damaged_one_beside_a_good_one_breaks_the_promise_too(tmp_path: Path):
+    found = verdict(tmp_path, sent(Outcome.UNANSWERED), arrived(), arrived(damaged=True))
+    assert found.damaged == count(ONE)
+    assert not found.lost
+    assert not found.held
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_what_arrives_where_no_sender_meant_it_to_go_is_in_the_wrong_mailbox(
+    tmp_path: Path, outcome: Outcome
+):
+    found = verdict(tmp_path, sent(outcome), arrived("bnna@inside.test"))
+    assert found.wrong_mailbox == count(("<1@x>", "bnna@inside.test"))
+    assert not found.unexpected
+    assert not found.held
 
 
 def test_what_was_sent_without_an_answer_may_arrive_or_not(tmp_path: Path):

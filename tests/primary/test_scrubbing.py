@@ -12,8 +12,11 @@ import pytest
 from sending import sent
 from stations import Station, boundary, eventually
 
+from shadowrelay.core.decisions import Decision, DropCopy, SaveCopy
 from shadowrelay.core.identifiers import MessageId
-from shadowrelay.core.messages import Damage, HolderState
+from shadowrelay.core.messages import Damage, HolderState, Status
+from shadowrelay.core.ownership import settled_now
+from shadowrelay.core.values import replace
 from shadowrelay.database import scrubbing
 from shadowrelay.database.ledger import ROWS_FROM_BEFORE, SQL, SqlLedger
 from shadowrelay.database.queue import due_hops, exposed
@@ -45,6 +48,12 @@ async def scrubbed(on: Station) -> Scrub:
     scrub.begin_at_once()
     await eventually(lambda: scrub.last is not before)
     return scrub
+
+
+def scrub_of(on: Station, interval: timedelta) -> Scrub:
+    """One that takes that long for a round."""
+    node = on.node
+    return Scrub(node.examiner, node.inquiry, node.boundary.reachable, interval, on.clock)
 
 
 async def run(on: Station, statement: str, *values: object) -> None:
@@ -79,11 +88,6 @@ async def test_damaged_contents_of_queue_shadow_copies_and_safety_net_are_found(
         await run(holder, "UPDATE content SET data = zeroblob(length(data)) WHERE message_id = ?", small)
 
         def settle(ledger: SqlLedger) -> None:
-            from shadowrelay.core.decisions import Decision, SaveCopy
-            from shadowrelay.core.messages import Status
-            from shadowrelay.core.ownership import settled_now
-            from shadowrelay.core.values import replace
-
             copy = ledger.copy(small)
             assert copy
             sent_on = copy.with_recipients(replace(one, status=Status.DELIVERED) for one in copy.recipients)
@@ -163,7 +167,7 @@ async def test_with_no_interval_nothing_is_read_until_it_is_asked_for(tmp_path: 
 
 async def test_a_round_rests_between_messages_and_is_replaced_by_one_at_once(tmp_path: Path) -> None:
     async with two(tmp_path, SMALL, SMALL) as (owner, _, _):
-        scrub = owner.node.scrub = Scrub(owner.node.examiner, timedelta(days=1), owner.clock)
+        scrub = owner.node.scrub = scrub_of(owner, timedelta(days=1))
         owner.run(scrub.run())
         await eventually(lambda: scrub.now.done.messages == 1)
         await asyncio.sleep(0.2)
@@ -176,7 +180,7 @@ async def test_a_round_rests_between_messages_and_is_replaced_by_one_at_once(tmp
 
 async def test_nobody_waits_for_it_any_more_and_it_goes_on_slowly(tmp_path: Path) -> None:
     async with two(tmp_path, SMALL, SMALL) as (owner, _, _):
-        scrub = owner.node.scrub = Scrub(owner.node.examiner, timedelta(days=1), owner.clock)
+        scrub = owner.node.scrub = scrub_of(owner, timedelta(days=1))
         scrub.begin_at_once()
         owner.run(scrub.run())
         while not scrub.now.at_once:  # noqa: ASYNC110
@@ -191,7 +195,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
     async with two(tmp_path, SMALL, SMALL, SMALL) as (owner, _, ids):
         place = scrubbing.Place(behind=sorted(ids)[1])
         await owner.read(lambda ledger: scrubbing.note(ledger, place))
-        scrub = owner.node.scrub = Scrub(owner.node.examiner, timedelta(seconds=1), owner.clock)
+        scrub = owner.node.scrub = scrub_of(owner, timedelta(seconds=1))
         owner.run(scrub.run())
         await eventually(lambda: scrub.last is not None)
         assert scrub.last
@@ -206,3 +210,43 @@ async def test_a_file_that_is_gone_or_empty_is_damaged(
     async with two(tmp_path, LARGE) as (owner, _, (large,)):
         spoil(file_of(owner, large))
         assert (await scrubbed(owner)).found["content"] == 1
+
+
+async def forgets(on: Station, message_id: MessageId) -> None:
+    """As a page from before the message would have it."""
+
+    def work(ledger: SqlLedger) -> None:
+        copy = ledger.copy(message_id)
+        assert copy
+        ledger.apply(Decision(None, (DropCopy(copy),)))
+
+    await on.read(work)
+
+
+async def test_a_copy_that_its_holder_has_forgotten_is_made_again(tmp_path: Path) -> None:
+    async with two(tmp_path, SMALL) as (owner, holder, (message_id,)):
+        await forgets(holder, message_id)
+        for node in (owner, holder):
+            node.run_links()
+        owner.run_repair()
+        owner.run_reconcile()
+        await scrubbed(owner)
+
+        async def there_again() -> bool:
+            return [copy.id for copy in await holder.copies()] == [message_id]
+
+        await eventually(there_again, within=10)
+
+
+async def test_a_message_that_its_owner_has_forgotten_is_promoted_by_its_holder(tmp_path: Path) -> None:
+    async with two(tmp_path, SMALL) as (owner, holder, (message_id,)):
+        for node in (owner, holder):
+            node.run_links()
+        await forgets(owner, message_id)
+        holder.run_reconcile()
+        await scrubbed(holder)
+
+        async def promoted() -> bool:
+            return [copy.owned for copy in await holder.copies()] == [True]
+
+        await eventually(promoted, within=10)

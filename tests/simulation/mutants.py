@@ -26,10 +26,12 @@ from shadowrelay.core import (
     holding,
     identifiers,
     inquiry,
+    machines,
     ownership,
     questions,
     redundancy,
     reports,
+    second_opinion,
     shadow_servers,
 )
 from shadowrelay.database import ledger
@@ -468,7 +470,10 @@ MUTANTS = (
     ),
     Mutant(
         "two owners of one message never ask",
-        ((holding.hold, "ask_about(known, now).writes", "()"),),
+        (
+            (holding.hold, "ask_about(known, now).writes", "()"),
+            (redundancy.repaired, "if copy and elsewhere", "if False"),
+        ),
         scenario="two_nodes_make_the_same_report",
         breaks=Breaks.HISTORY,
     ),
@@ -496,9 +501,8 @@ MUTANTS = (
     ),
     Mutant(
         "a node that is cut off promotes by time",
-        ((talking.unreachable, "if others and not opinions and", "if False and"),),
+        ((talking.unreachable, "if others.none_of(opinions) and", "if False and"),),
         scenario="partition_in_a_boundary_of_three",
-        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "what arrives is answered as what was left behind",
@@ -551,12 +555,12 @@ MUTANTS = (
                 "if counts(both.member, both.attempt):",
             ),
         ),
-        seed=88,
+        seed=549,
     ),
     Mutant(
         "a 250 whatever the holder said",
         ((accepting.make_redundant, "if arrived and counts(both.member, both.attempt):", "if arrived:"),),
-        seed=10,
+        seed=7,
     ),
     Mutant(
         "a 451 before what arrived is forgotten",
@@ -610,7 +614,10 @@ MUTANTS = (
     ),
     Mutant(
         "a damaged copy counts",
-        ((questions._answer_as_owner, "if damaged:", "if False:"),),
+        (
+            (questions._answer_as_owner, "if damaged:", "if False:"),
+            (questions._damaged, "if copy.owned and holder and holder.state in _COPIES:", "if False:"),
+        ),
         scenario="damaged_copy_is_made_again",
     ),
     Mutant(
@@ -681,6 +688,52 @@ MUTANTS = (
     Mutant(
         "a message is restored as if nothing had been sent",
         ((holding.restore, "for number, status in rows.settled", "for number, status in ()"),),
-        seed=120,
+        seed=1333,
+    ),
+    Mutant(
+        "nobody asks again who else has a message",
+        ((questions.shared_with, "return copy.owned and any(", "return False and any("),),
+        scenario="page_of_a_holder",
+    ),
+    Mutant(
+        "a holder asks once, and never again",
+        (
+            (
+                questions.shared_with,
+                "return copy.owner == member and copy.pending is None",
+                "return False",
+            ),
+        ),
+        scenario="page_of_an_owner",
+    ),
+    Mutant(
+        "a member beside us shows that we are not cut off",
+        ((second_opinion.others, " if place.host != own.host", ""),),
+        scenario="machine_cut_off_with_two_members",
+    ),
+    Mutant(
+        "two machines wait for the word of a third",
+        ((second_opinion.others, "any(place.host not in machines for place in asked)", "bool(asked)"),),
+        scenario="two_members_on_one_machine",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a copy beside its owner counts",
+        ((machines.holding, "HolderState.BESIDE if own and own == other else ", ""),),
+        seed=56,
+    ),
+    Mutant(
+        "a copy beside its owner is kept though there is one elsewhere",
+        (
+            (redundancy._recorded, "HolderState.UNCERTAIN, HolderState.BESIDE}", "HolderState.UNCERTAIN}"),
+            (questions._answer_as_owner, "{HolderState.BESIDE}", "set()"),
+        ),
+        scenario="two_members_on_one_machine",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a first copy is made on its owner's own machine",
+        ((shadow_servers.preferred, " if member.host != own.host", ""),),
+        seed=136,
     ),
 )

@@ -388,7 +388,7 @@ class Node:
         """Once a second: exposure, questions that can be concluded, and what a sleep calls for."""
         self.after(1.0, self.tick)
         self.ticks += 1
-        if self.ticks % SCRUB == 0:
+        if self.world.scrub and self.ticks % SCRUB == 0:
             self._scrub()
         self.pump()
         state = self.books.state

@@ -2,7 +2,7 @@
 
 Commands, one per line (``#`` begins a comment):
 
-    boundary 2|3|4 [reject] [name=value ...]   first; policy fields by name, durations in seconds
+    boundary 2|3|4 [reject] [scrub] [name=value ...]   first; policy fields by name, durations in seconds
     boundary 3 together=mx1+mx2              on one machine
     send mx1 m1 to a@example.net b@inside.example   a client sends; it does not retry
     wait 3                                   seconds
@@ -109,6 +109,7 @@ class Scenario:
         self.world = World(0, policy, together(FOUR[: int(words[0])], shared.split("+")))
         self.world.noise = QUIET
         self.world.observed = True
+        self.world.scrub = "scrub" in words
         self.world.on = self._point
         self.checks = make_boundary(self.world, sql="sql" in words)
         for node in self.world.nodes.values():

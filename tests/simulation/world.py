@@ -96,6 +96,7 @@ class World:
         self.refused: set[MessageId] = set()  # answered 451
         self.excused: set[MessageId] = set()  # exposed by policy when their owner's disk was lost
         self.impairments: list[Impairment] = []
+        self.scrub = True  # do nodes read all that they keep, and ask who else has it?
         self.hit: set[tuple[str, MessageId]] = set()  # what a disk has damaged
         self.wrong: list[str] = []  # deliveries that no next hop should have seen
         self.on: Callable[[str], None] = lambda point: None

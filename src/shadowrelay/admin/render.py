@@ -47,6 +47,7 @@ def counts(seen: Counts) -> Json:
         "asking": seen.asking,
         "in_doubt": seen.in_doubt,
         "set_aside": seen.set_aside,
+        "promoting": seen.promoting,
         "shadow_held": seen.shadow_held,
         "safety_net": seen.safety_net,
         "oldest_queued": maybe(seen.oldest_queued),

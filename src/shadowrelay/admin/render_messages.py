@@ -31,6 +31,13 @@ def summary(copy: Copy) -> Json:
         "unsettled": len(copy.unsettled),
         "next_hops": sorted({recipient.next_hop for recipient in copy.recipients}),
         "holders": [holder.name for holder in copy.holders],
+        "damage": copy.damage and copy.damage.value,
+        "digests": copy.digests
+        and {
+            "content": copy.digests.content,
+            "envelope": copy.digests.envelope,
+            "late": copy.digests.late,
+        },
     }
 
 

@@ -116,6 +116,13 @@ def _recipient_row(item: Json) -> list[object]:
     ]
 
 
+def _content_digest(digests: Json | None) -> str:
+    if digests is None:
+        return "none: a row of a version before them, not read since"
+    late = " (made here, of what was stored: nobody had said what it is)" if digests["late"] else ""
+    return f"{digests['content']}{late}"
+
+
 def _facts(answer: Json) -> list[list[object]]:
     rows: list[list[object]] = [["state", answer["state"] + (", EXPOSED" if answer.get("exposed") else "")]]
     if answer["state"] != "gone":
@@ -133,6 +140,8 @@ def _facts(answer: Json) -> list[list[object]]:
             ["received", answer["received_at"]],
             ["settled", answer["settled_at"]],
             ["reports on", answer["reports_on"]],
+            ["digest of the content", _content_digest(answer["digests"])],
+            ["damage", answer["damage"]],
         ]
         rows += [
             [f"refused by {one['name']}", f"{one['reply']} ({one['at']})"]

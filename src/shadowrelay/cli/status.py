@@ -58,7 +58,14 @@ def _exposure(out: Console, answer: Json) -> None:
                 f"A member refused the copy of {counted(refused, 'message')} of these: see "
                 "shadowrelay message list --state exposed, and shadowrelay message show ID for the reason"
             )
-    else:
+    if answer["promoting"]:
+        are = "is" if answer["promoting"] == 1 else "are"
+        out.print(
+            f"PROMOTING: {counted(answer['promoting'], 'copy', 'copies')} of members that are gone {are} "
+            "about to be promoted; there may be no others",
+            style="bold red",
+        )
+    if not answer["exposed"] and not answer["promoting"]:
         out.print("Exposed: 0; every message in transit has a second copy", style="green")
 
 

@@ -111,16 +111,16 @@ def clean(value: object) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(value))
 
 
-def counted(number: int, one: str) -> str:
-    """``1 message``, ``2 messages``."""
-    return f"{number} {one}" if number == 1 else f"{number} {one}s"
+def counted(number: int, one: str, several: str = "") -> str:
+    """``1 message``, ``2 messages``; ``several`` where there is no plural in s."""
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
 def message_rows(messages: Sequence[Json]) -> list[list[object]]:
     return [
         [
             item["id"],
-            item["state"] + (", exposed" if item["exposed"] else ""),
+            _state(item),
             item["sender"] or "<>",
             f"{item['unsettled']}/{item['recipients']}",
             item["size"],
@@ -130,6 +130,17 @@ def message_rows(messages: Sequence[Json]) -> list[list[object]]:
         ]
         for item in messages
     ]
+
+
+def _state(item: Json) -> str:
+    """What is to be known at a glance, behind the state."""
+    notes = {
+        "exposed": item["exposed"],
+        "damaged": item["damage"] == "content",
+        "digest late": item["digests"] and item["digests"]["late"],
+        "no digest": not item["digests"],
+    }
+    return ", ".join([item["state"], *(note for note, so in notes.items() if so)])
 
 
 MESSAGE_COLUMNS = ("id", "state", "sender", "open", "octets", "received", "next hop", "subject")

@@ -119,9 +119,16 @@ class Spool:
 
 
 def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:
-    """Where the content of a message is; None if there is no such message."""
+    """Where the content of a message is; None if there is no such message.
+
+    A row with what cannot be there says that it is nowhere: no digest is that of nothing, but of an empty
+    content, of which nothing can be lost.
+    """
     row = ledger.connection.execute(SQL["content"], (message_id,)).fetchone()
-    return Content(row[0], row[1]) if row else None
+    if row is None:
+        return None
+    data, path = row
+    return Content(data if isinstance(data, bytes) else None, path if isinstance(path, str) else None)
 
 
 def is_damage(error: OSError) -> bool:
@@ -258,20 +265,23 @@ def prepare(directory: Path) -> None:
 def sweep(ledger: SqlLedger, directory: Path, aside: Path | None = None) -> int:
     """Remove files that no row names: left by a crash before their commit. Returns how many.
 
-    ``aside``: keep them there, for rows may be missing. Rows follow a data directory that was moved.
+    ``aside``: keep them there, for rows may be missing. Rows follow a data directory that was moved. What
+    cannot be removed is no file of ours, or stays for the next start.
     """
     run = ledger.connection.execute
-    rows = {Path(path).name: path for (path,) in run(SQL["content_paths"]).fetchall()}
+    found = run(SQL["content_paths"]).fetchall()
+    rows = {Path(path).name: path for (path,) in found if isinstance(path, str)}
     removed = 0
     for path in directory.glob("*.eml"):
         former = rows.get(path.name)
         if former is None:
-            if aside is None:
-                path.unlink()
-            else:
-                aside.mkdir(mode=0o700, exist_ok=True)
-                path.rename(aside / path.name)
-            removed += 1
+            with contextlib.suppress(OSError):
+                if aside is None:
+                    path.unlink()
+                else:
+                    aside.mkdir(mode=0o700, exist_ok=True)
+                    path.rename(aside / path.name)
+                removed += 1
         elif former != str(path):
             run(SQL["move_content"], (str(path), former))
     return removed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar, assert_never
 
@@ -68,14 +68,6 @@ def _behind(openings: tuple[Beginning, ...], token: Incarnation) -> tuple[Beginn
     if token not in names:
         return openings
     return (Beginning(token, 0), *openings[names.index(token) + 1 :])
-
-
-def _parsed(parse: Callable[[records.Row], T], row: records.Row) -> T | None:
-    """None for a row that cannot be read: what it was is found out by a question, or by its being asked."""
-    try:
-        return parse(row)
-    except records.NONSENSE:
-        return None
 
 
 class SqlLedger:
@@ -197,11 +189,12 @@ class SqlLedger:
 
     def outcome(self, message_id: MessageId) -> Outcome | None:
         row = self._run(SQL["outcome"], (message_id,)).fetchone()
-        return _parsed(records.outcome_of, row) if row else None
+        # One that cannot be read is none: then the message is unknown here, which releases nothing.
+        return records.readable(records.outcome_of, row) if row else None
 
     def tombstone(self, message_id: MessageId) -> Tombstone | None:
         row = self._run(SQL["tombstone"], (message_id,)).fetchone()
-        return _parsed(records.tombstone_of, row) if row else None
+        return records.readable(records.tombstone_of, row) if row else None
 
     def knows(self, message_id: MessageId) -> bool:
         return bool(self._run(SQL["knows"], (message_id,)).fetchone()[0])
@@ -245,7 +238,8 @@ class SqlLedger:
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
         rows = self._run(SQL["events_for"], (addressee, most)).fetchall()
-        return [event for row in rows if (event := _parsed(records.event_of, row))]
+        # What one that cannot be read had to say is asked for in a while, as about every copy.
+        return [event for row in rows if (event := records.readable(records.event_of, row))]
 
     def apply(self, decision: Decision[T]) -> T:
         """Store writes and events; they count, as ``then`` does, once the transaction commits."""
@@ -350,7 +344,7 @@ class SqlLedger:
 
     def _free_content(self, message_id: MessageId) -> None:
         row = self._run(SQL["content"], (message_id,)).fetchone()
-        if row and row[1]:
+        if row and isinstance(row[1], str):
             self.freed.append(row[1])
 
     def _quarantine(self, found: DamagedRow) -> None:

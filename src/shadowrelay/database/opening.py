@@ -160,8 +160,10 @@ def begin_incarnation(
     """
     connection.execute("BEGIN IMMEDIATE")
     ledger = SqlLedger(connection, name)
+    _check_lineages(ledger)
     created = not ledger.lineage.database_id
     alive = connection.execute(SQL["meta"], ("alive_at",)).fetchone()
+    away_since = records.moment(int(alive[0])) if alive else None
     if created:
         connection.execute(SQL["put_meta"], ("database_id", fresh_id))
         connection.execute(SQL["put_meta"], ("node", name))
@@ -188,7 +190,20 @@ def begin_incarnation(
     connection.execute(SQL["put_meta"], ("clean", "0"))
     connection.execute("COMMIT")
     ledger.refresh()
-    return ledger, Opening(created, now, records.moment(int(alive[0])) if alive else None)
+    return ledger, Opening(created, now, away_since)
+
+
+def _check_lineages(ledger: SqlLedger) -> None:
+    """Our own, and those of the members: nothing that follows from one that cannot be is right.
+
+    Raises ValueError, or what else such values lead to (``records.IMPOSSIBLE``).
+    """
+    known = [member.lineage for member in ledger.members() if member.lineage]
+    for lineage in (ledger.lineage, *known):
+        texts = [lineage.database_id, *(entry.incarnation for entry in lineage.beginnings)]
+        numbers = [*(entry.sequence for entry in lineage.beginnings), lineage.sequence]
+        if not all(isinstance(text, str) for text in texts) or numbers != sorted(map(int, numbers)):
+            raise ValueError(f"no lineage: {texts}, {numbers}")
 
 
 def empty_the_log(connection: sqlite3.Connection) -> None:

@@ -56,7 +56,7 @@ def _columns(text: str) -> Columns:
         found = json.loads(text)
         if isinstance(found, dict) and all(isinstance(value, str) for value in found.values()):
             return found
-    except records.NONSENSE:
+    except records.IMPOSSIBLE:
         pass
     log.error("tracking_row_unreadable", row=str(text)[:200])
     return RowsDamaged(at=datetime.now(UTC), message_id=MessageId(""), reason="a row of the outbox").columns()

@@ -43,7 +43,7 @@ def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
     for octets, due in ledger.connection.execute(SQL["due_hops"]).fetchall():
         try:
             found.append((NextHop(octets.decode()), records.moment(due)))
-        except records.NONSENSE:  # what no name is, or no time
+        except records.IMPOSSIBLE:  # what no name is, or no time
             for (message_id,) in ledger.connection.execute(SQL["due_nowhere"], (octets,)).fetchall():
                 if copy := ledger.read_again(message_id):
                     ledger.write_again(copy)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import xxhash
 
@@ -64,10 +65,6 @@ def tolerant(octets: bytes) -> str:
     return octets.decode("utf-8", "replace")
 
 
-NONSENSE = (ValueError, TypeError, OverflowError, AttributeError)
-"""What comes of reading a row that nobody can have written."""
-
-
 def corrupt(what: str) -> sqlite3.DatabaseError:
     """As SQLite would say it."""
     error = sqlite3.DatabaseError(what)
@@ -77,6 +74,20 @@ def corrupt(what: str) -> sqlite3.DatabaseError:
 
 class Unbelievable(Exception):
     """A row is not what was written: its sum differs, or a value is none that could be there."""
+
+
+IMPOSSIBLE = (ValueError, TypeError, OverflowError, AttributeError, IndexError)
+"""What a value that cannot be there raises where it is made something of."""
+
+T = TypeVar("T")
+
+
+def readable(make: Callable[[Row], T], row: Row) -> T | None:
+    """A row of those that have no sum; None if there is a value in it that cannot be there."""
+    try:
+        return make(row)
+    except IMPOSSIBLE:
+        return None
 
 
 def row_sum(*columns: object) -> int:
@@ -108,7 +119,7 @@ def copy_of(row: Row, recipients: list[Row], holders: list[Row], *, old: bool = 
             tuple(_recipient(believed(one[:-1], one[-1], old=old)) for one in recipients),
             tuple(_holder(believed(one[:-1], one[-1], old=old)) for one in holders),
         )
-    except NONSENSE as error:
+    except IMPOSSIBLE as error:
         raise Unbelievable(f"a value that cannot be: {error}") from error
     if copy.digests and copy.digests.envelope != digests.of_envelope(copy.envelope, copy.recipients):
         raise Unbelievable("the envelope is not the one of its digest")
@@ -178,7 +189,7 @@ def sound_recipients(rows: list[Row]) -> tuple[Recipient, ...]:
     for row in rows:
         try:
             found.append(_recipient(believed(row[:-1], row[-1], old=False)))
-        except (Unbelievable, *NONSENSE):
+        except (Unbelievable, *IMPOSSIBLE):
             continue
     return tuple(found)
 
@@ -283,10 +294,15 @@ def holder_row(copy: Copy, holder: Holder) -> Row:
 def damaged_of(row: Row, sound: tuple[Recipient, ...]) -> DamagedRow:
     """``sound``: recipients of that message whose own rows can be believed."""
     settled = {one.number: one.status for one in sound if one.settled}
-    for entry in filter(None, row[3].split(",")):
-        number, _, status = entry.partition(":")
-        settled[int(number)] = Status(status)
-    return DamagedRow(MessageId(row[0]), moment(row[1]), row[2], tuple(sorted(settled.items())), bool(row[4]))
+    # This row may be damaged itself: then it says that the message is, and no more.
+    settled |= readable(lambda row: dict(map(_settled, filter(None, row[3].split(",")))), row) or {}
+    found_at = readable(lambda row: moment(row[1]), row) or _EPOCH
+    return DamagedRow(MessageId(row[0]), found_at, row[2], tuple(sorted(settled.items())), bool(row[4]))
+
+
+def _settled(entry: str) -> tuple[int, Status]:
+    number, _, status = entry.partition(":")
+    return int(number), Status(status)
 
 
 def damaged_row(found: DamagedRow) -> Row:
@@ -334,7 +350,7 @@ def member_of(row: Row) -> Member:
     """
     try:
         return _member(row)
-    except NONSENSE as error:
+    except IMPOSSIBLE as error:
         raise corrupt(f"a row of a member cannot be read: {error}") from error
 
 

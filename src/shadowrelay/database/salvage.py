@@ -89,6 +89,8 @@ def _filled(source: sqlite3.Connection, target: sqlite3.Connection, there: set[s
     for name in _NEEDED:
         if not _Table(source, target, name).copy():
             return None
+    if not all(isinstance(last, int) for (last,) in target.execute("SELECT seq FROM sqlite_sequence")):
+        return None
     target.execute("DELETE FROM temp.found")
     of_messages = [_Table(source, target, name) for name in _OF_MESSAGES]
     whole = [table.note_keys() for table in of_messages]

@@ -307,7 +307,10 @@ def _begin(
     opening.prepare(raw, durable=True)
     opening.check(raw, file)
     opening.migrate(raw)
-    begun = opening.begin_incarnation(raw, name, token, fresh_id, now)
+    try:
+        begun = opening.begin_incarnation(raw, name, token, fresh_id, now)
+    except records.IMPOSSIBLE as error:
+        raise records.corrupt(f"meta data or lineage cannot be read: {error}") from error
     opening.empty_the_log(raw)
     opening.sync_directory(file.parent)
     return begun

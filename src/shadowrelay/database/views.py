@@ -36,6 +36,7 @@ class State(StrEnum):
 class Counts:
     """Messages on this node. ``asking``: not sent before the members were asked; ``oldest_*``: reception.
     ``arriving``: no messages yet; those from before the start become some once their holder was asked.
+    ``promoting``: those of ``shadow_held`` whose owner is gone, while the members are asked.
     """
 
     arriving: int = 0
@@ -44,6 +45,7 @@ class Counts:
     asking: int = 0
     in_doubt: int = 0
     set_aside: int = 0
+    promoting: int = 0
     shadow_held: int = 0
     safety_net: int = 0
     oldest_queued: datetime | None = None
@@ -133,6 +135,7 @@ def counts(ledger: SqlLedger) -> Counts:
         exposed=run(SQL["exposed"]).fetchone()[0],
         asking=confirming.get(Confirmation.ASK.value, 0),
         in_doubt=confirming.get(Confirmation.IN_DOUBT.value, 0),
+        promoting=run(SQL["promoting"]).fetchone()[0],
         set_aside=sum(count for (_, stage), (count, _) in found.items() if stage == Stage.SET_ASIDE.value),
         shadow_held=held,
         safety_net=run(SQL["settled"]).fetchone()[0],

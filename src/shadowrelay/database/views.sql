@@ -12,6 +12,10 @@ SELECT COUNT(*) FROM message WHERE exposed = 1;
 SELECT confirmation, COUNT(*) FROM message
  WHERE confirmation <> 'none' AND role = 'primary' AND stage = 'queued' GROUP BY confirmation;
 
+-- name: promoting
+SELECT COUNT(*) FROM message INDEXED BY message_open
+ WHERE confirmation <> 'none' AND stage IN ('queued', 'arriving') AND stage = 'queued' AND pending IS NOT NULL;
+
 -- name: settled
 SELECT COUNT(*) FROM message WHERE settled_at IS NOT NULL;
 

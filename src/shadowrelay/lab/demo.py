@@ -15,7 +15,7 @@ from shadowrelay.lab.condition import Condition, Report, look
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN
 from shadowrelay.lab.mail import Count, Letter
-from shadowrelay.lab.probing import message, queued
+from shadowrelay.lab.probing import listed, message
 from shadowrelay.lab.story import Story
 
 MESSAGES = 12
@@ -94,7 +94,7 @@ class _Demonstration:
             _copies,
             within=_SOON,
         )
-        self.example = next(iter(queued(self.cluster.node(OWNER))), "")
+        self.example = next(iter(listed(self.cluster.node(OWNER), "queued")), "")
         self._tell_of_the_example()
 
     def _lose_the_owner(self) -> None:

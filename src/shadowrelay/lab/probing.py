@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from shadowrelay.admin.client import ApiError, Client
 from shadowrelay.lab.layout import Address, Node
 from shadowrelay.lab.node_settings import admin_token
 
+_PAGE = 500  # messages
 _PATIENCE = 2.0  # seconds for one answer on loopback
 
 
@@ -29,6 +31,7 @@ class NodeStatus:
     safety_net: int
     exposed: int
     asking: int
+    promoting: int
     draining: bool
     drained: bool
     peers: tuple[Mapping[str, Any], ...]
@@ -69,6 +72,7 @@ def status(node: Node) -> NodeStatus | None:
             safety_net=int(tree["safety_net"]),
             exposed=int(tree["exposed"]),
             asking=int(tree["asking"]),
+            promoting=int(tree.get("promoting", 0)),  # a node of an older version does not tell
             draining=draining,
             drained=draining and bool(_api(node).get("drain")["done"]),
             peers=tuple(peer for peer in tree["peers"] if isinstance(peer, dict)),
@@ -77,12 +81,17 @@ def status(node: Node) -> NodeStatus | None:
         return None
 
 
-def queued(node: Node) -> list[str]:
-    """Ids of the first messages in its queue; none when it does not answer."""
-    try:
-        return [str(message["id"]) for message in _api(node).get("messages", state="queued")["messages"]]
-    except (ApiError, KeyError, TypeError):
-        return []
+def listed(node: Node, state: str) -> list[str]:
+    """Ids of its messages of a state, as its API lists them; fewer, or none, when it does not answer."""
+    found: list[str] = []
+    after: str | None = None
+    with suppress(ApiError, KeyError, TypeError):
+        while True:
+            page = _api(node).get("messages", state=state, after=after, limit=_PAGE)
+            found += [str(message["id"]) for message in page["messages"]]
+            if (after := page["next"]) is None:
+                break
+    return found
 
 
 def message(node: Node, message_id: str) -> Mapping[str, Any] | None:

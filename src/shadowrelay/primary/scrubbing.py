@@ -1,21 +1,25 @@
 """The stage that reads all that is kept, so that damage is found while another member has a good copy.
 
 Queue, shadow copies and Safety Net, rows and contents, from the disk and past what memory has of them: evenly
-over the time that one round may take, or at once when an operator asks for that.
+over the time that one round may take, or at once when an operator asks for that. A row that is not there any
+more cannot be read, so members that share a message are asked what they have of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
 
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.messages import Copy
 from shadowrelay.core.pace import Amount, pause, share
+from shadowrelay.core.questions import shared_with
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import scrubbing
 from shadowrelay.database.examining import Examiner, Finding
@@ -26,6 +30,8 @@ log = structlog.get_logger(__name__)
 
 PAGE = 500  # messages that are listed at once
 REST = timedelta(milliseconds=50)  # the shortest: many small ones would cost more than what they wait for
+MOST_ASKED = 1000  # messages that one member is to be asked about before more of them are read
+TURN = 0.1  # seconds in which some of them are asked about
 NOTE = 60.0  # seconds between notes of how far it has come
 
 
@@ -49,12 +55,21 @@ class Round:
 class Scrub:
     """Of one node, for as long as it runs. ``now`` is how far it has come, ``last`` the last whole round."""
 
-    def __init__(self, examiner: Examiner, interval: timedelta, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        examiner: Examiner,
+        inquiry: Inquiry,
+        reachable: Callable[[], Collection[ServerName]],
+        interval: timedelta,
+        clock: Callable[[], datetime],
+    ) -> None:
         self.now = Round()
         self.last: Round | None = None
         self.found = {"content": 0, "rows": 0, "derived": 0}  # since the start, for metrics
         self._examiner = examiner
         self._database = examiner.database
+        self._inquiry = inquiry
+        self._reachable = reachable
         self._interval = interval
         self._clock = clock
         self._hurry = asyncio.Event()
@@ -148,6 +163,15 @@ class Scrub:
                 self._count_damaged("content")
             case Finding.UNREADABLE:
                 self.now = replace(self.now, unreadable=self.now.unreadable + 1)
+        await self._ask_again(seen.copy)
+
+    async def _ask_again(self, copy: Copy) -> None:
+        """What the other members that have this message have of it; one that is away is asked next time."""
+        for name in {copy.owner, *(holder.name for holder in copy.holders)}:
+            if not shared_with(copy, name):
+                continue
+            while name in self._reachable() and self._inquiry.ask_again(name, copy.id) > MOST_ASKED:  # noqa: ASYNC110
+                await asyncio.sleep(TURN)
 
     def _count_damaged(self, what: str) -> None:
         self.found[what] += 1

@@ -70,7 +70,9 @@ class Node:
         self.inquiry = Inquiry(long_away=database.opened.at if away_too_long else None)
         self.examiner = Examiner(database, utcnow)
         self.giver = Giver(self.members, self.examiner)
-        self.scrub = Scrub(self.examiner, settings.scrub_interval, utcnow)
+        self.scrub = Scrub(
+            self.examiner, self.inquiry, self.boundary.reachable, settings.scrub_interval, utcnow
+        )
         self.routes = routes(settings)
         self.reporter = Reporter(self.name, self.routes, self.policy, utcnow)
         self.queue = Queue(self.members, servers(settings), self.routes, self.reporter, self.policy, utcnow)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from shadowrelay.core.identifiers import MessageId
@@ -33,10 +34,10 @@ async def settled(
 def _settled(rows: Iterable[Mapping[str, str]], message_id: MessageId) -> dict[int, Status]:
     found: dict[int, Status] = {}
     for row in rows:
-        status = _STATUS.get(row["event-id"])
-        if row["event-id"] == "HADISCARD" and row["source-context"].startswith(_ELSEWHERE):
+        status = _STATUS.get(row.get("event-id", ""))
+        if row.get("event-id") == "HADISCARD" and row.get("source-context", "").startswith(_ELSEWHERE):
             status = Status.DELIVERED
-        if row["network-message-id"] == message_id and status is not None:
+        if row.get("network-message-id") == message_id and status is not None:
             found |= dict.fromkeys(_numbers(row), status)
     return found
 
@@ -44,14 +45,23 @@ def _settled(rows: Iterable[Mapping[str, str]], message_id: MessageId) -> dict[i
 def _numbers(row: Mapping[str, str]) -> tuple[int, ...]:
     """The numbers of the recipients that a row is about."""
     some = custom_entries(row.get("custom-data", "")).get("Recipients", "")
-    if some:
-        return tuple(map(int, some.split("+")))
-    return tuple(range(1, int(row["recipient-count"] or 0) + 1))
+    with suppress(ValueError):  # of a row that is damaged: it says nothing
+        if some:
+            return tuple(map(int, some.split("+")))
+        return tuple(range(1, int(row.get("recipient-count", "")) + 1))
+    return ()
 
 
 def _rows(directory: Path, wanted: bytes) -> Iterator[Mapping[str, str]]:
-    for path in sorted((*directory.glob("MSGTRK-*.LOG"), *directory.glob(".MSGTRK-*.LOG.open"))):
-        with path.open("rb") as file:
+    """What is open is opened first: a file that is closed meanwhile is still the same file."""
+    with ExitStack() as held:
+        found = []
+        for pattern in (".MSGTRK-*.LOG.open", "MSGTRK-*.LOG"):
+            for path in directory.glob(pattern):
+                with suppress(FileNotFoundError):  # closed, or deleted by its age, since it was listed
+                    found.append(held.enter_context(path.open("rb")))
+        for file in found:
             for line in file:
                 if wanted in line and not line.startswith(b"#") and line.endswith(b"\n"):
-                    yield parse_row(line.decode("utf-8", "replace"))
+                    with suppress(ValueError):
+                        yield parse_row(line.decode("utf-8", "replace"))

@@ -6,6 +6,14 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from shadowrelay.lab.chaos.damage_faults import (
+    EXCHANGE,
+    BodiesFlipped,
+    ContentSpoilt,
+    HoldersSpoilt,
+    RowsFlipped,
+    RowsOfBefore,
+)
 from shadowrelay.lab.chaos.equipment import Need
 from shadowrelay.lab.chaos.equipped_faults import (
     ClockSet,
@@ -15,8 +23,10 @@ from shadowrelay.lab.chaos.equipped_faults import (
     DiskSlow,
     DiskStalls,
     PowerCut,
+    PowerFails,
 )
 from shadowrelay.lab.chaos.faults import (
+    AllKilled,
     Cut,
     DiskLost,
     Fault,
@@ -28,18 +38,20 @@ from shadowrelay.lab.chaos.faults import (
     Stopped,
     WritesFail,
 )
+from shadowrelay.lab.chaos.spoiling import WAYS
 from shadowrelay.lab.clocks import STEP as CLOCK_STEP
 from shadowrelay.lab.layout import Manner, Way
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A fault in the catalogue: how it is made, how long it lasts, given the time span, and what it needs."""
+    """A fault in the catalogue: how it is made, how long it lasts, given the time span, what it needs."""
 
     text: str
     make: Callable[[Ground, random.Random], Fault]
     lasting: Callable[[float, random.Random], float]
     needs: Need | None = None
+    in_transit: bool = False  # it strikes what is in transit: the mailbox server refuses mail meanwhile
 
 
 def _short(span: float, chance: random.Random) -> float:
@@ -100,6 +112,35 @@ def _old(*, live: bool) -> Callable[[Ground, random.Random], Fault]:
     return lambda ground, chance: OldDisk(ground.node, chance.uniform(0.5, 5.0), live)
 
 
+def _everybody(ground: Ground) -> tuple[str, ...]:
+    return tuple(sorted((ground.node, *ground.others)))
+
+
+def _content(text: str, way: str) -> Kind:
+    return Kind(
+        f"files of contents, under the running node: {text}",
+        lambda ground, chance: ContentSpoilt(ground.node, ground.others, way, _draw(chance)),
+        _moment,
+        in_transit=True,
+    )
+
+
+def _rows(text: str, make: Callable[[Ground, random.Random], Fault]) -> Kind:
+    return Kind(f"killed; {text}", make, _moment, in_transit=True)
+
+
+def _holders(ground: Ground, chance: random.Random) -> HoldersSpoilt:
+    return HoldersSpoilt(ground.node, ground.others, chance.choice([*WAYS, EXCHANGE]), _draw(chance))
+
+
+def _before(ground: Ground, chance: random.Random) -> RowsOfBefore:
+    return RowsOfBefore(ground.node, ground.others, _draw(chance), chance.uniform(0.5, 3.0))
+
+
+def _draw(chance: random.Random) -> int:
+    return chance.getrandbits(32)
+
+
 CATALOGUE: Mapping[str, Kind] = {
     "kill": Kind("killed, back at once", lambda ground, _: Killed(ground.node), _moment),
     "stop": Kind("stopped gracefully, back at once", lambda ground, _: Stopped(ground.node), _moment),
@@ -122,6 +163,32 @@ CATALOGUE: Mapping[str, Kind] = {
         "the same past the time span", lambda g, _: DiskStalls(g.node), _long, Need.DISK
     ),
     "clock": Kind("its wall clock is three hours off for a while", _clock, _short, Need.CLOCK),
+    "content-flip": _content("one bit is another one", "flip"),
+    "content-cut": _content("the second half is gone", "cut"),
+    "content-empty": _content("nothing is left in them", "empty"),
+    "content-zero": _content("zeros of the same length", "zero"),
+    "content-line": _content("a line more", "line"),
+    "content-exchange": _content("each has what another one had", EXCHANGE),
+    "content-gone": _content("they are not there any more", "gone"),
+    "body-flip": _rows(
+        "one bit of each content in its database is another one",
+        lambda g, chance: BodiesFlipped(g.node, g.others, _draw(chance)),
+    ),
+    "row-flip": _rows(
+        "one bit of a row of each message is another one",
+        lambda g, chance: RowsFlipped(g.node, g.others, _draw(chance)),
+    ),
+    "row-before": _rows("rows of messages are those of a moment before", _before),
+    "holders-away": Kind(
+        "what others hold of its mail is damaged, and it is killed, back after the time span",
+        _holders,
+        _long,
+        in_transit=True,
+    ),
+    "all-killed": Kind("all nodes are killed at once", lambda g, _: AllKilled(_everybody(g)), _moment),
+    "all-power": Kind(
+        "the power of all nodes is cut at once", lambda g, _: PowerFails(_everybody(g)), _moment, Need.DISK
+    ),
     "cut-off": Kind("cut off from all others for a while", _around, _short),
     "cut-off-long": Kind("cut off from all others past the time span", _around, _long),
     "pair": Kind("two nodes do not reach each other for a while", _between, _short),

@@ -117,9 +117,10 @@ class _Case:
             return Cause.REPLY_LOST
         owners = {row.node for row in self.rows if row.event in _OWNING} | set(self.sent_to)
         for fault in self.faults:
-            if fault.node not in owners or fault.touched != (fault.node,):
+            struck = owners.intersection(fault.touched)
+            if fault.cuts_links or not struck:
                 continue
-            if fault.loses is Loses.NOTHING and not self._taken_over(fault.node, fault):
+            if fault.loses is Loses.NOTHING and not any(self._taken_over(node, fault) for node in struck):
                 continue  # the record was late, not lost
             if any(self._unrecorded(when, fault) for when in self.times[:-1]):
                 return Cause.UNRECORDED
@@ -164,7 +165,7 @@ class _Case:
         """
         end = fault.broken + _IN_FLIGHT if fault.silences else fault.healed
         return fault.began - _SETTLING <= when <= end and not any(
-            row.node == fault.node and when - _CLOCK <= row.at <= fault.broken for row in self._recorded
+            row.node in fault.touched and when - _CLOCK <= row.at <= fault.broken for row in self._recorded
         )
 
 

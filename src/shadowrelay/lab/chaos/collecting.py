@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shadowrelay.lab.chaos.history import Arrival, History
-from shadowrelay.lab.chaos.letters import intact, known_as
+from shadowrelay.lab.chaos.letters import intact
 from shadowrelay.lab.mail import dropped_by
 from shadowrelay.mailbox.maildir import messages
 
@@ -28,8 +28,8 @@ class Collector(threading.Thread):
     def collect(self) -> None:
         for recipient, file in messages(self._mailboxes):
             message_id, unchanged = intact(file.read_bytes())
-            known = known_as(message_id, unchanged=unchanged)
-            self._history.tell(Arrival(int(file.name.partition(".")[0]) / 1e9, known, recipient))
+            at = int(file.name.partition(".")[0]) / 1e9
+            self._history.tell(Arrival(at, message_id, recipient, damaged=not unchanged))
             if unchanged:
                 file.unlink()
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from shadowrelay.lab.chaos.faults import LET_GO, STOPPED, Alone, Down, EndsByItself, Hands
+from shadowrelay.lab.chaos.faults import LET_GO, STOPPED, AllKilled, Alone, Down, EndsByItself, Hands
 from shadowrelay.lab.chaos.history import Loses
 from shadowrelay.lab.clocks import TAKES_EFFECT
 from shadowrelay.lab.node_settings import settings
@@ -22,6 +22,16 @@ class PowerCut(Down):
     def do(self, hands: Hands) -> None:
         hands.equipment.disks[self.node].cut()
         hands.cluster.kill(self.node, missing_ok=True)  # it may have ended by itself
+
+
+@dataclass(frozen=True, slots=True)
+class PowerFails(AllKilled):
+    """Of every node at once."""
+
+    def do(self, hands: Hands) -> None:
+        for node in self.touched:
+            hands.equipment.disks[node].cut()
+        super(PowerFails, self).do(hands)
 
 
 @dataclass(frozen=True, slots=True)

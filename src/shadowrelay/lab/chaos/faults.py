@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -30,12 +30,16 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """What faults work with. ``aside`` is a directory for what they keep."""
+    """What faults work with. ``aside`` is a directory for what they keep.
+
+    ``spoilt``: ids of the messages of which they have damaged a copy.
+    """
 
     cluster: Cluster
     pause: Callable[[float], None]
     aside: Path
     equipment: Equipment
+    spoilt: set[str] = field(default_factory=set)
 
     def bring_back(self, node: str) -> None:
         """Its disk and its clock are as they were, and it runs."""
@@ -111,6 +115,27 @@ class Killed(Down):
 
     def do(self, hands: Hands) -> None:
         hands.cluster.kill(self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class AllKilled:
+    """SIGKILL of every node at once; each comes back with its disk."""
+
+    touched: tuple[str, ...]
+    silences: bool = True
+    loses: Loses = Loses.WORK
+
+    @property
+    def node(self) -> str:
+        return "+".join(self.touched)
+
+    def do(self, hands: Hands) -> None:
+        for node in self.touched:
+            hands.cluster.kill(node, missing_ok=True)  # it may have ended by itself
+
+    def undo(self, hands: Hands) -> None:
+        for node in self.touched:
+            hands.bring_back(node)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ class Arrival:
     message_id: str
     recipient: str
     dropped: bool = False
+    damaged: bool = False  # its octets are not those that were sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,12 @@ class Struck:
     broken: float
     healed: float
     whole: float
+    spoilt: tuple[str, ...] = ()  # network-message-ids of the copies that were damaged
 
     @property
     def cuts_links(self) -> bool:
         """The nodes themselves went on."""
-        return len(self.touched) > 1
+        return len(self.touched) > 1 and not self.silences
 
 
 class History:
@@ -117,8 +119,16 @@ class History:
         possible = (Outcome.ACKNOWLEDGED, Outcome.UNANSWERED)
         return _deliveries(one for one in self.attempts if one.outcome in possible)
 
-    def arrived(self) -> Counter[Delivery]:
-        return Counter((one.message_id, one.recipient) for one in self.arrivals)
+    def addressed(self) -> dict[str, set[str]]:
+        """By Message-ID, to whom a client meant each message to go, whatever became of it."""
+        found: dict[str, set[str]] = {}
+        for one in self.attempts:
+            found.setdefault(one.message_id, set()).update(one.recipients)
+        return found
+
+    def arrived(self, *, damaged: bool = False) -> Counter[Delivery]:
+        """What came as it was sent, or what came ``damaged``."""
+        return Counter((one.message_id, one.recipient) for one in self.arrivals if one.damaged is damaged)
 
 
 def now() -> float:

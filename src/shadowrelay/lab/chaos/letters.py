@@ -41,24 +41,25 @@ def compose(token: str, chance: random.Random) -> Parcel:
 
 
 def sealed(letter: Letter, subject: str, body: bytes) -> Parcel:
-    """The letter with that body, and a header by which any change of it is seen."""
+    """The letter with that body. Its first header field is by what any change of what follows is seen."""
     header = {
         "Message-ID": letter.message_id,
         "Date": format_datetime(datetime.now(UTC)),
         "From": letter.sender,
         "To": ", ".join(letter.recipients),
         "Subject": subject,
-        DIGEST: hashlib.sha256(body).hexdigest(),
     }
     head = "".join(f"{name}: {value}\r\n" for name, value in header.items())
-    return Parcel(letter, head.encode("ascii") + b"\r\n" + body)
+    written = head.encode("ascii") + b"\r\n" + body
+    return Parcel(letter, f"{DIGEST}: {hashlib.sha256(written).hexdigest()}\r\n".encode() + written)
 
 
 def intact(content: bytes) -> tuple[str, bool]:
-    """(Message-ID, whether the body is the one that was written)."""
-    head, _, body = content.partition(b"\r\n\r\n")
+    """(Message-ID, whether all that was written is there). Trace fields in front of it are the relays'."""
+    head = content.partition(b"\r\n\r\n")[0]
     fields = dict(line.split(": ", 1) for line in head.decode("latin-1").split("\r\n") if ": " in line)
-    return fields.get("Message-ID", ""), fields.get(DIGEST) == hashlib.sha256(body).hexdigest()
+    written = content.partition(f"{DIGEST}: ".encode())[2].partition(b"\r\n")[2]
+    return fields.get("Message-ID", ""), fields.get(DIGEST) == hashlib.sha256(written).hexdigest()
 
 
 def known_as(name: str, *, unchanged: bool) -> str:

@@ -66,5 +66,5 @@ def schedule(seed: int, names: Sequence[str], nodes: Sequence[str], span: float)
                 kind.make(ground, chance),
                 calm=chance.uniform(0.5, _LONGEST_CALM),
                 lasting=kind.lasting(span, chance),
-                refusing=chance.random() < _REFUSING,
+                refusing=(chance.random() < _REFUSING) | kind.in_transit,
             )

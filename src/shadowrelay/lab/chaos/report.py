@@ -23,7 +23,7 @@ def print_table(result: Result, console: Console | None = None) -> None:
     table.add_column(justify="right")
     table.add_column()
     for name, text in _MEANINGS.items():
-        table.add_row(name, str(tree["recipients"][name]), text)
+        table.add_row(_NAMES.get(name, name), str(tree["recipients"][name]), text)
     for cause, count in tree["causes"].items():
         table.add_row("", str(count), f"duplicated: {cause}")
     for outcome, count in tree["attempts"].items():
@@ -34,10 +34,12 @@ def print_table(result: Result, console: Console | None = None) -> None:
         "longest repair", _shown(tree["longest_repair"]), "seconds until two copies of everything again"
     )
     table.add_row("faults", str(sum(tree["faults"].values())), _listed(tree["faults"]))
+    table.add_row("", str(tree["copies_spoilt"]), "copies that were damaged where they lay")
     page.print(table)
-    for what in ("lost", "unexpected", "unexplained"):
+    for what in ("lost", "unexpected", "damaged", "wrong_mailbox", "unexplained"):
         for message_id, recipient in tree[what][:_MOST_NAMED]:
-            page.print(f"[red]{what}[/]: {escape(message_id)} for {escape(recipient)}", soft_wrap=True)
+            name = _NAMES.get(what, what)
+            page.print(f"[red]{name}[/]: {escape(message_id)} for {escape(recipient)}", soft_wrap=True)
     for problem in result.objections:
         page.print(f"[red]problem[/]: {escape(problem)}", soft_wrap=True)
     if result.directory:
@@ -54,10 +56,13 @@ _MEANINGS = {
     "attempted": "of messages that were sent whole and not refused",
     "delivered": "arrived",
     "lost": "acknowledged, and did not arrive",
-    "unexpected": "arrived, though refused, never sent whole, or changed",
+    "unexpected": "arrived, though refused or never sent whole",
+    "damaged": "arrived, and not as they were sent",
+    "wrong_mailbox": "arrived where no sender meant them to go",
     "duplicated": "arrived more often than sent",
     "recovered": "arrived, though the sender got no answer",
 }
+_NAMES = {"damaged": "delivered damaged", "wrong_mailbox": "wrong mailbox"}
 
 
 def _shown(seconds: float | None) -> str:
@@ -71,5 +76,6 @@ def _listed(faults: dict[str, int]) -> str:
 def _sentence(found: Verdict) -> str:
     return (
         f"acknowledged {found.acknowledged}, delivered {found.delivered}, lost {found.lost.total()}, "
-        f"unexpected {found.unexpected.total()}, duplicates {found.duplicated.total()}"
+        f"unexpected {found.unexpected.total()}, duplicates {found.duplicated.total()}, "
+        f"delivered damaged {found.damaged.total()}, wrong mailbox {found.wrong_mailbox.total()}"
     )

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from shadowrelay.lab.chaos.plan import Plan, Planned, schedule
 from shadowrelay.lab.chaos.progress import Watching, watching
 from shadowrelay.lab.chaos.result import Result
 from shadowrelay.lab.chaos.verdict import weigh
-from shadowrelay.lab.chaos.wholeness import backlog, ended, missing
+from shadowrelay.lab.chaos.wholeness import backlog, ended, missing, unsettled
 from shadowrelay.lab.cluster import Cluster, refuse_used, up
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import undisturbed
@@ -187,25 +187,28 @@ class _Run:
         self._cluster.accept()
         watch.doing(f"{text}, repair")
         try:
-            whole = self._repaired(healed, watch)
+            lacking = self._repaired(healed, hands.spoilt, watch)
         finally:
-            self._history.tell(struck(broken, healed, now()))
-        if not whole:
-            self._problems.append(f"not whole {_REPAIRED:.0f} s after fault {text}: {self._missing(healed)}")
-        return whole
+            self._history.tell(struck(broken, healed, now(), tuple(sorted(hands.spoilt))))
+        if lacking:
+            self._problems.append(f"not whole {_REPAIRED:.0f} s after fault {text}: {lacking}")
+        return not lacking
 
-    def _repaired(self, since: float, watch: Watching) -> bool:
+    def _repaired(self, since: float, spoilt: Collection[str], watch: Watching) -> str:
+        """Wait until all is well; what is still missing if that takes too long."""
         deadline = time.monotonic() + _REPAIRED
-        while self._missing(since):
-            if time.monotonic() > deadline:
-                return False
+        while (lacking := self._missing(since, spoilt)) and time.monotonic() <= deadline:
             self._pause(_LOOK, watch)
-        return True
+        return lacking
 
-    def _missing(self, since: float) -> str:
+    def _missing(self, since: float, spoilt: Collection[str]) -> str:
         nodes = self._cluster.layout.nodes
-        gone = ended(self._cluster, [MAILBOX, *(node.short for node in nodes)])
-        return f"{', '.join(gone)} ended by itself" if gone else missing(nodes, since)
+        if gone := ended(self._cluster, [MAILBOX, *(node.short for node in nodes)]):
+            return f"{', '.join(gone)} ended by itself"
+        if lacking := missing(nodes, since):
+            return lacking
+        waiting = unsettled(nodes, spoilt)
+        return f"still in transit, and a copy was damaged: {', '.join(sorted(waiting))}" if waiting else ""
 
     def _drain(self, clients: list[Client], watch: Watching) -> None:
         """Heal everything, and wait until all has arrived and nothing is held any more."""
@@ -258,7 +261,13 @@ class _Run:
         Collector(at.mailbox.dir, history, threading.Event()).collect()
         for arrival in dropped(at.log(MAILBOX)):
             history.tell(arrival)
-        verdict = weigh(history.acknowledged(), history.attempted(), history.arrived())
+        verdict = weigh(
+            history.acknowledged(),
+            history.attempted(),
+            history.arrived(),
+            history.arrived(damaged=True),
+            history.addressed(),
+        )
         ids = {message_id for message_id, _ in verdict.duplicated}
         sent = {one.message_id: one.at for one in history.attempts if one.message_id in ids}
         rows = read(at, self._aside / "lost-logs", sent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 Delivery = tuple[str, str]
@@ -17,26 +18,40 @@ class Verdict:
     attempted: int
     delivered: int
     lost: Counter[Delivery]  # acknowledged and not arrived
-    unexpected: Counter[Delivery]  # arrived, though never sent whole, or refused, or not as it was sent
+    unexpected: Counter[Delivery]  # arrived, though never sent whole, or refused
+    damaged: Counter[Delivery]  # arrived, and not as it was sent
+    wrong_mailbox: Counter[Delivery]  # arrived where no sender meant it to go
     duplicated: Counter[Delivery]  # arrived more often than sent
     recovered: Counter[Delivery]  # arrived, though the sender never got an answer
 
     @property
     def held(self) -> bool:
-        return not self.lost and not self.unexpected
+        return not (self.lost or self.unexpected or self.damaged or self.wrong_mailbox)
 
 
 def weigh(
-    acknowledged: Counter[Delivery], attempted: Counter[Delivery], arrived: Counter[Delivery]
+    acknowledged: Counter[Delivery],
+    attempted: Counter[Delivery],
+    arrived: Counter[Delivery],
+    damaged: Counter[Delivery],
+    addressed: Mapping[str, Collection[str]],
 ) -> Verdict:
-    """``attempted`` counts every attempt that was not refused, those that were acknowledged among them."""
-    unexpected = Counter({one: times for one, times in arrived.items() if one not in attempted})
+    """``attempted`` counts every attempt that was not refused, those that were acknowledged among them.
+
+    ``arrived`` is what came as it was sent, ``damaged`` the rest; ``addressed``: whom each message was for.
+    """
+    strange = Counter({one: times for one, times in arrived.items() if one not in attempted})
+    wrong_mailbox = Counter(
+        {one: times for one, times in strange.items() if one[1] not in addressed.get(one[0], (one[1],))}
+    )
     return Verdict(
         acknowledged=acknowledged.total(),
         attempted=attempted.total(),
         delivered=len(arrived.keys() & attempted.keys()),
         lost=acknowledged - arrived,
-        unexpected=unexpected,
-        duplicated=arrived - attempted - unexpected,
+        unexpected=strange - wrong_mailbox,
+        damaged=damaged,
+        wrong_mailbox=wrong_mailbox,
+        duplicated=arrived - attempted - strange,
         recovered=(arrived & attempted) - acknowledged,
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from shadowrelay.lab.cluster import Cluster
 from shadowrelay.lab.layout import Node
-from shadowrelay.lab.probing import NodeStatus, status
+from shadowrelay.lab.probing import NodeStatus, message, status
 from shadowrelay.lab.processes import State
+
+_OPEN = frozenset({"queued", "shadow", "set_aside"})
 
 
 def ended(cluster: Cluster, names: Sequence[str]) -> list[str]:
@@ -34,7 +36,16 @@ def missing(nodes: Sequence[Node], since: float) -> str:
             return f"{short} has {found.exposed} exposed messages"
         if found.asking:
             return f"{short} still asks about {found.asking} messages"
+        if found.promoting:
+            return f"{short} has yet to promote {found.promoting} messages"
     return ""
+
+
+def unsettled(nodes: Sequence[Node], ids: Collection[str]) -> set[str]:
+    """Those of the messages that a node has in transit, or set aside."""
+    return {
+        one for one in ids if any((found := message(node, one)) and found["state"] in _OPEN for node in nodes)
+    }
 
 
 def backlog(nodes: Sequence[Node]) -> tuple[int, int] | None:

@@ -1,0 +1,28 @@
+-- A transport database that no node uses: what lies in it of a message. Rows are read whole, as they are stored.
+
+-- name: message
+SELECT * FROM message WHERE id = ?;
+
+-- name: recipient
+SELECT * FROM recipient WHERE message_id = ?;
+
+-- name: holder
+SELECT * FROM holder WHERE message_id = ?;
+
+-- name: content
+SELECT message_id, data, path FROM content WHERE message_id = ?;
+
+-- name: drop_message
+DELETE FROM message WHERE id = ?;
+
+-- name: drop_recipient
+DELETE FROM recipient WHERE message_id = ?;
+
+-- name: drop_holder
+DELETE FROM holder WHERE message_id = ?;
+
+-- name: drop_content
+DELETE FROM content WHERE message_id = ?;
+
+-- name: put
+INSERT INTO {table} VALUES ({values});
