@@ -21,6 +21,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker, answer, as_holder, learn
 from shadowrelay.core.redundancy import Attempt, Leg, repaired
 from shadowrelay.core.reports import ReportKind, report_id
+from shadowrelay.core.safety_net import expire
 
 POLICY = Policy()
 SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}
@@ -166,6 +167,20 @@ def test_a_report_beside_its_owner_is_safe_once_it_is_settled() -> None:
     a.apply(settle_held(a, held, settled, DB[B], NOW + timedelta(minutes=1)))
     assert not waits(a)
     assert delivered(a.copies[M], a.copies[M].recipients)
+
+
+@pytest.mark.parametrize("gone", ["superseded", "expired"])
+def test_a_wait_for_a_report_beside_its_owner_ends_with_the_copy(gone: str) -> None:
+    """Superseded: its owner has another one elsewhere. Expired: nobody will say any more."""
+    a = reporting()
+    a.apply(yields(a, a.copies[DSN], B, DB[B], 2, NOW))
+    if gone == "superseded":
+        a.apply(learn(a, Verdict(DSN, 2, Kind.SUPERSEDED, "1"), SPEAKS[B], None, POLICY, NOW))
+    else:
+        late = NOW + timedelta(days=30)
+        assert a.apply(expire(a, a.copies[DSN], POLICY, late, ()))
+    assert DSN not in a.copies
+    assert not waits(a)
 
 
 def test_a_copy_beside_its_owner_makes_no_report_safe() -> None:
