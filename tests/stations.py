@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from shadowrelay.core.digests import of_content, of_envelope
@@ -21,7 +22,7 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.lab.authority import authority_pair, init, issue
 from shadowrelay.primary.exposure import Reconcile
 from shadowrelay.primary.queue import Queue
-from shadowrelay.service.adapters import servers
+from shadowrelay.service.adapters import machines, servers
 from shadowrelay.service.connectors import for_members, for_senders
 from shadowrelay.service.node import Node
 from shadowrelay.settings import Settings, settings_from_tree
@@ -189,9 +190,17 @@ class Station:
 
 
 def settings(
-    directory: Path, name: str, others: Sequence[str], *, tls: Path | None = None, **changes: Any
+    directory: Path,
+    name: str,
+    others: Sequence[str],
+    *,
+    tls: Path | None = None,
+    hosts: Mapping[str, str] = MappingProxyType({}),
+    **changes: Any,
 ) -> Settings:
-    """The settings of one of these nodes. Without ``tls`` (see ``authority``) loopback is secured."""
+    """The settings of one of these nodes. Without ``tls`` (see ``authority``) loopback is secured. ``hosts``:
+    the machines of members; each has its own unless named.
+    """
     peer: dict[str, Any] = {"listen": "127.0.0.1:2"}
     if tls is None:
         peer["externally_secured"] = ["127.0.0.0/8"]
@@ -205,13 +214,17 @@ def settings(
     receive = {"listen": "127.0.0.1:1", "tarpit_interval": "0s"} | changes.pop("receive", {})
     tree: dict[str, Any] = {
         "name": full(name),
-        "host": name,
+        "host": hosts.get(name, name),
         "data_dir": str(directory / name),
         "relay_networks": ["127.0.0.0/8"],
         "receive": {"default": receive},
         "peer": peer,
         "members": [
-            {"name": full(other), "address": f"127.0.0.1:{10 + int(other[-1])}", "host": other}
+            {
+                "name": full(other),
+                "address": f"127.0.0.1:{10 + int(other[-1])}",
+                "host": hosts.get(other, other),
+            }
             for other in others
         ],
         "routes": {"inside": {"domains": ["*"], "host": "127.0.0.1", "port": 9, "tls": "none"}},
@@ -221,12 +234,19 @@ def settings(
     return settings_from_tree(tree)
 
 
-async def station(directory: Path, name: str, others: Sequence[str], **changes: Any) -> Station:
-    """A node that listens, without any background stage."""
-    number = int(name[-1])
+async def station(
+    directory: Path, name: str, others: Sequence[str], *, disk: int = 0, **changes: Any
+) -> Station:
+    """A node that listens, without any background stage. Another ``disk`` has a database of its own."""
+    number = int(name[-1]) + 16 * disk
     found = settings(directory, name, others, **changes)
     database = await TransportDatabase.open(
-        found.data_dir, full(name), incarnation(number), database_id(number), datetime.now(UTC)
+        found.data_dir,
+        full(name),
+        incarnation(number),
+        database_id(number),
+        datetime.now(UTC),
+        machines(found),
     )
     node = Node(found, database)
     content.prepare(node.spool)

@@ -50,7 +50,8 @@ MARK = Mark(Incarnation("2" * 16), 5)
 
 
 def peer(name: ServerName, state: PeerState = PeerState.REACHABLE, **more: Any) -> PeerStatus:
-    return PeerStatus(name=name, site="here", host=name, address=f"{name}:2526", state=state, **more)
+    place = {"site": "here", "host": name} | more
+    return PeerStatus(name=name, address=f"{name}:2526", state=state, **place)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from admin_node import MX2, MX3, NOW, POLICY, peer
 from shadowrelay.admin.forecast import spell, what_next
 from shadowrelay.admin.node import PeerState, peer_status
 from shadowrelay.core.heartbeat import Watch
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.shadow_servers import MemberPlace
 
 PLACE = MemberPlace(MX2, "here", "rack2")
@@ -17,7 +18,7 @@ GONE = peer(MX2, PeerState.UNREACHABLE, losing_in=0, promoting_in=timedelta(minu
 
 
 def test_in_a_boundary_of_two_time_alone_promotes():
-    assert what_next(GONE, [GONE], (), 12, 0) == (
+    assert what_next(GONE, [GONE], (), 12, 0, "rack1") == (
         "its copies of our messages do not count: they are made again elsewhere; "
         "its 12 messages are promoted in 3 min 5 s"
     )
@@ -25,21 +26,30 @@ def test_in_a_boundary_of_two_time_alone_promotes():
 
 def test_a_node_that_reaches_nobody_is_told_that_it_does_not_promote():
     other = peer(MX3, PeerState.UNREACHABLE)
-    assert "not promoted by time" in what_next(GONE, [GONE, other], (), 1, 0)
-    assert "promoted in" in what_next(GONE, [GONE, other], (MX3,), 1, 0)
+    assert "not promoted by time" in what_next(GONE, [GONE, other], (), 1, 0, "rack1")
+    assert "promoted in" in what_next(GONE, [GONE, other], (MX3,), 1, 0, "rack1")
+
+
+def test_a_member_beside_this_node_is_no_witness():
+    beside, third = peer(MX3, host="rack1"), peer(ServerName("mx4"), PeerState.UNREACHABLE)
+    assert "promoted in" in what_next(GONE, [GONE, beside], (), 1, 0, "rack1")  # two machines
+    assert "not promoted by time" in what_next(GONE, [GONE, beside, third], (), 1, 0, "rack1")
+    assert "promoted in" in what_next(GONE, [GONE, beside, peer(third.name)], (), 1, 0, "rack1")
 
 
 def test_a_promotion_that_is_due_is_now():
     late = peer(MX2, PeerState.UNREACHABLE, promoting_in=timedelta(0))
-    assert what_next(late, [late], (), 1, 0).endswith("its message is promoted now")
+    assert what_next(late, [late], (), 1, 0, "rack1").endswith("its message is promoted now")
 
 
 def test_the_node_may_say_it_better():
-    assert what_next(peer(MX2, PeerState.UNREACHABLE, next="asking mx3"), [], (), 1, 1) == "asking mx3"
+    assert (
+        what_next(peer(MX2, PeerState.UNREACHABLE, next="asking mx3"), [], (), 1, 1, "rack1") == "asking mx3"
+    )
 
 
 def test_a_retired_member_is_not_waited_for():
-    assert what_next(GONE, [GONE], (MX2,), 12, 0).startswith("retired:")
+    assert what_next(GONE, [GONE], (MX2,), 12, 0, "rack1").startswith("retired:")
 
 
 def test_a_watch_becomes_a_status():

@@ -165,6 +165,38 @@ def _sequences(text: bytes) -> tuple[int, bytes]:
     return int(number[0]), text[rest[0] :]
 
 
+@pytest.mark.parametrize(
+    ("text", "digests"),
+    [
+        (b";S:Epoch=1;S:Rank=1", b""),
+        (b";S:Epoch=1", b";S:Content=xxh3-128:00;S:Envelope=xxh3-128:11"),
+        (b";S:Epoch=1", b";S:Content=sha-512:00"),
+        (b"", b";S:Envelope=xxh3-128:11"),
+        (b";S:Content=xxh3-128:00;S:Epoch=1", b""),
+        (b"S:Content=xxh3-128:00", b""),
+        (b";", b""),
+        (b"", b""),
+    ],
+)
+def test_digests_at_the_end_are_cut_off(text: bytes, digests: bytes) -> None:
+    ((rest, number),) = _digests([text + digests])
+    assert (rest, number >= 0) == (text, bool(digests))
+
+
+def test_equal_digests_have_equal_numbers_and_others_have_not() -> None:
+    texts = [b";S:Epoch=%d;S:Content=a:%d;S:Envelope=b:%d" % (n % 3, n % 50, n % 7) for n in range(2000)]
+    numbers = [number for _, number in _digests(texts)]
+    same = {text.partition(b";S:Content")[2]: number for text, number in zip(texts, numbers, strict=True)}
+    assert [same[text.partition(b";S:Content")[2]] for text in texts] == numbers
+    assert len(set(numbers)) == 50 * 7
+
+
+def _digests(texts: list[bytes]) -> list[tuple[bytes, int]]:
+    given, (rest, number) = column(texts), np.empty((2, len(texts)), dtype=np.int64)
+    loops.digests(given.begin, given.end, given.data, given.words, cells.KEEP, rest, number)
+    return [(texts[row][: rest[row] - given.begin[row]], int(number[row])) for row in range(len(texts))]
+
+
 def test_commas_and_ends_are_found_over_the_edge_of_a_part(tmp_path: Path) -> None:
     rows = [b",".join([b"x" * size] * len(FIELDS)) + b"\r\n" for size in (900, 1, 1023, 1024, 5000, 0)] * 3
     (block,) = blocks(tmp_path / "log", rows)

@@ -31,6 +31,10 @@ NOTES = frozenset(
         "dropped-duplicate",
         "in-doubt",
         "in-transit",
+        "beside",
+        "damaged-copy",
+        "restored",
+        "refused",
     ]
 )
 """Faults that the promise allows: counted, and no violation."""

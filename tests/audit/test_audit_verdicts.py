@@ -250,7 +250,7 @@ def test_what_a_holder_was_told_is_proof_if_the_owners_disk_was_lost(*, lost: bo
     ("lost", "what"),
     [
         (("mx1", "mx2"), {Class.UNPROVEN_LOSS}),
-        (("mx2",), set()),  # its owner's log is whole, and never received it
+        (("mx2",), {Class.ORPHAN}),  # its owner's log is whole, and never received it
         (("mx1",), set()),  # the copy is still there
     ],
 )

@@ -334,6 +334,23 @@ def test_a_report_of_another_maker_counts_as_no_copy_until_the_octets_of_the_own
     assert (on.copies[about].damage, on.copies[about].digests) == (None, of_b)
 
 
+def test_so_does_the_copy_that_its_maker_had_made_of_it() -> None:
+    """B made it and C holds it for B; A made it too, and owns it."""
+    dsn = report_id(M, 1, ReportKind.FAILED)
+    on = books(C, message(Role.SHADOW, id=dsn, owner=B, owner_database=DB[B], rank=3))
+    on.apply(yields(on, on.copies[dsn], A, DB[A], 1, NOW))
+    assert on.copies[dsn].damage is Damage.OTHER_MAKER
+    assert [verdict.kind for verdict in answer(on, SPEAKS[A], dsn, 1, 0, NOW).then] == [Kind.DAMAGED]
+
+
+def test_a_rank_that_another_owner_gave_does_not_outlive_its_ownership() -> None:
+    """The new owner counts its holders by itself: what it supersedes may have had a higher rank before."""
+    on = books(C, message(Role.SHADOW, owner=B, owner_database=DB[B], rank=3))
+    on.apply(yields(on, on.copies[M], A, DB[A], 2, NOW))
+    on.apply(learn(on, Verdict(M, 2, Kind.SUPERSEDED, "1"), SPEAKS[A], None, POLICY, NOW))
+    assert M not in on.copies
+
+
 def test_a_message_that_is_no_report_has_the_same_octets_everywhere() -> None:
     on = books(A, MINE)
     on.apply(yields(on, MINE, B, DB[B], 2, NOW))

@@ -5,10 +5,11 @@ This module alone imports both: the relay writes, the audit reads.
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,51 @@ def test_when_owner_and_holder_are_lost_the_audit_names_what_went_with_them(lab:
     verdict, _, _ = audited(lab, lambda: story(lab))
     assert verdict.status == INCOMPLETE
     assert verdict.classes[Class.UNPROVEN_LOSS] == 3, verdict.as_dict()
+
+
+def spoil(lab: RunningLab, name: str, statement: str) -> None:
+    """Change what the disk of a node that is down has, as the disk would."""
+    with closing(sqlite3.connect(lab.cluster.node(name).data_dir / "transport.db")) as disk, disk:
+        assert disk.execute(statement).rowcount > 0
+
+
+CONTENT = "UPDATE content SET data = zeroblob(length(data))"
+ROW = "UPDATE recipient SET address = 'x' || address"
+
+
+@pytest.mark.parametrize("damage", [CONTENT, ROW], ids=["content", "row"])
+def test_one_bad_disk_is_told_of_and_loses_nothing(lab: RunningLab, damage: str) -> None:
+    lab.up()
+    lab.cluster.refuse()
+    lab.send(2, recipients=(INSIDE, OUTSIDE))
+    lab.cluster.kill("mx1")
+    spoil(lab, "mx1", damage)
+    lab.cluster.accept()
+    lab.cluster.start("mx1")
+    lab.verify()
+    for redirect in lab.events("mx1", "HAREDIRECT"):
+        assert "S:Host=host-1;S:ShadowHost=host-3" in redirect["custom-data"]
+    lab.cluster.down()
+    verdict, _ = judged(lab.directory / "tracking")
+    assert verdict.status == PROVEN, verdict.as_dict()
+    assert verdict.classes == {Class.EXPOSED: 2}
+
+
+@pytest.mark.parametrize("damage", [CONTENT, ROW], ids=["content", "row"])
+def test_what_two_bad_disks_have_of_a_message_has_a_kind_of_its_own(lab: RunningLab, damage: str) -> None:
+    lab.up()
+    lab.cluster.refuse()
+    lab.send(1)
+    for name in ("mx1", "mx3"):
+        lab.cluster.kill(name)
+        spoil(lab, name, damage)
+        lab.cluster.start(name)
+    lab.cluster.accept()
+    recovery.wait_until(lambda: lab.events("mx1", "SUSPEND"), "the owner has asked everybody")
+    lab.cluster.down()
+    verdict, _ = judged(lab.directory / "tracking")
+    assert verdict.status == VIOLATED, verdict.as_dict()
+    assert set(verdict.classes) == {Class.DAMAGED, Class.SET_ASIDE, Class.EXPOSED}
 
 
 def test_a_lab_that_runs_is_audited_by_what_it_has_closed_and_the_rest_is_named(lab: RunningLab) -> None:

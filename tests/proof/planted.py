@@ -15,9 +15,18 @@ from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
+from .planted_machines import MACHINES
 from .planting import Fault
 
-RELAY: tuple[Fault, ...] = (*ACCEPTING, *ASKING, *HOLDING, *DELIVERING, *DAMAGE, *DATABASE)
+RELAY: tuple[Fault, ...] = (
+    *ACCEPTING,
+    *ASKING,
+    *HOLDING,
+    *MACHINES,
+    *DELIVERING,
+    *DAMAGE,
+    *DATABASE,
+)
 AUDIT: tuple[Fault, ...] = (
     *READING,
     *SUMMING,

@@ -10,6 +10,7 @@ _DOUBLE = "a second delivery is found"
 _CLEAN = "no false alarm"
 _COPIES = "redundant before acknowledged"
 _GAPS = "what is missing gives no proof"
+_ALTERED = "what was sent is what was accepted"
 JUDGING = (
     *in_audit(
         "core/judge.py",
@@ -40,29 +41,22 @@ JUDGING = (
         (
             "a message without reception is nobody's",
             _LOST,
-            "        if origins or self.untold:\n            return",
+            "        if origins or (self.untold and not self._never_accepted()):\n            return",
             "        if self.events:\n            return",
             "faults.py::test_a_fault_alone_is_found_as_what_it_is[orphan]",
         ),
         (
             "a message without reception is a violation whatever is missing",
             _ACCUSES,
-            "        if origins or self.untold:\n            return",
-            "        if origins:\n            return",
+            "        if origins or (self.untold and not self._never_accepted()):\n            return",
+            "        if origins:\n            return\n        self.untold = False",
             "ends.py::test_what_was_received_in_files_that_are_deleted_since_is_no_violation[clean]",
-        ),
-        (
-            "a message that was found after a start has broken the promise",
-            _CLEAN,
-            '_NOT_REDUNDANT = frozenset({"Failed", "Unknown"})',
-            '_NOT_REDUNDANT = frozenset({"Failed"})',
-            "faults.py::test_a_fault_alone_is_found_as_what_it_is[found-after-a-start]",
         ),
         (
             "what went with two disks was never accepted",
             _LOST,
-            "                owed |= told | self.involved.lost_with_its_owner()\n",
-            "                owed |= told\n",
+            "told.union(self.involved.lost_with_its_owner(), *aside)",
+            "told.union(*aside)",
             "verdicts.py::test_a_copy_that_went_with_its_disk_may_have_been_the_last_of_a_message_that_was_"
             "accepted[lost0-what0]",
         ),
@@ -86,51 +80,6 @@ JUDGING = (
             "            if not trace.owned and sound and",
             "            if not trace.owned and",
             "removals.py::test_a_row_that_is_missing_is_seen_and_held_against_no_node",
-        ),
-        (
-            "a copy that nobody has is believed",
-            _COPIES,
-            "            if not came and self.evidence.complete(holder):",
-            "            if not came and not holder:",
-            "faults.py::test_a_fault_alone_is_found_as_what_it_is[false-copy]",
-        ),
-        (
-            "a copy that is not in a log with a gap is a lie",
-            _ACCUSES,
-            "            if not came and self.evidence.complete(holder):",
-            "            if not came:",
-            "ends.py::test_a_copy_that_came_before_the_holders_log_begins_is_not_missed",
-        ),
-        (
-            "a copy made after the acknowledgement will do",
-            _COPIES,
-            "        if any(self.events[at].sequence < received.sequence for at in copies):",
-            "        if copies:",
-            "faults.py::test_a_fault_alone_is_found_as_what_it_is[late-copy]",
-        ),
-        (
-            "a copy made by another database will do",
-            _COPIES,
-            (
-                "        copies = [at for at in self._rows(Kind.HAREDIRECT) if "
-                "self.events[at].database == received.database]"
-            ),
-            "        copies = self._rows(Kind.HAREDIRECT)",
-            "verdicts.py::test_a_copy_that_another_node_made_is_none_of_the_owner",
-        ),
-        (
-            "a missing copy row accuses though rows are missing",
-            _ACCUSES,
-            "        elif not self.traces[received.database].database.unbroken:",
-            "        elif not received.database:",
-            "ends.py::test_a_row_that_is_missing_before_the_reception_accuses_nobody",
-        ),
-        (
-            "one copy without a word of it is allowed",
-            _COPIES,
-            '            yield Finding(Class.ONE_COPY, "no HAREDIRECT',
-            '            yield Finding(Class.EXPOSED, "no HAREDIRECT',
-            "verdicts.py::test_a_copy_that_another_node_made_is_none_of_the_owner",
         ),
         (
             "what was put off counts as settled",
@@ -196,15 +145,15 @@ JUDGING = (
         (
             "a loss is certain though logs are open",
             _ACCUSES,
-            "        if gone and self.involved.open:",
-            "        if gone and self.involved.open is None:",
+            "        elif gone and self.involved.open:",
+            "        elif gone and self.involved.open is None:",
             "verdicts.py::test_a_message_is_lost_only_if_the_log_of_who_had_it_last_can_tell",
         ),
         (
             "a loss is certain though a disk may have taken the delivery",
             _ACCUSES,
-            "        if gone and gone == (unseen := self.involved.lost_ends(gone)):",
-            "        if gone and gone == (unseen := set[int]()):",
+            "        elif gone and gone == (unseen := self.involved.lost_ends(gone)):",
+            "        elif gone and gone == (unseen := set[int]()):",
             (
                 "ends.py::test_what_may_have_been_delivered_in_the_lost_end_of_a_log_is_neither_lost_"
                 "nor_proven[alone]"
@@ -230,8 +179,8 @@ JUDGING = (
         (
             "what is held is open",
             _CLEAN,
-            "        if missing - held:\n",
-            "        if missing:\n",
+            "        elif missing - held:\n",
+            "        elif missing:\n",
             "faults.py::test_a_fault_alone_is_found_as_what_it_is[in-transit]",
         ),
         (
@@ -303,6 +252,155 @@ JUDGING = (
             "            sound = trace.database.whole and not trace.database.rolled_back",
             "            sound = trace.database.whole",
             "verdicts.py::test_a_database_that_was_set_back_goes_on_with_the_life_that_began_last",
+        ),
+        (
+            "what is damaged everywhere is in transit",
+            _LOST,
+            "        good = [one for one in ends if not one.damage]\n",
+            "        good = ends\n",
+            "good_copies.py::test_a_message_whose_every_copy_is_damaged_has_a_kind_of_its_own",
+        ),
+        (
+            "who sets a damaged message aside is not believed",
+            _LOST,
+            "        if any(one.set_aside for one in damaged):",
+            "        if not damaged and spoilt:",
+            "good_copies.py::test_who_sets_it_aside_has_asked_all_others_whose_logs_may_be_missing",
+        ),
+        (
+            "what was refused was promised",
+            _CLEAN,
+            "        if missing and not self._never_accepted():",
+            "        if missing:",
+            "good_copies.py::test_nor_one_that_is_lost_or_damaged_after_that",
+        ),
+        (
+            "rows that were restored begin a message of unknown origin",
+            _CLEAN,
+            "        taken = self._rows(Kind.RESUBMIT, Kind.HARESTORE)",
+            "        taken = self._rows(Kind.RESUBMIT)",
+            "good_copies.py::test_a_message_whose_rows_were_restored_is_its_nodes_again",
+        ),
+    ),
+    *in_audit(
+        "core/redundancy.py",
+        (
+            "a message that was found after a start has broken the promise",
+            _CLEAN,
+            '_NOT_REDUNDANT = frozenset({"Failed", "Unknown"})',
+            '_NOT_REDUNDANT = frozenset({"Failed"})',
+            "faults.py::test_a_fault_alone_is_found_as_what_it_is[found-after-a-start]",
+        ),
+        (
+            "a copy that nobody has is believed",
+            _COPIES,
+            "            if not came and self.evidence.complete(holder):",
+            "            if not came and not holder:",
+            "faults.py::test_a_fault_alone_is_found_as_what_it_is[false-copy]",
+        ),
+        (
+            "a copy that is not in a log with a gap is a lie",
+            _ACCUSES,
+            "            if not came and self.evidence.complete(holder):",
+            "            if not came:",
+            "ends.py::test_a_copy_that_came_before_the_holders_log_begins_is_not_missed",
+        ),
+        (
+            "a copy made after the acknowledgement will do",
+            _COPIES,
+            "        before = [at for at in copies if self.events[at].sequence < received.sequence]",
+            "        before = copies",
+            "faults.py::test_a_fault_alone_is_found_as_what_it_is[late-copy]",
+        ),
+        (
+            "a copy made by another database will do",
+            _COPIES,
+            (
+                "        copies = [at for at in self._rows(Kind.HAREDIRECT) if "
+                "self.events[at].database == received.database]"
+            ),
+            "        copies = self._rows(Kind.HAREDIRECT)",
+            "verdicts.py::test_a_copy_that_another_node_made_is_none_of_the_owner",
+        ),
+        (
+            "a missing copy row accuses though rows are missing",
+            _ACCUSES,
+            "        elif not self.traces[received.database].database.unbroken:",
+            "        elif not received.database:",
+            "ends.py::test_a_row_that_is_missing_before_the_reception_accuses_nobody",
+        ),
+        (
+            "one copy without a word of it is allowed",
+            _COPIES,
+            '            yield Finding(Class.ONE_COPY, "no HAREDIRECT',
+            '            yield Finding(Class.EXPOSED, "no HAREDIRECT',
+            "verdicts.py::test_a_copy_that_another_node_made_is_none_of_the_owner",
+        ),
+        (
+            "a copy on its owner's own machine counts",
+            _COPIES,
+            "        if any(not self.events[at].beside for at in before):",
+            "        if before:",
+            "good_copies.py::test_a_copy_on_its_owners_machine_is_none",
+        ),
+        (
+            "a copy beside the new owner ends the exposure",
+            _COPIES,
+            "            and not self.events[at].beside\n",
+            "",
+            "good_copies.py::test_after_a_promotion_a_copy_beside_the_new_owner_does_not_end_the_exposure",
+        ),
+        (
+            "what holders say of machines is not heard",
+            _COPIES,
+            "            if all(self.events[index].beside for index in rows):",
+            "            if not rows:",
+            "good_copies.py::test_what_holders_say_of_machines_counts_where_the_owners_rows_are_lost",
+        ),
+        (
+            "a damaged copy counts for as long as it is there",
+            _COPIES,
+            "            for begin, end in trace.damages:\n",
+            "            for begin, end in ():\n",
+            "good_copies.py::test_a_message_with_one_damaged_copy_is_exposed_and_in_transit",
+        ),
+    ),
+    *in_audit(
+        "core/altered.py",
+        (
+            "what was sent is not compared with what was accepted",
+            _ALTERED,
+            "if digest not in right)",
+            "if digest not in said.values())",
+            "faults.py::test_a_fault_alone_is_found_as_what_it_is[altered]",
+        ),
+        (
+            "the envelope is not compared",
+            _ALTERED,
+            '("Content", "Envelope")',
+            '("Content",)',
+            "good_copies.py::test_what_is_held_or_sent_with_another_digest_is_altered",
+        ),
+        (
+            "a report has one maker",
+            _CLEAN,
+            "(origins if several else ())",
+            "()",
+            "good_copies.py::test_a_report_of_two_makers_has_the_content_of_either",
+        ),
+        (
+            "a maker whose disk was lost had none",
+            _CLEAN,
+            "            if several and untold:\n",
+            "            if several and not events:\n",
+            "good_copies.py::test_the_row_of_another_maker_may_have_gone_with_its_disk",
+        ),
+        (
+            "digests of two algorithms are compared",
+            _CLEAN,
+            '            found[digest.partition(":")[0]][index] = digest',
+            '            found[""][index] = digest',
+            "good_copies.py::test_digests_of_two_algorithms_are_not_compared",
         ),
     ),
 )

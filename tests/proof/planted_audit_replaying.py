@@ -36,7 +36,7 @@ REPLAYING = (
             "a copy may come twice",
             _GAPS,
             (
-                "            if trace.role is not Role.NONE and trace.left:\n"
+                "            if trace.role is not Role.NONE and trace.left and not inherited:\n"
                 '                trace.contradict("a copy came'
             ),
             (
@@ -44,6 +44,41 @@ REPLAYING = (
                 '                trace.contradict("a copy came'
             ),
             "verdicts.py::test_rows_of_one_node_that_cannot_follow_each_other_are_told",
+        ),
+        (
+            "a copy that was damaged stays so",
+            _CLEAN,
+            "    if _renews(event):\n        trace.sound(index)\n",
+            "",
+            "good_copies.py::test_it_is_exposed_until_a_good_copy_takes_its_place",
+        ),
+        (
+            "who gives a copy has a better one by that",
+            _LOST,
+            "            return event.peer != event.node\n",
+            "            return True\n",
+            "good_copies.py::test_it_is_exposed_until_a_good_copy_takes_its_place",
+        ),
+        (
+            "ownership that is taken makes a damaged copy good",
+            _LOST,
+            '            return event.reason != "taken"',
+            "            return True",
+            "good_copies.py::test_ownership_that_is_taken_makes_no_damaged_copy_good",
+        ),
+        (
+            "rows that could not be believed vanish",
+            _CLEAN,
+            "    elif trace.damage is Damage.ROWS:\n",
+            "    elif trace.damage is Damage.ROWS and not events:\n",
+            "good_copies.py::test_rows_that_could_not_be_believed_are_neither_vanished_nor_a_contradiction",
+        ),
+        (
+            "what follows rows that could not be believed contradicts them",
+            _CLEAN,
+            "    inherited |= trace.damage is Damage.ROWS\n",
+            "",
+            "good_copies.py::test_rows_that_could_not_be_believed_are_neither_vanished_nor_a_contradiction",
         ),
         (
             "TRANSFER may stand alone",

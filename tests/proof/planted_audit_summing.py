@@ -48,9 +48,23 @@ SUMMING = (
         (
             "a message that was sent in doubt is like any other",
             _SUMS,
-            '> 1 or "InDoubt" in one or',
+            '> 1 or "InDoubt" in entries or',
             "> 1 or",
             "ends.py::test_a_message_that_was_sent_in_doubt_once_is_noted",
+        ),
+        (
+            "a copy on its owner's machine is like any other",
+            _SUMS,
+            "    return is_beside(entries)\n",
+            "    return False\n",
+            "faults.py::test_a_fault_alone_is_found_as_what_it_is[beside]",
+        ),
+        (
+            "digests make each row one of a kind",
+            _SUMS,
+            "Numbers(Cells(custom.data, rest, cut))",
+            "Numbers(Cells(custom.data, rest, custom.end))",
+            "sums.py::test_digests_do_not_make_each_row_one_of_a_kind",
         ),
         (
             "named recipients count as the first ones",
@@ -155,6 +169,13 @@ SUMMING = (
             '        "holders": groups.total(steps.copies, np.flatnonzero(steps.copies)),',
             '        "holders": groups.total(steps.copies * 0, np.flatnonzero(steps.copies)),',
             "ends.py::test_a_copy_at_another_node_than_was_said_is_no_copy_there",
+        ),
+        (
+            "digests are not summed",
+            _SUMS,
+            '        "digests_greatest": groups.greatest(steps.digests, digested),',
+            '        "digests_greatest": groups.greatest(steps.digests * 0, digested),',
+            "faults.py::test_a_fault_alone_is_found_as_what_it_is[altered]",
         ),
         (
             "a message's last row is not read again",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Outcome
 from shadowrelay.core.digests import of_content
-from shadowrelay.core.identifiers import MessageId
-from shadowrelay.core.messages import Copy, HolderState, Recipient, Role, Stage, Status
+from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.messages import Copy, HolderState, Reason, Recipient, Role, Stage, Status
 from shadowrelay.core.tracking import Deliver, Dsn, DuplicateDeliver, HaRestore, Receive, Resubmit, Send
 from shadowrelay.core.tracking_row import TrackingEvent
 
@@ -29,6 +29,10 @@ DONE = (Status.DELIVERED, Status.RELAYED)
 
 A_MOMENT = 0.2
 """Seconds from the comparison of a content to the commit that it is for, at most."""
+
+
+DECIDED = 7.0
+"""Seconds in which a promotion is done that was decided on before its node was cut off."""
 
 
 class Broken(AssertionError):
@@ -200,6 +204,8 @@ class Invariants:
                     raise Broken(
                         f"{node.name}: {event.event_id} of {copy.id} for {missing}, which are not settled"
                     )
+            if isinstance(event, Resubmit) and event.reason == Reason.HEARTBEAT_LOST and self._alone(node):
+                raise Broken(f"{node.name} promoted {copy.id}, though its machine is cut off")
             if isinstance(event, Resubmit) and self._unread(node, event.copy):
                 raise Broken(f"{node.name} promoted {copy.id}, whose content is damaged")
             if isinstance(event, Resubmit) and event.copy.epoch <= (before.epoch if before else 1):
@@ -222,6 +228,25 @@ class Invariants:
         owned = self.world.nodes[copy.owner].books.durable_copy(copy.id)
         if owned and owned.owned and owned.epoch == copy.epoch and owned.digests != copy.digests:
             raise Broken(f"{node.name} holds another {copy.id} than {copy.owner} has")
+
+    def _alone(self, node: Node) -> bool:
+        """Has no member on its machine been able to talk to another one, though there is a third?"""
+        world, own = self.world, node.place.host
+        here = [place.name for place in world.places if place.host == own]
+        elsewhere = [place.name for place in world.places if place.host != own]
+        if len({place.host for place in world.places}) == 2:
+            return False
+        since = 0.0
+        for pair in ({one, other} for one in here for other in elsewhere):
+            cut = [
+                entry.start
+                for entry in world.impairments
+                if entry.other is not None and {entry.one, entry.other} == pair and entry.end > world.now
+            ]
+            if not cut:
+                return False
+            since = max(since, *cut)
+        return world.now - since > DECIDED
 
     def _unread(self, node: Node, copy: Copy) -> bool:
         """Is its content damaged, and was it before anybody could have compared it in time?"""
@@ -459,7 +484,8 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
         if len(world.nodes) == 2:
             return "partition, boundary of two"
         if any(_cut_off(world, node, later) for node in (first.node, again.node)):
-            return "owner cut off from everybody"
+            two = len({place.host for place in world.places}) == 2
+            return "partition, boundary of two" if two else "owner cut off from everybody"
         return "!a partition that a third member sees around"
     if both & {"freeze", "away", "crash", "disk lost", "rolled back"}:
         return "holder out of reach at settling"
@@ -467,9 +493,10 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
 
 
 def _cut_off(world: World, node: str, before: float) -> bool:
-    """Was that node out of reach of every other one, past the time span, at one time?"""
+    """Was that node out of reach of every other machine, past the time span, at one time?"""
     span = world.policy.shadow_resubmit_time_span.total_seconds()
-    others = [other for other in world.nodes if other != node]
+    hosts = {place.name: place.host for place in world.places}
+    others = [other for other in world.nodes if hosts[other] != hosts[ServerName(node)]]
     cuts = [
         [
             entry
@@ -596,6 +623,15 @@ def _put_off(node: Node, copy: Copy) -> bool:
     return copy.check_at is not None and copy.check_at > node.clock() + timedelta(hours=1)
 
 
+def _has_a_copy_elsewhere(node: Node, copy: Copy) -> bool:
+    """Whatever its owner believes: has a member on another machine a good copy of it?"""
+    for other in node.world.nodes.values():
+        theirs = other.books.state.copies.get(copy.id)
+        if other.place.host != node.place.host and theirs and theirs.held and _as_it_was(other, theirs):
+            return True
+    return False
+
+
 def repaired(world: World) -> str:
     """What is not yet as it should be before a second fault: queues may be full, but everything is safe."""
     live = {node.books.state.database_id for node in world.nodes.values()}
@@ -616,6 +652,8 @@ def repaired(world: World) -> str:
                 return f"{lost} has no copy of {copy.id}, which {node.name} counts on"
             if copy.queued and (copy.damage or not _as_it_was(node, copy)):
                 return f"{node.name}: {copy.id} is damaged"
+            if copy.owned and not _has_a_copy_elsewhere(node, copy):
+                return f"{node.name}: {copy.id} is on one machine alone"
         if any(event.addressee in live for event in state.events.values()):
             return f"{node.name} has events to tell"
         for copy in state.copies.values():

@@ -27,10 +27,12 @@ from shadowrelay.core import (
     holding,
     identifiers,
     inquiry,
+    machines,
     ownership,
     questions,
     redundancy,
     reports,
+    second_opinion,
     shadow_servers,
 )
 from shadowrelay.database import ledger
@@ -511,7 +513,7 @@ MUTANTS = (
     ),
     Mutant(
         "a node that is cut off promotes by time",
-        ((talking.unreachable, "if others and not opinions and", "if False and"),),
+        ((talking.unreachable, "if others.none_of(opinions) and", "if False and"),),
         scenario="partition_in_a_boundary_of_three",
     ),
     Mutant(
@@ -743,5 +745,35 @@ MUTANTS = (
             ),
         ),
         scenario="page_of_an_owner",
+    ),
+    Mutant(
+        "a member beside us shows that we are not cut off",
+        ((second_opinion.others, " if place.host != own.host", ""),),
+        scenario="machine_cut_off_with_two_members",
+    ),
+    Mutant(
+        "two machines wait for the word of a third",
+        ((second_opinion.others, "any(place.host not in machines for place in asked)", "bool(asked)"),),
+        scenario="two_members_on_one_machine",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a copy beside its owner counts",
+        ((machines.holding, "HolderState.BESIDE if own and own == other else ", ""),),
+        seed=56,
+    ),
+    Mutant(
+        "a copy beside its owner is kept though there is one elsewhere",
+        (
+            (redundancy._recorded, "HolderState.UNCERTAIN, HolderState.BESIDE}", "HolderState.UNCERTAIN}"),
+            (questions._answer_as_owner, "{HolderState.BESIDE}", "set()"),
+        ),
+        scenario="two_members_on_one_machine",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "a first copy is made on its owner's own machine",
+        ((shadow_servers.preferred, " if member.host != own.host", ""),),
+        seed=136,
     ),
 )

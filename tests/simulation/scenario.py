@@ -2,8 +2,9 @@
 
 Commands, one per line (``#`` begins a comment):
 
-    boundary 2|3 [reject] [scrub] [at-once=2] [name=value ...]   first; messages that a transaction goes
-                                             through, and policy fields by name, durations in seconds
+    boundary 2|3|4 [reject] [scrub] [at-once=2] [together=mx1+mx2] [name=value ...]   first; messages that a
+                                             transaction goes through, members on one machine, and policy
+                                             fields by name, durations in seconds
     send mx1 m1 to a@example.net b@inside.example   a client sends; it does not retry
     wait 3                                   seconds
     crash|start|freeze|thaw mx1              start opens the same disk
@@ -44,7 +45,7 @@ from .books import Disagreement
 from .checks import Broken, Invariants, judge, unrest
 from .clients import Client
 from .node import Node
-from .seeds import PLACES, SCALED, make_boundary
+from .seeds import FOUR, SCALED, make_boundary, together
 from .world import Impairment, Noise, World, seconds
 
 FOLDER = Path(__file__).parent / "scenarios"
@@ -106,7 +107,8 @@ class Scenario:
                 current = getattr(policy, name)
                 changed = seconds(float(value)) if isinstance(current, timedelta) else int(value)
                 policy = replace(policy, **{name: changed})
-        self.world = World(0, policy, PLACES[: int(words[0])])
+        shared = next((word.partition("=")[2] for word in words if word.startswith("together=")), "")
+        self.world = World(0, policy, together(FOUR[: int(words[0])], shared.split("+")))
         self.world.at_once = next((int(word[8:]) for word in words if word.startswith("at-once=")), 1000)
         self.world.noise = QUIET
         self.world.observed = True

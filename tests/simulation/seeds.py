@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +40,14 @@ PLACES = (
     MemberPlace(ServerName("mx3"), "east", "rack3"),
 )
 
+FOUR = (*PLACES, MemberPlace(ServerName("mx4"), "west", "rack4"))
+
+
+def together(places: Sequence[MemberPlace], names: Collection[str]) -> tuple[MemberPlace, ...]:
+    """The places, those of these names on one machine."""
+    return tuple(replace(place, host="rack0") if place.name in names else place for place in places)
+
+
 KINDS = (
     "crash",
     "crash at commit",
@@ -63,6 +71,7 @@ class Plan:
     reject: bool
     sql: bool
     noisy: bool
+    together: tuple[ServerName, ...] = ()  # members on one machine
 
 
 def make_boundary(world: World, *, sql: bool) -> Invariants:
@@ -90,16 +99,33 @@ class Run:
             kinds = (self.rot.choice((*rot.KINDS, "both off")),)
             if self.rot.random() < 0.5:  # then what the damage has made of it is relied on
                 kinds = (*kinds, self.rot.choice(("disk lost", "rolled back", "away", *rot.KINDS)))
+        self.machines = random.Random(seed ^ 0x7A58)  # likewise
+        shared: tuple[ServerName, ...] = ()
+        self.victims: list[ServerName] = []  # of the faults, where they are chosen
+        if self.machines.random() < 0.12:
+            nodes = self.machines.choice((3, 4))
+            shared = tuple(one.name for one in self.machines.sample(FOUR[:nodes], 2))
+            elsewhere = [one.name for one in FOUR[:nodes] if one.name not in shared]
+            match self.machines.randrange(3):
+                case 0:
+                    kinds, self.victims = ("machine cut off",), [self.machines.choice((*shared, *elsewhere))]
+                case 1:  # its mail is taken over by a member elsewhere, which is lost in turn
+                    kinds, self.victims = ("away", "disk lost"), [shared[0], elsewhere[0]]
         self.plan = Plan(
-            nodes, kinds, reject=draw.random() < 0.5, sql=seed % 10 == 0, noisy=draw.random() < 0.35
+            nodes,
+            kinds,
+            reject=draw.random() < 0.5,
+            sql=seed % 10 == 0,
+            noisy=draw.random() < 0.35 and not shared,
+            together=shared,
         )
         policy = replace(SCALED, reject_message_on_shadow_failure=self.plan.reject)
-        if draw.random() < 0.1:
+        if draw.random() < 0.1 and not shared:  # there may be nobody then
             policy = replace(policy, shadow_message_preference_setting=ShadowMessagePreference.REMOTE_ONLY)
         self.short = draw.random() < 0.1
         if self.short:
             policy = replace(policy, safety_net_hold_time=seconds(3))
-        self.world = World(seed, policy, PLACES[:nodes], verbose=verbose)
+        self.world = World(seed, policy, together(FOUR[:nodes], shared), verbose=verbose)
         if self.plan.noisy:
             self.world.noise = Noise(
                 loss=draw.choice((0.0, 0.02, 0.05)),
@@ -123,6 +149,8 @@ class Run:
                 sink.closed_until = draw.uniform(3.0, 16.0)
             if faults == 2 and draw.random() < 0.6:
                 sink.closed_until = draw.choice((float("inf"), 40.0))  # the queue is full between the faults
+            if shared and self.machines.random() < 0.7:
+                sink.closed_until = float("inf")
 
     def _hanging(self, seed: int) -> None:
         """In every third run attempts may hang before their content; drawn apart from everything else."""
@@ -138,6 +166,8 @@ class Run:
         draw, world = self.draw, self.world
         names = [place.name for place in world.places]
         favourite = draw.choice(names)
+        if self.victims:
+            favourite = self.victims[0]
         for _ in range(count):
             first = favourite if draw.random() < 0.7 else draw.choice(names)
             homes = (first, *[name for name in names if name != first])
@@ -164,6 +194,8 @@ class Run:
         draw, world = self.draw, self.world
         names = [place.name for place in world.places]
         victim = self.favourite if draw.random() < 0.65 else draw.choice(names)
+        if self.victims:
+            victim = self.victims.pop(0)
         node = world.nodes[victim]
         at = start - world.now + 6.0 * draw.random()
         span = world.policy.shadow_resubmit_time_span.total_seconds()
@@ -199,7 +231,10 @@ class Run:
                 # Every other full partition cuts its victim off from everybody.
                 alone = kind == "partition" and int(1000 * length) % 2
                 cut = [name for name in names if name != victim] if alone else [other]
-                world.after(at, self._part, kind, victim, cut, length)
+                world.after(at, self._part, kind, (victim,), cut, length)
+            case "machine cut off":
+                cut = [name for name in names if name not in self.plan.together]
+                world.after(at, self._part, kind, self.plan.together, cut, long + span)
             case "client partition":
                 world.after(at, self._part_clients, victim, brief, draw.randrange(3))
             case "freeze":
@@ -268,18 +303,18 @@ class Run:
             entry.end = self.world.now
         self.healed += 1
 
-    def _part(self, kind: str, one: str, others: list[str], length: float) -> None:
+    def _part(self, kind: str, ones: Sequence[str], others: list[str], length: float) -> None:
         world = self.world
-        cut = {(one, other) for other in others}
+        cut = {(one, other) for one in ones for other in others}
         if not kind.startswith("one-way"):
-            cut |= {(other, one) for other in others}
+            cut |= {(other, one) for one in ones for other in others}
         world.blocked |= cut
-        entries = [world.impair("partition", one, other) for other in others]
-        world.say("fault", f"{kind} {one} {' '.join(others)}")
+        entries = [world.impair("partition", one, other) for one in ones for other in others]
+        world.say("fault", f"{kind} {' '.join(ones)} {' '.join(others)}")
 
         def heal() -> None:
             world.blocked -= cut
-            world.say("fault", f"{kind} {one} {' '.join(others)} heals")
+            world.say("fault", f"{kind} {' '.join(ones)} {' '.join(others)} heals")
             self._end(*entries)
 
         world.after(length, heal)
@@ -359,7 +394,7 @@ class Run:
                 lambda healed=healed: "" if self.healed >= healed else "not healed", 60.0
             ):
                 return problem
-            if index + 1 < len(self.plan.kinds):
+            if index + 1 < len(self.plan.kinds) or self.plan.together:
                 if problem := self._until(lambda: repaired(world), 90.0):
                     return f"not repaired: {problem}"
                 start = world.now

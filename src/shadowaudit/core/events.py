@@ -16,6 +16,8 @@ class Kind(StrEnum):
     HAREDIRECTFAIL = "HAREDIRECTFAIL"
     HARECEIVE = "HARECEIVE"
     HADISCARD = "HADISCARD"
+    HADAMAGE = "HADAMAGE"
+    HARESTORE = "HARESTORE"
     RESUBMIT = "RESUBMIT"
     TRANSFER = "TRANSFER"
     SEND = "SEND"
@@ -100,6 +102,17 @@ class Event:
     message: str = ""  # the message's id
     subject: str = ""
     line: str = ""  # the row itself: evidence
+
+    @property
+    def beside(self) -> bool:
+        """Is it about a copy on the machine of its owner?"""
+        return is_beside(self.entries)
+
+
+def is_beside(entries: Mapping[str, str]) -> bool:
+    """Do owner and holder stand on one machine? What is lost with it is lost on both: no second copy."""
+    host = entries.get("Host", "")
+    return bool(host) and host in (entries.get("ShadowHost"), entries.get("OwnerHost"))
 
 
 def listed(text: str) -> tuple[str, ...]:

@@ -28,6 +28,8 @@ class Class(StrEnum):
     PREMATURE_DISCARD = "discarded-before-delivery"
     UNKNOWN_ORIGIN = "unknown-origin"
     INCONSISTENT = "rows-contradict"
+    ALTERED = "altered"
+    DAMAGED = "damaged-everywhere"
     UNEXPLAINED = "duplicate-unexplained"
     UNPROVEN_LOSS = "fate-not-known"
     OPEN = "open-at-the-end-of-the-log"
@@ -59,6 +61,11 @@ MEANING: dict[Class, tuple[Severity, str]] = {
     Class.PREMATURE_DISCARD: (_V, "a holder was told of a delivery that no node's log shows"),
     Class.UNKNOWN_ORIGIN: (_V, "delivered or owned by a node whose complete log never received it"),
     Class.INCONSISTENT: (_V, "rows of one node that cannot follow each other: one between them is missing"),
+    Class.ALTERED: (_V, "held or sent with another content or envelope than it was accepted with"),
+    Class.DAMAGED: (
+        _V,
+        "acknowledged; every copy is damaged, and it is set aside: not lost, never delivered",
+    ),
     Class.UNEXPLAINED: (_U, "delivered more than once; the cause may be in rows that are missing"),
     Class.UNPROVEN_LOSS: (_U, "not settled in the logs at hand, and some that may know are missing"),
     Class.OPEN: (_U, "not settled when the log ends, and no snapshot says that it is still held"),

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from shadowaudit.core.altered import altered
 from shadowaudit.core.events import (
     FINALS,
     ORIGINS,
@@ -19,10 +20,11 @@ from shadowaudit.core.evidence import Database, Evidence
 from shadowaudit.core.findings import Class, Finding, combined
 from shadowaudit.core.involved import Involved
 from shadowaudit.core.promotions import promotions
+from shadowaudit.core.redundancy import Copies
 from shadowaudit.core.replay import Ending, replay
 
-_NOT_REDUNDANT = frozenset({"Failed", "Unknown"})
-"""S:Replication of what had one copy, or may have had; the log says so itself."""
+_THERE = frozenset({Ending.HELD, Ending.TAIL, Ending.UNBELIEVED})
+"""The node has what was left, or its rows."""
 
 LATE_DISCARD = 10 * 60_000
 """Milliseconds after the last end that a holder's HADISCARD is noted as late: by clocks of two nodes."""
@@ -57,7 +59,6 @@ class _Case:
         self.involved = Involved(told, self.traces, evidence)
         # There may be more rows than are at hand.
         self.untold = self.involved.lost or self.involved.unknown or self.involved.open
-        self.exposed: int | None = None
 
     def _by_database(self) -> dict[str, tuple[Database, list[tuple[int, Event]]]]:
         found: dict[str, list[tuple[int, Event]]] = defaultdict(list)
@@ -76,17 +77,19 @@ class _Case:
         return sorted(index for kind in kinds for index in self.by_kind.get(kind, ()))
 
     def judgement(self) -> Judgement:
+        copies = Copies(self.events, self.by_kind, self.traces, self.evidence)
         findings = [
             *self._origin(),
-            *self._copies(),
+            *copies.findings(),
             *self._recipients(),
             *self._duplicates(),
             *self._contradictions(),
+            *altered({index: self.events[index] for index in self.told_once}, untold=self.untold),
             *promotions(self.events, self.evidence),
             *self._discards(),
             *self._marks(),
         ]
-        return Judgement(combined(findings), self.exposed)
+        return Judgement(combined(findings), copies.exposed)
 
     def _origin(self) -> Iterator[Finding]:
         origins = self._rows(*ORIGINS)
@@ -99,72 +102,27 @@ class _Case:
             if not trace.owned and sound and self.events[index].sequence < database.last:
                 detail = "made redundant by a node whose log has neither its reception nor its promotion"
                 yield Finding(Class.UNKNOWN_ORIGIN, detail, rows=(index,))
-        if origins or self.untold:
+        if origins or (self.untold and not self._never_accepted()):
             return
-        resubmits = self._rows(Kind.RESUBMIT)
+        taken = self._rows(Kind.RESUBMIT, Kind.HARESTORE)
         ends = self._rows(*FINALS)
-        if ends and resubmits:
-            yield Finding(
-                Class.NEVER_ACKNOWLEDGED, "no node's log received it", rows=(*held[:1], *resubmits[:1])
-            )
+        if ends and taken:
+            yield Finding(Class.NEVER_ACKNOWLEDGED, "no node's log received it", rows=(*held[:1], *taken[:1]))
         elif held and not ends:
             released = [
                 index for index in self._rows(Kind.HADISCARD) if self.events[index].reason in UNACKNOWLEDGED
             ]
             told = f"released as {self.events[released[0]].reason}" if released else "not released yet"
             yield Finding(Class.ORPHAN, f"no node's log received it; {told}", rows=(*held, *released))
-        elif ends or resubmits:
-            yield Finding(Class.UNKNOWN_ORIGIN, "no node's log received it", rows=tuple(ends or resubmits))
+        elif (ends or taken) and not self.untold:
+            yield Finding(Class.UNKNOWN_ORIGIN, "no node's log received it", rows=tuple(ends or taken))
 
-    def _copies(self) -> Iterator[Finding]:
-        for index in self._rows(Kind.RECEIVE):
-            yield from self._redundant(index)
-        for index in self._rows(Kind.RESUBMIT):
-            yield self._alone(index, "after it was promoted")
-        for index in self._rows(Kind.HAREDIRECT):
-            holder = self.events[index].peer
-            came = any(self.events[at].node == holder for at in self._rows(Kind.HARECEIVE, Kind.LOAD))
-            if not came and self.evidence.complete(holder):
-                detail = f"{holder} is said to hold a copy, and its log knows of none"
-                yield Finding(Class.FALSE_COPY, detail, rows=(index,))
-
-    def _redundant(self, index: int) -> Iterator[Finding]:
-        received = self.events[index]
-        copies = [at for at in self._rows(Kind.HAREDIRECT) if self.events[at].database == received.database]
-        if any(self.events[at].sequence < received.sequence for at in copies):
-            return
-        after = self._copy_after(index)
-        if received.entries.get("Replication") in _NOT_REDUNDANT:
-            yield self._alone(index, "after it was accepted")
-        elif not self.traces[received.database].database.unbroken:
-            return  # the row may be one that is missing
-        elif after is not None:
-            yield Finding(Class.LATE_COPY, "HAREDIRECT comes after RECEIVE", rows=(index, after))
-        else:
-            yield Finding(Class.ONE_COPY, "no HAREDIRECT before RECEIVE, and no word of it", rows=(index,))
-
-    def _copy_after(self, index: int) -> int | None:
-        """The first HAREDIRECT of that node after that row."""
-        since = self.events[index]
-        later = [
-            at
-            for at in self._rows(Kind.HAREDIRECT)
-            if self.events[at].database == since.database and self.events[at].sequence > since.sequence
-        ]
-        return min(later, key=lambda at: self.events[at].sequence, default=None)
-
-    def _alone(self, index: int, since: str) -> Finding:
-        """From that row on the node had the only copy, until it made another, or the message ended."""
-        begin = self.events[index]
-        after = self._copy_after(index)
-        mine = begin.database
-        ends = [self.events[at].at for at in self._rows(*FINALS) if self.events[at].database == mine]
-        until = self.events[after].at if after is not None else max(ends, default=begin.at)
-        alone = max(0, until - begin.at)
-        self.exposed = (self.exposed or 0) + alone
-        rows = (*self._rows(Kind.HAREDIRECTFAIL), index) if after is None else (index, after)
-        repaired = "then it was copied again" if after is not None else "it was never copied again"
-        return Finding(Class.EXPOSED, f"one copy for {alone / 1000:.1f} s {since}; {repaired}", rows=rows)
+    def _never_accepted(self) -> bool:
+        """Is every row of who had it first at hand, and none of them receives it? Its sender had no 250."""
+        held = (self.events[index] for index in self._rows(Kind.HARECEIVE))
+        first = {event.peer for event in held if event.epoch == 1 and event.reason != "taken"}
+        complete = all(self.evidence.complete(server) for server in first)
+        return not self._rows(*ORIGINS) and bool(first) and complete
 
     def _recipients(self) -> Iterator[Finding]:
         owed = {number for index in self._rows(*ORIGINS) for number in self.events[index].recipients}
@@ -179,7 +137,8 @@ class _Case:
                 word.append(index)
         if not self._rows(*ORIGINS):
             if self.untold:
-                owed |= told | self.involved.lost_with_its_owner()
+                aside = (trace.left for trace in self.traces.values() if trace.damage and trace.set_aside)
+                owed |= told.union(self.involved.lost_with_its_owner(), *aside)
             elif nowhere := told - owed - settled:
                 detail = "a holder was told that it was delivered, and no node's log has it"
                 yield Finding(Class.OPEN, detail, _all(nowhere), tuple(word))
@@ -193,33 +152,49 @@ class _Case:
             detail = "a holder was told of a delivery that no log shows"
             yield Finding(Class.PREMATURE_DISCARD, detail, _all((told & missing) - by_word), tuple(word))
         missing -= by_word
-        if missing:
-            yield self._fate(missing, owed)
+        if missing and not self._never_accepted():
+            yield from self._fate(missing, owed)
 
-    def _fate(self, missing: set[int], owed: set[int]) -> Finding:
+    def _fate(self, missing: set[int], owed: set[int]) -> Iterator[Finding]:
         ends = [trace for trace in self.traces.values() if trace.left & missing]
-        held = {number for one in ends if one.ending is Ending.HELD for number in one.left}
-        tail = {number for one in ends if one.ending is Ending.TAIL for number in one.left}
+        good = [one for one in ends if not one.damage]
+        held = {number for one in good if one.ending is Ending.HELD for number in one.left}
+        tail = {number for one in good if one.ending is Ending.TAIL for number in one.left}
         where = ", ".join(
-            sorted({one.database.node for one in ends if one.ending in (Ending.HELD, Ending.TAIL)})
+            sorted({one.database.node for one in good if one.ending in (Ending.HELD, Ending.TAIL)})
         )
         rows = tuple(self._rows(*ORIGINS))
         gone = missing - held - tail
+        damaged = [one for one in ends if one.damage and one.ending in _THERE]
+        spoilt = {number for one in damaged for number in one.left} & gone
+        if any(one.set_aside for one in damaged):  # who sets it aside has asked all others
+            yield from self._spoilt(spoilt)
+            gone, missing = gone - spoilt, missing - spoilt
         if gone and self.involved.unknown:
-            return Finding(Class.UNPROVEN_LOSS, "logs that may tell are missing", _all(gone), rows)
-        if gone and self.involved.open:
-            return Finding(Class.OPEN, "what the open logs will say is not known yet", _all(gone), rows)
-        if gone and gone == (unseen := self.involved.lost_ends(gone)):
+            yield Finding(Class.UNPROVEN_LOSS, "logs that may tell are missing", _all(gone), rows)
+        elif gone and self.involved.open:
+            yield Finding(Class.OPEN, "what the open logs will say is not known yet", _all(gone), rows)
+        elif gone and gone == (unseen := self.involved.lost_ends(gone)):
             detail = "it was there when the disk was lost, or may have been settled in the last rows before"
-            return Finding(Class.UNPROVEN_LOSS, detail, _all(gone), rows)
-        if gone:
+            yield Finding(Class.UNPROVEN_LOSS, detail, _all(gone), rows)
+        elif gone:
             gone -= unseen
-            what = Class.LOST if gone == owed else Class.PARTIALLY_LOST
-            rows = (*rows, *self._rows(Kind.HARECEIVE, Kind.HADISCARD, Kind.RESUBMIT))
-            return Finding(what, f"{len(gone)} of {len(owed)} recipients", _all(gone), rows)
-        if missing - held:
-            return Finding(Class.OPEN, f"last seen at {where}", _all(missing - held), rows)
-        return Finding(Class.IN_TRANSIT, f"held by {where}", _all(missing), rows)
+            yield from self._spoilt(gone & spoilt)
+            if gone := gone - spoilt:
+                what = Class.LOST if gone == owed else Class.PARTIALLY_LOST
+                rows = (*rows, *self._rows(Kind.HARECEIVE, Kind.HADISCARD, Kind.RESUBMIT))
+                yield Finding(what, f"{len(gone)} of {len(owed)} recipients", _all(gone), rows)
+        elif missing - held:
+            yield Finding(Class.OPEN, f"last seen at {where}", _all(missing - held), rows)
+        elif missing:
+            yield Finding(Class.IN_TRANSIT, f"held by {where}", _all(missing), rows)
+
+    def _spoilt(self, recipients: set[int]) -> Iterator[Finding]:
+        """No good copy is left for these; whether it was accepted is not known where its reception is not."""
+        if recipients:
+            what = Class.DAMAGED if self._rows(*ORIGINS) else Class.UNPROVEN_LOSS
+            rows = self._rows(*ORIGINS, Kind.HADAMAGE, Kind.SUSPEND)
+            yield Finding(what, "every copy that is left is damaged", _all(recipients), tuple(rows))
 
     def _duplicates(self) -> Iterator[Finding]:
         taken: dict[int, list[int]] = defaultdict(list)

@@ -3,7 +3,8 @@
 What came in must have gone out, or still be there: a copy enters with RECEIVE, DSN or HARECEIVE, leaves
 recipient by recipient with a delivery, a bounce or HADISCARD, and what is left is in the next snapshot. A
 long one is taken in parts: what is listed may be settled before its closing row, and what came in the midst
-of it is listed too, so that it says what was left when it ended.
+of it is listed too, so that it says what was left when it ended. From HADAMAGE on a copy is none, until
+HARESTORE or another HARECEIVE.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shadowaudit.core.events import FINALS, Event, Kind
+from shadowaudit.core.events import FINALS, ORIGINS, Event, Kind
 from shadowaudit.core.evidence import Database
 
 
@@ -26,7 +27,8 @@ class Role(StrEnum):
 
 class Ending(StrEnum):
     """GONE: nothing is left. HELD: the last snapshot lists it. TAIL: no snapshot followed. VANISHED: one
-    followed, and does not list it. LOST: it went with the disk, or with an older state put back.
+    followed, and does not list it. LOST: it went with the disk, or with an older state put back. UNBELIEVED:
+    its rows in the transport database are damaged, which no snapshot lists.
     """
 
     GONE = "gone"
@@ -34,6 +36,14 @@ class Ending(StrEnum):
     TAIL = "tail"
     VANISHED = "vanished"
     LOST = "lost"
+    UNBELIEVED = "unbelieved"
+
+
+class Damage(StrEnum):
+    """S:Damaged of HADAMAGE: the content, or the rows of the transport database."""
+
+    CONTENT = "content"
+    ROWS = "rows"
 
 
 @dataclass(slots=True)
@@ -52,9 +62,24 @@ class Trace:
     owned: bool = False
     yielded: int = -2  # sequence of the last TRANSFER
     yielding: bool = False  # it was the row before
+    damage: Damage | None = None  # of what is here now
+    damages: list[tuple[int, int | None]] = field(default_factory=list)  # rows between which it was damaged
+    set_aside: bool = False
 
     def contradict(self, what: str, index: int) -> None:
         self.contradictions.append((what, index))
+
+    def damaged(self, damage: Damage, index: int) -> None:
+        """From that row on it is no copy. What the node never had, or has no more, is no loss."""
+        if self.damage is None and self.left:
+            self.damages.append((index, None))
+        self.damage = damage
+
+    def sound(self, index: int) -> None:
+        """With that row it is a copy again, or is needed no more."""
+        if self.damages and self.damages[-1][1] is None:
+            self.damages[-1] = (self.damages[-1][0], index)
+        self.damage = None
 
 
 def replay(database: Database, events: Sequence[tuple[int, Event]]) -> Trace:
@@ -70,6 +95,10 @@ def _play(trace: Trace, index: int, event: Event) -> None:
     named = set(event.recipients)
     # What was there before the log at hand begins is taken as it is found.
     inherited = trace.role is Role.NONE and not trace.entered and not trace.database.from_start
+    # So is what follows rows that could not be believed: the node may have dropped them without a word.
+    inherited |= trace.damage is Damage.ROWS
+    if _renews(event):
+        trace.sound(index)
     if trace.yielding and not (event.kind is Kind.HARECEIVE and event.reason == "taken"):
         trace.contradict("TRANSFER without the copy that is kept", index)
     trace.yielding = event.kind is Kind.TRANSFER
@@ -79,7 +108,7 @@ def _play(trace: Trace, index: int, event: Event) -> None:
                 trace.contradict("received twice", index)
             _enter(trace, Role.PRIMARY, named)
         case Kind.HARECEIVE if not event.reason:
-            if trace.role is not Role.NONE and trace.left:
+            if trace.role is not Role.NONE and trace.left and not inherited:
                 trace.contradict("a copy came that was there already", index)
             _enter(trace, Role.SHADOW, named)
         case Kind.HARECEIVE:
@@ -106,18 +135,43 @@ def _play(trace: Trace, index: int, event: Event) -> None:
         case Kind.HADISCARD:
             if named - trace.known and not inherited:
                 trace.contradict("a copy was let go that was not there", index)
-            _leave(trace, named)
+            _leave(trace, named, index)
         case kind if kind in FINALS:
             if not inherited and not trace.owned:
                 trace.ownerless.append(index)
-            _leave(trace, named)
+            _leave(trace, named, index)
+        case Kind.HARESTORE if inherited and _renews(event):  # only an owner gets its rows again
+            trace.role, trace.owned, trace.entered = Role.PRIMARY, True, True
         case _:
-            pass
+            _mark(trace, index, event)
 
 
-def _leave(trace: Trace, named: set[int]) -> None:
+def _mark(trace: Trace, index: int, event: Event) -> None:
+    if event.kind is Kind.HADAMAGE:
+        damage = Damage.ROWS if event.entries.get("Damaged") == Damage.ROWS else Damage.CONTENT
+        trace.damaged(damage, index)
+    elif event.kind in (Kind.SUSPEND, Kind.RESUME):
+        trace.set_aside = event.kind is Kind.SUSPEND
+
+
+def _renews(event: Event) -> bool:
+    """Has the node a good copy by it? Both ends log HARESTORE, and the peer is who gave it; ownership that is
+    ``taken`` leaves the copy as it was.
+    """
+    match event.kind:
+        case Kind.HARESTORE:
+            return event.peer != event.node
+        case Kind.HARECEIVE:
+            return event.reason != "taken"
+        case kind:
+            return kind in ORIGINS
+
+
+def _leave(trace: Trace, named: set[int], index: int) -> None:
     trace.known |= named
     trace.left -= named
+    if not trace.left:
+        trace.sound(index)
     if not trace.left and trace.role is Role.SHADOW:
         trace.role = Role.NONE
 
@@ -146,6 +200,8 @@ def _end(trace: Trace, last: Event, events: Sequence[Event]) -> None:
         trace.ending = Ending.GONE
     elif trace.database.lost or _overwritten(trace.database, last):
         trace.ending = Ending.LOST
+    elif trace.damage is Damage.ROWS:
+        trace.ending = Ending.UNBELIEVED
     elif trace.database.snapshot is None or trace.database.snapshot[0] > trace.database.snapshot[1]:
         trace.ending = Ending.TAIL
     else:

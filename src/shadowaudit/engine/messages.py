@@ -21,9 +21,11 @@ Long = NDArray[np.int64]
 _MIXING = np.uint64(0x9E3779B97F4A7C15)
 _PLACES = [place for place in range(36) if place not in (8, 13, 18, 23)]
 _OF_FILES = ("file_from", "file_to")
-_LEAST = (*(name for name in LEAST if name not in _OF_FILES), "redirect_db", "origin_db")
+_DIGESTS = ("digests_least", "digests_greatest")
+_LEAST = (*(name for name in LEAST if name not in _OF_FILES + _DIGESTS), "redirect_db", "origin_db")
 _GREATEST = (
-    *(name for name in GREATEST if name not in _OF_FILES), "redirect_db_last", "origin_node", "exchange"
+    *(name for name in GREATEST if name not in _OF_FILES + _DIGESTS),
+    "redirect_db_last", "origin_node", "exchange",
 )  # fmt: skip
 MOMENTS = ("accepted_at", "held_at", "final_at", "discard_at")
 
@@ -121,7 +123,9 @@ class Messages(Rows):
         for name in _GREATEST:
             where = taken if name == "redirect_db_last" else None
             self.columns[name] = groups.greatest(given[name], where)
-        self.suspect = ~self._proven()
+        least, greatest = (given[name] for name in _DIGESTS)
+        altered = groups.least(least) < groups.greatest(greatest)
+        self.suspect = ~self._proven() | altered
         self.chosen = np.ones(groups.size, dtype=bool)
 
     def within(self, since: int | None, until: int | None) -> None:
@@ -152,8 +156,8 @@ class Messages(Rows):
         """A message is not suspect when its state alone proves it.
 
         Accepted once, after a copy was made in the same database; as many copies taken as were said to be;
-        every recipient ended once, and in each database whatever came in went out again. Everything else is
-        judged from its rows.
+        every recipient ended once, and in each database whatever came in went out again. (And the digests on
+        all its rows are the same.) Everything else is judged from its rows.
         """
         received, redirects = self["received"], self["redirects"]
         here = (self["redirect_db"] == self["origin_db"]) & (self["redirect_db_last"] == self["origin_db"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,12 @@ from typing import Any
 from shadowaudit.generate.writing import Row
 
 OWNER, HOLDER = 0, 1
+
+_DIGESTED = frozenset(
+    {"RECEIVE", "HARECEIVE", "HARESTORE", "HADISCARD", "DSN", "FAIL", "SEND", "SENDEXTERNAL", "DELIVER"}
+    | {"DUPLICATEDELIVER"}
+)
+"""Rows that say which content and envelope they are about."""
 
 
 @dataclass(slots=True)
@@ -30,21 +37,30 @@ class Message:
         some = "+".join(map(str, chosen)) if len(chosen) < len(self.recipients) else ""
         custom = (f";S:Recipients={some}" if some else "") + str(more.pop("custom", ""))
         addresses = ";".join(self.recipients[number - 1] for number in chosen)
-        return Row(event, self.id, addresses, len(chosen), custom=custom, **more)
+        digests = self.digests() if event in _DIGESTED else ""
+        return Row(event, self.id, addresses, len(chosen), custom=custom, digests=digests, **more)
+
+    def digests(self, content: str = "") -> str:
+        """The entries that say what it is; of another ``content``, if one is named."""
+        made = hashlib.blake2b(f"{self.id}{content}".encode(), digest_size=32).hexdigest()
+        return f";S:Content=xxh3-128:{made[:32]};S:Envelope=xxh3-128:{self.id.replace('-', '')}"
 
     def add(self, after: int, who: int, row: Row) -> None:
         self.steps.append((self.at + after, who, row))
 
     # The rows of ordinary life.
 
-    def hold(self, after: int = -3, **more: Any) -> None:
+    def hold(self, after: int = -3, *, host: str = "", **more: Any) -> None:
+        """``host``: the holder's machine, its own unless named."""
         row = self.row("HARECEIVE", client=self.owner, server=self.holder, **more)
-        row.custom += ";S:Rank=1"
+        row.custom += f";S:Rank=1;S:Host={host or _host(self.holder)};S:OwnerHost={_host(self.owner)}"
         self.add(after, HOLDER, row)
 
-    def redirect(self, after: int = 0) -> None:
+    def redirect(self, after: int = 0, *, host: str = "") -> None:
         context = f"{self.holder}=250 2.6.0 {self.id} Queued mail for redundancy"
-        custom = f";S:Shadow={self.holder}"
+        custom = (
+            f";S:Shadow={self.holder};S:Host={_host(self.owner)};S:ShadowHost={host or _host(self.holder)}"
+        )
         self.add(
             after,
             OWNER,
@@ -93,10 +109,32 @@ class Message:
             ),
         )
 
+    def damaged(self, after: int, who: int, damage: str = "content") -> None:
+        row = self.row("HADAMAGE", source="REDUNDANCY", context="it is not the one of the digest")
+        if damage == "rows":
+            row = Row("HADAMAGE", self.id, "", 0, "REDUNDANCY", context="its rows cannot be believed")
+        row.custom += f";S:Damaged={damage}"
+        self.add(after, who, row)
+
+    def restored(self, after: int) -> None:
+        """The holder gives its copy to the owner; both say so."""
+        for who in (HOLDER, OWNER):
+            row = self.row("HARESTORE", client=self.holder, server=self.owner, source="REDUNDANCY")
+            self.add(after, who, row)
+
+    def set_aside(self, after: int, who: int = OWNER) -> None:
+        context = "damaged everywhere"
+        self.add(after, who, self.row("SUSPEND", context=context, source="QUEUE"))
+
     def accepted(self) -> None:
         self.hold()
         self.redirect()
         self.receive()
+
+
+def _host(server: str) -> str:
+    """The machine of a server."""
+    return server.partition(".")[0]
 
 
 def ordinary(message: Message, chance: random.Random) -> None:
@@ -250,6 +288,53 @@ def _in_doubt(m: Message) -> None:
     m.discard(9_800)
 
 
+def _altered(m: Message) -> None:
+    m.accepted()
+    m.deliver(40)
+    m.steps[-1][2].digests = m.digests("another")
+    m.discard(800)
+
+
+def _beside(m: Message) -> None:
+    m.hold(host=_host(m.owner))
+    m.redirect(host=_host(m.owner))
+    m.receive()
+    m.deliver(40)
+    m.discard(800)
+
+
+def _damaged_copy(m: Message) -> None:
+    m.accepted()
+    m.damaged(5_000, HOLDER)
+    m.hold(6_000, context="again", reference="")
+    m.redirect(6_010)
+    m.deliver(9_000)
+    m.discard(9_800)
+
+
+def _restored(m: Message) -> None:
+    m.accepted()
+    m.damaged(5_000, OWNER, "rows")
+    m.restored(6_000)
+    m.deliver(9_000)
+    m.discard(9_800)
+
+
+def _damaged_everywhere(m: Message) -> None:
+    m.accepted()
+    m.damaged(5_000, OWNER)
+    m.damaged(5_000, HOLDER)
+    m.set_aside(6_000)
+    m.left = ((OWNER, "primary"), (HOLDER, "shadow"))
+
+
+def _refused(m: Message) -> None:
+    """Its sender heard 451; the holder never heard of that, and promotes what it has."""
+    m.hold()
+    _take_over(m, 60_000, "owner-forgot")
+    m.deliver(60_100, who=HOLDER, epoch=2)
+
+
 def _in_transit(m: Message) -> None:
     m.accepted()
     m.defer(50)
@@ -279,6 +364,12 @@ FAULTS: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
     "late-discard": (_late_discard, ("late-discard",)),
     "dropped-duplicate": (_dropped, ("duplicate-dropped-at-mailbox",)),
     "in-doubt": (_in_doubt, ("duplicate-allowed",)),
+    "altered": (_altered, ("altered",)),
+    "beside": (_beside, ("exposed",)),
+    "damaged-copy": (_damaged_copy, ("exposed",)),
+    "restored": (_restored, ("exposed",)),
+    "damaged-everywhere": (_damaged_everywhere, ("damaged-everywhere", "exposed", "set-aside")),
+    "refused": (_refused, ("delivered-never-acknowledged", "promoted-rightly", "exposed")),
     "in-transit": (_in_transit, ("in-transit",)),
 }
 """Faults of messages: how each is told, and the classes that the audit has to find."""

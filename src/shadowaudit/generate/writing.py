@@ -30,6 +30,7 @@ class Row:
     server: str = ""
     context: str = ""
     custom: str = ""  # entries after S:Epoch
+    digests: str = ""  # and those behind them
     epoch: int = 1
     reference: str = ""
     sender: str = "sender@example.org"
@@ -70,7 +71,7 @@ class Log:
             f"{self._moment}.{rest:03d}Z,,{row.client},,{row.server},{row.context},,{row.source},{row.event},,"
             f"{header},{row.id},{row.recipients},,{size},{count},,{row.reference},{subject},"
             f"{sender},{sender},,,,,,S:Seq={self.sequence};S:Boot={self.boot};S:Db={self.database}{about}"
-            f"{row.custom},,{self.boot}-{self.sequence},{VERSION}\r\n"
+            f"{row.custom}{row.digests},,{self.boot}-{self.sequence},{VERSION}\r\n"
         )
         self._lines.append(line)
         self._size += len(line)

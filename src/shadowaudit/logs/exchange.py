@@ -64,6 +64,7 @@ class ExchangeSteps:
             copies=np.zeros(len(table), dtype=np.int64),
             odd=~is_any(kind, *PLAIN) | _failed(table["custom-data"]),
             hop=np.where(final, hops, 0),
+            digests=np.full(len(table), -1, dtype=np.int64),
             enters=is_any(kind, Kind.RECEIVE),
             leaves=final,
         )

@@ -24,8 +24,8 @@ SUMS = (
     "rows", "origins", "received", "recipients", "owed", "ended", "settled", "balance", "residue",
     "redirects", "holds", "holders", "odd", "defers", "bounced",
 )  # fmt: skip
-LEAST = ("redirect_at", "accepted_at", "file_from", "held_at")
-GREATEST = ("origin_at", "final_at", "discard_at", "hop", "file_to")
+LEAST = ("redirect_at", "accepted_at", "file_from", "held_at", "digests_least")
+GREATEST = ("origin_at", "final_at", "discard_at", "hop", "file_to", "digests_greatest")
 
 _COUNTS = (
     "rows",
@@ -49,6 +49,7 @@ SCHEMA: Any = pa.schema(
 def fold(steps: Steps, block: Block) -> Any:
     """The partial states of a block, as an Arrow table of ``SCHEMA``."""
     kind, count = steps.kind, steps.count
+    digested = np.flatnonzero(steps.digests >= 0)
     groups = Groups(steps.message, len(steps.high))
     origin = np.flatnonzero(is_any(kind, Kind.RECEIVE, Kind.DSN))
     final = np.flatnonzero(is_any(kind, *FINALS))
@@ -84,6 +85,8 @@ def fold(steps: Steps, block: Block) -> Any:
         "discard_at": groups.greatest(steps.at, np.flatnonzero(is_any(kind, Kind.HADISCARD))),
         "hop": groups.greatest(steps.hop, np.flatnonzero(steps.hop > 0)),
         "file_to": groups.greatest(block.at + block.ends[steps.row]),
+        "digests_least": groups.least(steps.digests, digested),
+        "digests_greatest": groups.greatest(steps.digests, digested),
     }
     about = (steps.high != 0) | (steps.low != 0)
     if not about.all():

@@ -14,7 +14,7 @@ from shadowaudit.logs.compiled import compiled
 
 Array = Any  # of whole numbers
 
-_QUOTE, _COMMA, _LF, _CR, _DASH = b'",\n\r-'
+_QUOTE, _COMMA, _LF, _CR, _DASH, _ENTRY = b'",\n\r-;'
 PART = 4096
 """Octets that are looked at in a step."""
 
@@ -22,6 +22,7 @@ _MIXING = 0x1E3779B97F4A7C15
 _POSITIVE = (1 << 63) - 1
 _ONES = 0x0101010101010101
 _SEQUENCE = int.from_bytes(b"S:Seq=", "little")
+_CONTENT, _ENVELOPE = (int.from_bytes(one, "little") for one in (b"S:Conten", b"S:Envelo"))
 _DIGITS = 18  # that 64 bits always hold
 
 _DATE, _HOUR, _SECOND = (int.from_bytes(one, "little") for one in (b"0000-00-", b"00T00:00", b":00.000Z"))
@@ -203,6 +204,34 @@ def sequences(
             same = same and not (words[at + 8 * place] ^ own[place]) & keep[min(size - 8 * place, 8)]
         if same:
             number[row], rest[row] = found, at + size
+
+
+@compiled
+def digests(
+    begin: Array, end: Array, octets: Array, words: Array, keep: Array, rest: Array, number: Array
+) -> None:
+    """Of cells that end with digests: where these begin, and a number that is the same for the same ones.
+
+    Of others where they end, and -1.
+    """
+    for row in range(len(begin)):
+        first, last = begin[row], end[row]
+        at = place = last
+        while place > first:
+            place -= 1
+            if octets[place] == _ENTRY:
+                word = words[place + 1]
+                if word not in (_CONTENT, _ENVELOPE):
+                    break
+                at = place
+        rest[row], number[row] = at, -1
+        if at < last:
+            mixed = last - at
+            while at < last:
+                mixed = ((mixed ^ (words[at] & keep[min(last - at, 8)])) * _MIXING) & _POSITIVE
+                mixed ^= mixed >> 29
+                at += 8
+            number[row] = mixed
 
 
 @compiled

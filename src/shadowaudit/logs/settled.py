@@ -20,7 +20,7 @@ from typing import Any
 
 from shadowaudit.core.facts import Fault, FileFacts
 
-VERSION = "s1"
+VERSION = "s2"
 """Of what is kept, and of what it takes for a message to be kept as settled."""
 
 MESSAGES, KEYS, TALLY, STATES = ".parquet", ".keys", ".json", ".states"

@@ -6,6 +6,7 @@ Two readers make the same arrays, one for our logs and one for Exchange's.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -13,7 +14,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from shadowaudit.core.events import DELIVERIES, DISCARDED, FINALS, STOP, Kind, entries_of, kind_of
+from shadowaudit.core.events import (
+    DELIVERIES,
+    DISCARDED,
+    FINALS,
+    STOP,
+    Kind,
+    entries_of,
+    is_beside,
+    kind_of,
+)
 from shadowaudit.core.facts import Fault
 from shadowaudit.core.fingerprint import BITS, digest, weights
 from shadowaudit.core.text import number_in
@@ -54,6 +64,7 @@ class Steps:
     copies: Long  # of HAREDIRECT and HARECEIVE: the holder's fingerprint
     odd: NDArray[np.bool_]  # only the exact pass understands this row
     hop: Long  # digest of the next hop, of rows that settle
+    digests: Long  # a number for the digests of content and envelope; -1: the row has none
     enters: NDArray[np.bool_]
     leaves: NDArray[np.bool_]
 
@@ -131,9 +142,7 @@ class RelaySteps:
         discarded = is_any(kind, Kind.HADISCARD)
         discarded[discarded] = context.at(discarded).begins(f"{DISCARDED};".encode())
         leaves = is_any(kind, *FINALS) | discarded
-        taken = np.array(
-            [int(one.get("Epoch") or 1) > 1 or "InDoubt" in one or "Replication" in one for one in parsed]
-        )
+        taken = np.array([_needs_a_look(one) for one in parsed])
         odd = taken[which] | ~is_any(
             kind, Kind.RECEIVE, Kind.DSN, Kind.HAREDIRECT, Kind.HARECEIVE, Kind.HADISCARD, Kind.SEND,
             Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER, Kind.LOAD,
@@ -155,6 +164,7 @@ class RelaySteps:
             copies=copies,
             odd=odd,
             hop=self._hops(found.servers, is_any(kind, *DELIVERIES)),
+            digests=found.digests,
             enters=is_any(kind, Kind.RECEIVE, Kind.DSN) | new,
             leaves=leaves,
         )
@@ -260,7 +270,8 @@ class _Columns:
     ids: Numbers
     high: Long  # each id once
     low: Long
-    tails: Numbers  # custom-data after what identifies the row
+    tails: Numbers  # custom-data after what identifies the row, without the digests: few are distinct
+    digests: Long
     events: Numbers
     counts: Numbers
     servers: Numbers
@@ -269,21 +280,30 @@ class _Columns:
     def of(cls, table: Grid, own: str) -> Self:
         """``own``: what stands behind the sequence."""
         size = len(table)
-        sequence, rest, at = np.empty((3, size), dtype=np.int64)
+        sequence, rest, at, cut, digests = np.empty((5, size), dtype=np.int64)
         custom, times, behind = table["custom-data"], table["date-time"], own.encode()
-        ids, tails = Numbers(table["network-message-id"]), Numbers(Cells(custom.data, rest, custom.end))
+        ids, tails = Numbers(table["network-message-id"]), Numbers(Cells(custom.data, rest, cut))
         others = [Numbers(table[name]) for name in ("event-id", "recipient-count", "server-hostname")]
         given, words, keyed = packed(behind), custom.words, []
         for begin in range(0, size, _PART):
             rows = slice(begin, begin + _PART)
             texts = custom.begin[rows], custom.end[rows], custom.data, words
             loops.sequences(*texts, KEEP, given, len(behind), sequence[rows], rest[rows])
+            tail = rest[rows], custom.end[rows], custom.data, words
+            loops.digests(*tail, KEEP, cut[rows], digests[rows])
             _moments(times.at(rows), at[rows])
             keyed.append(keys(ids.add(rows)))
             for one in (tails, *others):
                 one.add(rows)
         high, low = (np.concatenate(parts) for parts in zip(*keyed, strict=True))
-        return cls(sequence, at, ids, high, low, tails, *others)
+        return cls(sequence, at, ids, high, low, tails, digests, *others)
+
+
+def _needs_a_look(entries: Mapping[str, str]) -> bool:
+    """Was it taken over, or sent in doubt, or is its copy none that counts? The sums do not tell."""
+    if int(entries.get("Epoch") or 1) > 1 or "InDoubt" in entries or "Replication" in entries:
+        return True
+    return is_beside(entries)
 
 
 def _moments(times: Cells, found: Long) -> None:

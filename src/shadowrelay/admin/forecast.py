@@ -7,6 +7,8 @@ from datetime import timedelta
 
 from shadowrelay.admin.node import PeerState, PeerStatus
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.second_opinion import others
+from shadowrelay.core.shadow_servers import MemberPlace
 
 
 def what_next(
@@ -15,11 +17,12 @@ def what_next(
     retired: Collection[ServerName],
     held_for_it: int,
     held_by_it: int,
+    host: str,
 ) -> str:
     """The two consequences of silence: its copies stop counting, and what we hold for it is promoted.
 
-    Empty for a member that answers. ``peers`` are all members, for the rule that a node which is itself cut
-    off promotes nothing by time.
+    Empty for a member that answers. ``peers`` are all members, and ``host`` is this node's machine, for the
+    rule that a node which is itself cut off promotes nothing by time.
     """
     if peer.name in retired:
         return "retired: it is not waited for, and is not asked to hold copies"
@@ -32,7 +35,7 @@ def what_next(
             return f"not in the settings: add it again, or retire it (shadowrelay peer retire {peer.name})"
         case PeerState.UNREACHABLE:
             return peer.next or "; ".join(
-                filter(None, [_loss(peer, held_by_it), _promotion(peer, peers, retired, held_for_it)])
+                filter(None, [_loss(peer, held_by_it), _promotion(peer, peers, retired, held_for_it, host)])
             )
 
 
@@ -45,22 +48,23 @@ def _loss(peer: PeerStatus, held_by_it: int) -> str:
 
 
 def _promotion(
-    peer: PeerStatus, peers: Sequence[PeerStatus], retired: Collection[ServerName], held_for_it: int
+    peer: PeerStatus,
+    peers: Sequence[PeerStatus],
+    retired: Collection[ServerName],
+    held_for_it: int,
+    host: str,
 ) -> str:
     if not held_for_it:
         return "nothing is held for it"
     messages = "its message is" if held_for_it == 1 else f"its {held_for_it} messages are"
-    others = [
-        other
+    places = [
+        MemberPlace(other.name, other.site, other.host)
         for other in peers
-        if other.name != peer.name
-        and other.name not in retired
-        and other.state is not PeerState.NOT_CONFIGURED
+        if other.name not in retired and other.state is not PeerState.NOT_CONFIGURED
     ]
-    if others and all(other.state is PeerState.UNREACHABLE for other in others):
-        return (
-            f"{messages} not promoted by time: this node reaches no other member, so it may be cut off itself"
-        )
+    reached = [other.name for other in peers if other.state is not PeerState.UNREACHABLE]
+    if others(MemberPlace(ServerName(""), "", host), places, peer.name).none_of(reached):
+        return f"{messages} not promoted by time: this node reaches no other machine, and may be cut off"
     when = f"in {spell(peer.promoting_in)}" if peer.promoting_in else "now"
     return f"{messages} promoted {when}"
 

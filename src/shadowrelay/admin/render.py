@@ -145,7 +145,12 @@ def peers(node: Node, seen: Snapshot) -> list[Json]:
         _peer(peer, members.get(peer.name) or Member(peer.name), seen)
         | {
             "next": what_next(
-                peer, everybody, retired, seen.held_for.get(peer.name, 0), seen.held_by.get(peer.name, 0)
+                peer,
+                everybody,
+                retired,
+                seen.held_for.get(peer.name, 0),
+                seen.held_by.get(peer.name, 0),
+                node.host,
             )
         }
         for peer in everybody

@@ -13,8 +13,8 @@ from datetime import datetime
 from shadowrelay.core.decisions import Decision, DropCopy, Kind, Ledger, Outcome, SaveCopy, Verdict
 from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.machines import machines
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage
-from shadowrelay.core.ownership import machines
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
 from shadowrelay.core.values import replace

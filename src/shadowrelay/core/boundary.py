@@ -9,6 +9,7 @@ from shadowrelay.core.heartbeat import Alarm, Watch
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.second_opinion import Others, others
 from shadowrelay.core.shadow_servers import MemberPlace, Sites, Turn, healthy_turn, next_turn, preferred
 from shadowrelay.core.values import dataclass, replace
 
@@ -79,9 +80,13 @@ class Boundary:
         """Members with which there was contact within three heartbeats: for another's second opinion."""
         return frozenset(name for name, watch in self.watches.items() if watch.sighted(at, self.policy))
 
-    def others(self, name: ServerName) -> frozenset[ServerName]:
+    def elsewhere(self) -> frozenset[ServerName]:
+        """Members on other machines than ours."""
+        return frozenset(place.name for place in self.places if place.host != self.own.host)
+
+    def others(self, name: ServerName) -> Others:
         """Who can be asked for a second opinion on that member."""
-        return frozenset(self.watches) - {name}
+        return others(self.own, self.places, name)
 
     def failed(self, name: ServerName, at: float, error: str) -> tuple[Alarm, ...]:
         """A heartbeat failed; what that calls for."""

@@ -21,12 +21,11 @@ from shadowrelay.core.decisions import (
 from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
+from shadowrelay.core.machines import holding, machines
 from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, Reason, Recipient, Role, Stage
 from shadowrelay.core.ownership import (
     ask_about,
     asked_about,
-    holding,
-    machines,
     made_here,
     settled_now,
     unclaimed,
@@ -170,8 +169,13 @@ def restore(ledger: Ledger, offer: Offer, content: Content, now: datetime) -> De
         )
         if not here.unsettled:
             here = settled_now(here, now)
+        sent_here = {number for number, _ in rows.settled}
+        elsewhere = tuple(one for one in copy.recipients if one.settled and one.number not in sent_here)
         writes: tuple[Write, ...] = (DropDamaged(copy.id), SaveCopy(None, here, content))
         then = _given_away(ledger, here, offer.owner_database, now)
+        if elsewhere:
+            event = HaDiscard(at=now, copy=here, recipients=elsewhere, reason="DeliveredElsewhere")
+            then = then.after(Decision(None, (), (event,)))
     else:
         known = ledger.copy(offer.message_id)
         if known is None or not known.damaged or not known.queued or known.digests is None:

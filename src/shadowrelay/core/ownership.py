@@ -11,6 +11,7 @@ from datetime import datetime
 from shadowrelay.core.announcements import addressed, delivered
 from shadowrelay.core.decisions import Decision, Kind, Ledger, Member, SaveCopy, Verdict, Write
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Incarnation, Mark, MessageId, ServerName
+from shadowrelay.core.machines import holding, machines
 from shadowrelay.core.messages import (
     Confirmation,
     Copy,
@@ -159,17 +160,6 @@ def _fellow(ledger: Ledger, holder: Holder) -> Holder:
     return replace(holder, state=HolderState.UNCERTAIN)
 
 
-def machines(ledger: Ledger, name: ServerName) -> tuple[str, str]:
-    """Our own machine, and that member's: '' where it is not known."""
-    return ledger.hosts.get(ledger.name, ""), ledger.hosts.get(name, "")
-
-
-def holding(ledger: Ledger, name: ServerName) -> HolderState:
-    """How a copy that this member holds counts: not as a second one if it stands on our own machine."""
-    own, other = machines(ledger, name)
-    return HolderState.BESIDE if own and own == other else HolderState.HOLDING
-
-
 def with_better_holder(
     copy: Copy, holder: Holder, instead_of: Collection[HolderState], now: datetime
 ) -> tuple[Copy, tuple[Write, ...]]:
@@ -200,17 +190,21 @@ def yields(
     """Become a holder of the new owner: roles swap, and nothing has to be sent over the wire.
 
     What is settled here is told to the new owner at once; members that hold a copy for us are told who owns
-    it now. The next CHECK makes the new owner record us. Only a report that this node made itself, as the new
-    owner did, may differ from what that has: then ours counts as no copy, until we are given the other.
+    it now. The next CHECK makes the new owner record us. Only a report that two nodes made, this one or the
+    one that we hold it for among them, may differ from what the new owner has: then ours counts as no copy,
+    until we are given the other.
     """
-    safe = report_is_safe(ledger, copy, now)
+    # On one machine the two copies of a report are one: then it is safe once it is settled.
+    elsewhere = holding(ledger, owner) is HolderState.HOLDING
+    safe = report_is_safe(ledger, copy, now) if elsewhere else Decision(None)
     if copy.stage is Stage.SAFETY_NET:  # settled: the owner only has to hear so
         return Decision(None, addressed([owner_database], delivered(copy, copy.recipients), now))
-    ours = copy.role is Role.PRIMARY and copy.former_owner is None and not handed_over
-    made_by_two = copy.damage is None and ours and is_derived(copy.id)
+    from_a_maker = copy.role is Role.SHADOW or copy.former_owner is None
+    made_by_two = copy.damage is None and from_a_maker and not handed_over and is_derived(copy.id)
     held = replace(
         copy,
         epoch=epoch,
+        rank=0 if copy.held else copy.rank,  # until its new owner gives it one of its own
         role=Role.SHADOW,
         stage=Stage.QUEUED,
         owner=owner,

@@ -67,7 +67,7 @@ class Policy:
     )
     isolated_resubmit_time_span: timedelta = tunable(
         _s(0),
-        "How long a node that reaches no member waits before it promotes by time all the same; 0: never.",
+        "How long a node that reaches no other machine waits before it promotes by time; 0: never.",
         least=_s(0),
         most=_d(30),
         source="ours",

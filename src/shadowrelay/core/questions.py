@@ -24,12 +24,11 @@ from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.handover import awaits_its_owner
 from shadowrelay.core.holding import release, settle_held
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
+from shadowrelay.core.machines import holding, machines
 from shadowrelay.core.messages import Copy, Holder, HolderState, Reason, Recipient, Role, Stage, Status
 from shadowrelay.core.ownership import (
     ask_about,
-    holding,
     intend,
-    machines,
     outranks,
     saved,
     with_better_holder,
@@ -38,6 +37,7 @@ from shadowrelay.core.ownership import (
 )
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.set_aside import set_aside
+from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaRedirect
 from shadowrelay.core.values import dataclass, replace
 
@@ -274,7 +274,10 @@ def _learn(
                 return Decision(None)
             if verdict.kind is Kind.SUPERSEDED and int(verdict.argument or 0) < copy.rank:
                 return Decision(None)
-            return release(copy, verdict.kind.capitalize(), now)
+            released = release(copy, verdict.kind.capitalize(), now)
+            if verdict.kind is Kind.REJECTED:
+                return released
+            return released.after(report_is_safe(ledger, copy, now))  # its owner has a copy elsewhere
         case Kind.HELD:
             return _held(copy, verdict, now)
         case Kind.YOURS:

@@ -21,6 +21,7 @@ from shadowrelay.core.decisions import (
 )
 from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
+from shadowrelay.core.machines import machines
 from shadowrelay.core.messages import (
     Confirmation,
     Copy,
@@ -31,7 +32,7 @@ from shadowrelay.core.messages import (
     Recipient,
     Stage,
 )
-from shadowrelay.core.ownership import ask_about, machines, made_here, vouches, with_better_holder
+from shadowrelay.core.ownership import ask_about, made_here, vouches, with_better_holder
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive

@@ -11,7 +11,7 @@ from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.ownership import saved
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.side_effects import waited_in_vain
+from shadowrelay.core.side_effects import report_is_safe, waited_in_vain
 from shadowrelay.core.tracking import HaDiscard
 from shadowrelay.core.values import replace
 
@@ -40,5 +40,6 @@ def expire(
         if copy.owner in reachable:
             return Decision(False, saved(copy, replace(copy, check_at=copy.check_at or now)).writes)
         event = HaDiscard(at=now, copy=copy, recipients=copy.unsettled, reason="Expired")
-        return Decision(True, (DropCopy(copy),), (event,))
+        # Nobody will say any more what became of a report.
+        return Decision(True, (DropCopy(copy), *report_is_safe(ledger, copy, now).writes), (event,))
     return Decision(False)

@@ -11,18 +11,22 @@ from datetime import datetime
 from shadowrelay.core.announcements import addressed, delivered, listeners
 from shadowrelay.core.decisions import Decision, Ledger, SaveCopy
 from shadowrelay.core.identifiers import MessageId
-from shadowrelay.core.messages import Copy, Recipient
+from shadowrelay.core.machines import holding
+from shadowrelay.core.messages import Copy, HolderState, Recipient
 from shadowrelay.core.values import replace
 
 
 def already_safe(ledger: Ledger, report: MessageId) -> bool:
-    """Does this node know that DSN as settled, as somebody else's that it holds, or with a second copy?
+    """Does this node know that DSN as settled, as somebody else's that it holds, or with a second copy? The
+    owner, or the holder, has to be on another machine.
 
     Another node made it from its own copy of the original: nothing here would ever end the wait for it.
     """
     copy = ledger.copy(report)
     if copy is None:
         return ledger.outcome(report) is not None
+    if copy.held:
+        return holding(ledger, copy.owner) is HolderState.HOLDING
     return not copy.exposed
 
 

@@ -79,7 +79,9 @@ class TrackingEvent:
         some = "" if all_of_them else numbers(about)
         custom = {"Epoch": str(copy.epoch), "Recipients": some} | self.custom()
         if self.digested and copy.digests:
-            custom |= {"Content": copy.digests.content or "", "Envelope": copy.digests.envelope}
+            # Of a copy from before digests some recipients may be missing: another one has another envelope.
+            said = "" if copy.digests.late else copy.digests.envelope
+            custom |= {"Content": copy.digests.content or "", "Envelope": said}
         row["custom-data"] = entries(custom)
         row.update((key, value) for key, value in self.more().items() if value)
         return row

@@ -47,7 +47,7 @@ class Drain:
         patient = min(loop.time() + PATIENCE, (loop.time() + until) / 2)
         while True:
             remains = await self._pass(deliverable_too=loop.time() >= patient)
-            alone = not remains.reachable and loop.time() >= patient
+            alone = remains.reachable.isdisjoint(self.members.boundary.elsewhere()) and loop.time() >= patient
             done = (alone or not remains.waits) and not arriving()
             if done or loop.time() >= until:
                 return remains
@@ -78,11 +78,13 @@ class Drain:
         return await self.remains()
 
     def _takers(self) -> frozenset[ServerName]:
-        """Members that can be reached, and did not just refuse a copy, as those do that are drained."""
+        """Members on other machines that can be reached, and did not just refuse a copy, as those do that are
+        drained.
+        """
         boundary = self.members.boundary
         if not self.members.policy.shadow_redundancy_enabled:
             return frozenset()
-        return boundary.reachable() - boundary.skipped(seconds())
+        return (boundary.reachable() & boundary.elsewhere()) - boundary.skipped(seconds())
 
     def _remains(self, ledger: SqlLedger) -> Remains:
         seen = views.snapshot(ledger)

@@ -29,6 +29,12 @@ def addresses(settings: Settings) -> dict[ServerName, Address]:
     }
 
 
+def machines(settings: Settings) -> dict[ServerName, str]:
+    """The machine of every member, and of this node."""
+    others = {ServerName(member.name): member.host for member in settings.members}
+    return others | {ServerName(settings.name): settings.host}
+
+
 def server_context(peer: PeerConnector) -> ssl.SSLContext | None:
     if not (peer.tls and peer.certificate and peer.key and peer.ca):
         return None

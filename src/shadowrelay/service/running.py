@@ -22,7 +22,7 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.primary.exposure import Reconcile
 from shadowrelay.safety_net.expiry import Expiry
 from shadowrelay.service import connectors
-from shadowrelay.service.adapters import tracking_writer
+from shadowrelay.service.adapters import machines, tracking_writer
 from shadowrelay.service.node import Node, NodeFailed, utcnow
 from shadowrelay.service.opening import AT_ONCE, list_part_of, opened, take_snapshot, take_snapshots
 from shadowrelay.settings import Settings
@@ -67,9 +67,13 @@ async def run_node(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Raises NodeFailed, CannotOpen or OSError when the node cannot go on."""
     now = utcnow()
     name = ServerName(settings.name)
-    hosts = {ServerName(one.name): one.host for one in settings.members} | {name: settings.host}
     database = await TransportDatabase.open(
-        settings.data_dir, name, Incarnation(secrets.token_hex(8)), DatabaseId(str(uuid4())), now, hosts
+        settings.data_dir,
+        name,
+        Incarnation(secrets.token_hex(8)),
+        DatabaseId(str(uuid4())),
+        now,
+        machines(settings),
     )
     if database.opened.set_aside is not None:
         log.critical(

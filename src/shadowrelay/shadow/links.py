@@ -181,7 +181,7 @@ class Link:
         elif came.seen_by:
             log.warning("promotion_waits", member=self.name, seen_by=came.seen_by)
         elif came.alone:
-            log.error("promotion_waits", member=self.name, reason="no other member answers")
+            log.error("promotion_waits", member=self.name, reason="no other machine answers")
         if alarms:
             self.changed()
 
@@ -205,7 +205,7 @@ class Link:
             )
         elif self.opinion.alone:
             parts.append(
-                "messages we hold for it are not promoted: no other member answers, this node may be cut off"
+                "messages we hold for it are not promoted: no other machine answers, this node may be cut off"
             )
         elif left > 0:
             parts.append(f"the {self.held} messages we hold for it are promoted in {left:.0f} s")

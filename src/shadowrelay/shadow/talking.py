@@ -16,6 +16,7 @@ from shadowrelay.core.inquiry import AT_ONCE, Inquiry
 from shadowrelay.core.messages import Reason
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
+from shadowrelay.core.second_opinion import Others
 from shadowrelay.core.steps import Ask, Script, Transact, Unanswered
 from shadowrelay.core.values import dataclass
 
@@ -59,14 +60,14 @@ NOTHING = Consequence()
 def unreachable(
     member: ServerName,
     alarms: Collection[Alarm],
-    others: Collection[ServerName],
+    others: Others,
     silent: Callable[[], bool],
     clock: Clock,
 ) -> Script[Consequence]:
     """What follows when a member cannot be reached. Repeated at every heartbeat, it changes nothing new.
 
-    Before anything is promoted by time the other members are asked whether they had contact with it. If none
-    of them answers, then this node may be the one that is cut off. In a boundary of two, time alone decides.
+    Before anything is promoted by time the other members are asked whether they had contact with it. If no
+    other machine answers, then this node may be the one that is cut off. In a boundary of two, time decides.
     ``silent`` is asked again at the end: is the member still out of reach?
     """
 
@@ -85,14 +86,14 @@ def unreachable(
         rest = yield Transact(partial(lose, part=rest))
     if sighting is None:
         return NOTHING
-    opinions = 0
-    for other in sorted(others):
+    opinions: set[ServerName] = set()
+    for other in sorted(others.members):
         answered: Answered | Unanswered = yield Ask(other, Query(0, sighting=sighting))
         if isinstance(answered, Answered):
-            opinions += 1
+            opinions.add(other)
             if answered.seen == member:
                 return Consequence(seen_by=other)
-    if others and not opinions and Alarm.PROMOTE_ALONE not in alarms:
+    if others.none_of(opinions) and Alarm.PROMOTE_ALONE not in alarms:
         return Consequence(alone=True)
 
     def promote(books: Transaction, part: Part) -> tuple[int, Part | None]:

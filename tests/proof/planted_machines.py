@@ -1,0 +1,78 @@
+"""Faults in what counts as another machine."""
+
+from __future__ import annotations
+
+from .planting import Fault
+
+_RULE = "a copy on its owner's own machine does not count"
+_CORE = "core/test_machines.py::"
+
+MACHINES = (
+    Fault(
+        name="a message is handed over to a copy on its own machine",
+        rule=_RULE,
+        file="core/handover.py",
+        edits=(
+            (
+                "if holder.state is not HolderState.HOLDING or",
+                "if holder.state not in {HolderState.HOLDING, HolderState.BESIDE} or",
+            ),
+        ),
+        test=f"{_CORE}test_a_queue_is_handed_over_only_to_who_has_a_copy_on_another_machine",
+    ),
+    Fault(
+        name="a drain waits for members on its own machine",
+        rule=_RULE,
+        file="primary/draining.py",
+        edits=(("remains.reachable.isdisjoint(self.members.boundary.elsewhere())", "not remains.reachable"),),
+        test="primary/test_one_machine.py::"
+        "test_where_only_its_own_machine_can_be_reached_a_drain_does_not_wait_for_it",
+    ),
+    Fault(
+        name="a report is safe with an owner on the same machine",
+        rule=_RULE,
+        file="core/ownership.py",
+        edits=((" if elsewhere else Decision(None)", ""),),
+        test=f"{_CORE}test_a_report_that_another_node_owns_is_safe_only_if_that_is_another_machine",
+    ),
+    Fault(
+        name="a report that is held beside its owner counts as safe",
+        rule=_RULE,
+        file="core/side_effects.py",
+        edits=(
+            ("        return holding(ledger, copy.owner) is HolderState.HOLDING\n", "        return True\n"),
+        ),
+        test=f"{_CORE}test_a_report_that_another_node_owns_is_safe_only_if_that_is_another_machine",
+    ),
+    Fault(
+        name="a report that is superseded is waited for",
+        rule="an original waits for its report, and not for ever",
+        file="core/questions.py",
+        edits=((".after(report_is_safe(ledger, copy, now))", ""),),
+        test=f"{_CORE}test_a_wait_for_a_report_beside_its_owner_ends_with_the_copy",
+    ),
+    Fault(
+        name="a rank outlives the ownership in which it was given",
+        rule="superseded counts up to the rank that its owner gave",
+        file="core/ownership.py",
+        edits=(("        rank=0 if copy.held else copy.rank,", "        #"),),
+        test="core/test_damage_rules.py::test_a_rank_that_another_owner_gave_does_not_outlive_its_ownership",
+    ),
+    Fault(
+        name="what a maker's holder has of its report is taken for another maker's",
+        rule="digests are compared by id and maker",
+        file="core/ownership.py",
+        edits=(
+            ("copy.role is Role.SHADOW or copy.former_owner is None", "copy.former_owner is None and ours"),
+            ("    from_a_maker =", "    ours = copy.role is Role.PRIMARY\n    from_a_maker ="),
+        ),
+        test="core/test_damage_rules.py::test_so_does_the_copy_that_its_maker_had_made_of_it",
+    ),
+    Fault(
+        name="a node does not know on which machines its members stand",
+        rule=_RULE,
+        file="service/running.py",
+        edits=(("        machines(settings),\n", "        {},\n"),),
+        test="e2e/test_audit_contract.py::test_one_bad_disk_is_told_of_and_loses_nothing[content]",
+    ),
+)
