@@ -17,6 +17,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival
+from tests.simulation.checks import Broken
 from tests.simulation.node import Node
 from tests.simulation.world import START, Noise, World
 
@@ -28,8 +29,15 @@ QUICK = 0.25
 FIRST_SEND = 64 * 9000
 """Calls are numbered by their session; those from here on are deliveries that wait for their next hop."""
 
+SENDER = "sender@example.org"
+
 Event = tuple[Any, ...]
 """Something that reaches the node, see ``Alone.reach``."""
+
+
+def mailbox(number: int, hop: str) -> str:
+    """The address of that recipient."""
+    return f"user{number}@{hop}"
 
 
 class Alone(World):
@@ -87,7 +95,8 @@ class Alone(World):
         if isinstance(owner, Elsewhere):
             return
         if isinstance(owner, Beyond):
-            _, generation, _, message_id, recipients, finish = arguments
+            _, generation, _, message_id, recipients, content, finish = arguments
+            self._compare(message_id, owner.name, recipients, content)
             numbers = tuple(number for number, _ in recipients)
             number = self.call(
                 finish, FIRST_SEND // 64 + 10 * (int(message_id[-4:], 16) % 500) + min(numbers)
@@ -96,6 +105,19 @@ class Alone(World):
             return
         at = int(self.now) + (0 if delay < QUICK else max(1, math.ceil(delay - QUICK)))
         self.todo.append(Due(run, arguments, at))
+
+    def _compare(
+        self, message_id: MessageId, hop: str, recipients: tuple[tuple[int, str], ...], content: bytes
+    ) -> None:
+        """What leaves for a next hop is what its sender sent, or a report, for those it was sent to."""
+        if hop == "back":
+            whole, mailboxes = content.startswith(f"report {message_id} made by".encode()), {(1, SENDER)}
+        else:
+            whole, mailboxes = content == message_id.encode(), {(n, mailbox(n, hop)) for n, _ in recipients}
+        if not whole:
+            raise Broken(f"DAMAGED: {self.me} sends {content!r}")
+        if not mailboxes >= set(recipients):
+            raise Broken(f"WRONG MAILBOX: {self.me} sends to {recipients}")
 
     def carry(self, source: str, target: str, arrive: Callable[[], None], *, quiet: bool = False) -> bool:
         if source == self.me and (source, target) in self.blocked:
@@ -198,8 +220,8 @@ class Alone(World):
 
     def _message(self, message_id: MessageId, hops: tuple[str, ...]) -> None:
         """A sender's message, complete. Its age plays no part, so it has none."""
-        recipients = tuple(Recipient(n, f"user{n}@{hop}", NextHop(hop)) for n, hop in enumerate(hops, 1))
-        envelope = Envelope(sender="sender@example.org", size=len(message_id))
+        recipients = tuple(Recipient(n, mailbox(n, hop), NextHop(hop)) for n, hop in enumerate(hops, 1))
+        envelope = Envelope(sender=SENDER, size=len(message_id))
         arrival = Arrival(
             id=message_id,
             envelope=envelope,

@@ -32,8 +32,8 @@ from .stand_ins import Beyond, Elsewhere, Instant, Reply, cells, is_over
 FAR = 5
 """Seconds: what lies further away than that is simply long ago, or far ahead."""
 
-AGES = {"received_at", "created_at", "keep_until", "settled_at", "alive_at"}
-"""Moments on which only expiry depends, which is not explored."""
+AGES = {"received_at", "created_at", "keep_until", "settled_at", "alive_at", "renewed_at", "found_at"}
+"""Moments on which only expiry depends, which is not explored, or nothing."""
 
 WORDS = {"error", "last_reply", "reply"}
 """Texts for people."""
@@ -42,7 +42,7 @@ SESSIONS = {"session", "member"}
 """Variables of scripts that name a member with which there is a session."""
 
 APART = {"world", "checks", "place", "policy", "others", "name", "sql", "offset", "commits", "books", "peers"}
-APART |= {"snapshots", "generation"}
+APART |= {"snapshots", "generation", "versions"}
 """Of a node: what never changes, or says nothing about what it will do."""
 
 LEAVES = (Policy, MemberPlace, Content, World, Invariants, MemoryBooks)
@@ -218,6 +218,8 @@ class Walk:
                 continue
             if name == "pump_at" and (value is None or value <= self.now):
                 continue  # no look at the queue is planned, however that came about
+            if name == "promised":
+                value = {message_id: until for message_id, until in value.items() if until > self.now}
             self.out.append(name)
             self.see(value)
         peers = node.peers

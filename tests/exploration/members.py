@@ -18,6 +18,9 @@ from .stand_ins import OpenPolicy
 ASKED = ("asked",)
 """Said by a node beside whatever it sends: an open policy decided about it."""
 
+RECEIPTS = ("250 2.6.0", "450 4.7.1", "554 5.6.0")
+"""How an answer to an offer begins: taken, not taken, not what its digests say."""
+
 HOPS = ("example.net", "inside.example")
 
 
@@ -275,7 +278,7 @@ class Members(Rules):
 
 def is_receipt(packet: tuple[Any, ...]) -> bool:
     """The answer to an offer."""
-    return any(line[:9] in ("250 2.6.0", "450 4.7.1") for line in packet[6])
+    return any(line[:9] in RECEIPTS for line in packet[6])
 
 
 def is_offer(packet: tuple[Any, ...]) -> bool:

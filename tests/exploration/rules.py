@@ -116,7 +116,7 @@ class Rules:
         known = self._quiet.get(at.nodes)
         if known is None:
             nodes = {view.node.name: view.node for view in self.views(at)}
-            world: Any = SimpleNamespace(nodes=nodes)
+            world: Any = SimpleNamespace(nodes=nodes, hit=set(), reports={})
             known = self._quiet[at.nodes] = (unrest(world), repaired(world))
         return known
 
