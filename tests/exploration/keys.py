@@ -26,7 +26,7 @@ from tests.simulation.node import Node, Task
 from tests.simulation.peers import Peers
 from tests.simulation.world import START, World
 
-from .alone import Alone
+from .alone import Alone, Patient
 from .stand_ins import Beyond, Elsewhere, Instant, Reply, cells, is_over
 
 FAR = 5
@@ -42,7 +42,7 @@ SESSIONS = {"session", "member"}
 """Variables of scripts that name a member with which there is a session."""
 
 APART = {"world", "checks", "place", "policy", "others", "name", "sql", "offset", "commits", "books", "peers"}
-APART |= {"snapshots", "generation", "versions"}
+APART |= {"snapshots", "generation", "versions", "ticks"}
 """Of a node: what never changes, or says nothing about what it will do."""
 
 LEAVES = (Policy, MemberPlace, Content, World, Invariants, MemoryBooks)
@@ -74,6 +74,9 @@ class Walk:
         self.see(world.calls)
         self.see(world.vain)
         self.see(world.blocked)
+        self.see(world.page)
+        self.see(world.hit)
+        self.see(world.node.checks.logged)
 
     def digest(self) -> bytes:
         return blake2b("\x1f".join(self.out).encode(), digest_size=12).digest()
@@ -200,8 +203,11 @@ class Walk:
 
     def boundary(self, value: Boundary) -> None:
         self.see(value.watches)
-        self.see({name: until for name, until in value._skipped.items() if until > self.now})
+        self.see(self._to_come(value._skipped))
         self.see(value._turn % max(1, len(value.places)))
+
+    def _to_come(self, moments: dict[Any, float]) -> dict[Any, float]:
+        return {key: at for key, at in moments.items() if at > self.now}
 
     def _node(self, node: Node) -> None:
         self.see(node.books.state)
@@ -218,10 +224,8 @@ class Walk:
                 continue
             if name == "pump_at" and (value is None or value <= self.now):
                 continue  # no look at the queue is planned, however that came about
-            if name == "promised":
-                value = {message_id: until for message_id, until in value.items() if until > self.now}
             self.out.append(name)
-            self.see(value)
+            self.see(self._to_come(value) if name == "promised" else value)
         peers = node.peers
         for kind, sessions in (("open", peers.open), ("shadow", peers.shadow)):
             self.out.append(kind)
@@ -268,7 +272,7 @@ EXACTLY: dict[tuple[type, ...], Callable[[Walk, Any], None]] = {
     (FunctionType,): Walk.function,
     (MethodType,): Walk.method,
     (GeneratorType,): Walk.script,
-    (Node, Elsewhere, Beyond): Walk.name,
+    (Node, Patient, Elsewhere, Beyond): Walk.name,
     (Peers,): Walk.sessions,
     (Task,): Walk.task,
     (Boundary,): Walk.boundary,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from shadowrelay.wire.xqdiscard import parse_query
 from tests.simulation.checks import Broken
 from tests.simulation.seeds import PLACES
 
@@ -81,13 +82,13 @@ class Members(Rules):
         before = self.automata[index].views[at.nodes[index]]
         now = self.automata[index].views[number]
         at = at._replace(nodes=(*at.nodes[:index], number, *at.nodes[index + 1 :]))
-        if before.knows != now.knows:
+        if before.stored.knows != now.stored.knows:
             at = at._replace(known=self._learnt(at, self.names[index], before, now))
         packets = []
         for packet in sent:
             if packet[0] == "told":
                 self.told.append(f"{packet[1]}: {packet[2]}")
-                self._should_have_believed(at, packet[2])
+                self._should_have_believed(at, now, packet[2])
             elif packet[0] == "decided":
                 self.told.append(f"{self.names[index]} decides: {packet[2]}")
                 at = self._decided(at, *packet[1:])
@@ -122,7 +123,7 @@ class Members(Rules):
         return any(fault in ("lost", "late") for fault in self.setup.faults[at.begun])
 
     def _learnt(self, at: Situation, name: str, before: View, now: View) -> tuple[Known, ...]:
-        gone, new = before.knows - now.knows, now.knows - before.knows
+        gone, new = before.stored.knows - now.stored.knows, now.stored.knows - before.stored.knows
         kept = [
             k._replace(until=0) if k.node == name and k.until is None and (k.id, k.recipient) in gone else k
             for k in at.known
@@ -200,6 +201,12 @@ class Members(Rules):
             else:
                 return at
 
+    def _scrub(self, at: Situation, index: int) -> Situation:
+        return self._react(at, index, ("scrub",))
+
+    def _age(self, at: Situation, index: int, message_id: str) -> Situation:
+        return self._react(at, index, ("age", message_id))
+
     def _message(self, at: Situation, number: int, home: str) -> Situation:
         mail = list(at.mail)
         mail[number] = mail[number]._replace(home=home)
@@ -245,11 +252,25 @@ class Members(Rules):
             over: tuple[int, ...] = ()
             if views[target].frozen and generation == views[self.index[caller]].generation:
                 over = views[self.index[caller]].given_up
+            if not views[target].frozen:
+                at = self._told(at, caller, target_name, lines)
             return self._react(at, target, ("request", caller, generation, number, session, lines, over))
         _, _, _, _, generation, number, answer = packet
         if not views[target].up or views[target].generation != generation:
             return at
         return self._react(at, target, ("answer", number, answer))
+
+    def _told(self, at: Situation, caller: str, owner: str, lines: tuple[Any, ...]) -> Situation:
+        """Does the caller say to the owner of a message that its copy is damaged?"""
+        text = lines[0]
+        if isinstance(text, bytes) or not ("FETCH" in text or "damaged" in text):
+            return at
+        query = parse_query(text.removeprefix("XQDISCARD "))
+        damaged = {one.message_id for one in (*query.questions, *query.claimed) if one.damaged}
+        damaged |= {query.wanted.message_id} if query.wanted else set()
+        owned = self.views(at)[self.index[owner]].node.books.state.copies
+        told = {(caller, id_) for id_ in damaged if id_ in owned and owned[id_].owned}
+        return at._replace(told=tuple(sorted({*at.told, *told})))
 
     def _defer(self, at: Situation, item: tuple[bool, Any]) -> Situation:
         _, source, _, number, _, _, recipients, _ = item[1]

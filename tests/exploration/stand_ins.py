@@ -168,7 +168,8 @@ class Rules(Invariants):
 
     def decided(self, node: Node, message_id: MessageId, answer: str) -> None:
         copy = node.books.durable_copy(message_id)
-        self.world.put("decided", message_id, answer, copy is not None and not copy.exposed)
+        redundant = node.books.durably_arriving(message_id) or (copy is not None and not copy.exposed)
+        self.world.put("decided", message_id, answer, redundant)
 
 
 def runs(entry: Due, method: Callable[..., None]) -> bool:

@@ -116,7 +116,7 @@ def test_a_second_fault_when_everything_is_settled_finds_nothing_that_it_could_h
     more = everything(Boundary(setup, memory))
     assert fewer < more
     for at in more - fewer:
-        assert not any(view.waiting for view in of.views(at))
+        assert not any(view.stored.waiting for view in of.views(at))
         assert not any(packet[0] == "send" for _, packet in at.packets)
         assert len(at.taken) == 1
 

@@ -170,7 +170,12 @@ def restore(ledger: Ledger, offer: Offer, content: Content, now: datetime) -> De
         )
         if not here.unsettled:
             here = settled_now(here, now)
-        writes: tuple[Write, ...] = (DropDamaged(copy.id), SaveCopy(None, here, content))
+        done = [one for one in here.recipients if one not in copy.recipients]
+        writes: tuple[Write, ...] = (
+            DropDamaged(copy.id),
+            SaveCopy(None, here, content),
+            *addressed([offer.owner_database], delivered(here, done), now),
+        )
         then = _given_away(ledger, here, offer.owner_database, now)
     else:
         known = ledger.copy(offer.message_id)
