@@ -69,6 +69,7 @@ class Alone(World):
         self.vain: set[int] = set()  # calls that nobody will answer
         self.minted = 0
         self.page: Page = ()  # of one message, as it was when it was noted
+        self.stale: set[MessageId] = set()  # messages of which a page of before was put back
         self.me = places[index].name
         for place in places:
             self.nodes[place.name] = Elsewhere(self, place.name)  # type: ignore[assignment]
@@ -303,6 +304,7 @@ class Alone(World):
     def _put_page_back(self) -> None:
         message_id, copy, content = self.page
         self.page = ()
+        self.stale.add(message_id)
         self.hit.add((self.me, message_id))
         self.node.books.put_back(message_id, copy, content)
 

@@ -62,10 +62,12 @@ class Boundary(Members):
         return ("reject", *move) if index % 2 else move
 
     def _ages(self, views: list[View]) -> Iterator[Move]:
-        """Copies about which nobody asks until they expire. It matters where a page is not the one it was."""
-        hit = {message_id for view in views for _, message_id in view.stored.hit}
+        """Copies about which nobody asks until they expire. It matters where a page of before was put back: what
+        was said and heard of the message meanwhile is not said again.
+        """
+        stale = {message_id for view in views for message_id in view.stored.stale}
         for index, view in enumerate(views):
-            for message_id in sorted(view.stored.unasked & hit):
+            for message_id in sorted(view.stored.unasked & stale):
                 if view.up and not view.frozen:
                     yield ("age", index, message_id)
 
@@ -108,8 +110,8 @@ class Boundary(Members):
             return []
         found: list[Move] = []
         for fault in self.setup.faults[at.begun]:
-            if fault.split()[0] in (*DISK, *ROT) and self._damage_is_open(at):
-                continue  # both copies may be damaged or gone then
+            if fault.split()[0] in (*DISK, *ROT) and not self._is_safe(at):
+                continue
             found += self._begins(at, views, fault)
         return found
 

@@ -43,8 +43,10 @@ def every(names: tuple[str, ...], kinds: tuple[str, ...] = tuple(KINDS)) -> Iter
             yield kind
 
 
-BESIDE = ("late", "drain")
-"""Another fault may come at any time after it: nothing has to be repaired."""
+BESIDE = ("late", "drain", *ROT)
+"""Another fault may come at any time after it: nothing has to be repaired. (After damage, not one that takes
+away what another disk has: see ``Rules._is_safe``.)
+"""
 
 KILLS = ("crash", "disk", "rollback")
 """The process ends."""

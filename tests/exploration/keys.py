@@ -23,7 +23,7 @@ from shadowrelay.core.shadow_servers import MemberPlace
 from tests.simulation.books import MemoryBooks
 from tests.simulation.checks import Invariants
 from tests.simulation.node import Node, Task
-from tests.simulation.peers import Peers
+from tests.simulation.peers import Peers, Session
 from tests.simulation.world import START, World
 
 from .alone import Alone, Patient
@@ -75,6 +75,7 @@ class Walk:
         self.see(world.vain)
         self.see(world.blocked)
         self.see(world.page)
+        self.see(world.stale)
         self.see(world.hit)
         self.see(world.node.checks.logged)
 
@@ -128,6 +129,9 @@ class Walk:
     def method(self, value: MethodType) -> None:
         self.out.append(value.__func__.__qualname__)
         self.see(value.__self__)
+
+    def session(self, value: Session) -> None:
+        self._session(value.theirs.name, value.number, value.theirs)
 
     def sessions(self, value: Peers) -> None:
         self.out.append(value.node.name)
@@ -274,6 +278,7 @@ EXACTLY: dict[tuple[type, ...], Callable[[Walk, Any], None]] = {
     (GeneratorType,): Walk.script,
     (Node, Patient, Elsewhere, Beyond): Walk.name,
     (Peers,): Walk.sessions,
+    (Session,): Walk.session,
     (Task,): Walk.task,
     (Boundary,): Walk.boundary,
 }

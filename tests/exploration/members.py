@@ -91,7 +91,7 @@ class Members(Rules):
                 self._should_have_believed(at, now, packet[2])
             elif packet[0] == "decided":
                 self.told.append(f"{self.names[index]} decides: {packet[2]}")
-                at = self._decided(at, *packet[1:])
+                at = self._decided(at, now, *packet[1:])
             elif packet[0] == "reply":
                 at = self._replied(at, *packet[1:])
             elif packet == ASKED:
@@ -130,13 +130,18 @@ class Members(Rules):
         ]
         return tuple(sorted((*kept, *(Known(id_, number, name, 0) for id_, number in new)), key=repr))
 
-    def _decided(self, at: Situation, message_id: str, answer: str, redundant: bool) -> Situation:
-        changed = []
-        for mail in at.mail:
-            if mail.id == message_id:
-                mail = mail._replace(redundant=redundant, refused=answer == "not redundant")  # noqa: PLW2901
-            changed.append(mail)
-        return at._replace(mail=tuple(changed))
+    def _decided(
+        self, at: Situation, view: View, message_id: str, answer: str, redundant: bool
+    ) -> Situation:
+        """What arrived may have been damaged meanwhile: the only copy, where policy lets it in exposed."""
+        only = not redundant and message_id in view.stored.bad
+        refused = answer == "not redundant"
+        return at._replace(
+            mail=tuple(
+                m._replace(redundant=redundant, refused=refused, excused=only) if m.id == message_id else m
+                for m in at.mail
+            )
+        )
 
     def _replied(self, at: Situation, message_id: str, answer: str) -> Situation:
         """The sender hears it at once: an answer that is lost on its way only takes a duty away."""

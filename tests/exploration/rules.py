@@ -129,15 +129,17 @@ class Rules:
                 if any(id_ == message_id for other in views for id_, _ in other.stored.waiting):
                     raise Broken(f"{view.node.name} set aside what is there")
 
-    def _damage_is_open(self, at: Situation) -> bool:
-        """Is anything damaged, of which no good copy was made, and no owner knows? As long as it is, the loss
-        of another disk is the loss of both.
+    def _is_safe(self, at: Situation) -> bool:
+        """May a disk lose what it has? Not while another copy is damaged or gone, unless its owner was told so,
+        and believes that there is a good one all the same.
         """
-        return any(
-            (view.node.name, message_id) not in at.told
-            for view in self.views(at)
-            for message_id in view.stored.bad
-        )
+        views = self.views(at)
+        hit = {entry for view in views for entry in view.stored.hit}
+        good = [{message_id for message_id, _ in view.stored.waiting} for view in views]
+        short = {id_ for _, id_ in hit if sum(id_ in kept for kept in good) == 1}
+        there = {(view.node.name, message_id) for view, kept in zip(views, good, strict=True) for message_id in kept}
+        lacking = {entry for entry in hit if entry[1] in short} - there
+        return lacking <= set(at.told) and not (lacking and any(view.stored.exposed for view in views))
 
     def rest(self, at: Situation) -> str:
         return self._rest(at)[0]
@@ -155,7 +157,8 @@ class Rules:
     def _rows_to_mend(self, at: Situation) -> str:
         for view in self.views(at):
             state = view.node.books.state
-            if state.rotten or any(not rows.set_aside for rows in state.damaged.values()):
+            unseen = state.rotten.keys() - state.damaged.keys()
+            if unseen or any(not rows.set_aside for rows in state.damaged.values()):
                 return f"{view.node.name} has damaged rows"
         return ""
 

@@ -30,6 +30,7 @@ class Stored:
     compared: frozenset[str]  # to be promoted next, because the content was found to be good
     unasked: frozenset[str]  # held copies about which no question is planned
     owns: bool  # of a message, now or by the page that was noted
+    stale: frozenset[str]  # of which a page of before was put back
     hit: frozenset[tuple[str, str]]  # what was ever damaged, as the simulation's rules have it
 
 
@@ -64,6 +65,7 @@ def stored(world: Alone) -> Stored:
         compared=frozenset(node.inquiry.sound) if node.up else frozenset(),
         unasked=frozenset(c.id for c in copies.values() if c.held and not c.pending and c.check_at is None),
         owns=any(copy.role is Role.PRIMARY for copy in (*copies.values(), *filter(None, world.page[1:2]))),
+        stale=frozenset(world.stale),
         hit=frozenset(world.hit),
     )
 
