@@ -62,8 +62,8 @@ class Boundary(Members):
         return ("reject", *move) if index % 2 else move
 
     def _ages(self, views: list[View]) -> Iterator[Move]:
-        """Copies about which nobody asks until they expire. It matters where a page of before was put back: what
-        was said and heard of the message meanwhile is not said again.
+        """Copies about which nobody asks until they expire. It matters where a page of before was put back:
+        what was said of the message meanwhile is not said again.
         """
         stale = {message_id for view in views for message_id in view.stored.stale}
         for index, view in enumerate(views):
@@ -110,7 +110,8 @@ class Boundary(Members):
             return []
         found: list[Move] = []
         for fault in self.setup.faults[at.begun]:
-            if fault.split()[0] in (*DISK, *ROT) and not self._is_safe(at):
+            kind, *words = fault.split()
+            if kind in (*DISK, *ROT) and not self._is_safe(at, words[0]):
                 continue
             found += self._begins(at, views, fault)
         return found

@@ -1,5 +1,5 @@
-"""The thirteen counterexamples of the design, those of damage, and what was found here: without its fix each is
-found again.
+"""The thirteen counterexamples of the design, those of damage, and what was found here: without its fix each
+is found again.
 """
 
 from __future__ import annotations
@@ -157,7 +157,11 @@ HOLES = {
         "what a killed process had not answered leaves nothing on record",
         _two("late", "crash mx1", grain="talks"),
         edits=(
-            (arrivals.forgotten, "(DropCopy(arrived), refused(arrived.id, policy, now))", "(DropCopy(arrived),)"),
+            (
+                arrivals.forgotten,
+                "(DropCopy(arrived), refused(arrived.id, policy, now))",
+                "(DropCopy(arrived),)",
+            ),
         ),
     ),
     18: Hole(

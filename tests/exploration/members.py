@@ -130,9 +130,7 @@ class Members(Rules):
         ]
         return tuple(sorted((*kept, *(Known(id_, number, name, 0) for id_, number in new)), key=repr))
 
-    def _decided(
-        self, at: Situation, view: View, message_id: str, answer: str, redundant: bool
-    ) -> Situation:
+    def _decided(self, at: Situation, view: View, message_id: str, answer: str, redundant: bool) -> Situation:
         """What arrived may have been damaged meanwhile: the only copy, where policy lets it in exposed."""
         only = not redundant and message_id in view.stored.bad
         refused = answer == "not redundant"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -129,16 +130,15 @@ class Rules:
                 if any(id_ == message_id for other in views for id_, _ in other.stored.waiting):
                     raise Broken(f"{view.node.name} set aside what is there")
 
-    def _is_safe(self, at: Situation) -> bool:
-        """May a disk lose what it has? Not while another copy is damaged or gone, unless its owner was told so,
-        and believes that there is a good one all the same.
+    def _is_safe(self, at: Situation, name: str) -> bool:
+        """May that member's disk lose what it has? Not while a copy elsewhere is damaged or gone, unless its
+        owner was told so, and believes that there is a good one all the same.
         """
         views = self.views(at)
+        good = {(view.node.name, message_id) for view in views for message_id, _ in view.stored.waiting}
+        copies = Counter(message_id for _, message_id in good)
         hit = {entry for view in views for entry in view.stored.hit}
-        good = [{message_id for message_id, _ in view.stored.waiting} for view in views]
-        short = {id_ for _, id_ in hit if sum(id_ in kept for kept in good) == 1}
-        there = {(view.node.name, message_id) for view, kept in zip(views, good, strict=True) for message_id in kept}
-        lacking = {entry for entry in hit if entry[1] in short} - there
+        lacking = {entry for entry in hit - good if entry[0] != name and copies[entry[1]] == 1}
         return lacking <= set(at.told) and not (lacking and any(view.stored.exposed for view in views))
 
     def rest(self, at: Situation) -> str:

@@ -46,6 +46,7 @@ def stored(world: Alone) -> Stored:
     knows = {(c.id, r.number) for c in copies.values() for r in c.recipients if r.status in DONE}
     knows |= {(row.message_id, number) for row in rows for number, status in row.settled if status in DONE}
     knows |= {(outcome.message_id, n) for outcome in state.outcomes.values() for n in outcome.delivered}
+    sound = node.inquiry.sound if node.up else set()
     aside = {row.message_id for row in rows if row.set_aside}
     aside |= {copy.id for copy in copies.values() if copy.damaged and copy.stage is Stage.SET_ASIDE}
     return Stored(
@@ -62,7 +63,7 @@ def stored(world: Alone) -> Stored:
         bad=frozenset(copy.id for copy in damaged if copy.unsettled) | {row.message_id for row in rows},
         unseen=any(not copy.damaged for copy in damaged if copy.id in copies),
         set_aside=frozenset(aside),
-        compared=frozenset(node.inquiry.sound) if node.up else frozenset(),
+        compared=frozenset(copy.id for copy in copies.values() if copy.pending and copy.id in sound),
         unasked=frozenset(c.id for c in copies.values() if c.held and not c.pending and c.check_at is None),
         owns=any(copy.role is Role.PRIMARY for copy in (*copies.values(), *filter(None, world.page[1:2]))),
         stale=frozenset(world.stale),
