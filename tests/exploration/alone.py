@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from shadowrelay.core.decisions import Transaction
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Digests, Envelope, Recipient
+from shadowrelay.core.ownership import saved
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival
+from tests.simulation.checks import Broken
 from tests.simulation.node import Node
 from tests.simulation.world import START, Noise, World
 
@@ -28,8 +32,25 @@ QUICK = 0.25
 FIRST_SEND = 64 * 9000
 """Calls are numbered by their session; those from here on are deliveries that wait for their next hop."""
 
+SENDER = "sender@example.org"
+
+Page = tuple[Any, ...]
+"""What is stored of a message: its id, the copy, and the content."""
+
 Event = tuple[Any, ...]
 """Something that reaches the node, see ``Alone.reach``."""
+
+
+def mailbox(number: int, hop: str) -> str:
+    """The address of that recipient."""
+    return f"user{number}@{hop}"
+
+
+class Patient(Node):
+    """It reads what it stores when the explorer says so."""
+
+    def _scrub(self) -> None:
+        """Not at fixed times: it would be in other states at each of them."""
 
 
 class Alone(World):
@@ -47,12 +68,14 @@ class Alone(World):
         self.calls: dict[int, Callable[..., None]] = {}
         self.vain: set[int] = set()  # calls that nobody will answer
         self.minted = 0
+        self.page: Page = ()  # of one message, as it was when it was noted
+        self.stale: set[MessageId] = set()  # messages of which a page of before was put back
         self.me = places[index].name
         for place in places:
             self.nodes[place.name] = Elsewhere(self, place.name)  # type: ignore[assignment]
         for name in ("example.net", "inside.example", "back"):
             self.hops[NextHop(name)] = Beyond(self, NextHop(name))  # type: ignore[assignment]
-        self.node = Node(self, places[index], Rules(self), sql=False)
+        self.node = Patient(self, places[index], Rules(self), sql=False)
         self.nodes[self.me] = self.node
 
     def session(self, *, copies: bool) -> int:
@@ -87,7 +110,8 @@ class Alone(World):
         if isinstance(owner, Elsewhere):
             return
         if isinstance(owner, Beyond):
-            _, generation, _, message_id, recipients, finish = arguments
+            _, generation, _, message_id, recipients, content, finish = arguments
+            self._compare(message_id, owner.name, recipients, content)
             numbers = tuple(number for number, _ in recipients)
             number = self.call(
                 finish, FIRST_SEND // 64 + 10 * (int(message_id[-4:], 16) % 500) + min(numbers)
@@ -96,6 +120,19 @@ class Alone(World):
             return
         at = int(self.now) + (0 if delay < QUICK else max(1, math.ceil(delay - QUICK)))
         self.todo.append(Due(run, arguments, at))
+
+    def _compare(
+        self, message_id: MessageId, hop: str, recipients: tuple[tuple[int, str], ...], content: bytes
+    ) -> None:
+        """What leaves for a next hop is what its sender sent, or a report, for those it was sent to."""
+        if hop == "back":
+            whole, mailboxes = content.startswith(f"report {message_id} made by".encode()), {(1, SENDER)}
+        else:
+            whole, mailboxes = content == message_id.encode(), {(n, mailbox(n, hop)) for n, _ in recipients}
+        if not whole:
+            raise Broken(f"DAMAGED: {self.me} sends {content!r}")
+        if not mailboxes >= set(recipients):
+            raise Broken(f"WRONG MAILBOX: {self.me} sends to {recipients}")
 
     def carry(self, source: str, target: str, arrive: Callable[[], None], *, quiet: bool = False) -> bool:
         if source == self.me and (source, target) in self.blocked:
@@ -119,6 +156,7 @@ class Alone(World):
         kind, *given = event
         getattr(self, f"_{kind}")(*given)
         self._settle()
+        self.node.versions.clear()  # pages are noted when a fault begins
         if isinstance(policy, OpenPolicy) and policy.asked:
             self.put("asked")
 
@@ -198,8 +236,8 @@ class Alone(World):
 
     def _message(self, message_id: MessageId, hops: tuple[str, ...]) -> None:
         """A sender's message, complete. Its age plays no part, so it has none."""
-        recipients = tuple(Recipient(n, f"user{n}@{hop}", NextHop(hop)) for n, hop in enumerate(hops, 1))
-        envelope = Envelope(sender="sender@example.org", size=len(message_id))
+        recipients = tuple(Recipient(n, mailbox(n, hop), NextHop(hop)) for n, hop in enumerate(hops, 1))
+        envelope = Envelope(sender=SENDER, size=len(message_id))
         arrival = Arrival(
             id=message_id,
             envelope=envelope,
@@ -242,6 +280,48 @@ class Alone(World):
 
     def _roll_back(self) -> None:
         self.node.roll_back(self.node.snapshots.pop())
+
+    # What a disk does by itself: see ``tests.simulation.rot``.
+
+    def _content(self, message_id: MessageId) -> None:
+        """Whatever is wrong with a content, its digest says no more than that it is another one."""
+        self.hit.add((self.me, message_id))
+        self.node.books.state.contents[message_id] = b"damaged"
+
+    def _row(self, message_id: MessageId) -> None:
+        self.hit.add((self.me, message_id))
+        self.node.books.rot_row(message_id)
+
+    def _note_page(self, message_id: MessageId) -> None:
+        state = self.node.books.state
+        self.page = (message_id, state.copies.get(message_id), state.contents.get(message_id))
+
+    def _forget_page(self, message_id: MessageId) -> None:
+        """The page is the one of before there was anything of that message."""
+        self.page = (message_id, None, None)
+        self._put_page_back()
+
+    def _put_page_back(self) -> None:
+        message_id, copy, content = self.page
+        self.page = ()
+        self.stale.add(message_id)
+        self.hit.add((self.me, message_id))
+        self.node.books.put_back(message_id, copy, content)
+
+    def _scrub(self) -> None:
+        """It reads everything that it stores, to find damage before it is needed."""
+        for message_id in tuple(self.node.books.state.copies):
+            self.node.attend(self.node.read, message_id)
+
+    def _age(self, message_id: MessageId) -> None:
+        """It was kept for so long that its owner is asked before it goes: what ``safety_net.expire`` does."""
+
+        def work(books: Transaction) -> None:
+            copy = books.copy(message_id)
+            if copy is not None and copy.held and copy.owner in self.node.boundary.reachable():
+                books.apply(saved(copy, replace(copy, check_at=self.node.clock())))
+
+        self.node.attend(self.node.transact, work, lambda _: None)
 
     def _acquainted(self, disk: Any, delay: int) -> None:
         """Begin as a member that everybody knows, and that turns to the others after so many seconds."""

@@ -15,7 +15,6 @@ from functools import partial
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
-from shadowrelay.core.messages import Status
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.shadow_servers import MemberPlace
 from tests.simulation.books import Disagreement
@@ -25,8 +24,8 @@ from .alone import Alone, Event
 from .checkpoint import Checkpoint, keep
 from .keys import Rows, Walk
 from .stand_ins import Due, cells, is_over
+from .stored import Stored, stored
 
-DONE = (Status.DELIVERED, Status.RELAYED)
 LIVE = 2_000
 """States of which nodes are kept running, so that the way to them need not be gone again."""
 
@@ -46,9 +45,7 @@ class View:
     generation: int
     dirty: bool
     steps: tuple[str, ...]
-    waiting: frozenset[tuple[str, int]]  # recipients that this disk holds unsettled
-    knows: frozenset[tuple[str, int]]  # recipients that this disk knows to be settled
-    exposed: frozenset[str]  # messages of which no second copy is known here
+    stored: Stored
     incarnation: str  # the one that runs, or ran last
     met: frozenset[tuple[str, str]]  # members and their incarnations, as far as this disk knows
     given_up: tuple[int, ...]  # calls on whose answers nobody waits any more
@@ -184,11 +181,6 @@ class Memory:
 def view(world: Alone) -> View:
     node = world.node
     state = node.books.state.snapshot()
-    copies = {id_: copy for id_ in state.copies if (copy := node.books.durable_copy(id_)) is not None}
-    lost = node.books.touched()
-    copies |= {id_: copy for id_, copy in lost.items() if copy is not None}
-    settled = {(c.id, r.number) for c in copies.values() for r in c.recipients if r.status in DONE}
-    settled |= {(o.message_id, n) for o in state.outcomes.values() for n in o.delivered}
     shape = SimpleNamespace(
         name=node.name,
         up=node.up,
@@ -207,12 +199,7 @@ def view(world: Alone) -> View:
         generation=node.generation,
         dirty=node.books.dirty,
         steps=tuple(name_of(entry, node.name) for entry in world.steps()),
-        waiting=frozenset(
-            (c.id, r.number)
-            for c in (*copies.values(), *node.books.durable_arrivals().values())
-            for r in c.unsettled
-        ),
-        knows=frozenset(settled),
+        stored=stored(world),
         incarnation=str(state.incarnations[-1][0]) if state.incarnations else "",
         met=frozenset((str(m.name), str(m.lineage.incarnation)) for m in state.known.values() if m.lineage),
         given_up=tuple(sorted(number for number, reply in world.calls.items() if is_over(reply))),
@@ -222,11 +209,6 @@ def view(world: Alone) -> View:
             (str(name), float(world.now) - float(watch.contact_at))
             for name, watch in (node.boundary.watches.items() if node.up else ())
             if watch.reachable and watch.contact_at is not None
-        ),
-        exposed=frozenset(
-            c.id
-            for c in copies.values()
-            if c.owned and not any(holder.state.value == "holding" for holder in c.holders)
         ),
     )
 

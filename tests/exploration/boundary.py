@@ -7,7 +7,7 @@ from typing import Any
 
 from .ages import tidy
 from .automaton import View
-from .faults import AT_ONCE, BESIDE, DISK, KILLS, LASTING
+from .faults import AT_ONCE, BESIDE, DISK, KILLS, LASTING, ROT
 from .members import Members, in_order, is_offer
 from .setup import Move
 from .situation import Situation, Wrong
@@ -21,6 +21,7 @@ class Boundary(Members):
         found: list[Move] = []
         for index, view in enumerate(views):
             found += [("step", index, position) for position in range(len(view.steps))]
+            found += [("scrub", index)] if view.stored.unseen and view.up and not view.frozen else []
         for item in dict.fromkeys(at.packets):
             found.append(("packet", item))
             if self._orphaned(views, item[1]):
@@ -33,6 +34,7 @@ class Boundary(Members):
             found += [("message", unsent, name) for name in homes if views[self.index[name]].up]
         found += self._faults(at, views)
         if not self._urgent(at, views):
+            found += self._ages(views)
             found.append(("second",))
         return found
 
@@ -59,8 +61,21 @@ class Boundary(Members):
         move = self.moves(at)[index // 2]
         return ("reject", *move) if index % 2 else move
 
+    def _ages(self, views: list[View]) -> Iterator[Move]:
+        """Copies about which nobody asks until they expire. It matters where a page of before was put back:
+        what was said of the message meanwhile is not said again.
+        """
+        stale = {message_id for view in views for message_id in view.stored.stale}
+        for index, view in enumerate(views):
+            for message_id in sorted(view.stored.unasked & stale):
+                if view.up and not view.frozen:
+                    yield ("age", index, message_id)
+
     def _history(self, at: Situation) -> Situation:
         """When nothing waits anywhere, nor is on its way, nobody asks any more what happened when."""
+        if at.told:
+            bad = {(view.node.name, id_) for view in self.views(at) for id_ in view.stored.bad}
+            at = at._replace(told=tuple(item for item in at.told if item in bad))
         if not (at.taken or at.known or at.wrong) or not self._all_settled(at):
             return at
         return at.settled()
@@ -69,9 +84,11 @@ class Boundary(Members):
         """All mail came, and nothing of it waits anywhere, nor is on its way."""
         if self.setup.refused or not all(m.home for m in at.mail):
             return False
-        if at.fault.startswith("rollback") or any(p[0] == "send" or is_offer(p) for _, p in at.packets):
+        if at.fault.startswith(("rollback", "page")):
             return False
-        return not any(view.waiting or view.node.in_flight or view.dirty for view in self.views(at))
+        if any(packet[0] == "send" or is_offer(packet) for _, packet in at.packets):
+            return False
+        return not any(view.stored.open or view.node.in_flight or view.dirty for view in self.views(at))
 
     # Faults.
 
@@ -80,6 +97,8 @@ class Boundary(Members):
             kind, *words = at.fault.split()
             if kind == "rollback" and views[self.index[words[0]]].up:
                 return list(self._begins(at, views, at.fault))
+            if kind == "page" and views[self.index[words[0]]].dirty:
+                return []
             octets = any(packet[0] == "send" and self._orphaned(views, packet) for _, packet in at.packets)
             return [] if octets else [("end",)]
         if at.begun == len(self.setup.faults):
@@ -91,6 +110,9 @@ class Boundary(Members):
             return []
         found: list[Move] = []
         for fault in self.setup.faults[at.begun]:
+            kind, *words = fault.split()
+            if kind in (*DISK, *ROT) and not self._is_safe(at, words[0]):
+                continue
             found += self._begins(at, views, fault)
         return found
 
@@ -100,6 +122,9 @@ class Boundary(Members):
 
     def _begins(self, at: Situation, views: list[View], fault: str) -> Iterator[Move]:
         kind, *words = fault.split()
+        if kind in ROT:
+            yield from self._rots(views[self.index[words[0]]], kind, fault)
+            return
         if kind not in AT_ONCE and kind != "late":
             if (
                 kind == "cut"
@@ -122,6 +147,33 @@ class Boundary(Members):
             ):
                 yield ("mishap", kind, (late, packet))
 
+    def _rots(self, view: View, kind: str, fault: str) -> Iterator[Move]:
+        """What is stored of any message. (Not the content of one that was compared just now, and is promoted
+        because of that: nobody can do better.)
+        """
+        if view.dirty:
+            return
+        stored = view.stored
+        whole = stored.contents - stored.compared - stored.bad
+        for message_id in sorted(whole if kind == "content" else stored.rows):
+            if kind == "page":
+                yield ("begin", fault, message_id)
+            yield ("rot", fault, message_id)
+
+    def _rot(self, at: Situation, fault: str, message_id: str) -> Situation:
+        kind, name = fault.split()
+        at = at._replace(begun=at.begun + 1)
+        return self._damaged(at, name, ("forget_page" if kind == "page" else kind, message_id))
+
+    def _damaged(self, at: Situation, name: str, event: tuple[Any, ...]) -> Situation:
+        """Damage explains no second delivery. But a page of its owner may say that nothing was delivered."""
+        index = self.index[name]
+        view = self.views(at)[index]
+        at = self._excuse(at, view)
+        if event[0].endswith(("page", "page_back")) and view.stored.owns:
+            at = at._replace(wrong=(*at.wrong, Wrong(LASTING["page"], name, None, end=0)))
+        return self._react(at, index, event)
+
     def _mishap(self, at: Situation, kind: str, item: tuple[bool, Any]) -> Situation:
         at = at._replace(begun=at.begun + 1)
         packet = item[1]
@@ -139,6 +191,9 @@ class Boundary(Members):
 
     def _begin(self, at: Situation, fault: str, how: str = "") -> Situation:
         kind, *words = fault.split()
+        if kind == "page":
+            at = at._replace(begun=at.begun + 1, fault=fault)
+            return self._react(at, self.index[words[0]], ("note_page", how))
         if kind == "rollback" and not at.fault:
             at = at._replace(begun=at.begun + 1, fault=fault)
             return self._react(at, self.index[words[0]], ("snapshot",))
@@ -175,6 +230,8 @@ class Boundary(Members):
 
     def _end(self, at: Situation) -> Situation:
         kind, *words = at.fault.split()
+        if kind == "page":
+            return self._damaged(at._replace(fault=""), words[0], ("put_page_back",))
         span = self.policy.shadow_resubmit_time_span.total_seconds()
         at = at._replace(
             fault="",
@@ -196,6 +253,7 @@ class Boundary(Members):
     def _excuse(self, at: Situation, view: View) -> Situation:
         """Messages that policy let in exposed, and that were so when this disk was lost."""
         mail = tuple(
-            m._replace(excused=True) if m.id in view.exposed and not m.redundant else m for m in at.mail
+            m._replace(excused=True) if m.id in view.stored.exposed and not m.redundant else m
+            for m in at.mail
         )
         return at._replace(mail=mail)

@@ -21,7 +21,7 @@ from typing import Any
 
 from shadowrelay.core.policy import Policy
 
-from .situation import Known, Situation, Taken, Wrong, cause, disks_changed, stretch, too_long
+from .situation import Known, Situation, Taken, Wrong, cause, disks_changed, returned, stretch, too_long
 
 Packets = tuple[tuple[bool, tuple[Any, ...]], ...]
 
@@ -47,12 +47,18 @@ class Essence:
             self._returned(at, item, wrong)
             for item in at.known
             for wrong in at.wrong
-            if wrong.other is None and wrong.end is not None and item.until is None and item.since > wrong.end
+            if returned(wrong) and item.until is None and item.since > wrong.end
         }
         facts = (
-            (at.mail, at.blocked, at.begun, at.fault, at.deferred),
+            (at.mail, at.blocked, at.begun, at.fault, at.deferred, at.told),
             (_taken(at), tuple(sorted(filter(None, known))), tuple(sorted(asked))),
-            (tuple(lasting), bool(at.wrong), frozenset(disks_changed(at)), bool(at.lost)),
+            (
+                tuple(lasting),
+                bool(at.wrong),
+                frozenset(disks_changed(at)),
+                frozenset(disks_changed(at, pages=True)),
+                bool(at.lost),
+            ),
             ages,
         )
         return packets, facts

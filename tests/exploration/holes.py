@@ -1,4 +1,6 @@
-"""The thirteen counterexamples of the design, and one found here: without its fix each is found again."""
+"""The thirteen counterexamples of the design, those of damage, and what was found here: without its fix each
+is found again.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shadowrelay.core import conversation
+from shadowrelay.core import arrivals, conversation, holding, questions, redundancy
+from shadowrelay.core.inquiry import Inquiry
 from tests.simulation.mutants import MUTANTS, Edit, Mutant, planted
 from tests.simulation.node import Node
 
@@ -54,7 +57,7 @@ HOLES = {
     1: Hole(
         "unknown releases a copy in any incarnation",
         _two("rollback mx1", line=("snapshot", SENT)),
-        ("unknown releases in any incarnation",),
+        edits=((questions._unknown, "if speaker.version == 1 and same:", "if True:"),),
     ),
     2: Hole(
         "marks of acknowledgements are not remembered",
@@ -139,6 +142,68 @@ HOLES = {
         "what a process says that has a successor counts",
         _two("rollback mx2", "disk mx1", grain="talks"),
         edits=((conversation.asked, "if _has_successor(books, asker):", "if False:"),),
+    ),
+    15: Hole(
+        "unknown is taken for refused",
+        _two("page mx1", grain="talks"),
+        edits=((questions._unknown, "if speaker.version == 1 and same:", "if same:"),),
+    ),
+    16: Hole(
+        "a 451 or a hang-up leaves nothing on record",
+        _two("crash mx2", reject=True, grain="talks"),
+        edits=((redundancy.accept, "if last_resort and uncertain(attempts):", "if False:"),),
+    ),
+    17: Hole(
+        "what a killed process had not answered leaves nothing on record",
+        _two("late", "crash mx1", grain="talks"),
+        edits=(
+            (
+                arrivals.forgotten,
+                "(DropCopy(arrived), refused(arrived.id, policy, now))",
+                "(DropCopy(arrived),)",
+            ),
+        ),
+    ),
+    18: Hole(
+        "a damaged copy counts as one",
+        _two("content mx2", "disk mx1", grain="talks"),
+        edits=((questions._answer_as_owner, "if damaged:", "if False:"),),
+    ),
+    19: Hole(
+        "a damaged copy is called unknown",
+        _two("content mx1", grain="talks"),
+        edits=(
+            (
+                questions.answer,
+                "(*known, Verdict(copy.id, copy.epoch, Kind.DAMAGED))",
+                "(*known, Verdict(copy.id, copy.epoch, Kind.UNKNOWN))",
+            ),
+        ),
+    ),
+    20: Hole(
+        "of damaged rows nothing is known",
+        _two("row mx1", grain="talks"),
+        edits=((questions.without_copy, "if rows := ledger.damaged(message_id):", "if rows := None:"),),
+    ),
+    21: Hole(
+        "a copy is promoted without a look at its content",
+        _two("content mx2", "crash mx1", grain="talks"),
+        edits=((Inquiry._may_be_promoted, "if copy.id not in self.sound:", "if False:"),),
+    ),
+    22: Hole(
+        "a damaged copy is sent",
+        _two("content mx1", grain="talks"),
+        edits=((Node.read, "if of_content(content) == copy.digests.content:", "if True:"),),
+    ),
+    23: Hole(
+        "a message is restored as if nothing had been sent",
+        _two("row mx1", grain="talks"),
+        edits=((holding.restore, "for number, status in rows.settled", "for number, status in ()"),),
+    ),
+    24: Hole(
+        "what was settled before a restoration is not told",
+        _two("row mx1", grain="talks"),
+        edits=((holding.restore, "delivered(here, done)", "delivered(here, ())"),),
     ),
 }
 

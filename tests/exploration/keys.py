@@ -23,17 +23,17 @@ from shadowrelay.core.shadow_servers import MemberPlace
 from tests.simulation.books import MemoryBooks
 from tests.simulation.checks import Invariants
 from tests.simulation.node import Node, Task
-from tests.simulation.peers import Peers
+from tests.simulation.peers import Peers, Session
 from tests.simulation.world import START, World
 
-from .alone import Alone
+from .alone import Alone, Patient
 from .stand_ins import Beyond, Elsewhere, Instant, Reply, cells, is_over
 
 FAR = 5
 """Seconds: what lies further away than that is simply long ago, or far ahead."""
 
-AGES = {"received_at", "created_at", "keep_until", "settled_at", "alive_at"}
-"""Moments on which only expiry depends, which is not explored."""
+AGES = {"received_at", "created_at", "keep_until", "settled_at", "alive_at", "renewed_at", "found_at"}
+"""Moments on which only expiry depends, which is not explored, or nothing."""
 
 WORDS = {"error", "last_reply", "reply"}
 """Texts for people."""
@@ -42,7 +42,7 @@ SESSIONS = {"session", "member"}
 """Variables of scripts that name a member with which there is a session."""
 
 APART = {"world", "checks", "place", "policy", "others", "name", "sql", "offset", "commits", "books", "peers"}
-APART |= {"snapshots", "generation"}
+APART |= {"snapshots", "generation", "versions", "ticks"}
 """Of a node: what never changes, or says nothing about what it will do."""
 
 LEAVES = (Policy, MemberPlace, Content, World, Invariants, MemoryBooks)
@@ -74,6 +74,10 @@ class Walk:
         self.see(world.calls)
         self.see(world.vain)
         self.see(world.blocked)
+        self.see(world.page)
+        self.see(world.stale)
+        self.see(world.hit)
+        self.see(world.node.checks.logged)
 
     def digest(self) -> bytes:
         return blake2b("\x1f".join(self.out).encode(), digest_size=12).digest()
@@ -125,6 +129,9 @@ class Walk:
     def method(self, value: MethodType) -> None:
         self.out.append(value.__func__.__qualname__)
         self.see(value.__self__)
+
+    def session(self, value: Session) -> None:
+        self._session(value.theirs.name, value.number, value.theirs)
 
     def sessions(self, value: Peers) -> None:
         self.out.append(value.node.name)
@@ -200,7 +207,7 @@ class Walk:
 
     def boundary(self, value: Boundary) -> None:
         self.see(value.watches)
-        self.see({name: until for name, until in value._skipped.items() if until > self.now})
+        self.see(self._to_come(value._skipped))
         self.see(value._turn % max(1, len(value.places)))
 
     def candidates(self, value: Candidates) -> None:
@@ -209,6 +216,9 @@ class Walk:
         self.out.append(f"{value.turn % max(1, len(boundary.places))}")
         self.see(value.first)
         self.crowd({name for name, until in boundary._skipped.items() if until > value.began})
+
+    def _to_come(self, moments: dict[Any, float]) -> dict[Any, float]:
+        return {key: at for key, at in moments.items() if at > self.now}
 
     def _node(self, node: Node) -> None:
         self.see(node.books.state)
@@ -226,7 +236,7 @@ class Walk:
             if name == "pump_at" and (value is None or value <= self.now):
                 continue  # no look at the queue is planned, however that came about
             self.out.append(name)
-            self.see(value)
+            self.see(self._to_come(value) if name == "promised" else value)
         peers = node.peers
         for kind, sessions in (("open", peers.open), ("shadow", peers.shadow)):
             self.out.append(kind)
@@ -273,8 +283,9 @@ EXACTLY: dict[tuple[type, ...], Callable[[Walk, Any], None]] = {
     (FunctionType,): Walk.function,
     (MethodType,): Walk.method,
     (GeneratorType,): Walk.script,
-    (Node, Elsewhere, Beyond): Walk.name,
+    (Node, Patient, Elsewhere, Beyond): Walk.name,
     (Peers,): Walk.sessions,
+    (Session,): Walk.session,
     (Task,): Walk.task,
     (Boundary,): Walk.boundary,
     (Candidates,): Walk.candidates,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from shadowrelay.wire.xqdiscard import parse_query
 from tests.simulation.checks import Broken
 from tests.simulation.seeds import PLACES
 
@@ -17,6 +18,9 @@ from .stand_ins import OpenPolicy
 
 ASKED = ("asked",)
 """Said by a node beside whatever it sends: an open policy decided about it."""
+
+RECEIPTS = ("250 2.6.0", "450 4.7.1", "554 5.6.0")
+"""How an answer to an offer begins: taken, not taken, not what its digests say."""
 
 HOPS = ("example.net", "inside.example")
 
@@ -83,16 +87,16 @@ class Members(Rules):
         before = self.automata[index].views[at.nodes[index]]
         now = self.automata[index].views[number]
         at = at._replace(nodes=(*at.nodes[:index], number, *at.nodes[index + 1 :]))
-        if before.knows != now.knows:
+        if before.stored.knows != now.stored.knows:
             at = at._replace(known=self._learnt(at, self.names[index], before, now))
         packets = []
         for packet in sent:
             if packet[0] == "told":
                 self.told.append(f"{packet[1]}: {packet[2]}")
-                self._should_have_believed(at, packet[2])
+                self._should_have_believed(at, now, packet[2])
             elif packet[0] == "decided":
                 self.told.append(f"{self.names[index]} decides: {packet[2]}")
-                at = self._decided(at, *packet[1:])
+                at = self._decided(at, now, *packet[1:])
             elif packet[0] == "reply":
                 at = self._replied(at, *packet[1:])
             elif packet == ASKED:
@@ -124,20 +128,23 @@ class Members(Rules):
         return any(fault in ("lost", "late") for fault in self.setup.faults[at.begun])
 
     def _learnt(self, at: Situation, name: str, before: View, now: View) -> tuple[Known, ...]:
-        gone, new = before.knows - now.knows, now.knows - before.knows
+        gone, new = before.stored.knows - now.stored.knows, now.stored.knows - before.stored.knows
         kept = [
             k._replace(until=0) if k.node == name and k.until is None and (k.id, k.recipient) in gone else k
             for k in at.known
         ]
         return tuple(sorted((*kept, *(Known(id_, number, name, 0) for id_, number in new)), key=repr))
 
-    def _decided(self, at: Situation, message_id: str, answer: str, redundant: bool) -> Situation:
-        changed = []
-        for mail in at.mail:
-            if mail.id == message_id:
-                mail = mail._replace(redundant=redundant, refused=answer == "not redundant")  # noqa: PLW2901
-            changed.append(mail)
-        return at._replace(mail=tuple(changed))
+    def _decided(self, at: Situation, view: View, message_id: str, answer: str, redundant: bool) -> Situation:
+        """What arrived may have been damaged meanwhile: the only copy, where policy lets it in exposed."""
+        only = not redundant and message_id in view.stored.bad
+        refused = answer == "not redundant"
+        return at._replace(
+            mail=tuple(
+                m._replace(redundant=redundant, refused=refused, excused=only) if m.id == message_id else m
+                for m in at.mail
+            )
+        )
 
     def _replied(self, at: Situation, message_id: str, answer: str) -> Situation:
         """The sender hears it at once: an answer that is lost on its way only takes a duty away."""
@@ -202,6 +209,12 @@ class Members(Rules):
             else:
                 return at
 
+    def _scrub(self, at: Situation, index: int) -> Situation:
+        return self._react(at, index, ("scrub",))
+
+    def _age(self, at: Situation, index: int, message_id: str) -> Situation:
+        return self._react(at, index, ("age", message_id))
+
     def _message(self, at: Situation, number: int, home: str) -> Situation:
         mail = list(at.mail)
         mail[number] = mail[number]._replace(home=home)
@@ -247,11 +260,25 @@ class Members(Rules):
             over: tuple[int, ...] = ()
             if views[target].frozen and generation == views[self.index[caller]].generation:
                 over = views[self.index[caller]].given_up
+            if not views[target].frozen:
+                at = self._told(at, caller, target_name, lines)
             return self._react(at, target, ("request", caller, generation, number, session, lines, over))
         _, _, _, _, generation, number, answer = packet
         if not views[target].up or views[target].generation != generation:
             return at
         return self._react(at, target, ("answer", number, answer))
+
+    def _told(self, at: Situation, caller: str, owner: str, lines: tuple[Any, ...]) -> Situation:
+        """Does the caller say to the owner of a message that its copy is damaged?"""
+        text = lines[0]
+        if isinstance(text, bytes) or not ("FETCH" in text or "damaged" in text):
+            return at
+        query = parse_query(text.removeprefix("XQDISCARD "))
+        damaged = {one.message_id for one in (*query.questions, *query.claimed) if one.damaged}
+        damaged |= {query.wanted.message_id} if query.wanted else set()
+        owned = self.views(at)[self.index[owner]].node.books.state.copies
+        told = {(caller, id_) for id_ in damaged if id_ in owned and owned[id_].owned}
+        return at._replace(told=tuple(sorted({*at.told, *told})))
 
     def _defer(self, at: Situation, item: tuple[bool, Any]) -> Situation:
         _, source, _, number, _, _, recipients, _ = item[1]
@@ -280,7 +307,7 @@ class Members(Rules):
 
 def is_receipt(packet: tuple[Any, ...]) -> bool:
     """The answer to an offer."""
-    return any(line[:9] in ("250 2.6.0", "450 4.7.1") for line in packet[6])
+    return any(line[:9] in RECEIPTS for line in packet[6])
 
 
 def is_offer(packet: tuple[Any, ...]) -> bool:

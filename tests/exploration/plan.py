@@ -13,7 +13,7 @@ from multiprocessing.process import BaseProcess
 from tests.simulation.seeds import PLACES
 
 from .automaton import Memory
-from .faults import every
+from .faults import ROT, every
 from .search import Found, explore
 from .setup import Setup
 
@@ -22,12 +22,12 @@ REMEMBERED = 120_000
 
 EVERY = tuple(str(place.name) for place in PLACES)
 
-TOGETHER = (("lost", "late"), ("hop", "drain"), ("crash", "disk"), ("rollback",), ("freeze",), ("cut",))
+TOGETHER = (("lost", "late"), ("hop", "drain"), ("crash", "disk"), ROT, ("rollback",), ("freeze",), ("cut",))
 """Kinds of second faults that one exploration goes through, those that are soonest done first. Where a packet
 may be lost or put off each has to be seen, so these are among themselves.
 """
 
-BEFORE = (("lost",), ("late",), ("drain",), ("crash", "disk", "rollback", "freeze", "cut", "hop"))
+BEFORE = (("lost",), ("late",), ("drain",), ROT, ("crash", "disk", "rollback", "freeze", "cut", "hop"))
 """Kinds of first faults that one exploration goes through: those after which another may come at any time are
 among themselves too.
 """

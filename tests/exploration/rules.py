@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ from tests.simulation.checks import Broken, repaired, unrest
 
 from .automaton import Automaton, View
 from .setup import Setup
-from .situation import Situation, Taken, cause, disks_changed
+from .situation import Situation, Taken, cause, disks_changed, returned
 
 
 class Rules:
@@ -28,6 +29,7 @@ class Rules:
         return [automaton.views[number] for automaton, number in zip(self.automata, at.nodes, strict=True)]
 
     def _check(self, at: Situation) -> None:
+        self._should_not_give_up(at)
         waiting: frozenset[tuple[str, int]] | None = None
         for mail in at.mail:
             if not mail.acknowledged or mail.excused:
@@ -39,7 +41,7 @@ class Rules:
                 if any((t.id, t.recipient) == (mail.id, number) for t in at.taken):
                     continue
                 if waiting is None:
-                    waiting = frozenset().union(*(view.waiting for view in self.views(at)))
+                    waiting = frozenset().union(*(view.stored.waiting for view in self.views(at)))
                 if (mail.id, number) not in waiting:
                     raise Broken(f"LOST: recipient {number} of an acknowledged message")
 
@@ -48,7 +50,7 @@ class Rules:
         sent = {item.id for item in at.taken}
         if len(sent) > 1:
             raise Broken("two reports about one recipient")
-        if not sent and not any(view.waiting for view in self.views(at)):
+        if not sent and not any(view.stored.waiting for view in self.views(at)):
             raise Broken("LOST: an acknowledged message, refused by its next hop, without a report")
 
     def _again(self, at: Situation, before: list[Taken], made: Taken, begun: int) -> None:
@@ -74,7 +76,7 @@ class Rules:
             if not other.up or other.frozen or at.blocked or known.node == sender:
                 continue
             for item in at.wrong:
-                if item.other is not None or item.end is None or known.since <= item.end:
+                if not returned(item) or item.end is None or known.since <= item.end:
                     continue
                 if item.kind == "freeze" and not item.long:
                     continue
@@ -101,12 +103,43 @@ class Rules:
             if theirs is not None and theirs.owned and theirs.queued and theirs.epoch == mine.epoch:
                 raise Broken(f"avoidable duplicate: {sender} and {name} both took the message over")
 
-    def _should_have_believed(self, at: Situation, told: str) -> None:
-        """A member whose disk never changed is not taken for one whose database is another."""
-        if "RESUBMIT" not in told or "reason=database" not in told:
+    def _should_have_believed(self, at: Situation, view: View, told: str) -> None:
+        """A member whose disk never changed is not taken for one whose database is another, nor has it ever
+        to say that it does not know what it gave away. What is said not to be known is not let go. And
+        nothing damaged is taken over.
+        """
+        kind, message_id, *words = told.split()
+        if kind == "HADISCARD" and "reason=Orphaned" in words:
+            raise Broken("a copy was released because of an unknown")
+        if kind != "RESUBMIT":
             return
-        if not any(f"former-owner={name}" in told for name in disks_changed(at)):
+        if message_id in view.stored.bad:
+            raise Broken("a damaged copy was taken over")
+        changed = {f"former-owner={name}" for name in disks_changed(at)}
+        if any(word.startswith("reason=database") for word in words) and changed.isdisjoint(words):
             raise Broken("a sound database was taken for another one")
+        changed = {f"former-owner={name}" for name in disks_changed(at, pages=True)}
+        if "reason=owner-forgot" in words and changed.isdisjoint(words):
+            raise Broken("an owner whose disk is sound did not know what it had given away")
+
+    def _should_not_give_up(self, at: Situation) -> None:
+        """A message is set aside for an operator only when nobody has a good copy of it."""
+        views = self.views(at)
+        for view in views:
+            for message_id in view.stored.set_aside:
+                if any(id_ == message_id for other in views for id_, _ in other.stored.waiting):
+                    raise Broken(f"{view.node.name} set aside what is there")
+
+    def _is_safe(self, at: Situation, name: str) -> bool:
+        """May that member's disk lose what it has? Not while a copy elsewhere is damaged or gone, unless its
+        owner was told so, and believes that there is a good one all the same.
+        """
+        views = self.views(at)
+        good = {(view.node.name, message_id) for view in views for message_id, _ in view.stored.waiting}
+        copies = Counter(message_id for _, message_id in good)
+        hit = {entry for view in views for entry in view.stored.hit}
+        lacking = {entry for entry in hit - good if entry[0] != name and copies[entry[1]] == 1}
+        return lacking <= set(at.told) and not (lacking and any(view.stored.exposed for view in views))
 
     def rest(self, at: Situation) -> str:
         return self._rest(at)[0]
@@ -115,10 +148,19 @@ class Rules:
         """What keeps the boundary from rest, and from being repaired, as far as its members go."""
         known = self._quiet.get(at.nodes)
         if known is None:
+            hit = frozenset().union(*(view.stored.hit for view in self.views(at)))
             nodes = {view.node.name: view.node for view in self.views(at)}
-            world: Any = SimpleNamespace(nodes=nodes)
-            known = self._quiet[at.nodes] = (unrest(world), repaired(world))
+            world: Any = SimpleNamespace(nodes=nodes, hit=hit, reports={})
+            known = self._quiet[at.nodes] = (unrest(world) or self._rows_to_mend(at), repaired(world))
         return known
+
+    def _rows_to_mend(self, at: Situation) -> str:
+        for view in self.views(at):
+            state = view.node.books.state
+            unseen = state.rotten.keys() - state.damaged.keys()
+            if unseen or any(not rows.set_aside for rows in state.damaged.values()):
+                return f"{view.node.name} has damaged rows"
+        return ""
 
     def at_rest(self, at: Situation) -> bool:
         """All mail sent, no fault lasts, nothing under way, queues and events empty."""

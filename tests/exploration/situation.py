@@ -100,6 +100,7 @@ class Situation(NamedTuple):
     begun: int = 0  # faults so far
     fault: str = ""  # the one that lasts
     deferred: int = 0  # attempts that a next hop put off
+    told: tuple[tuple[str, str], ...] = ()  # whose copy of what is damaged, and its owner knows
 
     def older(self) -> Situation:
         """The same a second later."""
@@ -124,9 +125,15 @@ class Situation(NamedTuple):
         )
 
 
-def disks_changed(at: Situation) -> set[str]:
-    """Members whose database was lost, or put back."""
-    return {item.one for item in at.wrong if item.kind in (LASTING[kind] for kind in DISK)}
+def disks_changed(at: Situation, *, pages: bool = False) -> set[str]:
+    """Members whose database was lost, or put back; or a page of it."""
+    kinds = {LASTING[kind] for kind in (*DISK, *(("page",) if pages else ()))}
+    return {item.one for item in at.wrong if item.kind in kinds}
+
+
+def returned(wrong: Wrong) -> bool:
+    """Is that node back, after something that it may notice?"""
+    return wrong.other is None and wrong.end is not None and wrong.kind != LASTING["page"]
 
 
 def _older(age: int) -> int:

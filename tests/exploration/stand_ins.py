@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FunctionType, MethodType
@@ -77,6 +78,17 @@ class Due:
     at: int
 
 
+_AGE = re.compile(rb"( XSHADOW=(?:[^;]+;){4})[0-9]+;")
+
+
+def ageless(line: bytes) -> bytes:
+    """MAIL of an offer with an age of nothing: on its age depends only when a message expires, which is not
+    explored. With it the same packet would be another one every second, and would say more than that: members
+    count seconds from when their states were first come across, which is not the same for all of them.
+    """
+    return _AGE.sub(rb"\g<1>0;", line, count=1) if line.startswith(b"MAIL ") else line
+
+
 @dataclass(slots=True)
 class Elsewhere:
     """Another member, as far as this node can tell: whatever is said to it leaves as a packet."""
@@ -99,7 +111,8 @@ class Elsewhere:
     def attend(self, _: Any, session: int, lines: tuple[Any, ...], reply: Callable[..., None]) -> None:
         world = self.world
         number = world.call(reply, session)
-        world.put("request", world.me, world.node.generation, number, self.name, session, tuple(lines))
+        said = tuple(ageless(line) if isinstance(line, bytes) else line for line in lines)
+        world.put("request", world.me, world.node.generation, number, self.name, session, said)
 
 
 @dataclass(slots=True)
@@ -159,7 +172,8 @@ class Rules(Invariants):
 
     def decided(self, node: Node, message_id: MessageId, answer: str) -> None:
         copy = node.books.durable_copy(message_id)
-        self.world.put("decided", message_id, answer, copy is not None and not copy.exposed)
+        redundant = node.books.durably_arriving(message_id) or (copy is not None and not copy.exposed)
+        self.world.put("decided", message_id, answer, redundant)
 
 
 def runs(entry: Due, method: Callable[..., None]) -> bool:

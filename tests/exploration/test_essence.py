@@ -70,6 +70,8 @@ def compared(setup: Setup, most: int) -> tuple[int, int]:
         after("freeze mx1", "lost", "late"),
         after("lost", "crash mx1", "disk mx2"),
         after("freeze mx2", "hop"),
+        after("row mx1", "crash mx1"),
+        after("page mx1", "disk mx2", "crash mx2"),
     ],
     ids=lambda setup: setup.title,
 )

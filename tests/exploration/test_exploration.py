@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from .faults import every
 from .holes import HOLES, find
 from .plan import run, setups
 from .record import Record
 from .search import explore
 from .setup import Setup
 
-QUICKLY_FOUND = (1, 5)
+QUICKLY_FOUND = (1, 5, 15, 16, 18, 19, 20, 22)
+DAMAGE = ("content mx1", "content mx2", "row mx2", "page mx2")
 SHORT = Setup(grain="talks", at_once=True)
 
 
@@ -94,7 +96,7 @@ def test_second_faults_are_on_record_when_other_explorations_went_through_all_of
 def test_two_faults_in_sequence_are_every_pair_in_whatever_explorations() -> None:
     together, apart = (setups(SHORT, 2, apart=apart) for apart in (False, True))
     pairs = [(first, second) for setup in together for first in setup.faults[0] for second in setup.faults[1]]
-    assert len(together) < len(apart) == len(set(pairs)) == 256
+    assert len(together) < len(apart) == len(set(pairs)) == len(tuple(every(("mx1", "mx2")))) ** 2
     assert sorted(pairs) == sorted((first, second) for (first,), (second,) in (one.faults for one in apart))
 
 
@@ -103,6 +105,19 @@ def test_two_workers_find_what_one_exploration_after_the_other_finds() -> None:
     found = run(jobs, minutes=None, most=inf, workers=2, told=lambda _: None)
     sums = {one.setup: (one.states, one.transitions) for one in found}
     assert sums == {job: ((one := explore(job)).states, one.transitions) for job in jobs}
+
+
+@pytest.mark.parametrize("fault", DAMAGE)
+def test_damage_at_any_moment_loses_nothing_and_sends_nothing_twice(fault: str) -> None:
+    found = explore(replace(SHORT, faults=((fault,),)))
+    assert found.complete, "\n".join(found.trace)
+    assert not found.duplicates
+
+
+def test_a_disk_that_is_lost_after_another_damaged_a_copy_takes_nothing_once_there_is_a_good_one() -> None:
+    found = explore(replace(SHORT, faults=(("content mx2",), ("disk mx1",)), causes=False), most=6_000)
+    assert not found.problem, "\n".join(found.trace)
+    assert found.begun["disk mx1"] > 0
 
 
 def test_a_handover_at_any_moment_delivers_once_and_leaves_nothing_behind() -> None:

@@ -22,15 +22,28 @@ def describe(boundary: Boundary, at: Situation, move: Move) -> str:
         return f"a sender sends a message to {given[1]}"
     if kind == "second":
         return "a second passes"
+    if kind == "scrub":
+        return f"{boundary.names[given[0]]} reads what it stores"
+    if kind == "age":
+        return f"the copy of {given[1]} on {boundary.names[given[0]]} is about to expire"
     if kind == "drain":
         return f"{given[0]} is to hand its queue over"
     if kind == "begin":
         what, *words = given[0].split()
         if what == "rollback" and not at.fault:
             return f"snapshot of {words[0]}"
+        if what == "page":
+            return f"what {words[0]} stores of {given[1]} is noted"
         return {"freeze": f"{words[0]} freezes", "cut": f"link cut: {' '.join(words)}"}.get(
             what, f"{words[0]} is killed" + (", and nobody notices" if given[1:] else "")
         )
+    if kind == "rot":
+        what, name = given[0].split()
+        return {
+            "content": f"the content of {given[1]} on {name} is damaged",
+            "row": f"the row of {given[1]} on {name} is damaged",
+            "page": f"{name} stores nothing of {given[1]} any more: a page of before",
+        }[what]
     if kind == "end":
         what, *words = at.fault.split()
         return {
@@ -39,6 +52,7 @@ def describe(boundary: Boundary, at: Situation, move: Move) -> str:
             "rollback": f"{words[0]} starts with the snapshot",
             "freeze": f"{words[0]} goes on",
             "cut": "link mended",
+            "page": f"{words[0]} stores again what was noted",
         }[what]
     late, packet = given[-1]
     said = spelt(packet) + (" (late)" if late else "")

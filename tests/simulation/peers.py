@@ -179,6 +179,8 @@ class Peers:
             return
 
         def done(answer: tuple[str, ...] | None, why: str) -> None:
+            if answer is None and self.shadow.get(step.to) is session:
+                del self.shadow[step.to]
             if answer is None or answer[-1].startswith("5"):
                 resume(Unanswered("xqdiscard", why or "refused"))
                 return

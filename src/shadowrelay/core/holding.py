@@ -171,7 +171,12 @@ def restore(ledger: Ledger, offer: Offer, content: Content, now: datetime) -> De
             here = settled_now(here, now)
         sent_here = {number for number, _ in rows.settled}
         elsewhere = tuple(one for one in copy.recipients if one.settled and one.number not in sent_here)
-        writes: tuple[Write, ...] = (DropDamaged(copy.id), SaveCopy(None, here, content))
+        done = [one for one in here.recipients if one not in copy.recipients]
+        writes: tuple[Write, ...] = (
+            DropDamaged(copy.id),
+            SaveCopy(None, here, content),
+            *addressed([offer.owner_database], delivered(here, done), now),
+        )
         then = _given_away(ledger, here, offer.owner_database, now)
         if elsewhere:
             event = HaDiscard(at=now, copy=here, recipients=elsewhere, reason="DeliveredElsewhere")
