@@ -183,6 +183,7 @@ def view(world: Alone) -> View:
     state = node.books.state.snapshot()
     shape = SimpleNamespace(
         name=node.name,
+        place=node.place,
         up=node.up,
         frozen=node.frozen,
         in_flight=node.up and bool(node.in_flight),

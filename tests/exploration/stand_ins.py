@@ -164,6 +164,9 @@ class Rules(Invariants):
     def available(self, message_id: MessageId) -> None:
         """Asked of the whole boundary, after every step."""
 
+    def _same_as_the_owners(self, node: Node, copy: Copy | None) -> None:
+        """What others have is not here; no scenario has a message that two make."""
+
     def committed(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
         for event in told:
             if getattr(event, "copy", None) is not None:

@@ -344,9 +344,9 @@ class Invariants:
 def _not_there(world: World, copy: Copy) -> str | None:
     """A member that counts as a holder, on the same database, and has no copy of what is in a queue."""
     for holder in copy.holders if copy.owned else ():
-        other = world.nodes[holder.name].books
-        same = other.state.database_id == holder.database_id
-        if holder.state is HolderState.HOLDING and same and other.durable_copy(copy.id) is None:
+        other = world.nodes[holder.name].books.state
+        same = other.database_id == holder.database_id
+        if holder.state is HolderState.HOLDING and same and copy.id not in other.copies:
             return holder.name
     return None
 
@@ -623,9 +623,9 @@ def _put_off(node: Node, copy: Copy) -> bool:
     return copy.check_at is not None and copy.check_at > node.clock() + timedelta(hours=1)
 
 
-def _has_a_copy_elsewhere(node: Node, copy: Copy) -> bool:
+def _has_a_copy_elsewhere(world: World, node: Node, copy: Copy) -> bool:
     """Whatever its owner believes: has a member on another machine a good copy of it?"""
-    for other in node.world.nodes.values():
+    for other in world.nodes.values():
         theirs = other.books.state.copies.get(copy.id)
         if other.place.host != node.place.host and theirs and theirs.held and _as_it_was(other, theirs):
             return True
@@ -652,7 +652,7 @@ def repaired(world: World) -> str:
                 return f"{lost} has no copy of {copy.id}, which {node.name} counts on"
             if copy.queued and (copy.damage or not _as_it_was(node, copy)):
                 return f"{node.name}: {copy.id} is damaged"
-            if copy.owned and not _has_a_copy_elsewhere(node, copy):
+            if copy.owned and not _has_a_copy_elsewhere(world, node, copy):
                 return f"{node.name}: {copy.id} is on one machine alone"
         if any(event.addressee in live for event in state.events.values()):
             return f"{node.name} has events to tell"
