@@ -151,6 +151,19 @@ def test_a_late_greeting_of_a_database_that_another_took_the_place_of_breaks_not
     assert on_b.known[A] == known
 
 
+@pytest.mark.parametrize("database", [DB[C], DB[A]], ids=["replaced", "put back"])
+def test_who_answers_when_we_know_of_both_is_the_one_that_lives(on_b: Books, database: DatabaseId) -> None:
+    """A greeting of a killed process, read after the one of its successor, looks as if it were the newer one."""
+    new, late = Lineage(database, (Beginning(RUN[C], 4),), 4), lineage(A, 12)
+    on_b.known[A] = replace(on_b.known[A], lineage=new)
+    assert heartbeat.meet(on_b, A, late, None, NOW, after_silence=False) is Continuity.BROKEN
+    heartbeat.meet(on_b, A, new, None, NOW, after_silence=False)
+    assert on_b.known[A].lineage == late
+    heartbeat.meet(on_b, A, new, None, NOW, after_silence=False, asked_at=late)
+    assert on_b.known[A].lineage == new
+    assert on_b.known[A].replaced == late.incarnation
+
+
 def test_an_answer_is_read_with_what_was_heard_of_the_time_before_it_since_it_was_asked_for() -> None:
     """The first process recorded nothing, and the second tells of itself only: we know the rest by now."""
     on = books(B, message(Role.SHADOW))
