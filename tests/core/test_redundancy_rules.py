@@ -153,7 +153,7 @@ def test_a_late_greeting_of_a_database_that_another_took_the_place_of_breaks_not
 
 @pytest.mark.parametrize("database", [DB[C], DB[A]], ids=["replaced", "put back"])
 def test_who_answers_when_we_know_of_both_is_the_one_that_lives(on_b: Books, database: DatabaseId) -> None:
-    """A greeting of a killed process, read after the one of its successor, looks as if it were the newer one."""
+    """A greeting of a killed process, read after that of its successor, looks as if it were the newer one."""
     new, late = Lineage(database, (Beginning(RUN[C], 4),), 4), lineage(A, 12)
     on_b.known[A] = replace(on_b.known[A], lineage=new)
     assert heartbeat.meet(on_b, A, late, None, NOW, after_silence=False) is Continuity.BROKEN
