@@ -12,19 +12,9 @@ from datetime import datetime
 from enum import Enum
 
 from shadowrelay.core import chores
-from shadowrelay.core.decisions import (
-    ALL,
-    Chore,
-    Decision,
-    DropEvents,
-    Heard,
-    Ledger,
-    Member,
-    Part,
-    Transaction,
-    Work,
-)
+from shadowrelay.core.decisions import ALL, Chore, Decision, DropEvents, Heard, Member, Part, Work
 from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
+from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
 from shadowrelay.core.ownership import asked_about, intend, saved
 from shadowrelay.core.policy import Policy
