@@ -208,6 +208,7 @@ class Walk:
     def boundary(self, value: Boundary) -> None:
         self.see(value.watches)
         self.see(self._to_come(value._skipped))
+        self.see(value._silences)
         self.see(value._turn % max(1, len(value.places)))
 
     def candidates(self, value: Candidates) -> None:
