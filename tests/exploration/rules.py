@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from shadowrelay.core.policy import Policy
-from tests.simulation.checks import Broken, repaired, unrest
+from tests.simulation.checks import Broken, under_repair, unrest
 
 from .automaton import Automaton, View
 from .setup import Setup
@@ -145,13 +145,15 @@ class Rules:
         return self._rest(at)[0]
 
     def _rest(self, at: Situation) -> tuple[str, str]:
-        """What keeps the boundary from rest, and from being repaired, as far as its members go."""
+        """What keeps the boundary from rest, and from being repaired, as far as its members go: where they
+        count on what is not there, the next fault shows it.
+        """
         known = self._quiet.get(at.nodes)
         if known is None:
             hit = frozenset().union(*(view.stored.hit for view in self.views(at)))
             nodes = {view.node.name: view.node for view in self.views(at)}
             world: Any = SimpleNamespace(nodes=nodes, hit=hit, reports={})
-            known = self._quiet[at.nodes] = (unrest(world) or self._rows_to_mend(at), repaired(world))
+            known = self._quiet[at.nodes] = (unrest(world) or self._rows_to_mend(at), under_repair(world))
         return known
 
     def _rows_to_mend(self, at: Situation) -> str:
