@@ -271,6 +271,8 @@ def rule_for(kind: type) -> Callable[[Walk, Any], None]:
         return Walk.iterator
     if issubclass(kind, str):
         return Walk.text
+    if issubclass(kind, tuple):
+        return Walk.sequence
     raise TypeError(f"no rule for {kind}")
 
 
