@@ -315,7 +315,7 @@ class Alone(World):
             self.node.attend(self.node.read, message_id)
 
     def _resume(self, message_id: MessageId) -> None:
-        """A good copy of what was set aside has turned up, and an operator asks for it: what ``message resume`` does."""
+        """What was set aside has turned up, and an operator asks for it: what ``message resume`` does."""
         self.node.attend(
             self.node.transact, lambda b: b.apply(resume(b, message_id, self.node.clock())), lambda _: None
         )

@@ -122,8 +122,8 @@ class Rules:
             raise Broken("an owner whose disk is sound did not know what it had given away")
 
     def _should_not_give_up(self, at: Situation, name: str, set_aside: frozenset[str]) -> None:
-        """A message is set aside for an operator only when nobody has a good copy of it. (One that was put off
-        on its way may come later.)
+        """A message is set aside for an operator only when nobody has a good copy of it. (One that was put
+        off on its way may come later.)
         """
         if not set_aside.isdisjoint(self.good(at)):
             raise Broken(f"{name} set aside what is there")
