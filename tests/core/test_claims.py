@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
+from shadowrelay.core.answers import answer
 from shadowrelay.core.claims import Claim, Sighting, judge, sighting_of, vouches
 from shadowrelay.core.conversation import Answered, Query, Question, ask, asked, told
 from shadowrelay.core.decisions import Content, Kind, Member, Outcome
@@ -17,7 +18,7 @@ from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Envelope, HolderState, Reason, Role, Status
 from shadowrelay.core.ownership import intend, withdraw
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker, answer
+from shadowrelay.core.questions import Speaker
 
 POLICY = Policy()
 SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core import questions
+from shadowrelay.core.answers import answer
 from shadowrelay.core.conversation import Line, Query, Question, asked, told
 from shadowrelay.core.decisions import Kind, Verdict
 from shadowrelay.core.identifiers import Beginning, Incarnation, Lineage, Mark, MessageId
@@ -21,7 +21,7 @@ B_SPEAKS = Speaker(B, DB[B], Mark(RUN[B], 42))
 
 
 def answers(on: Books, asker: Speaker, epoch: int, rank: int | None = None) -> list[tuple[Kind, str]]:
-    verdicts = on.apply(questions.answer(on, asker, M, epoch, rank, NOW))
+    verdicts = on.apply(answer(on, asker, M, epoch, rank, NOW))
     return [(verdict.kind, verdict.argument) for verdict in verdicts]
 
 

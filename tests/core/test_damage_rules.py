@@ -10,6 +10,7 @@ import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, message
 
 from shadowrelay.core import damage
+from shadowrelay.core.answers import answer, for_version_1
 from shadowrelay.core.claims import Claim, judge
 from shadowrelay.core.damage import Wanted
 from shadowrelay.core.decisions import Content, DamagedRow, Kind, Outcome, Verdict
@@ -29,7 +30,7 @@ from shadowrelay.core.messages import (
 )
 from shadowrelay.core.ownership import intend, promote, yields
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker, answer, for_version_1, learn
+from shadowrelay.core.questions import Speaker, learn
 from shadowrelay.core.redundancy import Attempt, Leg, repaired, reserve_rank
 from shadowrelay.core.reports import ReportKind, report_id
 from shadowrelay.core.safety_net import expire

@@ -10,6 +10,7 @@ from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, mess
 
 from shadowrelay.core import heartbeat, side_effects
 from shadowrelay.core.announcements import delivered
+from shadowrelay.core.answers import answer
 from shadowrelay.core.claims import Claim, judge
 from shadowrelay.core.decisions import Kind, Member, Verdict
 from shadowrelay.core.handover import hand_over
@@ -18,7 +19,7 @@ from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.messages import Holder, HolderState, Reason, Role, Status
 from shadowrelay.core.ownership import intend, promote, yields
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker, answer, as_holder, learn
+from shadowrelay.core.questions import Speaker, as_holder, learn
 from shadowrelay.core.redundancy import Attempt, Leg, repaired
 from shadowrelay.core.reports import ReportKind, report_id
 from shadowrelay.core.safety_net import expire

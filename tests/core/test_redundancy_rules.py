@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core import heartbeat, ownership, questions, redundancy, safety_net, side_effects
+from shadowrelay.core import answers, heartbeat, ownership, questions, redundancy, safety_net, side_effects
 from shadowrelay.core.announcements import addressed, delivered, listeners
 from shadowrelay.core.conversation import Query, Question, ask, asked, told
 from shadowrelay.core.decisions import Content, DropEvents, Kind, Member, Outcome, Part, Tombstone, Verdict
@@ -149,6 +149,19 @@ def test_a_late_greeting_of_a_database_that_another_took_the_place_of_breaks_not
     # The same break seen once more, by an answer to what was asked before it.
     heartbeat.meet(on_b, A, new, None, NOW, after_silence=False, asked_at=lineage(A, 10))
     assert on_b.known[A] == known
+
+
+@pytest.mark.parametrize("database", [DB[C], DB[A]], ids=["replaced", "put back"])
+def test_who_answers_when_we_know_of_both_is_the_one_that_lives(on_b: Books, database: DatabaseId) -> None:
+    """A greeting of a killed process, read after that of its successor, looks as if it were the newer one."""
+    new, late = Lineage(database, (Beginning(RUN[C], 4),), 4), lineage(A, 12)
+    on_b.known[A] = replace(on_b.known[A], lineage=new)
+    assert heartbeat.meet(on_b, A, late, None, NOW, after_silence=False) is Continuity.BROKEN
+    heartbeat.meet(on_b, A, new, None, NOW, after_silence=False)
+    assert on_b.known[A].lineage == late
+    heartbeat.meet(on_b, A, new, None, NOW, after_silence=False, asked_at=late)
+    assert on_b.known[A].lineage == new
+    assert on_b.known[A].replaced == late.incarnation
 
 
 def test_an_answer_is_read_with_what_was_heard_of_the_time_before_it_since_it_was_asked_for() -> None:
@@ -445,15 +458,15 @@ def test_unknown_from_a_holder_means_exposed() -> None:
 
 def test_an_owner_that_is_asked_by_a_holder_records_it() -> None:
     on = books(A, message())
-    verdicts = on.apply(questions.answer(on, SPEAKER[B], M, 1, None, NOW))
+    verdicts = on.apply(answers.answer(on, SPEAKER[B], M, 1, None, NOW))
     assert [v.kind for v in verdicts] == [Kind.HELD]
     assert not on.copies[M].exposed
 
 
 def test_a_holder_answers_yours_to_its_owner_and_taken_to_a_former_one(on_b: Books) -> None:
-    assert [v.kind for v in on_b.apply(questions.answer(on_b, SPEAKER[A], M, 1, 0, NOW))] == [Kind.YOURS]
+    assert [v.kind for v in on_b.apply(answers.answer(on_b, SPEAKER[A], M, 1, 0, NOW))] == [Kind.YOURS]
     take_over(on_b)
-    (verdict,) = on_b.apply(questions.answer(on_b, SPEAKER[A], M, 1, 0, NOW))
+    (verdict,) = on_b.apply(answers.answer(on_b, SPEAKER[A], M, 1, 0, NOW))
     assert (verdict.kind, verdict.argument, verdict.epoch) == (Kind.TAKEN, B, 2)
 
 
@@ -461,10 +474,10 @@ def test_safety_net_and_outcomes_answer_too() -> None:
     on = books(B, message(Role.SHADOW, stage=Stage.SAFETY_NET))
     settled = on.copies[M].with_recipients(replace(r, status=Status.RELAYED) for r in on.copies[M].recipients)
     on.copies[M] = settled
-    assert [v.kind for v in on.apply(questions.answer(on, SPEAKER[A], M, 1, 0, NOW))] == [Kind.DELIVERED]
+    assert [v.kind for v in on.apply(answers.answer(on, SPEAKER[A], M, 1, 0, NOW))] == [Kind.DELIVERED]
     gone = books(B)
     gone.outcomes[M] = Outcome(M, 1, (1, 2), NOW)
-    assert [v.kind for v in gone.apply(questions.answer(gone, SPEAKER[A], M, 1, 0, NOW))] == [Kind.DELIVERED]
+    assert [v.kind for v in gone.apply(answers.answer(gone, SPEAKER[A], M, 1, 0, NOW))] == [Kind.DELIVERED]
 
 
 def test_an_id_in_flight_is_left_out_of_the_answer() -> None:
@@ -491,7 +504,7 @@ def test_a_question_that_was_not_answered_is_put_off() -> None:
 
 def test_a_holder_says_who_owns_what_it_holds_for_another_of_the_same_epoch() -> None:
     on = books(C, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
-    (verdict,) = on.apply(questions.answer(on, SPEAKER[A], M, 2, None, NOW))
+    (verdict,) = on.apply(answers.answer(on, SPEAKER[A], M, 2, None, NOW))
     assert (verdict.kind, verdict.argument) == (Kind.TAKEN, B)
 
 

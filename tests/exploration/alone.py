@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from shadowrelay.core.decisions import Transaction
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.ownership import saved
 from shadowrelay.core.policy import Policy

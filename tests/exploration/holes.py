@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shadowrelay.core import arrivals, conversation, holding, questions, redundancy
+from shadowrelay.core import answers, arrivals, conversation, holding, questions, redundancy
 from shadowrelay.core.inquiry import Inquiry
 from tests.simulation.mutants import MUTANTS, Edit, Mutant, planted
 from tests.simulation.node import Node
@@ -167,14 +167,14 @@ HOLES = {
     18: Hole(
         "a damaged copy counts as one",
         _two("content mx2", "disk mx1", grain="talks"),
-        edits=((questions._answer_as_owner, "if damaged:", "if False:"),),
+        edits=((answers._answer_as_owner, "if damaged:", "if False:"),),
     ),
     19: Hole(
         "a damaged copy is called unknown",
         _two("content mx1", grain="talks"),
         edits=(
             (
-                questions.answer,
+                answers.answer,
                 "(*known, Verdict(copy.id, copy.epoch, Kind.DAMAGED))",
                 "(*known, Verdict(copy.id, copy.epoch, Kind.UNKNOWN))",
             ),
@@ -183,7 +183,7 @@ HOLES = {
     20: Hole(
         "of damaged rows nothing is known",
         _two("row mx1", grain="talks"),
-        edits=((questions.without_copy, "if rows := ledger.damaged(message_id):", "if rows := None:"),),
+        edits=((answers.without_copy, "if rows := ledger.damaged(message_id):", "if rows := None:"),),
     ),
     21: Hole(
         "a copy is promoted without a look at its content",

@@ -130,7 +130,9 @@ async def test_a_damaged_row_damages_that_message_alone_and_is_restored(tmp_path
 
 
 async def test_what_was_sent_before_its_rows_were_damaged_is_not_sent_again(tmp_path: Path) -> None:
-    """The first recipient's row is gone bad with the others; the tracking log knows that it was sent."""
+    """The first recipient's row is gone bad with the others, before the holder was told that it was sent; the
+    tracking log knows.
+    """
     async with ScriptedHop() as hop, nodes(tmp_path, hop, "mx1", "mx2") as (owner, holder):
         hop.script["RCPT TO:<later@example.net>"] = [b"451 4.2.1 later\r\n"]
         copy = await accepted(owner, SMALL, "now@example.net", "later@example.net")
@@ -144,6 +146,7 @@ async def test_what_was_sent_before_its_rows_were_damaged_is_not_sent_again(tmp_
         await eventually(tried)
         del hop.script["RCPT TO:<later@example.net>"]
         await spoil(owner, "UPDATE recipient SET address = 'x' || address WHERE message_id = ?", copy.id)
+        await spoil(owner, "DELETE FROM discard_event WHERE message_id = ?", copy.id)
         awake(holder)
         await owner.read(lambda ledger: ledger.copy(copy.id))
         await eventually(lambda: len(hop.contents) == 2, within=15)

@@ -18,7 +18,8 @@ from shadowrelay.core.messages import Damage, HolderState, Status
 from shadowrelay.core.ownership import settled_now
 from shadowrelay.core.values import replace
 from shadowrelay.database import scrubbing
-from shadowrelay.database.ledger import ROWS_FROM_BEFORE, SQL, SqlLedger
+from shadowrelay.database.copies import ROWS_FROM_BEFORE
+from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.queue import due_hops, exposed
 from shadowrelay.primary.scrubbing import Scrub
 

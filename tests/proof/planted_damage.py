@@ -98,14 +98,14 @@ DAMAGE = (
     Fault(
         name="the sums of rows are not looked at",
         rule=_BELIEVED,
-        file="database/records.py",
+        file="database/sums.py",
         edits=(("    if found != row_sum(*row):\n", "    if False:\n"),),
         test=_A_ROW + "[years older]",
     ),
     Fault(
         name="a row without a sum passes for one from before",
         rule=_BELIEVED,
-        file="database/records.py",
+        file="database/sums.py",
         edits=(("    if found is None and old:\n", "    if found is None:\n"),),
         test=_A_ROW + "[no sum]",
     ),
@@ -125,14 +125,14 @@ DAMAGE = (
     Fault(
         name="what is no text ends the query",
         rule="one unreadable row damages that message alone",
-        file="database/records.py",
+        file="database/sums.py",
         edits=(('    return octets.decode("utf-8", "replace")\n', "    return octets.decode()\n"),),
         test=_A_ROW + "[a letter of the subject]",
     ),
     Fault(
         name="rows that cannot be believed stay due",
         rule="damage waits",
-        file="database/ledger.py",
+        file="database/copies.py",
         edits=(('        self._run(SQL["hold_back"], (found.message_id,))\n', ""),),
         test="database/test_database_damage.py::test_rows_that_cannot_be_believed_are_never_due",
     ),
@@ -179,7 +179,7 @@ DAMAGE = (
     Fault(
         name="a damaged holder counts",
         rule="a damaged copy counts as none",
-        file="core/questions.py",
+        file="core/answers.py",
         edits=(("    if damaged:\n        return _answer", "    if False:\n        return _answer"),),
         test=_CORE
         + "test_a_copy_that_its_holder_calls_damaged_counts_as_none_and_stays_until_there_is_another",
@@ -187,7 +187,7 @@ DAMAGE = (
     Fault(
         name="damaged rows are called unknown",
         rule="damaged is an answer, and never unknown",
-        file="core/questions.py",
+        file="core/answers.py",
         edits=(
             (
                 "    if rows := ledger.damaged(message_id):\n        settled",

@@ -45,7 +45,7 @@ DELIVERING = (
     Fault(
         name="memory says that nothing has happened to a message",
         rule="every attempt looks at ownership before the content",
-        file="database/ledger.py",
+        file="database/copies.py",
         edits=(("        self._undisturbed.discard(after.id)\n", ""),),
         test=_QUEUE + "test_every_attempt_looks_whose_message_it_is_before_the_content",
     ),

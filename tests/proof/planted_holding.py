@@ -75,9 +75,22 @@ HOLDING = (
         name="a late greeting of a database that was replaced is believed",
         rule="a word of a database that another one took the place of proves nothing",
         file="core/heartbeat.py",
-        edits=(("    if found.incarnation == member.replaced:\n        return Continuity.UNBROKEN\n", ""),),
+        edits=(
+            (
+                "    if found.incarnation == member.replaced and not _is_same(asked_at, former):",
+                "    if False:",
+            ),
+        ),
         test="core/test_redundancy_rules.py::"
         "test_a_late_greeting_of_a_database_that_another_took_the_place_of_breaks_nothing",
+    ),
+    Fault(
+        name="who was replaced is not believed when it answers",
+        rule="a word of a database that another one took the place of proves nothing",
+        file="core/heartbeat.py",
+        edits=((" and not _is_same(asked_at, former):", ":"),),
+        test="core/test_redundancy_rules.py::"
+        "test_who_answers_when_we_know_of_both_is_the_one_that_lives[put back]",
     ),
     Fault(
         name="REVOKE is answered before its tombstone is committed",

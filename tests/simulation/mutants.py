@@ -17,6 +17,7 @@ from typing import Any
 
 from shadowrelay.core import (
     announcements,
+    answers,
     arrivals,
     chores,
     claims,
@@ -340,7 +341,7 @@ MUTANTS = (
         "Safety Net does not answer",  # counterexample 8
         (
             (
-                questions.answer,
+                answers.answer,
                 "return Decision(known or (Verdict(message_id, copy.epoch, Kind.PENDING),))",
                 "return Decision((Verdict(message_id, epoch, Kind.UNKNOWN),))",
             ),
@@ -449,7 +450,7 @@ MUTANTS = (
                 "if True:",
             ),
             (
-                questions._answer_as_owner,
+                answers._answer_as_owner,
                 "if rank is not None and outranks(",
                 "if False and outranks(",
             ),
@@ -520,7 +521,7 @@ MUTANTS = (
         "what arrives is answered as what was left behind",
         (
             (conversation.asked, "if question.message_id in in_flight:", "if False:"),
-            (questions._answer_of_arrival, "if arrivals.under_way(arrived) or", "if"),
+            (answers._answer_of_arrival, "if arrivals.under_way(arrived) or", "if"),
         ),
         scenario="holder_asks_while_the_reply_is_open",
     ),
@@ -655,7 +656,7 @@ MUTANTS = (
     Mutant(
         "a damaged copy counts",
         (
-            (questions._answer_as_owner, "if damaged:", "if False:"),
+            (answers._answer_as_owner, "if damaged:", "if False:"),
             (questions._damaged, "if copy.owned and holder and holder.state in _COPIES:", "if False:"),
         ),
         scenario="damaged_copy_is_made_again",
@@ -677,7 +678,7 @@ MUTANTS = (
     ),
     Mutant(
         "of damaged rows nothing is known",
-        ((questions.without_copy, "if rows := ledger.damaged(message_id):", "if rows := None:"),),
+        ((answers.without_copy, "if rows := ledger.damaged(message_id):", "if rows := None:"),),
         scenario="damaged_rows_are_fetched",
         breaks=Breaks.HISTORY,
     ),
@@ -766,7 +767,7 @@ MUTANTS = (
         "a copy beside its owner is kept though there is one elsewhere",
         (
             (redundancy._recorded, "HolderState.UNCERTAIN, HolderState.BESIDE}", "HolderState.UNCERTAIN}"),
-            (questions._answer_as_owner, "{HolderState.BESIDE}", "set()"),
+            (answers._answer_as_owner, "{HolderState.BESIDE}", "set()"),
         ),
         scenario="two_members_on_one_machine",
         breaks=Breaks.HISTORY,

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from shadowrelay.core import chores, damage, delivery, heartbeat, questions, retry, safety_net
 from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.conversation import Greeting
-from shadowrelay.core.decisions import Content, DamagedRow, Transaction
+from shadowrelay.core.decisions import Content, DamagedRow
 from shadowrelay.core.delivery import Ending, Hop, Report, Result
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.handover import hand_over
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
 from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Confirmation, Copy, Recipient, Status
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival, Attempt

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core import chores, conversation
 from shadowrelay.core.conversation import Answered, Greeting
-from shadowrelay.core.decisions import Content, Transaction
+from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.holding import Held, Offer, hold
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
+from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Status
 from shadowrelay.core.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Script, Unanswered

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core.decisions import Decision, DropCopy, Kind, Ledger, Outcome, SaveCopy, Verdict
+from shadowrelay.core.decisions import Decision, DropCopy, Kind, Outcome, SaveCopy, Verdict
 from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import machines
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage
 from shadowrelay.core.policy import Policy

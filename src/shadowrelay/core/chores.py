@@ -13,18 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
-from shadowrelay.core.decisions import (
-    AskAbout,
-    CheckCopies,
-    Chore,
-    ChoreDone,
-    Decision,
-    Ledger,
-    Part,
-    Transaction,
-    Work,
-)
+from shadowrelay.core.decisions import AskAbout, CheckCopies, Chore, ChoreDone, Decision, Part, Work
 from shadowrelay.core.identifiers import Lineage, MessageId, ServerName
+from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Copy, Holder, HolderState, Reason
 from shadowrelay.core.ownership import ask_about, intend, saved
 from shadowrelay.core.values import replace

@@ -11,11 +11,13 @@ from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.announcements import delivered
-from shadowrelay.core.decisions import Decision, Kind, Ledger, Verdict
+from shadowrelay.core.answers import answer
+from shadowrelay.core.decisions import Decision, Kind, Verdict
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, ServerName
+from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Copy, HolderState, Reason
 from shadowrelay.core.ownership import intended, saved
-from shadowrelay.core.questions import Speaker, answer, as_holder
+from shadowrelay.core.questions import Speaker, as_holder
 from shadowrelay.core.values import dataclass, replace
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from shadowrelay.core import chores, damage, discard, heartbeat, questions
+from shadowrelay.core import answers, chores, damage, discard, heartbeat, questions
 from shadowrelay.core.arrivals import in_question
 from shadowrelay.core.claims import Claim, Sighting, claim_of, judge, vouches, yields_to
 from shadowrelay.core.damage import Wanted
-from shadowrelay.core.decisions import Kind, Ledger, Transaction, Verdict
+from shadowrelay.core.decisions import Kind, Verdict
 from shadowrelay.core.holding import revoke
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
 from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
@@ -220,7 +221,7 @@ def asked(
             lines.append(_not_yet(question.message_id, question.epoch))
             continue
         id_, epoch, rank = question.message_id, question.epoch, question.rank
-        said = questions.answer(books, asker, id_, epoch, rank, now, damaged=question.damaged)
+        said = answers.answer(books, asker, id_, epoch, rank, now, damaged=question.damaged)
         lines += [Line(None, _spoken(verdict, asker, rank)) for verdict in books.apply(said)]
     for question in query.claimed:
         id_, epoch, rank = question.message_id, question.epoch, question.rank or 0
@@ -244,7 +245,7 @@ def asked(
 
 
 def _spoken(verdict: Verdict, asker: Speaker, rank: int | None) -> Verdict:
-    return questions.for_version_1(verdict, rank) if asker.version == 1 else verdict
+    return answers.for_version_1(verdict, rank) if asker.version == 1 else verdict
 
 
 def _not_yet(message_id: MessageId, epoch: int) -> Line:

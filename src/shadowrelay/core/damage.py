@@ -10,19 +10,11 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from shadowrelay.core import questions
-from shadowrelay.core.decisions import (
-    DamagedRow,
-    Decision,
-    DropDamaged,
-    Kind,
-    Ledger,
-    SaveCopy,
-    SaveDamaged,
-    Verdict,
-)
+from shadowrelay.core import answers
+from shadowrelay.core.decisions import DamagedRow, Decision, DropDamaged, Kind, SaveCopy, SaveDamaged, Verdict
 from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.identifiers import Digest, MessageId, ServerName
+from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Copy, Damage, Digests
 from shadowrelay.core.questions import Speaker
 from shadowrelay.core.set_aside import set_aside
@@ -92,7 +84,7 @@ def answer(
     """
     copy = ledger.copy(asked.message_id)
     epoch = asked.epoch or (copy.epoch if copy else 1)
-    said = questions.answer(ledger, asker, asked.message_id, epoch, None, now, damaged=True)
+    said = answers.answer(ledger, asker, asked.message_id, epoch, None, now, damaged=True)
     verdicts, give = said.then, None
     if copy is not None and any(verdict.kind is Kind.YOURS for verdict in verdicts):
         mine = copy.digests.content if copy.digests else None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from shadowrelay.core.decisions import AcknowledgeEvents, Decision, Ledger
+from shadowrelay.core.decisions import AcknowledgeEvents, Decision
 from shadowrelay.core.identifiers import DatabaseId, Mark, ServerName
+from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.values import replace
 

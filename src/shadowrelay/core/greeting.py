@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from shadowrelay.core.conversation import Greeting, introduce, met
-from shadowrelay.core.decisions import Transaction
 from shadowrelay.core.identifiers import Lineage, ServerName
+from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.steps import Greet, Script, Transact, Unanswered
 
 

@@ -12,19 +12,9 @@ from datetime import datetime
 from enum import Enum
 
 from shadowrelay.core import chores
-from shadowrelay.core.decisions import (
-    ALL,
-    Chore,
-    Decision,
-    DropEvents,
-    Heard,
-    Ledger,
-    Member,
-    Part,
-    Transaction,
-    Work,
-)
+from shadowrelay.core.decisions import ALL, Chore, Decision, DropEvents, Heard, Member, Part, Work
 from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
+from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
 from shadowrelay.core.ownership import asked_about, intend, saved
 from shadowrelay.core.policy import Policy
@@ -52,13 +42,14 @@ def meet(
     was known before it was written. For an answer that is ``asked_at``, what we knew when we asked. A
     greeting that came unasked and whose incarnation we have heard further, or know to have ended, is late
     and proves nothing: a database that was put back always speaks in an incarnation of its own. Nor does a
-    word of one that another database took the place of. Members tell only as much of their lineage as we
-    know not, so what is known of the time before that is kept.
+    word of one that another database took the place of, unless we asked when we knew of both: then the other
+    one was the late one. Members tell only as much of their lineage as we know not, so what is known of the
+    time before that is kept.
     """
     member = books.member(name) or Member(name)
-    if found.incarnation == member.replaced:
-        return Continuity.UNBROKEN
     former = member.lineage
+    if found.incarnation == member.replaced and not _is_same(asked_at, former):
+        return Continuity.UNBROKEN
     found = found.reaching_back(former) if former else found
     judge = asked_at if asked_at and former and asked_at.database_id == former.database_id else former
     continuity = found.continuity(judge.database_id, judge.mark) if judge else None
@@ -80,6 +71,11 @@ def meet(
     books.apply(Decision(None, (replace(met, applied=None, replaced=gone_for_good), *gone)))
     chores.begin(books, Chore(Work.REPLACED if replaced else Work.ROLLED_BACK, name, now))
     return continuity
+
+
+def _is_same(asked_at: Lineage | None, former: Lineage | None) -> bool:
+    """Did we ask the one that we know now?"""
+    return bool(asked_at and former and asked_at.incarnation == former.incarnation)
 
 
 def heard(ledger: Ledger, name: ServerName, mark: Mark) -> Decision[None]:

@@ -12,7 +12,6 @@ from shadowrelay.core.decisions import (
     DropCopy,
     DropDamaged,
     Kind,
-    Ledger,
     SaveCopy,
     Tombstone,
     Verdict,
@@ -21,6 +20,7 @@ from shadowrelay.core.decisions import (
 from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
+from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding, machines
 from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, Reason, Recipient, Role, Stage
 from shadowrelay.core.ownership import (

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from shadowrelay.core import arrivals
-from shadowrelay.core.decisions import Decision, Ledger, OpenQuestion, SaveCopy, Transaction
+from shadowrelay.core.decisions import Decision, OpenQuestion, SaveCopy
 from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
+from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
 from shadowrelay.core.ownership import promote, withdraw
 from shadowrelay.core.policy import Policy

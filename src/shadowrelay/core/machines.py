@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shadowrelay.core.decisions import Ledger
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import HolderState
 
 

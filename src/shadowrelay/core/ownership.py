@@ -9,8 +9,9 @@ from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.announcements import addressed, delivered
-from shadowrelay.core.decisions import Decision, Kind, Ledger, Member, SaveCopy, Verdict, Write
+from shadowrelay.core.decisions import Decision, Kind, Member, SaveCopy, Verdict, Write
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Incarnation, Mark, MessageId, ServerName
+from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding, machines
 from shadowrelay.core.messages import (
     Confirmation,

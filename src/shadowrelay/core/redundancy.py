@@ -8,19 +8,10 @@ from enum import Enum
 
 from shadowrelay.core.announcements import addressed, delivered
 from shadowrelay.core.arrivals import refused
-from shadowrelay.core.decisions import (
-    Content,
-    Decision,
-    DropCopy,
-    Kind,
-    Ledger,
-    Member,
-    SaveCopy,
-    Verdict,
-    Write,
-)
+from shadowrelay.core.decisions import Content, Decision, DropCopy, Kind, Member, SaveCopy, Verdict, Write
 from shadowrelay.core.heartbeat import heard
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
+from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import machines
 from shadowrelay.core.messages import (
     Confirmation,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from shadowrelay.core.decisions import Decision, DropCopy, Ledger, Outcome
+from shadowrelay.core.decisions import Decision, DropCopy, Outcome
 from shadowrelay.core.discard import remembered_for
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.ownership import saved
 from shadowrelay.core.policy import Policy

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core.decisions import DamagedRow, Decision, Ledger, SaveCopy, SaveDamaged
+from shadowrelay.core.decisions import DamagedRow, Decision, SaveCopy, SaveDamaged
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
 from shadowrelay.core.ownership import intended
 from shadowrelay.core.tracking import Resume, RowsDamaged, Suspend, Told

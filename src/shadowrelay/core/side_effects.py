@@ -9,8 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.announcements import addressed, delivered, listeners
-from shadowrelay.core.decisions import Decision, Ledger, SaveCopy
+from shadowrelay.core.decisions import Decision, SaveCopy
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding
 from shadowrelay.core.messages import Copy, HolderState, Recipient
 from shadowrelay.core.values import replace

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar, assert_never
 
 from shadowrelay import failpoints
-from shadowrelay.core.damage import Counted, counted
+from shadowrelay.core.damage import counted
 from shadowrelay.core.decisions import (
     ALL,
     AcknowledgeEvents,
@@ -22,7 +22,6 @@ from shadowrelay.core.decisions import (
     CheckCopies,
     Chore,
     ChoreDone,
-    DamagedRow,
     Decision,
     DiscardEvent,
     DropCopy,
@@ -44,29 +43,19 @@ from shadowrelay.core.messages import Copy, Role, Stage
 from shadowrelay.core.tracking import Load, RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import replace
-from shadowrelay.database import records
+from shadowrelay.database import records, sums
+from shadowrelay.database.copies import Copies
 from shadowrelay.database.listing import Listing
 from shadowrelay.database.queries import load
-from shadowrelay.database.tally import Tally
 
 T = TypeVar("T")
 
 SQL = load("queries.sql")
 
-MOST_RECENT = 2048
-"""Copies remembered as they were last saved: a message is read again within a second or two, if at all."""
-
 AT_ONCE = 500
 """Messages that one transaction goes through: all else that is to be written waits meanwhile."""
 
-FEW = 8
-"""Recipients up to which a copy is remembered: bounds the memory."""
-
-ROWS_FROM_BEFORE = "rows_from_before"
-"""The key of what says that there may be rows of a version before sums and digests."""
-
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
 
 LINEAGE_FROM = "lineage_from"
 """The key of the incarnation before which messages of this database are missing: what others know of that
@@ -82,41 +71,30 @@ def _behind(openings: tuple[Beginning, ...], token: Incarnation) -> tuple[Beginn
     return (Beginning(token, 0), *openings[names.index(token) + 1 :])
 
 
-class SqlLedger:
+class SqlLedger(Copies):
     """A ``Transaction`` (core.decisions) on one SQLite connection.
 
     ``name`` is this node's own, ``hosts`` the machines of the members and its own. ``tracked`` counts
-    tracking events by event-id, and ``damage`` what they say of that, for metrics. ``freed`` collects the
-    files of dropped content: to be removed once the transaction is durable, never before. ``suspects``:
-    messages whose rows were read and cannot be believed, and why; nothing is written down of them yet.
+    tracking events by event-id, for metrics.
     """
 
     def __init__(
         self, connection: sqlite3.Connection, name: ServerName, hosts: Mapping[ServerName, str] | None = None
     ) -> None:
-        connection.text_factory = records.tolerant
-        connection.create_function("row_sum", -1, records.row_sum, deterministic=True)
-        self.connection = connection
+        super().__init__(connection)
         self.name = name
         self.hosts = hosts or {}
-        self.suspects: dict[MessageId, str] = {}
-        self.freed: list[str] = []
         self.tracked: Counter[str] = Counter()
-        self.damage: Counter[Counted] = Counter()
         self.scratch = 0  # rows changed in temporary tables, which no disk has to know of
-        self.planned = 0  # recipients stored so far that this node may send, now or later
         self.chores: list[Chore] = []
-        self.tally = Tally()
         self.listing: Listing | None = None
         self.at_once = AT_ONCE
-        self._recent: dict[MessageId, Copy] = {}
-        self._undisturbed: set[MessageId] = set()
         self._members: dict[ServerName, Member] = {}  # as stored: read again and again for every message
-        self._run = connection.execute
         self.refresh()
 
     def refresh(self) -> None:
         """Read what is kept in memory again: after opening, and after a rollback."""
+        super().refresh()
         rows = self._run(SQL["incarnations"]).fetchall()
         self._incarnations = [(Incarnation(token), began, first) for token, began, first in rows]
         self.openings = tuple(Beginning(token, began) for token, began, _ in self._incarnations)
@@ -124,12 +102,9 @@ class SqlLedger:
         self._beginnings = _behind(self.openings, Incarnation(broken[0])) if broken else self.openings
         row = self._run(SQL["meta"], ("database_id",)).fetchone()
         self._database_id = DatabaseId(row[0]) if row else DatabaseId("")
-        self._old = self._run(SQL["meta"], (ROWS_FROM_BEFORE,)).fetchone() is not None
         self._sequence = self._last(SQL["last_sequence"])
-        self.freed.clear()
         self._members.clear()
         self.listing = None
-        self.forget_recent()
         self._read_chores()
 
     def _read_chores(self) -> None:
@@ -140,26 +115,6 @@ class SqlLedger:
         """Rows changed so far, of those that have to be durable."""
         return self.connection.total_changes - self.scratch
 
-    def forget_recent(self) -> None:
-        """To be called by whoever changes messages or recipients without ``apply``."""
-        self._recent.clear()
-        self._undisturbed.clear()
-
-    def follow(self, message_id: MessageId) -> None:
-        """From now on ``undisturbed`` tells whether that message was changed."""
-        self._undisturbed.add(message_id)
-
-    def let_be(self, message_id: MessageId) -> None:
-        """Whether it is changed does not matter any more."""
-        self._undisturbed.discard(message_id)
-
-    def undisturbed(self, message_id: MessageId) -> bool:
-        """Has nothing been written of that message since it is followed? False may also mean: not followed.
-
-        To be asked at any time, in a transaction or not: it looks at no database.
-        """
-        return message_id in self._undisturbed
-
     def _last(self, query: str) -> int:
         row = self._run(query).fetchone()
         return int(row[0]) if row else 0
@@ -168,87 +123,14 @@ class SqlLedger:
     def lineage(self) -> Lineage:
         return Lineage(self._database_id, self._beginnings, self._sequence)
 
-    def copy(self, message_id: MessageId) -> Copy | None:
-        if recent := self._recent.get(message_id):
-            return recent
-        found = self._stored(message_id)
-        return None if found is None or found.stage is Stage.ARRIVING else found
-
-    def arrival(self, message_id: MessageId) -> Copy | None:
-        found = self._stored(message_id)
-        return found if found is not None and found.stage is Stage.ARRIVING else None
-
-    def _stored(self, message_id: MessageId) -> Copy | None:
-        row = self._run(SQL["message"], (message_id,)).fetchone()
-        if row is None or row[4] == Stage.DAMAGED:
-            return None
-        recipients = self._run(SQL["recipients"], (message_id,)).fetchall()
-        holders = self._run(SQL["holders"], (message_id,)).fetchall()
-        try:
-            found = records.copy_of(row, recipients, holders, old=self._old)
-        except records.Unbelievable as error:
-            self.suspects.setdefault(message_id, str(error))
-            return None
-        self.suspects.pop(message_id, None)
-        return found
-
-    def read_again(self, message_id: MessageId) -> Copy | None:
-        """As the disk has it, arriving or not, whatever memory says. None if it is gone, or cannot be
-        believed.
-        """
-        self._recent.pop(message_id, None)
-        return self._stored(message_id)
-
-    def expected(self, message_id: MessageId) -> Copy | None:
-        """The same as ``copy`` of an id that was read from the tables. If there is no such row, one of the
-        two is damaged, as a page is on which rows are not found any more by their keys.
-        """
-        if not isinstance(message_id, str):
-            self._run(SQL["hold_back"], (message_id,))
-            return None
-        found = self.copy(message_id)
-        if found is None and self._run(SQL["message"], (message_id,)).fetchone() is None:
-            self.suspects.setdefault(message_id, "there is no row of it")
-        return found
-
-    @property
-    def has_old_rows(self) -> bool:
-        """May there be rows of a version before sums?"""
-        return self._old
-
-    def write_again(self, copy: Copy, *, derived: bool = False) -> None:
-        """Every row of a message as it has to be, with its sum. ``derived``: one of its columns that follow
-        from others was wrong.
-        """
-        self.damage[Counted.DERIVED] += derived
-        self._save(SaveCopy(None, copy))
-
-    def no_old_rows(self) -> None:
-        """Each row has its sum by now: one without is damaged."""
-        self._run(SQL["drop_meta"], (ROWS_FROM_BEFORE,))
-        self._old = False
-
-    def damaged(self, message_id: MessageId) -> DamagedRow | None:
-        row = self._run(SQL["damaged"], (message_id,)).fetchone()
-        if row is None and message_id not in self.suspects:
-            return None
-        rows = self._run(SQL["recipients"], (message_id,)).fetchall()
-        row = row or (message_id, 0, self.suspects[message_id], "", 0)
-        return records.damaged_of(row, records.sound_recipients(rows))
-
-    def _copies(self, query: str, *values: object) -> Iterator[Copy]:
-        for (message_id,) in self._run(SQL[query], values).fetchall():
-            if copy := self.expected(message_id):
-                yield copy
-
     def outcome(self, message_id: MessageId) -> Outcome | None:
         row = self._run(SQL["outcome"], (message_id,)).fetchone()
         # One that cannot be read is none: then the message is unknown here, which releases nothing.
-        return records.readable(records.outcome_of, row) if row else None
+        return sums.readable(records.outcome_of, row) if row else None
 
     def tombstone(self, message_id: MessageId) -> Tombstone | None:
         row = self._run(SQL["tombstone"], (message_id,)).fetchone()
-        return records.readable(records.tombstone_of, row) if row else None
+        return sums.readable(records.tombstone_of, row) if row else None
 
     def knows(self, message_id: MessageId) -> bool:
         return bool(self._run(SQL["knows"], (message_id,)).fetchone()[0])
@@ -315,7 +197,7 @@ class SqlLedger:
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
         rows = self._run(SQL["events_for"], (addressee, most)).fetchall()
         # What one that cannot be read had to say is asked for in a while, as about every copy.
-        return [event for row in rows if (event := records.readable(records.event_of, row))]
+        return [event for row in rows if (event := sums.readable(records.event_of, row))]
 
     def apply(self, decision: Decision[T]) -> T:
         """Store writes and events; they count, as ``then`` does, once the transaction commits."""
@@ -392,74 +274,6 @@ class SqlLedger:
                     self._run(SQL["heard"], (sequence, name))
             case _:
                 assert_never(write)
-
-    def _save(self, write: SaveCopy) -> None:
-        before, after = write.before, write.after
-        self._undisturbed.discard(after.id)
-        if after.stage is Stage.ARRIVING:
-            failpoints.wrote(failpoints.ARRIVING)
-        if after.pending and not (before and before.pending):
-            failpoints.wrote(failpoints.PENDING)
-        row = records.message_row(after)
-        # Of most writes the stage is another one: then there is nothing to compare.
-        if before is None or before.stage is not after.stage or row != records.message_row(before):
-            self._run(SQL["put_message"], row + records.message_sums(row))
-        old = {records.recipient_row(before, item) for item in before.recipients} if before else set()
-        for recipient in after.recipients:
-            row = records.recipient_row(after, recipient)
-            if row not in old:
-                self._run(SQL["put_recipient"], (*row, records.row_sum(*row[:-1])))
-                self.planned += row[-1] is not None
-        old = {records.holder_row(before, item) for item in before.holders} if before else set()
-        new = {records.holder_row(after, item) for item in after.holders}
-        kept = {holder.database_id for holder in after.holders}
-        for row in old:
-            if row[1] not in kept:
-                self._run(SQL["drop_holder"], row[:2])
-        for row in new - old:
-            self._run(SQL["put_holder"], (*row, records.row_sum(*row)))
-        if write.content:
-            if before:  # in place of one that is damaged
-                self._free_content(after.id)
-                self._run(SQL["drop_content"], (after.id,))
-            self._run(SQL["put_content"], (after.id, write.content.data, write.content.path))
-        self.tally.changed(before, after)
-        self._remember(after)
-
-    def _remember(self, copy: Copy) -> None:
-        self._recent.pop(copy.id, None)
-        if copy.stage is Stage.ARRIVING:
-            return
-        if len(copy.recipients) > FEW or len(copy.holders) > 1:  # which are read in an order of their own
-            return
-        if copy.stage is Stage.SAFETY_NET:  # hardly read again: its memory is of more use to the next message
-            return
-        if len(self._recent) >= MOST_RECENT:
-            del self._recent[next(iter(self._recent))]
-        self._recent[copy.id] = copy
-
-    def _drop(self, message_id: MessageId) -> None:
-        self._free_content(message_id)
-        self._recent.pop(message_id, None)
-        self._undisturbed.discard(message_id)
-        self.suspects.pop(message_id, None)
-        for query in ("drop_content", "drop_holders", "drop_recipients", "drop_message"):
-            self._run(SQL[query], (message_id,))
-
-    def _free_content(self, message_id: MessageId) -> None:
-        row = self._run(SQL["content"], (message_id,)).fetchone()
-        if row and isinstance(row[1], str):
-            self.freed.append(row[1])
-
-    def _quarantine(self, found: DamagedRow) -> None:
-        """Nobody finds those rows any more; they stay for whoever has to look at them."""
-        self.tally.forget(self.connection, found.message_id)
-        self._run(SQL["put_damaged"], records.damaged_row(found))
-        self._run(SQL["quarantine"], (found.message_id,))
-        self._run(SQL["hold_back"], (found.message_id,))
-        self._recent.pop(found.message_id, None)
-        self._undisturbed.discard(found.message_id)
-        self.suspects.pop(found.message_id, None)
 
     def _last_event_of(self, incarnation: Incarnation) -> int | None:
         """The last event number that existed when that incarnation ended; None if it is not known here.

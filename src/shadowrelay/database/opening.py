@@ -21,7 +21,7 @@ from shadowrelay.core import chores
 from shadowrelay.core.decisions import Chore, Work
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.values import dataclass
-from shadowrelay.database import records
+from shadowrelay.database import records, sums
 from shadowrelay.database.ledger import LINEAGE_FROM, SQL, SqlLedger
 from shadowrelay.database.queries import migrations
 
@@ -210,7 +210,7 @@ def begin_incarnation(
 def _check_lineages(ledger: SqlLedger) -> None:
     """Our own, and those of the members: nothing that follows from one that cannot be is right.
 
-    Raises ValueError, or what else such values lead to (``records.IMPOSSIBLE``).
+    Raises ValueError, or what else such values lead to (``sums.IMPOSSIBLE``).
     """
     known = [member.lineage for member in ledger.members() if member.lineage]
     for lineage in (ledger.lineage, *known):
@@ -302,7 +302,7 @@ def _examine(connection: sqlite3.Connection) -> None:
     # such a page, or by such an index, messages are not found any more that are there.
     found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
-        raise records.corrupt(found)
+        raise sums.corrupt(found)
 
 
 def is_corrupt(error: sqlite3.Error) -> bool:

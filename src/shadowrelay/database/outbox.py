@@ -11,7 +11,7 @@ from shadowrelay.core.identifiers import Beginning, Incarnation, MessageId
 from shadowrelay.core.tracking import RowsDamaged
 from shadowrelay.core.tracking_row import Columns, OutboxRow
 from shadowrelay.core.values import dataclass
-from shadowrelay.database import records
+from shadowrelay.database import sums
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 
@@ -56,7 +56,7 @@ def _columns(text: str) -> Columns:
         found = json.loads(text)
         if isinstance(found, dict) and all(isinstance(value, str) for value in found.values()):
             return found
-    except records.IMPOSSIBLE:
+    except sums.IMPOSSIBLE:
         pass
     log.error("tracking_row_unreadable", row=str(text)[:200])
     return RowsDamaged(at=datetime.now(UTC), message_id=MessageId(""), reason="a row of the outbox").columns()

@@ -13,7 +13,7 @@ from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.ownership import NO_INCARNATION, saved
 from shadowrelay.core.retry import brought_forward
 from shadowrelay.core.values import dataclass
-from shadowrelay.database import records
+from shadowrelay.database import records, sums
 from shadowrelay.database.content import stored
 from shadowrelay.database.ledger import SQL, SqlLedger
 
@@ -44,7 +44,7 @@ def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
     for octets, due in ledger.connection.execute(SQL["due_hops"]).fetchall():
         try:
             found.append((NextHop(octets.decode()), records.moment(due)))
-        except records.IMPOSSIBLE:  # what no name is, or no time
+        except sums.IMPOSSIBLE:  # what no name is, or no time
             for (message_id,) in ledger.connection.execute(SQL["due_nowhere"], (octets,)).fetchall():
                 if copy := ledger.read_again(message_id):
                     ledger.write_again(copy, derived=True)
@@ -88,7 +88,7 @@ def claim_late(
     return [], place if looked_at == LATE_LOOK else FRONT
 
 
-def _claimed(ledger: SqlLedger, rows: list[records.Row], next_hop: NextHop, now: datetime) -> list[Claim]:
+def _claimed(ledger: SqlLedger, rows: list[sums.Row], next_hop: NextHop, now: datetime) -> list[Claim]:
     claims = []
     for (message_id,) in rows:
         copy = ledger.expected(message_id)

@@ -16,7 +16,7 @@ from pathlib import Path
 from shadowrelay.database import opening
 from shadowrelay.database.opening import Salvaged
 from shadowrelay.database.queries import migrations
-from shadowrelay.database.records import tolerant
+from shadowrelay.database.sums import tolerant
 
 _NEEDED = ("meta", "incarnation", "member", "chore", "sqlite_sequence")
 """Without any row of these it is not known whose database it is, or what it said to whom."""

@@ -22,7 +22,7 @@ import aiosqlite
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, ServerName
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.database import group_commit, opening, records
+from shadowrelay.database import group_commit, opening, records, sums
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import CannotOpen, Opening
 from shadowrelay.database.salvage import salvage
@@ -321,7 +321,7 @@ def _connect(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         file, timeout=0, isolation_level=None, cached_statements=256, check_same_thread=False
     )
-    connection.text_factory = records.tolerant
+    connection.text_factory = sums.tolerant
     return connection
 
 
@@ -340,8 +340,8 @@ def _begin(
     opening.migrate(raw)
     try:
         ledger, opened = opening.begin_incarnation(raw, name, token, fresh_id, now)
-    except records.IMPOSSIBLE as error:
-        raise records.corrupt(f"meta data or lineage cannot be read: {error}") from error
+    except sums.IMPOSSIBLE as error:
+        raise sums.corrupt(f"meta data or lineage cannot be read: {error}") from error
     opening.empty_the_log(raw)
     opening.sync_directory(file.parent)
     raw.execute(f"PRAGMA wal_autocheckpoint={0 if unchecked else WAL_PAGES}")

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from shadowrelay.core.conversation import Answered, Query, Revocation
-from shadowrelay.core.decisions import Content, Kind, Transaction
+from shadowrelay.core.decisions import Content, Kind
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival, Attempt, Leg, accept, arrive, counts, uncertain

@@ -8,9 +8,10 @@ from enum import Enum
 
 from shadowrelay.core import damage
 from shadowrelay.core.conversation import Answered, Query, told
-from shadowrelay.core.decisions import Kind, Transaction
+from shadowrelay.core.decisions import Kind
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker

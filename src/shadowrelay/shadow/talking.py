@@ -9,10 +9,11 @@ from functools import partial
 from shadowrelay.core import heartbeat
 from shadowrelay.core.claims import Sighting, sighting_of
 from shadowrelay.core.conversation import Answered, Greeting, Query, ask, told
-from shadowrelay.core.decisions import Part, Transaction
+from shadowrelay.core.decisions import Part
 from shadowrelay.core.heartbeat import Alarm
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.inquiry import AT_ONCE, Inquiry
+from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Reason
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker

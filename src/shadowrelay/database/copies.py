@@ -1,0 +1,217 @@
+"""Copies on SQLite: as the disk has them, each row compared with its sum, and as memory remembers them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+
+from shadowrelay import failpoints
+from shadowrelay.core.damage import Counted
+from shadowrelay.core.decisions import DamagedRow, SaveCopy
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.messages import Copy, Stage
+from shadowrelay.database import records, sums
+from shadowrelay.database.queries import load
+from shadowrelay.database.tally import Tally
+
+SQL = load("queries.sql")
+
+MOST_RECENT = 2048
+"""Copies remembered as they were last saved: a message is read again within a second or two, if at all."""
+
+FEW = 8
+"""Recipients up to which a copy is remembered: bounds the memory."""
+
+ROWS_FROM_BEFORE = "rows_from_before"
+"""The key of what says that there may be rows of a version before sums and digests."""
+
+
+class Copies:
+    """The part of the ledger that is about messages, their recipients and holders; bound to its connection.
+
+    ``suspects``: messages whose rows were read and cannot be believed, and why; nothing is written down of
+    them yet. ``freed`` collects the files of dropped content: to be removed once the transaction is durable,
+    never before. ``damage`` counts what was found, and what became of it, for metrics.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        connection.text_factory = sums.tolerant
+        connection.create_function("row_sum", -1, sums.row_sum, deterministic=True)
+        self.connection = connection
+        self.suspects: dict[MessageId, str] = {}
+        self.freed: list[str] = []
+        self.damage: Counter[Counted] = Counter()
+        self.planned = 0  # recipients stored so far that this node may send, now or later
+        self.tally = Tally()
+        self._old = False
+        self._recent: dict[MessageId, Copy] = {}
+        self._undisturbed: set[MessageId] = set()
+        self._run = connection.execute
+
+    def refresh(self) -> None:
+        """Read what is kept in memory again."""
+        self._old = self._run(SQL["meta"], (ROWS_FROM_BEFORE,)).fetchone() is not None
+        self.freed.clear()
+        self.forget_recent()
+
+    def copy(self, message_id: MessageId) -> Copy | None:
+        if recent := self._recent.get(message_id):
+            return recent
+        found = self._stored(message_id)
+        return None if found is None or found.stage is Stage.ARRIVING else found
+
+    def arrival(self, message_id: MessageId) -> Copy | None:
+        found = self._stored(message_id)
+        return found if found is not None and found.stage is Stage.ARRIVING else None
+
+    def _stored(self, message_id: MessageId) -> Copy | None:
+        row = self._run(SQL["message"], (message_id,)).fetchone()
+        if row is None or row[4] == Stage.DAMAGED:
+            return None
+        recipients = self._run(SQL["recipients"], (message_id,)).fetchall()
+        holders = self._run(SQL["holders"], (message_id,)).fetchall()
+        try:
+            found = records.copy_of(row, recipients, holders, old=self._old)
+        except sums.Unbelievable as error:
+            self.suspects.setdefault(message_id, str(error))
+            return None
+        self.suspects.pop(message_id, None)
+        return found
+
+    def read_again(self, message_id: MessageId) -> Copy | None:
+        """As the disk has it, arriving or not, whatever memory says. None if it is gone, or cannot be
+        believed.
+        """
+        self._recent.pop(message_id, None)
+        return self._stored(message_id)
+
+    def expected(self, message_id: MessageId) -> Copy | None:
+        """The same as ``copy`` of an id that was read from the tables. If there is no such row, one of the
+        two is damaged, as a page is on which rows are not found any more by their keys.
+        """
+        if not isinstance(message_id, str):
+            self._run(SQL["hold_back"], (message_id,))
+            return None
+        found = self.copy(message_id)
+        if found is None and self._run(SQL["message"], (message_id,)).fetchone() is None:
+            self.suspects.setdefault(message_id, "there is no row of it")
+        return found
+
+    @property
+    def has_old_rows(self) -> bool:
+        """May there be rows of a version before sums?"""
+        return self._old
+
+    def write_again(self, copy: Copy, *, derived: bool = False) -> None:
+        """Every row of a message as it has to be, with its sum. ``derived``: one of its columns that follow
+        from others was wrong.
+        """
+        self.damage[Counted.DERIVED] += derived
+        self._save(SaveCopy(None, copy))
+
+    def no_old_rows(self) -> None:
+        """Each row has its sum by now: one without is damaged."""
+        self._run(SQL["drop_meta"], (ROWS_FROM_BEFORE,))
+        self._old = False
+
+    def damaged(self, message_id: MessageId) -> DamagedRow | None:
+        row = self._run(SQL["damaged"], (message_id,)).fetchone()
+        if row is None and message_id not in self.suspects:
+            return None
+        rows = self._run(SQL["recipients"], (message_id,)).fetchall()
+        row = row or (message_id, 0, self.suspects[message_id], "", 0)
+        return records.damaged_of(row, records.sound_recipients(rows))
+
+    def _copies(self, query: str, *values: object) -> Iterator[Copy]:
+        for (message_id,) in self._run(SQL[query], values).fetchall():
+            if copy := self.expected(message_id):
+                yield copy
+
+    def forget_recent(self) -> None:
+        """To be called by whoever changes messages or recipients without ``apply``."""
+        self._recent.clear()
+        self._undisturbed.clear()
+
+    def follow(self, message_id: MessageId) -> None:
+        """From now on ``undisturbed`` tells whether that message was changed."""
+        self._undisturbed.add(message_id)
+
+    def let_be(self, message_id: MessageId) -> None:
+        """Whether it is changed does not matter any more."""
+        self._undisturbed.discard(message_id)
+
+    def undisturbed(self, message_id: MessageId) -> bool:
+        """Has nothing been written of that message since it is followed? False may also mean: not followed.
+
+        To be asked at any time, in a transaction or not: it looks at no database.
+        """
+        return message_id in self._undisturbed
+
+    def _save(self, write: SaveCopy) -> None:
+        before, after = write.before, write.after
+        self._undisturbed.discard(after.id)
+        if after.stage is Stage.ARRIVING:
+            failpoints.wrote(failpoints.ARRIVING)
+        if after.pending and not (before and before.pending):
+            failpoints.wrote(failpoints.PENDING)
+        row = records.message_row(after)
+        # Of most writes the stage is another one: then there is nothing to compare.
+        if before is None or before.stage is not after.stage or row != records.message_row(before):
+            self._run(SQL["put_message"], row + records.message_sums(row))
+        old = {records.recipient_row(before, item) for item in before.recipients} if before else set()
+        for recipient in after.recipients:
+            row = records.recipient_row(after, recipient)
+            if row not in old:
+                self._run(SQL["put_recipient"], (*row, sums.row_sum(*row[:-1])))
+                self.planned += row[-1] is not None
+        old = {records.holder_row(before, item) for item in before.holders} if before else set()
+        new = {records.holder_row(after, item) for item in after.holders}
+        kept = {holder.database_id for holder in after.holders}
+        for row in old:
+            if row[1] not in kept:
+                self._run(SQL["drop_holder"], row[:2])
+        for row in new - old:
+            self._run(SQL["put_holder"], (*row, sums.row_sum(*row)))
+        if write.content:
+            if before:  # in place of one that is damaged
+                self._free_content(after.id)
+                self._run(SQL["drop_content"], (after.id,))
+            self._run(SQL["put_content"], (after.id, write.content.data, write.content.path))
+        self.tally.changed(before, after)
+        self._remember(after)
+
+    def _remember(self, copy: Copy) -> None:
+        self._recent.pop(copy.id, None)
+        if copy.stage is Stage.ARRIVING:
+            return
+        if len(copy.recipients) > FEW or len(copy.holders) > 1:  # which are read in an order of their own
+            return
+        if copy.stage is Stage.SAFETY_NET:  # hardly read again: its memory is of more use to the next message
+            return
+        if len(self._recent) >= MOST_RECENT:
+            del self._recent[next(iter(self._recent))]
+        self._recent[copy.id] = copy
+
+    def _drop(self, message_id: MessageId) -> None:
+        self._free_content(message_id)
+        self._recent.pop(message_id, None)
+        self._undisturbed.discard(message_id)
+        self.suspects.pop(message_id, None)
+        for query in ("drop_content", "drop_holders", "drop_recipients", "drop_message"):
+            self._run(SQL[query], (message_id,))
+
+    def _free_content(self, message_id: MessageId) -> None:
+        row = self._run(SQL["content"], (message_id,)).fetchone()
+        if row and isinstance(row[1], str):
+            self.freed.append(row[1])
+
+    def _quarantine(self, found: DamagedRow) -> None:
+        """Nobody finds those rows any more; they stay for whoever has to look at them."""
+        self.tally.forget(self.connection, found.message_id)
+        self._run(SQL["put_damaged"], records.damaged_row(found))
+        self._run(SQL["quarantine"], (found.message_id,))
+        self._run(SQL["hold_back"], (found.message_id,))
+        self._recent.pop(found.message_id, None)
+        self._undisturbed.discard(found.message_id)
+        self.suspects.pop(found.message_id, None)
