@@ -20,6 +20,7 @@ from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.ownership import saved
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival
+from shadowrelay.core.set_aside import resume
 from tests.simulation.checks import Broken
 from tests.simulation.node import Node
 from tests.simulation.world import START, Noise, World
@@ -312,6 +313,12 @@ class Alone(World):
         """It reads everything that it stores, to find damage before it is needed."""
         for message_id in tuple(self.node.books.state.copies):
             self.node.attend(self.node.read, message_id)
+
+    def _resume(self, message_id: MessageId) -> None:
+        """What was set aside has turned up, and an operator asks for it: what ``message resume`` does."""
+        self.node.attend(
+            self.node.transact, lambda b: b.apply(resume(b, message_id, self.node.clock())), lambda _: None
+        )
 
     def _age(self, message_id: MessageId) -> None:
         """It was kept for so long that its owner is asked before it goes: what ``safety_net.expire`` does."""

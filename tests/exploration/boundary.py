@@ -21,7 +21,10 @@ class Boundary(Members):
         found: list[Move] = []
         for index, view in enumerate(views):
             found += [("step", index, position) for position in range(len(view.steps))]
-            found += [("scrub", index)] if view.stored.unseen and view.up and not view.frozen else []
+            if view.up and not view.frozen:
+                found += [("scrub", index)] if view.stored.unseen else []
+                there = sorted(view.stored.set_aside & self.good(at)) if view.stored.set_aside else ()
+                found += [("resume", index, message_id) for message_id in there]
         for item in dict.fromkeys(at.packets):
             found.append(("packet", item))
             if self._orphaned(views, item[1]):
@@ -88,7 +91,10 @@ class Boundary(Members):
             return False
         if any(packet[0] == "send" or is_offer(packet) for _, packet in at.packets):
             return False
-        return not any(view.stored.open or view.node.in_flight or view.dirty for view in self.views(at))
+        return not any(
+            view.stored.open or view.node.in_flight or view.node.repairing or view.dirty
+            for view in self.views(at)
+        )
 
     # Faults.
 
@@ -96,7 +102,7 @@ class Boundary(Members):
         if at.fault:
             kind, *words = at.fault.split()
             if kind == "rollback" and views[self.index[words[0]]].up:
-                return list(self._begins(at, views, at.fault))
+                return list(self._begins(at, views, at.fault)) if self._is_safe(at, words[0]) else []
             if kind == "page" and views[self.index[words[0]]].dirty:
                 return []
             octets = any(packet[0] == "send" and self._orphaned(views, packet) for _, packet in at.packets)

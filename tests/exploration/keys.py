@@ -208,6 +208,7 @@ class Walk:
     def boundary(self, value: Boundary) -> None:
         self.see(value.watches)
         self.see(self._to_come(value._skipped))
+        self.see(value._silences)
         self.see(value._turn % max(1, len(value.places)))
 
     def candidates(self, value: Candidates) -> None:
@@ -270,6 +271,8 @@ def rule_for(kind: type) -> Callable[[Walk, Any], None]:
         return Walk.iterator
     if issubclass(kind, str):
         return Walk.text
+    if issubclass(kind, tuple):
+        return Walk.sequence
     raise TypeError(f"no rule for {kind}")
 
 

@@ -89,6 +89,7 @@ class Members(Rules):
         at = at._replace(nodes=(*at.nodes[:index], number, *at.nodes[index + 1 :]))
         if before.stored.knows != now.stored.knows:
             at = at._replace(known=self._learnt(at, self.names[index], before, now))
+        self._should_not_give_up(at, self.names[index], now.stored.set_aside - before.stored.set_aside)
         packets = []
         for packet in sent:
             if packet[0] == "told":
@@ -211,6 +212,9 @@ class Members(Rules):
 
     def _scrub(self, at: Situation, index: int) -> Situation:
         return self._react(at, index, ("scrub",))
+
+    def _resume(self, at: Situation, index: int, message_id: str) -> Situation:
+        return self._react(at, index, ("resume", message_id))
 
     def _age(self, at: Situation, index: int, message_id: str) -> Situation:
         return self._react(at, index, ("age", message_id))

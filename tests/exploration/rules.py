@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from shadowrelay.core.policy import Policy
-from tests.simulation.checks import Broken, repaired, unrest
+from tests.simulation.checks import Broken, under_repair, unrest
 
 from .automaton import Automaton, View
 from .setup import Setup
@@ -29,7 +29,6 @@ class Rules:
         return [automaton.views[number] for automaton, number in zip(self.automata, at.nodes, strict=True)]
 
     def _check(self, at: Situation) -> None:
-        self._should_not_give_up(at)
         waiting: frozenset[tuple[str, int]] | None = None
         for mail in at.mail:
             if not mail.acknowledged or mail.excused:
@@ -122,13 +121,16 @@ class Rules:
         if "reason=owner-forgot" in words and changed.isdisjoint(words):
             raise Broken("an owner whose disk is sound did not know what it had given away")
 
-    def _should_not_give_up(self, at: Situation) -> None:
-        """A message is set aside for an operator only when nobody has a good copy of it."""
-        views = self.views(at)
-        for view in views:
-            for message_id in view.stored.set_aside:
-                if any(id_ == message_id for other in views for id_, _ in other.stored.waiting):
-                    raise Broken(f"{view.node.name} set aside what is there")
+    def _should_not_give_up(self, at: Situation, name: str, set_aside: frozenset[str]) -> None:
+        """A message is set aside for an operator only when nobody has a good copy of it. (One that was put
+        off on its way may come later.)
+        """
+        if not set_aside.isdisjoint(self.good(at)):
+            raise Broken(f"{name} set aside what is there")
+
+    def good(self, at: Situation) -> set[str]:
+        """Messages of which somebody has a good copy with unsettled recipients."""
+        return {message_id for view in self.views(at) for message_id, _ in view.stored.waiting}
 
     def _is_safe(self, at: Situation, name: str) -> bool:
         """May that member's disk lose what it has? Not while a copy elsewhere is damaged or gone, unless its
@@ -145,13 +147,15 @@ class Rules:
         return self._rest(at)[0]
 
     def _rest(self, at: Situation) -> tuple[str, str]:
-        """What keeps the boundary from rest, and from being repaired, as far as its members go."""
+        """What keeps the boundary from rest, and from being repaired, as far as its members go: where they
+        count on what is not there, the next fault shows it.
+        """
         known = self._quiet.get(at.nodes)
         if known is None:
             hit = frozenset().union(*(view.stored.hit for view in self.views(at)))
             nodes = {view.node.name: view.node for view in self.views(at)}
             world: Any = SimpleNamespace(nodes=nodes, hit=hit, reports={})
-            known = self._quiet[at.nodes] = (unrest(world) or self._rows_to_mend(at), repaired(world))
+            known = self._quiet[at.nodes] = (unrest(world) or self._rows_to_mend(at), under_repair(world))
         return known
 
     def _rows_to_mend(self, at: Situation) -> str:

@@ -51,7 +51,7 @@ def test_whichever_way_a_node_came_to_a_state_it_does_the_same_from_there(fault:
                 world.reach(follows[after])
             assert (Walk(first).digest(), first.sent) == (Walk(other).digest(), other.sent)
             compared += 1
-    assert compared > 100
+    assert compared > 50
 
 
 def test_forgotten_ages_change_nothing_that_members_and_packets_come_to(

@@ -24,6 +24,8 @@ def describe(boundary: Boundary, at: Situation, move: Move) -> str:
         return "a second passes"
     if kind == "scrub":
         return f"{boundary.names[given[0]]} reads what it stores"
+    if kind == "resume":
+        return f"an operator of {boundary.names[given[0]]} has a good copy of {given[1]} looked for again"
     if kind == "age":
         return f"the copy of {given[1]} on {boundary.names[given[0]]} is about to expire"
     if kind == "drain":

@@ -634,6 +634,21 @@ def _has_a_copy_elsewhere(world: World, node: Node, copy: Copy) -> bool:
 
 def repaired(world: World) -> str:
     """What is not yet as it should be before a second fault: queues may be full, but everything is safe."""
+    if repairing := under_repair(world):
+        return repairing
+    for node in world.nodes.values():
+        for copy in node.books.state.copies.values():
+            if (lost := _not_there(world, copy)) is not None:
+                return f"{lost} has no copy of {copy.id}, which {node.name} counts on"
+            if copy.queued and (copy.damage or not _as_it_was(node, copy)):
+                return f"{node.name}: {copy.id} is damaged"
+            if copy.owned and not _has_a_copy_elsewhere(world, node, copy):
+                return f"{node.name}: {copy.id} is on one machine alone"
+    return ""
+
+
+def under_repair(world: World) -> str:
+    """The same, as far as members go by what they believe: whether that is so is not asked."""
     live = {node.books.state.database_id for node in world.nodes.values()}
     for node in world.nodes.values():
         if not node.up or node.frozen or node.in_flight or node.repairing or node.books.dirty:
@@ -648,12 +663,6 @@ def repaired(world: World) -> str:
         for copy in state.copies.values():
             if copy.exposed or (copy.queued and copy.confirmation.value != "none"):
                 return f"{node.name}: {copy.id} is exposed or has to be asked about"
-            if (lost := _not_there(world, copy)) is not None:
-                return f"{lost} has no copy of {copy.id}, which {node.name} counts on"
-            if copy.queued and (copy.damage or not _as_it_was(node, copy)):
-                return f"{node.name}: {copy.id} is damaged"
-            if copy.owned and not _has_a_copy_elsewhere(world, node, copy):
-                return f"{node.name}: {copy.id} is on one machine alone"
         if any(event.addressee in live for event in state.events.values()):
             return f"{node.name} has events to tell"
         for copy in state.copies.values():

@@ -507,6 +507,7 @@ class Node:
             self.mending.discard(message_id)
             if frozenset(self.boundary.watches) <= answered:
                 self.transact(lambda b: b.apply(damage.given_up(b, message_id, self.clock())), lambda _: None)
+                del self.answered[message_id]  # an operator may have it looked for again
             return
         name = names.pop(0)
 
