@@ -218,7 +218,7 @@ DELIVERING = (
         name="who sends many commands has them all served first",
         rule="every client has its turn",
         file="smtp/receive_lifecycle.py",
-        edits=(("            if served == TURN:", "            if False:"),),
+        edits=(("            if self._served == TURN:", "            if False:"),),
         test="smtp/test_receive_unread.py::"
         "test_a_client_that_sends_very_many_commands_at_once_leaves_others_their_turn",
     ),

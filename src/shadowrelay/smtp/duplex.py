@@ -24,10 +24,14 @@ class Why(Enum):
     GONE = "gone"
     TIMEOUT = "timeout"
     STOPPING = "stopping"
+    OVER = "over"  # all is said
 
 
-class Interrupted(Exception):
-    """Reading or writing has ended for good."""
+class Interrupted(BaseException):
+    """Reading or writing has ended for good.
+
+    No Exception: aiosmtpd's command loop would answer it, and go on.
+    """
 
     def __init__(self, why: Why) -> None:
         super().__init__(why.value)

@@ -13,6 +13,7 @@ from shadowrelay.core.digests import is_digest
 from shadowrelay.core.identifiers import Digest, Mark
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.receive import ConnectorOptions, Peer, Receiver
+from shadowrelay.smtp.receive_connection import syntax
 from shadowrelay.smtp.receive_data import Body
 from shadowrelay.smtp.receive_lifecycle import Transaction
 from shadowrelay.smtp.receive_limits import Register
@@ -90,6 +91,7 @@ class PeerSession(ReceiveSession):
         mark = xshadow.format_mark(self.desk.mark())
         return Reply(reply.code, reply.enhanced, (*before, f"{last} {mark}"))
 
+    @syntax("XSHADOW <name> <lineage>")
     async def smtp_XSHADOW(self, argument: str | None) -> None:
         if not self.peer.helo:
             return await self.answer(Reply(503, "5.5.1", "Say hello first"))
@@ -104,6 +106,7 @@ class PeerSession(ReceiveSession):
         ours = replace(ours, version=theirs.version)
         return await self.answer(Reply(250, "2.0.0", xshadow.format_greeting(ours)))
 
+    @syntax("XQDISCARD <query>")
     async def smtp_XQDISCARD(self, argument: str | None) -> None:
         if not self._greeted:
             return await self.answer(Reply(503, "5.5.1", "XSHADOW needed first"))
@@ -120,17 +123,21 @@ class PeerSession(ReceiveSession):
         self.desk.said(said)
         return None
 
+    @syntax("MAIL FROM:<address>")
     async def smtp_MAIL(self, argument: str | None) -> None:
         if not self._greeted:
             return await self.answer(Reply(503, "5.5.1", "XSHADOW needed first"))
-        return await super().smtp_MAIL(argument)
+        await super().smtp_MAIL(argument)
+        return None
 
+    @syntax("DATA")
     async def smtp_DATA(self, argument: str | None) -> None:
         if self._version > 1:
             # A copy comes with its digest, which is said with the last chunk.
             return await self.answer(Reply(502, "5.5.1", "Between members content comes by BDAT"))
         return await super().smtp_DATA(argument)
 
+    @syntax("BDAT <octets> [LAST] [<digest>]")
     async def smtp_BDAT(self, argument: str | None) -> None:
         chunk, _, digest = (argument or "").rpartition(" ")
         if self._version > 1 and is_digest(digest):

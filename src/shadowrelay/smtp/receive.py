@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any, Literal, Protocol, TypeAlias
 
 from shadowrelay.core.values import dataclass
@@ -31,11 +32,28 @@ class Peer:
     tls: bool = False
     certificate: Mapping[str, Any] | None = None  # as ssl.SSLSocket.getpeercert() tells it, verified
     service: Service = "SMTP"  # as which it greeted us
+    login: str = ""  # the user who logged in, '' for nobody
 
     def protocol(self, *, smtputf8: bool) -> str:
         """How a message came, for its Received field (RFC 3848, RFC 6531 section 4.3)."""
         name = "UTF8" + self.service.removeprefix("E") if smtputf8 else self.service
-        return name + "S" if self.tls else name
+        return name + ("S" if self.tls else "") + ("A" if self.login else "")
+
+
+class Logins(Protocol):
+    """Who may log in (RFC 4954), by name and password."""
+
+    @property
+    def offered(self) -> bool:
+        """Is there any user? Without one AUTH is an unknown command."""
+        ...
+
+    async def check(self, session: Peer, name: str, password: bytes) -> bool:
+        """Is it that user's password? A name that nobody has takes as long as a wrong password.
+
+        May raise Refused when that cannot be said for now.
+        """
+        ...
 
 
 class Hangup:
@@ -122,9 +140,14 @@ class ConnectorOptions:
     max_text_line: int | None = 1000  # CRLF included
     line_ends_checked: bool = True  # a CR or LF that stands alone in the content is refused
     max_command_line: int = COMMAND_LINE  # CRLF included; extended per verb by its parameters
+    logins: Logins | None = None  # AUTH is offered where TLS is active
+    proxy_networks: tuple[IPv4Network | IPv6Network, ...] = ()  # their connections begin with a PROXY header
+    proxy_timeout: timedelta = timedelta(seconds=5)  # for that header
 
     def __post_init__(self) -> None:
         if self.connection_timeout is not None and self.inactivity_timeout >= self.connection_timeout:
             raise ValueError("the inactivity timeout must be smaller than the connection timeout")
         if self.implicit_tls and self.tls is None:
             raise ValueError("implicit TLS needs a certificate")
+        if self.implicit_tls and self.proxy_networks:
+            raise ValueError("a PROXY header cannot come before implicit TLS")

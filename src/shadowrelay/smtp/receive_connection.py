@@ -1,46 +1,96 @@
 """A sender's connection: what the event loop tells of it, TLS that begins in it, and its end.
 
-What is said in it is in ``receive_lifecycle``.
+What is said in it is in ``receive_lifecycle``. docs/dependencies.md tells, callable by callable, what of
+aiosmtpd runs, and what does not.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import AnyStr, cast
+from collections import defaultdict
+from collections.abc import Callable
+from functools import cache
+from ipaddress import ip_address
+from typing import Any, TypeVar, cast
 
-from aiosmtpd.smtp import SMTP
+from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword, Session
+from aiosmtpd.smtp import syntax as library_syntax
 
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import Duplex
 from shadowrelay.smtp.receive import ConnectorOptions, Peer
+from shadowrelay.smtp.receive_streams import CommandReader, HeaderReader
 
 LINGER = 1.0
 """Seconds that a client which we cut off is given to read why, and any other to take its last reply."""
 
 
+Verb = TypeVar("Verb", bound=Callable[..., object])
+
+
+def syntax(text: str, extended: str | None = None) -> Callable[[Verb], Verb]:
+    """The library's decorator, for HELP; it has lost the type."""
+    return cast("Callable[[Verb], Verb]", library_syntax(text, extended))
+
+
+class Greeted(Session):
+    """The library's session, without the property that logs a warning at every login."""
+
+    login_data = None
+
+
+@cache
+def _verbs(session: Any) -> list[str]:
+    """What the library's constructor looks for among all attributes, for every connection anew."""
+    return [name for name in type.__dir__(session) if name.startswith(("smtp_", "auth_"))]
+
+
+def claimed(
+    server: object, session: object, envelope: object, mechanism: str, claim: LoginPassword
+) -> AuthResult:
+    """The library's authenticator, which cannot be awaited: ``LoginSession`` checks the claim."""
+    del server, session, envelope, mechanism
+    return AuthResult(success=False, handled=False, auth_data=claim)
+
+
 class Connection(SMTP):
     """The library's session on octets of our own: ``duplex`` reads and writes, ``peer`` is who is there."""
 
+    line_length_limit = 32_768  # of a StreamReader that reads nothing
+    AuthLoginUsernameChallenge = "Username:"
+    AuthLoginPasswordChallenge = "Password:"
+
+    # Deprecated, or of a timer that closes in the middle of a commit: nothing calls these.
+    _auth_interact = None  # type: ignore[assignment]
+    _timeout_cb = None  # type: ignore[assignment]
+
     def __init__(self, options: ConnectorOptions, handler: object) -> None:
-        # The library's own constructor inspects every attribute for AUTH mechanisms and hooks, at a cost of
-        # a tenth of a message per connection, to prepare what is not used here. Its base is set up instead.
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=32_768, loop=loop)
-        asyncio.StreamReaderProtocol.__init__(self, reader, self._cb_client_connected, loop=loop)
-        self.loop = loop
-        self.event_handler = handler
         self.options = options
-        self.hostname = options.hostname
-        self.transport: asyncio.BaseTransport | None = None
+        # Of this session: the library's own table belongs to all, and its constructor clears it.
+        self.command_size_limits = defaultdict(lambda: options.max_command_line)
+        super().__init__(
+            handler,
+            data_size_limit=options.max_message_size,
+            enable_SMTPUTF8=True,
+            hostname=options.hostname,
+            ident="LMTP" if options.lmtp else options.greeting,
+            tls_context=None if options.implicit_tls else options.tls,
+            authenticator=claimed,
+            proxy_protocol_timeout=options.proxy_timeout.total_seconds() if options.proxy_networks else None,
+            loop=asyncio.get_running_loop(),
+        )
         self.duplex: Duplex
         self.peer: Peer
-        self._handler_coroutine: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
 
+    def __dir__(self) -> list[str]:
+        return _verbs(cast("Any", type(self)))
+
+    def _create_session(self) -> Session:
+        return Greeted(self.loop)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        asyncio.StreamReaderProtocol.connection_made(self, transport)
-        self.transport = transport
         host, port = (*(transport.get_extra_info("peername") or ("", 0)), 0)[:2]
         self.peer = Peer(
             id=secrets.token_hex(8).upper(),
@@ -51,13 +101,52 @@ class Connection(SMTP):
             tls=transport.get_extra_info("ssl_object") is not None,
             certificate=transport.get_extra_info("peercert") or None,
         )
+        if self.peer.tls:
+            self._has_tls(transport)
+        if self._proxy_timeout is not None and not self._is_proxy():
+            self._proxy_timeout = None
         whole = self.options.connection_timeout
         self.duplex = Duplex(
             transport,  # type: ignore[arg-type]
             self.options.inactivity_timeout.total_seconds(),
             None if whole is None else self.loop.time() + whole.total_seconds(),
         )
-        self._handler_coroutine = self.loop.create_task(self._handle_client())
+        super().connection_made(transport)
+
+    def _has_tls(self, transport: asyncio.BaseTransport) -> None:
+        """So the library has AUTH. It knows of no TLS but what its own STARTTLS begins."""
+        self._tls_protocol = cast("Any", transport)
+
+    def _is_proxy(self) -> bool:
+        try:
+            address = ip_address(self.peer.address.partition("%")[0])
+        except ValueError:
+            return False
+        return any(address in network for network in self.options.proxy_networks)
+
+    def _cb_client_connected(self, reader: object, writer: object) -> None:
+        """In place of the library's streams."""
+        del reader, writer
+        timeout = self._proxy_timeout
+        self._read_with(
+            CommandReader(self.duplex, self.next_command)
+            if timeout is None
+            else HeaderReader(self.duplex, self.loop.time() + timeout)
+        )
+
+    def renew_envelope(self) -> None:
+        """The transaction is over."""
+        self._set_post_data_state()  # type: ignore[no-untyped-call]
+
+    def _read_with(self, reader: CommandReader | HeaderReader) -> None:
+        self._reader = self._writer = cast("Any", reader)
+
+    async def next_command(self) -> bytes:
+        """The next line that the library may see."""
+        raise NotImplementedError
+
+    def _reset_timeout(self, duration: float | None = None) -> None:
+        """``duplex`` has the deadlines: the library's timer closes while a message is committed."""
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost.set()
@@ -65,7 +154,7 @@ class Connection(SMTP):
         asyncio.StreamReaderProtocol.connection_lost(self, error)
 
     def data_received(self, data: bytes) -> None:
-        self.duplex.received(data)  # the library's StreamReader would be one more copy and wake-up
+        self.duplex.received(data)
 
     def pause_writing(self) -> None:
         self.duplex.unwritable()
@@ -83,9 +172,11 @@ class Connection(SMTP):
         # asyncio can put TLS under a protocol, but offers no way to tell the streams above it.
         self._transport = transport
         self._over_ssl = True
+        self._has_tls(transport)
+        self.session = self._create_session()
         self.duplex.secured(transport)
         certificate = transport.get_extra_info("peercert") or None
-        self.peer = replace(self.peer, tls=True, certificate=certificate, helo="", service="SMTP")
+        self.peer = replace(self.peer, tls=True, certificate=certificate, helo="", service="SMTP", login="")
 
     async def close(self) -> None:
         """Close the connection. A client that takes nothing would keep it open for as long as it likes, so
@@ -104,7 +195,8 @@ class Connection(SMTP):
         except TimeoutError:
             transport.abort()
 
-    async def push(self, status: AnyStr) -> None:
-        """The library's way to reply."""
-        text = status.encode("utf-8", "replace") if isinstance(status, str) else status
-        self.duplex.write(text + b"\r\n")
+    def release(self) -> None:
+        """Nothing more is said: cut what would keep this session until the garbage is collected."""
+        self._smtp_methods, self._auth_methods = {}, {}
+        self._client_connected_cb = None
+        self._reader = self._writer = cast("Any", None)

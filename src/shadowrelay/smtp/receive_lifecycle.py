@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import field
+from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
+from aiosmtpd.proxy_protocol import ProxyData
+from aiosmtpd.smtp import Envelope
 
-from shadowrelay.core.values import dataclass
+from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import BLOCK, Interrupted, Why
 from shadowrelay.smtp.receive import ConnectorOptions, Receiver
 from shadowrelay.smtp.receive_connection import LINGER, Connection
 from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body
 from shadowrelay.smtp.receive_limits import STOPPING, Register
+from shadowrelay.smtp.receive_streams import CommandReader, HeaderReader, client_of
+from shadowrelay.smtp.receive_words import in_our_words
 from shadowrelay.wire.esmtp import LINE_EXTENSIONS, MailFrom, RcptTo
 from shadowrelay.wire.replies import MAX_REPLY_LINE, Refused, Reply
 
@@ -36,37 +41,49 @@ TURN = 64
 _GROUPED = frozenset({"MAIL", "RCPT", "RSET", "DATA", "BDAT"})
 """Verbs whose replies may wait for those of the commands behind them (RFC 2920 section 3.2)."""
 
-_PROTOCOL_ERRORS = frozenset({500, 501, 502, 503, 504, 555})
+_PROTOCOL_ERRORS = frozenset({500, 501, 502, 503, 504, 535, 538, 555})
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-@dataclass(slots=True)
-class Transaction:
-    """From MAIL to the reply after the content. ``failed`` is what later chunks of a refused body get."""
+class Transaction(Envelope):
+    """From MAIL to the reply after the content; before MAIL, an empty one.
 
-    mail: MailFrom
-    recipients: list[RcptTo] = field(default_factory=list)
-    refused: int = 0
-    body: Body | None = None
-    chunking: bool = False
-    failed: Reply | None = None
+    ``failed`` is what later chunks of a refused body get.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mail: MailFrom
+        self.rcpt: RcptTo  # the one that is being judged
+        self.recipients: list[RcptTo] = []
+        self.refused = 0
+        self.body: Body | None = None
+        self.chunking = False
+        self.failed: Reply | None = None
 
 
 class SessionLifecycle(Connection):
     """What is said in one connection. ``register`` counts it; ``receiver`` is told of its transactions."""
 
-    def __init__(self, receiver: Receiver, options: ConnectorOptions, register: Register) -> None:
-        super().__init__(options, receiver)
+    def __init__(
+        self, receiver: Receiver, options: ConnectorOptions, register: Register, hooks: object
+    ) -> None:
+        super().__init__(options, hooks)
         self.receiver = receiver
-        self.transaction: Transaction | None = None
+        self.envelope: Transaction | None
+        self.verb = ""  # of the command that is served
+        self.junk = 0  # commands since the last message
         self._register = register
         self._leaving = self._draining = self._busy = self._grouped = False
-        self._errors = 0
-        self.junk = 0  # commands since the last message
-        # Per session: in the library they are shared by all.
-        base = options.max_command_line
-        self.command_size_limits = {verb: base + more for verb, more in LINE_EXTENSIONS.items()}
-        self._longest = max(self.command_size_limits.values())
+        self._errors = self._served = 0
+        self.limit_commands()
+
+    def limit_commands(self) -> None:
+        """As our extensions have it: the library adds to MAIL at each EHLO."""
+        base = self.options.max_command_line
+        for verb, more in LINE_EXTENSIONS.items():
+            self.command_size_limits[verb] = base + more
+        self.command_size_limit = self.max_command_size_limit
 
     def drain(self) -> None:
         """Leave as soon as no transaction is under way."""
@@ -83,77 +100,106 @@ class SessionLifecycle(Connection):
 
     async def _handle_client(self) -> None:
         task = self._handler_coroutine
-        refusal = STOPPING if task is None else self._register.enter(self, task, self.peer.address)
+        behind_proxy = self._proxy_timeout is not None
+        address = None if behind_proxy else self.peer.address
+        refusal = STOPPING if task is None else self._register.enter(self, task, address)
         try:
             if refusal is not None:
-                log.info("connection_refused", client=self.peer.address, reply=str(refusal))
-                await self.leave(refusal)
+                await self.turn_away(refusal)
             else:
                 await self._converse()
-        except Interrupted as interrupted:
-            log.debug("session_interrupted", session=self.peer.id, why=interrupted.why.value)
-            await self.forget()
-            if interrupted.why is not Why.GONE:
-                await self.leave(TIMEOUT if interrupted.why is Why.TIMEOUT else STOPPING)
         finally:
             await self.close()
             await self.forget()
-            self._register.leave(self, self.peer.address)
+            self._register.leave(self)
+            self.release()
 
     async def _converse(self) -> None:
-        greeting = "LMTP" if self.options.lmtp else self.options.greeting
-        self.duplex.write(Reply(220, None, f"{self.hostname} {greeting}").encode())
-        served = 0
-        while not self._leaving:
-            if self._draining and self.transaction is None:
-                raise Interrupted(Why.STOPPING)
-            if served == TURN:  # of what is there already no command has to be waited for
-                served = 0
-                await asyncio.sleep(0)
-            served += 1
-            line = await self.duplex.read_line(self._longest)
-            self._busy = True
-            try:
-                await self._serve(line)
-            except Refused as refused:
-                await self.answer(refused.reply)
-            except Interrupted:
-                raise
-            except Exception as error:
-                await self.handle_exception(error)
-                await self.answer(LOCAL_ERROR)
+        """Until it is over. The library's loop ends by itself only where no client is behind a proxy."""
+        try:
+            await super()._handle_client()
+        except Interrupted as interrupted:
+            if interrupted.why is Why.OVER:
+                with suppress(Interrupted):
+                    await self.duplex.flush()
+                return
+            log.debug("session_interrupted", session=self.peer.id, why=interrupted.why.value)
+            await self.forget()
+            if interrupted.why is Why.STOPPING:
+                await self.leave(STOPPING)
+            elif interrupted.why is Why.TIMEOUT and not isinstance(self._reader, HeaderReader):
+                await self.leave(TIMEOUT)
+        except ConnectionResetError as error:  # the library takes any for the client's
+            await self.leave(await self.handle_exception(error))
+
+    async def turn_away(self, refusal: Reply) -> None:
+        """There is no place for this client."""
+        log.info("connection_refused", client=self.peer.address, reply=str(refusal))
+        await self.leave(refusal)
+
+    async def proxied(self, header: ProxyData) -> bool:
+        """Who is behind the proxy, and whether there is a place for that client."""
+        try:
+            client = client_of(header)
+        except ValueError as error:
+            log.info("proxy_header_refused", proxy=self.peer.address, error=str(error))
+            return False
+        if client is not None:
+            self.peer = replace(self.peer, address=client[0], port=client[1])
+        self._read_with(CommandReader(self.duplex, self.next_command))
+        refusal = self._register.identify(self, self.peer.address)
+        if refusal is not None:
+            await self.turn_away(refusal)
+        return refusal is None
+
+    async def next_command(self) -> bytes:
+        """The next line that the library may see; those that it must not see are answered here."""
+        while True:
             self._busy = False
             if not self._grouped or self.duplex.unsent > BLOCK:
                 await self.duplex.flush()
-        await self.duplex.flush()
+            if self._leaving:
+                raise Interrupted(Why.OVER)
+            if self._draining and self.transaction is None:
+                raise Interrupted(Why.STOPPING)
+            if self._served == TURN:  # of what is there already no command has to be waited for
+                self._served = 0
+                await asyncio.sleep(0)
+            self._served += 1
+            line = await self.duplex.read_line(self.command_size_limit)
+            self._busy = True
+            try:
+                return await self._acceptable(line)
+            except Refused as refused:
+                await self.answer(refused.reply)
 
-    async def _serve(self, line: bytes | None) -> None:
+    async def _acceptable(self, line: bytes | None) -> bytes:
+        """The command without its line end. Raises Refused, or Interrupted after too many of them."""
         self._grouped = False
         if line is None:
-            return await self.answer(LINE_TOO_LONG)
+            raise _refused(LINE_TOO_LONG)
         if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
-            return await self.answer(BARE_LINE_END)
+            raise _refused(BARE_LINE_END)
+        command = line[:-2].rstrip(b" \t")
         try:
-            command = line[:-2].decode("utf-8").rstrip(" \t")
+            verb, _, argument = command.decode("utf-8").partition(" ")
         except UnicodeDecodeError:
             raise Refused(500, "5.5.2", "Command line is not UTF-8") from None
-        verb, _, argument = command.partition(" ")
-        verb = verb.upper()
+        self.verb = verb = verb.upper()
         self._grouped = verb in _GROUPED
         if len(line) > self.command_size_limits.get(verb, self.options.max_command_line):
-            return await self.answer(LINE_TOO_LONG)
-        method = getattr(self, f"smtp_{verb}", None) if verb.isalnum() and self.offers(verb) else None
-        if method is None:
-            return await self.answer(UNKNOWN_COMMAND)
+            raise _refused(LINE_TOO_LONG)
+        if not verb.isascii() or verb not in self._smtp_methods or not self.offers(verb):
+            raise _refused(UNKNOWN_COMMAND)
         if _CONTROL.search(argument):
-            return await self.answer(BAD_CHARACTER)
+            raise _refused(BAD_CHARACTER)
         if self.options.max_junk_commands is not None and self.is_junk(verb, argument):
             self.junk += 1
             if self.junk > self.options.max_junk_commands:
                 log.info("session_ended_by_junk", session=self.peer.id, client=self.peer.address)
-                return await self.leave(TOO_MANY_COMMANDS)
-        await method(argument.lstrip(" ") or None)
-        return None
+                await self.leave(TOO_MANY_COMMANDS)
+                raise Interrupted(Why.OVER)
+        return command
 
     def is_junk(self, verb: str, argument: str) -> bool:
         """Does a command bring a message no further? Past some hundred of them a client only costs time.
@@ -167,8 +213,9 @@ class SessionLifecycle(Connection):
     def offers(self, verb: str) -> bool:
         """Whether a verb with a method of its own is known on this connector; else it is unknown."""
         match verb:
-            case "AUTH":  # the library's; nobody logs in here
-                return False
+            case "AUTH":
+                logins = self.options.logins
+                return logins is not None and self.options.tls is not None and logins.offered
             case "LHLO":
                 return self.options.lmtp
             case "HELO" | "EHLO":
@@ -178,7 +225,31 @@ class SessionLifecycle(Connection):
             case _:
                 return True
 
+    def _syntax_available(self, method: Callable[..., object]) -> bool:
+        """For HELP."""
+        return self.offers(method.__name__.removeprefix("smtp_"))
+
+    async def _call_handler_hook(self, command: str, *args: object) -> object:
+        """A connection of our own that was reset is an error like others: the library takes it for the
+        client's, who would hear nothing.
+        """
+        try:
+            return await super()._call_handler_hook(command, *args)
+        except ConnectionResetError as error:
+            raise OSError("a connection of our own was reset") from error
+
     # Replies
+
+    async def push(self, status: Reply | bytes | str) -> None:
+        """The library's way to reply, and that of its hooks. Octets leave as they are."""
+        if isinstance(status, Reply):
+            await self.answer(status)
+        elif isinstance(status, bytes):
+            self.duplex.write(status + b"\r\n")
+        elif status.startswith("220 "):  # the greeting
+            self.write_reply(in_our_words(status))
+        else:
+            await self.answer(in_our_words(status))
 
     def decorate(self, reply: Reply) -> Reply:
         """Hook: every reply but the greeting and the answer to EHLO passes here."""
@@ -198,7 +269,11 @@ class SessionLifecycle(Connection):
 
     def write_reply(self, reply: Reply) -> None:
         """Put a reply, as it is, among those that leave at the next flush."""
-        self.duplex.write(reply.encode(most=max(MAX_REPLY_LINE, self.options.max_command_line)))
+        self.duplex.write(self.encoded(reply))
+
+    def encoded(self, reply: Reply) -> bytes:
+        """As it leaves: no line is longer than what the other end has to take."""
+        return reply.encode(most=max(MAX_REPLY_LINE, self.options.max_command_line))
 
     async def leave(self, reply: Reply) -> None:
         """Say why, and close."""
@@ -219,21 +294,42 @@ class SessionLifecycle(Connection):
             return
         raise Interrupted(Why.GONE)
 
-    async def handle_exception(self, error: Exception) -> str:
+    async def handle_exception(self, error: Exception) -> Reply:  # type: ignore[override]
         """Our mistake is no reason to bounce mail, and none of the client's business."""
+        if isinstance(error, Refused):
+            return error.reply
         log.error("session_error", session=self.peer.id, client=self.peer.address, exc_info=error)
-        return str(LOCAL_ERROR)
+        return LOCAL_ERROR
 
     # The transaction
 
+    @property
+    def transaction(self) -> Transaction | None:
+        """The one that is under way."""
+        envelope = self.envelope
+        return envelope if envelope is not None and envelope.mail_from is not None else None
+
+    def _create_envelope(self) -> Transaction:
+        return Transaction()
+
+    def _set_rset_state(self) -> None:
+        """Others have to be told, who take their time: what follows in the library calls ``forget``."""
+        if self.envelope is None:
+            super()._set_rset_state()  # type: ignore[no-untyped-call]
+
     async def forget(self) -> None:
         """End the transaction, if there is one, without a message."""
-        transaction, self.transaction = self.transaction, None
+        transaction = self.transaction
         if transaction is None:
             return
+        self.renew_envelope()
         if transaction.body is not None:
             await transaction.body.abort()
         try:
             await self.receiver.reset(self.peer)
         except Exception:
             log.exception("receiver_reset_failed", session=self.peer.id)
+
+
+def _refused(reply: Reply) -> Refused:
+    return Refused(reply.code, reply.enhanced or "", reply.lines[0])

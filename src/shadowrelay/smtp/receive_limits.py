@@ -32,33 +32,41 @@ class Register:
     def __init__(self, most: int | None, most_per_source: int | None) -> None:
         self._most, self._most_per_source = most, most_per_source
         self._sources: Counter[str] = Counter()
-        self._admitted: set[Stoppable] = set()
+        self._admitted: dict[Stoppable, str | None] = {}  # its source, None as long as nobody knows
         self._sessions: dict[Stoppable, asyncio.Task[None]] = {}  # and those that are being turned away
         self._closing = False
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def enter(self, session: Stoppable, task: asyncio.Task[None], address: str) -> Reply | None:
-        """Admit a session; or the reply that turns it away: it takes no place then, however long it stays."""
-        source = source_of(address)
+    def enter(self, session: Stoppable, task: asyncio.Task[None], address: str | None) -> Reply | None:
+        """Admit a session; or the reply that turns it away: it takes no place then, however long it stays.
+
+        Without an address it counts for no source, until ``identify`` says for which.
+        """
         self._sessions[session] = task
         if self._closing:
             return STOPPING
         if self._most is not None and len(self._admitted) >= self._most:
             return TOO_MANY
+        self._admitted[session] = None
+        return None if address is None else self.identify(session, address)
+
+    def identify(self, session: Stoppable, address: str) -> Reply | None:
+        """An admitted session's client has that address; or the reply that turns it away after all."""
+        source = source_of(address)
         if self._most_per_source is not None and self._sources[source] >= self._most_per_source:
+            del self._admitted[session]
             return TOO_MANY_FROM_SOURCE
-        self._admitted.add(session)
+        self._admitted[session] = source
         self._sources[source] += 1
         return None
 
-    def leave(self, session: Stoppable, address: str) -> None:
+    def leave(self, session: Stoppable) -> None:
         del self._sessions[session]
-        if session not in self._admitted:
+        source = self._admitted.pop(session, None)
+        if source is None:
             return
-        self._admitted.remove(session)
-        source = source_of(address)
         self._sources[source] -= 1
         if not self._sources[source]:
             del self._sources[source]

@@ -14,10 +14,15 @@ import structlog
 
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import Interrupted, Why
-from shadowrelay.smtp.receive import Hangup, Service
-from shadowrelay.smtp.receive_content import MESSAGE_TOO_BIG, ContentCheck
+from shadowrelay.smtp.receive import ConnectorOptions, Hangup, Receiver, Service
+from shadowrelay.smtp.receive_connection import syntax
+from shadowrelay.smtp.receive_content import ContentCheck
 from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body, read_chunk, read_data
-from shadowrelay.smtp.receive_lifecycle import SessionLifecycle, Transaction
+from shadowrelay.smtp.receive_hooks import HOOKS
+from shadowrelay.smtp.receive_lifecycle import Transaction
+from shadowrelay.smtp.receive_limits import Register
+from shadowrelay.smtp.receive_login import LoginSession
+from shadowrelay.smtp.receive_words import MAIL_NEEDED
 from shadowrelay.wire.addresses import is_literal
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
@@ -31,7 +36,6 @@ from shadowrelay.wire.replies import Refused, Reply
 
 log = structlog.get_logger(__name__)
 
-OK = Reply(250, "2.0.0", "OK")
 START = Reply(354, None, "End data with <CR><LF>.<CR><LF>")
 
 # ASCII alone (RFC 6531 section 3.7.1): the name stands in the trace field of messages that may be 7-bit.
@@ -44,11 +48,20 @@ def _sequence(text: str) -> Reply:
     return Reply(503, "5.5.1", text)
 
 
-class ReceiveSession(SessionLifecycle):
+def _name(argument: str | None) -> str:
+    if argument is None or not (_NAME.fullmatch(argument) or is_literal(argument)):
+        raise Refused(501, "5.5.4", "Host name or address literal needed")
+    return argument
+
+
+class ReceiveSession(LoginSession):
     """One SMTP or LMTP session."""
 
     extra_mail_parameters: ClassVar[frozenset[str]] = frozenset()
     extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, receiver: Receiver, options: ConnectorOptions, register: Register) -> None:
+        super().__init__(receiver, options, register, HOOKS)
 
     def keywords(self) -> list[str]:
         """Hook: what EHLO offers, one line each."""
@@ -65,6 +78,8 @@ class ReceiveSession(SessionLifecycle):
         ]
         if self.offers("STARTTLS") and not self.peer.tls:
             offered.append("STARTTLS")
+        if self.peer.tls and self.offers("AUTH"):
+            offered.append("AUTH PLAIN LOGIN")
         return offered
 
     def judge(self, rcpt: RcptTo) -> None:
@@ -73,24 +88,31 @@ class ReceiveSession(SessionLifecycle):
 
     # Who is there
 
-    async def smtp_HELO(self, argument: str | None) -> None:
-        await self._greet("SMTP", argument)
+    # The library drops the transaction before it looks at the name (RFC 5321 section 4.1.4: it is kept).
 
-    async def smtp_EHLO(self, argument: str | None) -> None:
-        await self._greet("ESMTP", argument)
+    @syntax("HELO <hostname>")
+    async def smtp_HELO(self, hostname: str | None) -> None:
+        await super().smtp_HELO(_name(hostname))
 
-    async def smtp_LHLO(self, argument: str | None) -> None:
-        await self._greet("LMTP", argument)
+    @syntax("EHLO <hostname>")
+    async def smtp_EHLO(self, hostname: str | None) -> None:
+        await super().smtp_EHLO(_name(hostname))
+        self.limit_commands()
 
-    async def _greet(self, service: Service, name: str | None) -> None:
-        if name is None or not (_NAME.fullmatch(name) or is_literal(name)):
-            raise Refused(501, "5.5.4", "Host name or address literal needed")
+    @syntax("LHLO <hostname>")
+    async def smtp_LHLO(self, hostname: str | None) -> None:
+        await self.smtp_EHLO(hostname)
+
+    async def greeted(self, service: Service, name: str) -> bytes:
+        """A client introduced itself; the answer, without its last line end."""
         await self.forget()
         self.peer = replace(self.peer, helo=name, service=service)
         keywords = () if service == "SMTP" else self.keywords()
         # The answers to HELO and EHLO carry no enhanced codes (RFC 2034 section 3).
-        self.write_reply(Reply(250, None, (self.hostname, *keywords)))
+        reply = Reply(250, None, (self.hostname, *keywords))
+        return self.encoded(reply)[:-2]
 
+    @syntax("STARTTLS")
     async def smtp_STARTTLS(self, argument: str | None) -> None:
         if argument:
             raise Refused(501, "5.5.4", "Syntax: STARTTLS")
@@ -125,43 +147,41 @@ class ReceiveSession(SessionLifecycle):
 
     # The transaction
 
-    async def smtp_MAIL(self, argument: str | None) -> None:
-        if not self.peer.helo:
-            return await self.answer(_sequence("Say hello first"))
-        if self.transaction is not None:
-            return await self.answer(_sequence("A transaction is under way"))
-        mail = parse_mail(
-            argument or "", keywords=self._parameters(MAIL_KEYWORDS, self.extra_mail_parameters)
-        )
-        if mail.size is not None and mail.size > self.options.max_message_size:
-            return await self.answer(MESSAGE_TOO_BIG)
-        reply = await self.receiver.mail(self.peer, mail) or Reply(250, "2.1.0", "Sender OK")
-        if reply.positive:
-            self.transaction = Transaction(mail)
-        return await self.answer(reply)
+    @syntax("RCPT TO:<address>", extended=" [SP <parameters>]")
+    async def smtp_RCPT(self, arg: str | None) -> None:
+        if (transaction := self.transaction) is not None:
+            transaction.refused += 1  # until the opposite is known
+        await super().smtp_RCPT(arg)
 
-    async def smtp_RCPT(self, argument: str | None) -> None:
+    def _getaddr(self, arg: str) -> tuple[str, str]:
+        """What is behind FROM: or TO:, or all that VRFY has. The library is told of the address alone: it
+        knows too few parameters, and would have them in upper case.
+        """
+        if self.verb == "MAIL":
+            return self._sender(arg), ""
+        return (self._recipient(arg) if self.verb == "RCPT" else arg), ""
+
+    def _sender(self, path: str) -> str:
+        envelope = self.envelope
+        if self.transaction is not None or envelope is None:
+            raise Refused(503, "5.5.1", "A transaction is under way")
+        keywords = self._parameters(MAIL_KEYWORDS, self.extra_mail_parameters)
+        envelope.mail = parse_mail(f"FROM:{path}", keywords=keywords)
+        return envelope.mail.sender or "<>"  # to the library nothing is no address
+
+    def _recipient(self, path: str) -> str:
         transaction = self.transaction
         if transaction is None:
-            return await self.answer(_sequence("MAIL needed first"))
+            raise Refused(503, "5.5.1", "MAIL needed first")
         if transaction.chunking:
-            return await self.answer(_sequence("BDAT is under way"))
-        transaction.refused += 1  # until the opposite is known
-        rcpt = parse_rcpt(
-            argument or "",
-            smtputf8=transaction.mail.smtputf8,
-            keywords=self._parameters(RCPT_KEYWORDS, self.extra_rcpt_parameters),
-        )
+            raise Refused(503, "5.5.1", "BDAT is under way")
+        keywords = self._parameters(RCPT_KEYWORDS, self.extra_rcpt_parameters)
+        rcpt = parse_rcpt(f"TO:{path}", smtputf8=transaction.mail.smtputf8, keywords=keywords)
         self.judge(rcpt)
-        if len(transaction.recipients) >= self.options.max_recipients_per_message:
-            return await self.answer(Reply(452, "4.5.3", "Too many recipients"))
-        accepted = tuple(transaction.recipients)
-        reply = await self.receiver.rcpt(self.peer, transaction.mail, rcpt, accepted)
-        if reply is None or reply.positive:
-            transaction.refused -= 1
-            transaction.recipients.append(rcpt)
-        return await self.answer(reply or Reply(250, "2.1.5", "Recipient OK"))
+        transaction.rcpt = rcpt
+        return rcpt.address
 
+    @syntax("DATA")
     async def smtp_DATA(self, argument: str | None) -> None:
         refusal = self._content_is_due()
         if argument:
@@ -179,6 +199,7 @@ class ReceiveSession(SessionLifecycle):
         await read_data(self.duplex, body, self._deadline())
         return await self._finish(self.transaction, body)
 
+    @syntax("BDAT <octets> [LAST]")
     async def smtp_BDAT(self, argument: str | None) -> None:
         found = _CHUNK.fullmatch(argument or "")
         if found is None:
@@ -210,7 +231,7 @@ class ReceiveSession(SessionLifecycle):
     def _content_is_due(self) -> Reply | None:
         transaction = self.transaction
         if transaction is None:
-            return _sequence("MAIL needed first")
+            return MAIL_NEEDED
         if transaction.recipients:
             return None
         if transaction.refused:
@@ -225,8 +246,7 @@ class ReceiveSession(SessionLifecycle):
         except Refused as refused:
             return refused.reply
         except Exception as error:
-            await self.handle_exception(error)
-            return LOCAL_ERROR
+            return await self.handle_exception(error)
         if isinstance(sink, Reply):
             return sink
         check = ContentCheck(
@@ -248,7 +268,7 @@ class ReceiveSession(SessionLifecycle):
             await self.forget()
             replies = [refusal] * expected
         else:
-            self.transaction = None
+            self.renew_envelope()
             outcome = await body.finish()
             if isinstance(outcome, Hangup):
                 return await self.hang_up()
@@ -263,35 +283,6 @@ class ReceiveSession(SessionLifecycle):
     def _replies_due(self, transaction: Transaction) -> int:
         """After the content: LMTP has a reply for each recipient (RFC 2033 section 4.2)."""
         return len(transaction.recipients) if self.options.lmtp else 1
-
-    # The rest
-
-    async def smtp_RSET(self, argument: str | None) -> None:
-        if argument:
-            raise Refused(501, "5.5.4", "Syntax: RSET")
-        await self.forget()
-        await self.answer(OK)
-
-    async def smtp_NOOP(self, argument: str | None) -> None:  # noqa: ARG002
-        await self.answer(OK)
-
-    async def smtp_QUIT(self, argument: str | None) -> None:
-        if argument:
-            raise Refused(501, "5.5.4", "Syntax: QUIT")
-        await self.answer(Reply(221, "2.0.0", "Bye"))
-        await self.hang_up()
-
-    async def smtp_VRFY(self, argument: str | None) -> None:
-        if not argument:
-            raise Refused(501, "5.5.4", "Syntax: VRFY address")
-        await self.answer(Reply(252, "2.0.0", "Cannot verify, but will take mail for delivery"))
-
-    async def smtp_EXPN(self, argument: str | None) -> None:  # noqa: ARG002
-        await self.answer(Reply(502, "5.5.1", "EXPN is not implemented"))
-
-    async def smtp_HELP(self, argument: str | None) -> None:  # noqa: ARG002
-        verbs = (name.removeprefix("smtp_") for name in dir(self) if name.startswith("smtp_"))
-        await self.answer(Reply(214, "2.0.0", " ".join(verb for verb in verbs if self.offers(verb))))
 
     def _parameters(self, known: frozenset[str], extra: frozenset[str]) -> frozenset[str]:
         return frozenset() if self.peer.service == "SMTP" else known | extra

@@ -1,0 +1,101 @@
+"""What aiosmtpd calls at each verb: from its words to those of a Receiver. One object for all sessions."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from aiosmtpd.proxy_protocol import ProxyData
+from aiosmtpd.smtp import Session
+
+from shadowrelay.smtp.duplex import Interrupted, Why
+from shadowrelay.smtp.receive_content import MESSAGE_TOO_BIG
+from shadowrelay.smtp.receive_lifecycle import Transaction
+from shadowrelay.smtp.receive_words import OK
+from shadowrelay.wire.replies import Reply
+
+if TYPE_CHECKING:
+    from shadowrelay.smtp.receive_session import ReceiveSession
+
+SENDER_OK = Reply(250, "2.1.0", "Sender OK")
+RECIPIENT_OK = Reply(250, "2.1.5", "Recipient OK")
+TOO_MANY_RECIPIENTS = Reply(452, "4.5.3", "Too many recipients")
+BYE = Reply(221, "2.0.0", "Bye")
+
+
+class Hooks:
+    """Static methods, for a bound one would be made for each session."""
+
+    def __dir__(self) -> list[str]:
+        return _NAMES
+
+    @staticmethod
+    async def handle_PROXY(
+        server: ReceiveSession, session: Session, envelope: Transaction, header: ProxyData
+    ) -> bool:
+        del session, envelope
+        return await server.proxied(header)
+
+    @staticmethod
+    async def handle_HELO(
+        server: ReceiveSession, session: Session, envelope: Transaction, name: str
+    ) -> bytes:
+        del envelope
+        session.host_name = name
+        return await server.greeted("SMTP", name)
+
+    @staticmethod
+    async def handle_EHLO(
+        server: ReceiveSession, session: Session, envelope: Transaction, name: str, offered: list[str]
+    ) -> list[bytes]:
+        del envelope, offered
+        session.host_name = name
+        return [await server.greeted("LMTP" if server.options.lmtp else "ESMTP", name)]
+
+    @staticmethod
+    async def handle_MAIL(
+        server: ReceiveSession, session: Session, envelope: Transaction, address: str, options: list[str]
+    ) -> Reply:
+        del session, options
+        mail = envelope.mail
+        if mail.size is not None and mail.size > server.options.max_message_size:
+            return MESSAGE_TOO_BIG
+        reply = await server.receiver.mail(server.peer, mail) or SENDER_OK
+        if reply.positive:
+            envelope.mail_from = address
+        return reply
+
+    @staticmethod
+    async def handle_RCPT(
+        server: ReceiveSession, session: Session, envelope: Transaction, address: str, options: list[str]
+    ) -> Reply:
+        del session, options
+        rcpt = envelope.rcpt
+        if len(envelope.recipients) >= server.options.max_recipients_per_message:
+            return TOO_MANY_RECIPIENTS
+        accepted = tuple(envelope.recipients)
+        reply = await server.receiver.rcpt(server.peer, envelope.mail, rcpt, accepted) or RECIPIENT_OK
+        if reply.positive:
+            envelope.refused -= 1
+            envelope.recipients.append(rcpt)
+            envelope.rcpt_tos.append(address)
+        return reply
+
+    @staticmethod
+    async def handle_RSET(server: ReceiveSession, session: Session, envelope: Transaction) -> Reply:
+        del session, envelope
+        await server.forget()
+        return OK
+
+    @staticmethod
+    async def handle_QUIT(server: ReceiveSession, session: Session, envelope: Transaction) -> Reply:
+        """The library would cancel itself after its reply."""
+        del session, envelope
+        await server.answer(BYE)
+        raise Interrupted(Why.OVER)
+
+
+# The library's constructor looks at the hooks of each session anew; this spares it most of that.
+_NAMES = [name for name in vars(Hooks) if name.startswith("handle_")]
+Hooks.handle_EHLO.__signature__ = inspect.signature(Hooks.handle_EHLO)  # type: ignore[attr-defined]
+HOOKS = Hooks()

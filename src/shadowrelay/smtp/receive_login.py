@@ -1,0 +1,38 @@
+"""AUTH PLAIN and LOGIN (RFC 4954, RFC 4616): aiosmtpd's exchanges, with a check that is awaited."""
+
+from __future__ import annotations
+
+from aiosmtpd.smtp import AuthResult, LoginPassword
+
+from shadowrelay.core.values import replace
+from shadowrelay.smtp.receive_connection import syntax
+from shadowrelay.smtp.receive_lifecycle import SessionLifecycle
+from shadowrelay.wire.replies import Refused
+
+
+class LoginSession(SessionLifecycle):
+    """A session in which one may log in. Passwords are kept nowhere, and are in no log."""
+
+    @syntax("AUTH <mechanism>")
+    async def smtp_AUTH(self, arg: str | None) -> None:
+        if self.transaction is not None:
+            raise Refused(503, "5.5.1", "A transaction is under way")
+        mechanism, _, response = (arg or "").partition(" ")
+        await super().smtp_AUTH(f"{mechanism.upper()} {response}".rstrip())
+
+    async def auth_PLAIN(self, _: object, args: list[str]) -> AuthResult:
+        return await self._checked(await super().auth_PLAIN(_, args))
+
+    async def auth_LOGIN(self, _: object, args: list[str]) -> AuthResult:
+        return await self._checked(await super().auth_LOGIN(_, args))
+
+    async def _checked(self, result: AuthResult) -> AuthResult:
+        """The claim that the exchange led to, if it did; without the password."""
+        claim, logins = result.auth_data, self.options.logins
+        if not isinstance(claim, LoginPassword) or logins is None:
+            return result
+        name = claim.login.decode("utf-8", "replace")
+        right = await logins.check(self.peer, name, claim.password)
+        if right:
+            self.peer = replace(self.peer, login=name)
+        return AuthResult(success=right, handled=False)
