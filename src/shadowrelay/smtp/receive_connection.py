@@ -41,9 +41,8 @@ class Greeted(Session):
 
 
 @cache
-def _verbs(session: Any) -> list[str]:
-    """What the library's constructor looks for among all attributes, for every connection anew."""
-    return [name for name in type.__dir__(session) if name.startswith(("smtp_", "auth_"))]
+def _named(session: Any, prefix: str) -> list[str]:
+    return [name for name in type.__dir__(session) if name.startswith(prefix)]
 
 
 def claimed(
@@ -85,7 +84,12 @@ class Connection(SMTP):
         self._lost = asyncio.Event()
 
     def __dir__(self) -> list[str]:
-        return _verbs(cast("Any", type(self)))
+        """What the library's constructor looks for, among all attributes of every session anew: first the
+        mechanisms of AUTH, of which it makes ``_auth_methods``, then the verbs.
+        """
+        if "_auth_methods" in self.__dict__:
+            return _named(cast("Any", type(self)), "smtp_")
+        return _named(cast("Any", type(self)), "auth_") if self.options.logins else []
 
     def _create_session(self) -> Session:
         return Greeted(self.loop)

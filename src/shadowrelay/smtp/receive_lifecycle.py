@@ -29,6 +29,7 @@ log = structlog.get_logger(__name__)
 
 UNKNOWN_COMMAND = Reply(500, "5.5.2", "Command not recognised")
 LINE_TOO_LONG = Reply(500, "5.5.2", "Command line too long")
+NOT_UTF8 = Reply(500, "5.5.2", "Command line is not UTF-8")
 BARE_LINE_END = Reply(500, "5.5.2", "Command line must end in CRLF")
 BAD_CHARACTER = Reply(501, "5.5.2", "Control character in command")
 TIMEOUT = Reply(421, "4.4.2", "Timeout, closing connection")
@@ -168,37 +169,36 @@ class SessionLifecycle(Connection):
             self._served += 1
             line = await self.duplex.read_line(self.command_size_limit)
             self._busy = True
-            try:
-                return await self._acceptable(line)
-            except Refused as refused:
-                await self.answer(refused.reply)
+            found = self._command(line)
+            if isinstance(found, bytes):
+                return found
+            await (self.leave(found) if found is TOO_MANY_COMMANDS else self.answer(found))
 
-    async def _acceptable(self, line: bytes | None) -> bytes:
-        """The command without its line end. Raises Refused, or Interrupted after too many of them."""
+    def _command(self, line: bytes | None) -> bytes | Reply:
+        """The command without its line end, or what refuses it."""
         self._grouped = False
         if line is None:
-            raise _refused(LINE_TOO_LONG)
+            return LINE_TOO_LONG
         if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
-            raise _refused(BARE_LINE_END)
+            return BARE_LINE_END
         command = line[:-2].rstrip(b" \t")
         try:
             verb, _, argument = command.decode("utf-8").partition(" ")
         except UnicodeDecodeError:
-            raise Refused(500, "5.5.2", "Command line is not UTF-8") from None
+            return NOT_UTF8
         self.verb = verb = verb.upper()
         self._grouped = verb in _GROUPED
         if len(line) > self.command_size_limits.get(verb, self.options.max_command_line):
-            raise _refused(LINE_TOO_LONG)
+            return LINE_TOO_LONG
         if not verb.isascii() or verb not in self._smtp_methods or not self.offers(verb):
-            raise _refused(UNKNOWN_COMMAND)
+            return UNKNOWN_COMMAND
         if _CONTROL.search(argument):
-            raise _refused(BAD_CHARACTER)
+            return BAD_CHARACTER
         if self.options.max_junk_commands is not None and self.is_junk(verb, argument):
             self.junk += 1
             if self.junk > self.options.max_junk_commands:
                 log.info("session_ended_by_junk", session=self.peer.id, client=self.peer.address)
-                await self.leave(TOO_MANY_COMMANDS)
-                raise Interrupted(Why.OVER)
+                return TOO_MANY_COMMANDS
         return command
 
     def is_junk(self, verb: str, argument: str) -> bool:
@@ -329,7 +329,3 @@ class SessionLifecycle(Connection):
             await self.receiver.reset(self.peer)
         except Exception:
             log.exception("receiver_reset_failed", session=self.peer.id)
-
-
-def _refused(reply: Reply) -> Refused:
-    return Refused(reply.code, reply.enhanced or "", reply.lines[0])

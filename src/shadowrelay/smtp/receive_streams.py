@@ -29,15 +29,11 @@ _V1 = re.compile(
 
 
 class CommandReader:
-    """``next_command`` returns a line that the library may see."""
+    """``next_command`` returns the next line that the library may see."""
 
     def __init__(self, duplex: Duplex, next_command: Callable[[], Awaitable[bytes]]) -> None:
         self._duplex = duplex
-        self._next_command = next_command
-
-    async def readuntil(self, separator: bytes = b"\n") -> bytes:  # noqa: ARG002
-        """The next command."""
-        return await self._next_command()
+        self.readuntil = next_command
 
     async def readline(self) -> bytes:
         """A line of an authentication exchange. Raises Refused."""
