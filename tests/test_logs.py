@@ -73,14 +73,36 @@ def test_what_libraries_say_is_routed_through_as_a_field():
     assert (second["logger"], second["level"]) == ("asyncio", "error")
 
 
-def test_libraries_that_tell_of_every_command_are_quiet_unless_debugging():
+def test_libraries_that_tell_of_every_request_are_quiet_unless_debugging():
     stream = io.StringIO()
     logs.configure(stream=stream)
-    logging.getLogger("mail.log").info("peer said MAIL FROM:<a@example.net>")
+    logging.getLogger("aiosqlite").info("executing")
     assert stream.getvalue() == ""
     logs.configure(level="debug", stream=stream)
-    logging.getLogger("mail.log").info("peer said MAIL FROM:<a@example.net>")
+    logging.getLogger("aiosqlite").info("executing")
     assert len(rows(stream)) == 1
+
+
+@pytest.mark.parametrize("name", ["mail.log", "mail.debug"])
+def test_what_clients_say_is_never_told_for_passwords_are_among_it(name: str):
+    stream = io.StringIO()
+    logs.configure(level="debug", stream=stream)
+    logging.getLogger(name).warning("can't decode base64: Sesame")
+    assert stream.getvalue() == ""
+    logging.getLogger(name).error("broken")
+    assert len(rows(stream)) == 1
+
+
+def test_no_variables_are_shown_beside_an_exception():
+    stream = io.StringIO()
+    logs.configure(format="console", stream=stream)
+    password = "Ses" + "ame"
+    try:
+        raise RuntimeError("broken" if password else "")
+    except RuntimeError:
+        structlog.get_logger().exception("session_error")
+    assert "RuntimeError: broken" in stream.getvalue()
+    assert "Sesame" not in stream.getvalue()
 
 
 def test_events_below_the_level_are_not_written():

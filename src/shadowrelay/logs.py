@@ -14,11 +14,11 @@ import structlog
 
 _FOREIGN_FLOOR = {
     "asyncio": logging.WARNING,
-    "mail.log": logging.WARNING,  # aiosmtpd tells every command at INFO, with the addresses in it
-    "mail.debug": logging.WARNING,
     "aiosqlite": logging.WARNING,
     "uvicorn.access": logging.WARNING,
 }
+# aiosmtpd tells every command, and what a client sends in an authentication; it warns of what strangers do.
+_SILENT = frozenset({"mail.log", "mail.debug"})
 _HANDLER = "shadowrelay"
 
 
@@ -26,8 +26,8 @@ def configure(*, level: str = "info", format: str = "auto", stream: TextIO | Non
     """Route structlog and the standard logging of our libraries to one stream (standard error).
 
     ``level`` is debug, info, warning or error; ``format`` is auto, json or console. Safe to call again: the
-    last call wins. Times are UTC in ISO 8601. Libraries that tell of every command are held at warning
-    unless ``level`` is debug.
+    last call wins. Times are UTC in ISO 8601. Libraries that tell of every request are held at warning
+    unless ``level`` is debug, aiosmtpd at error in any case: no password is ever in a log.
     """
     output = stream if stream is not None else sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
@@ -42,7 +42,12 @@ def configure(*, level: str = "info", format: str = "auto", stream: TextIO | Non
     rendering: list[structlog.typing.Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if as_json
-        else [structlog.dev.ConsoleRenderer(colors=output.isatty())]
+        # No rich traceback: it shows the variables of each frame, passwords among them.
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=output.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
     )
     structlog.configure(
         processors=[
@@ -70,12 +75,14 @@ def _attach(stream: TextIO, formatter: logging.Formatter, threshold: int) -> Non
     handler.setFormatter(formatter)
     root.addHandler(handler)
     root.setLevel(threshold)
-    for name in ("uvicorn", "uvicorn.error", *_FOREIGN_FLOOR):
+    for name in ("uvicorn", "uvicorn.error", *_FOREIGN_FLOOR, *_SILENT):
         library = logging.getLogger(name)
         library.handlers.clear()
         library.propagate = True
         floor = _FOREIGN_FLOOR.get(name, threshold)
         library.setLevel(threshold if threshold <= logging.DEBUG else max(threshold, floor))
+        if name in _SILENT:
+            library.setLevel(logging.ERROR)
 
 
 def _constant_event(

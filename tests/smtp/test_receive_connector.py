@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 
 import pytest
 from receiving import QUEUED, Client, MemoryReceiver, connected, conversation, eventually, listening
 
-from shadowrelay.lab.authority import authority_pair, init, issue
 from shadowrelay.smtp import receive_connection, receive_lifecycle
 from shadowrelay.smtp.receive import ConnectorOptions
 from shadowrelay.smtp.receive_connector import Connector
@@ -195,26 +193,6 @@ async def test_a_message_that_is_being_committed_outlasts_the_drain() -> None:
 
 
 # TLS
-
-
-@pytest.fixture(scope="module")
-def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """For the server, which asks for a certificate, and for a client that has one."""
-    folder: Path = tmp_path_factory.mktemp("ca")
-    now = datetime.now(UTC)
-    init(folder, name="test", now=now)
-    authority = str(authority_pair(folder).certificate)
-    made = []
-    for purpose, name in (
-        (ssl.Purpose.CLIENT_AUTH, "mx.example.net"),
-        (ssl.Purpose.SERVER_AUTH, "mx2.example.net"),
-    ):
-        pair = issue(folder, name, now=now)
-        context = ssl.create_default_context(purpose, cafile=authority)
-        context.load_cert_chain(pair.certificate, pair.key)
-        made.append(context)
-    made[0].verify_mode = ssl.CERT_OPTIONAL
-    return made[0], made[1]
 
 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]

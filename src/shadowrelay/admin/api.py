@@ -272,6 +272,7 @@ class _Api:
             peers=tuple(node.peers()),
             scrub=node.scrub,
             opened=node.database.opened,
+            logins=node.login_counts(),
             commits=node.database.commits,
             free=node.room.free,
             minimum_free=node.room.minimum,

@@ -28,6 +28,7 @@ class Scrape:
     peers: tuple[PeerStatus, ...]
     scrub: ScrubState
     opened: Opening
+    logins: Mapping[str, int]
     commits: int
     free: int
     minimum_free: int
@@ -97,6 +98,9 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     for event in sorted(EVENT_IDS | set(scrape.seen.tracked)):
         tracked.add_metric([event], scrape.seen.tracked.get(event, 0))
     yield tracked
+    yield _labelled(
+        "logins_total", "Logins (AUTH) since the start, by what became of them.", "result", scrape.logins
+    )
     yield CounterMetricFamily(
         "shadowrelay_commits", "Commits of the transport database since the start.", value=scrape.commits
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -177,6 +177,10 @@ class Node(Protocol):
 
     def refused_copies(self) -> int:
         """How many exposed messages members refused copies of."""
+        ...
+
+    def login_counts(self) -> Mapping[str, int]:
+        """Logins since the start, by what became of them."""
         ...
 
     def waits_for(self, message_id: MessageId) -> Collection[ServerName]:

@@ -30,6 +30,7 @@ COMMANDS = {
     "safety-net": "Show the Safety Net of a node.",
     "scrub": "Read all that a node keeps now, and say what is damaged.",
     "shadow": "Show the shadow queues of a node.",
+    "user": "Add, list and remove those who may log in to send.",
     "status": "Show how a node is: exposure, backlog, copies, members.",
     "mailbox": "Run a small mailbox server, the destination of labs.",
     "lab": "Start, break and heal a cluster on this machine.",

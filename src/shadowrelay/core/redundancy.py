@@ -85,6 +85,7 @@ class Arrival:
     client_hostname: str = ""
     connector: str = ""
     session: str = ""
+    login: str = ""  # the user who logged in
 
 
 class Answer(Enum):
@@ -151,6 +152,7 @@ def accept(
             client_hostname=arrival.client_hostname,
             connector=arrival.connector,
             session=arrival.session,
+            login=arrival.login,
             redundant="" if redundant else "Failed",
         )
     )

@@ -25,6 +25,7 @@ class Receive(TrackingEvent):
     client_hostname: str = ""
     connector: str = ""
     session: str = ""
+    login: str = ""  # the user who logged in
     redundant: str = ""  # '' or 'Failed', as Exchange writes S:Replication; or arrivals.UNKNOWN
 
     def more(self) -> Columns:
@@ -37,7 +38,7 @@ class Receive(TrackingEvent):
         }
 
     def custom(self) -> dict[str, str]:
-        return {"Replication": self.redundant}
+        return {"Replication": self.redundant, "Login": self.login}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

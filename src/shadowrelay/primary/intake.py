@@ -96,7 +96,8 @@ class Intake:
         rcpt: RcptTo,
         accepted: Sequence[RcptTo],  # noqa: ARG002
     ) -> Reply | None:
-        if not self._trusted(session.address) and route_for(self._address(rcpt), self._accepted) is None:
+        trusted = session.login or self._trusted(session.address)
+        if not trusted and route_for(self._address(rcpt), self._accepted) is None:
             return Reply(550, "5.7.1", "Relaying denied")
         if self._route(rcpt) is None:
             log.warning("no_route", recipient=rcpt.address)
@@ -124,6 +125,7 @@ class Intake:
             client_hostname=session.helo,
             connector=self.options.connector,
             session=session.id,
+            login=session.login,
         )
         shadow = self._shadows.pop(session.id, None)
         if shadow is not None:

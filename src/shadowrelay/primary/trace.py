@@ -29,6 +29,7 @@ def trace(arrival: Arrival, session: Peer, own: ServerName) -> bytes:
         protocol=session.protocol(smtputf8=arrival.envelope.smtputf8),
         message_id=arrival.id,
         date=_date(arrival.received_at.replace(microsecond=0)),
+        login=session.login,
         recipient=recipients[0].address if len(recipients) == 1 else "",
     )
 

@@ -6,6 +6,7 @@ import ssl
 from datetime import timedelta
 
 from shadowrelay.primary.intake import Intake, IntakeOptions
+from shadowrelay.primary.logins import UserLogins
 from shadowrelay.service.adapters import server_context
 from shadowrelay.service.node import Node, mint
 from shadowrelay.settings import PeerConnector, ReceiveConnector
@@ -35,6 +36,8 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
     if connector.tls_certificate and connector.tls_key:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(connector.tls_certificate, connector.tls_key)
+    if connector.users_file:
+        node.logins[name] = UserLogins(connector.users_file, name)
     limits = ConnectorOptions(
         hostname=node.name,
         host=connector.listen.host,
@@ -51,6 +54,8 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         max_recipients_per_message=connector.max_recipients_per_message,
         max_message_size=connector.max_message_size,
         max_header_size=connector.max_header_size,
+        logins=node.logins.get(name),
+        proxy_networks=tuple(connector.proxy_networks),
     )
     return Connector(limits, Intake(node.members, options, node.policy, mint, node.in_flight))
 

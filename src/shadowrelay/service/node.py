@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -23,6 +24,7 @@ from shadowrelay.members import Members, seconds
 from shadowrelay.primary.draining import Drain
 from shadowrelay.primary.exposure import Repair
 from shadowrelay.primary.giving_up import give_up
+from shadowrelay.primary.logins import UserLogins
 from shadowrelay.primary.mending import Giver, Mend
 from shadowrelay.primary.queue import Queue
 from shadowrelay.primary.reporting import Reporter
@@ -92,6 +94,7 @@ class Node:
         self.spool = settings.data_dir / CONTENT
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
+        self.logins: dict[str, UserLogins] = {}  # by Receive connector
         self.opening = False
         self.stopping = False
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
@@ -122,6 +125,9 @@ class Node:
 
     def waits_for(self, message_id: MessageId) -> Collection[ServerName]:
         return self.mend.waits_for(message_id)
+
+    def login_counts(self) -> Mapping[str, int]:
+        return sum((one.counts for one in self.logins.values()), Counter())
 
     def refused_copies(self) -> int:
         return self.repair.refusals.messages

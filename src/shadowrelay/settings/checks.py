@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from shadowrelay.core.policy import ShadowMessagePreference
+from shadowrelay.core.users import UsersInvalid, parse_users
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
 from shadowrelay.settings.schema import ReceiveConnector, Settings, Tls
@@ -55,6 +56,21 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
     certificate, private = f"{key}.tls_certificate", f"{key}.tls_key"
     files = {certificate: connector.tls_certificate, private: connector.tls_key}
     yield from _files(files, refuse, certificate=certificate, key=private)
+    if connector.users_file is not None:
+        yield from _users(key, connector.users_file, connector, refuse)
+
+
+def _users(key: str, file: Path, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
+    if connector.tls_certificate is None:
+        yield refuse(f"{key}.tls_certificate", "has to be set: with users_file users log in, over TLS alone")
+    try:
+        wrong = _unreadable(file) or (parse_users(file.read_text("utf-8")) and "")
+    except UsersInvalid as error:
+        wrong = str(error)
+    except UnicodeDecodeError:
+        wrong = "is not UTF-8"
+    if wrong:
+        yield refuse(f"{key}.users_file", wrong, value=file, allowed="a file of shadowrelay user add")
 
 
 def _peer(settings: Settings, broken: frozenset[str], refuse: Refuse) -> Iterator[SettingError]:

@@ -81,6 +81,12 @@ class ReceiveConnector(Section):
     )
     tls_certificate: FilePath | None = Field(None, description="PEM chain; with `tls_key` offers STARTTLS.")
     tls_key: FilePath | None = Field(None, description="PEM private key of `tls_certificate`.")
+    users_file: FilePath | None = Field(
+        None, description="Users who may log in over TLS (AUTH), and then send to any domain: `user add`."
+    )
+    proxy_networks: list[Cidr] = Field(
+        [], description="Proxies: their connections begin with a PROXY header, version 1 or 2."
+    )
     max_message_size: Size = Field(64 * 2**20, ge=2**10, le=2**31, description="Largest message (RFC 1870).")
     max_header_size: Size = Field(256 * 2**10, ge=2**10, le=2**24, description="Largest header section.")
     connection_timeout: Duration = Field(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address
 from pathlib import Path
 
 from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.routing import postmaster_domain, route_for
+from shadowrelay.core.users import parse_users
 from shadowrelay.settings.routing import routes
-from shadowrelay.settings.schema import Member, Settings
+from shadowrelay.settings.schema import Member, ReceiveConnector, Settings
 from shadowrelay.settings.values import format_duration
 
 
@@ -23,6 +25,8 @@ def settings_warnings(settings: Settings) -> list[str]:
         found.append(f"no member can hold a shadow for this node: every message will be {answer}")
     if any(network.prefixlen == 0 for network in _merged(settings.relay_networks)):
         found.append("relay_networks holds every address: this is an open relay")
+    for name, receive in settings.receive.items():
+        found += _who_is_believed(f"receive.{name}", receive)
     if settings.peer and not settings.peer.tls:
         found.append("members are trusted by their address (peer.externally_secured), without TLS")
     if settings.admin.token is None and not _loopback(settings.admin.listen.host):
@@ -57,6 +61,20 @@ def settings_warnings(settings: Settings) -> list[str]:
             f"peer.certificate is not one of {settings.name}: other members will not believe this node"
         )
     return found
+
+
+def _who_is_believed(key: str, connector: ReceiveConnector) -> Iterator[str]:
+    if any(network.prefixlen == 0 for network in _merged(connector.proxy_networks)):
+        yield f"{key}.proxy_networks holds every address: any client may say that it is another"
+    if (file := connector.users_file) is None:
+        return
+    try:
+        if file.stat().st_mode & stat.S_IROTH:
+            yield f"{key}.users_file can be read by everybody on this machine"
+        if not parse_users(file.read_text("utf-8")):
+            yield f"{key}.users_file has no user: AUTH is not offered"
+    except (OSError, ValueError):  # an error of that setting
+        return
 
 
 def _merged(networks: Sequence[IPv4Network | IPv6Network]) -> Iterator[IPv4Network | IPv6Network]:

@@ -6,6 +6,7 @@ import re
 
 _UNFOLD = re.compile(rb"\r\n[ \t]+")
 _FIELD = re.compile(rb"^([!-9;-~]+)[ \t]*:(.*)$")
+_NO_COMMENT = re.compile(r"[^!-'*-\[\]-~]")
 _SUBJECT_LENGTH = 255  # characters kept for the tracking log
 
 
@@ -62,11 +63,25 @@ class HeaderScan:
 
 
 def received_field(
-    *, helo: str, address: str, by: str, protocol: str, message_id: str, date: str, recipient: str = ""
+    *,
+    helo: str,
+    address: str,
+    by: str,
+    protocol: str,
+    message_id: str,
+    date: str,
+    recipient: str = "",
+    login: str = "",
 ) -> bytes:
-    """The trace field of RFC 5321 4.4, CRLF included. A single recipient may be named, several never are."""
+    """The trace field of RFC 5321 4.4, CRLF included. A single recipient may be named, several never are.
+
+    Who logged in stands in a comment: in ASCII, and in nothing that ends one.
+    """
     literal = f"IPv6:{address}" if ":" in address else address
-    lines = [f"Received: from {helo} ([{literal}])", f"\tby {by} with {protocol}", f"\tid {message_id}"]
+    lines = [f"Received: from {helo} ([{literal}])"]
+    if login:
+        lines.append(f"\t(authenticated: {_NO_COMMENT.sub('?', login)})")
+    lines += [f"\tby {by} with {protocol}", f"\tid {message_id}"]
     if recipient:
         lines.append(f"\tfor <{recipient}>")
     return ("\r\n".join(lines) + f";\r\n\t{date}\r\n").encode("utf-8")

@@ -1,0 +1,109 @@
+"""``shadowrelay user``: the file of those who may log in to send."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from shadowrelay.core.users import SALT, Hashed, UsersInvalid, format_users, hashed, is_name, parse_users
+
+_MOST = 1024  # octets of a password
+
+_file = click.option(
+    "--file",
+    "path",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file, as in receive.NAME.users_file.",
+)
+
+
+@click.group()
+def user() -> None:
+    """Add, list and remove those who may log in to send (AUTH). A node sees the change within a second."""
+
+
+@user.command("add")
+@click.argument("name")
+@_file
+def add(name: str, path: Path) -> None:
+    """Add the user NAME, or give it another password.
+
+    The password is asked for on a terminal; elsewhere it is the first line of standard input.
+    """
+    if not is_name(name):
+        raise click.ClickException(
+            "a name has 1 to 128 letters, digits and . _ @ + = ~ / - and begins with one of the first two"
+        )
+    users = _read(path)
+    users[name] = hashed(_password(), secrets.token_bytes(SALT))
+    _write(path, users)
+    click.echo(f"{name} may log in")
+
+
+@user.command("list")
+@_file
+def list_users(path: Path) -> None:
+    """The names, one a line."""
+    for name in _read(path):
+        click.echo(name)
+
+
+@user.command("remove")
+@click.argument("name")
+@_file
+def remove(name: str, path: Path) -> None:
+    """Remove the user NAME. What is logged in stays so until its connection ends."""
+    users = _read(path)
+    if users.pop(name, None) is None:
+        raise click.ClickException(f"{path} has no user {name}")
+    _write(path, users)
+    click.echo(f"{name} may log in no more")
+
+
+def _password() -> bytes:
+    if sys.stdin.isatty():
+        text: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+        password = text.encode()
+    else:
+        password = sys.stdin.buffer.readline(_MOST + 3).rstrip(b"\r\n")
+    if not password or len(password) > _MOST or b"\0" in password:
+        raise click.ClickException(f"a password has 1 to {_MOST} octets, and no NUL among them")
+    return password
+
+
+def _read(path: Path) -> dict[str, Hashed]:
+    try:
+        return parse_users(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (UsersInvalid, UnicodeDecodeError) as error:
+        raise click.ClickException(f"{path}: {error}") from error
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _write(path: Path, users: Mapping[str, Hashed]) -> None:
+    """The file as a whole, durably, with owner and mode of the one before, else for its owner alone."""
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        before = path.stat() if path.exists() else None
+        fresh.unlink(missing_ok=True)
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(format_users(users))
+            if before is not None:
+                os.fchmod(handle, before.st_mode & 0o777)
+                with suppress(PermissionError):  # somebody else's: who may write there sees to it
+                    os.fchown(handle, before.st_uid, before.st_gid)
+            file.flush()
+            os.fsync(handle)
+        os.rename(fresh, path)
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,123 @@
+"""Users who may log in: names and salted hashes, a line each.
+
+    alice:$scrypt$ln=14,r=8,p=5$<salt>$<hash>
+
+The hash is written as passlib and others write it (PHC string format, base64 without padding). Empty lines
+and lines that begin with ``#`` count for nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as BadBase64
+from collections.abc import Mapping
+
+from shadowrelay.core.values import dataclass
+
+SALT = 16
+"""Octets of a new salt."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=~/-]{0,127}")
+_HASH = re.compile(
+    r"\$scrypt\$ln=([0-9]{1,2}),r=([0-9]{1,2}),p=([0-9]{1,2})\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)"
+)
+_MOST_MEMORY = 256 * 2**20
+_LENGTH = 32
+
+
+class UsersInvalid(ValueError):
+    """A line is none of a user. The text says which line, and quotes nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of scrypt (RFC 7914): 128 · r · 2^ln octets of memory, gone through p times."""
+
+    ln: int = 14
+    r: int = 8
+    p: int = 5
+
+    @property
+    def memory(self) -> int:
+        return 128 * self.r * ((1 << self.ln) + self.p + 2)
+
+
+COST = Cost()
+"""Of new hashes: 16 MiB, and a fifth of a second of a processor (OWASP's choice for little memory)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hashed:
+    """A password, as it is kept."""
+
+    cost: Cost
+    salt: bytes
+    digest: bytes
+
+
+def is_name(name: str) -> bool:
+    """May a user be called so? A name stands in header fields and logs: there is no need for more."""
+    return _NAME.fullmatch(name) is not None
+
+
+def hashed(password: bytes, salt: bytes, cost: Cost = COST) -> Hashed:
+    """To be kept. It takes the time and memory that ``cost`` says, and leaves the interpreter to others."""
+    return Hashed(cost, salt, _digest(password, salt, cost, _LENGTH))
+
+
+def matches(password: bytes, kept: Hashed) -> bool:
+    """Is it that password? It costs what ``hashed`` does, whatever the answer."""
+    return hmac.compare_digest(_digest(password, kept.salt, kept.cost, len(kept.digest)), kept.digest)
+
+
+def _digest(password: bytes, salt: bytes, cost: Cost, length: int) -> bytes:
+    return hashlib.scrypt(
+        password, salt=salt, n=1 << cost.ln, r=cost.r, p=cost.p, maxmem=2 * cost.memory, dklen=length
+    )
+
+
+def parse_users(text: str) -> dict[str, Hashed]:
+    """The users of a file. Raises UsersInvalid."""
+    users: dict[str, Hashed] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, _, kept = line.rstrip().partition(":")
+        if not is_name(name):
+            raise UsersInvalid(f"line {number} has no name that a user can have")
+        if name in users:
+            raise UsersInvalid(f"line {number} has the name of a line before")
+        users[name] = _parsed(kept, number)
+    return users
+
+
+def _parsed(kept: str, number: int) -> Hashed:
+    found = _HASH.fullmatch(kept)
+    if found is None:
+        raise UsersInvalid(f"line {number} has no hash of scrypt")
+    cost = Cost(int(found[1]), int(found[2]), int(found[3]))
+    try:
+        salt, digest = (
+            b64decode(part + "=" * (-len(part) % 4), validate=True) for part in found.groups()[3:]
+        )
+    except BadBase64:
+        raise UsersInvalid(f"line {number} has no hash of scrypt") from None
+    if min(cost.ln, cost.r, cost.p) < 1 or len(digest) < 16:
+        raise UsersInvalid(f"line {number} has a hash that anybody could guess")
+    if cost.ln > 20 or cost.memory > _MOST_MEMORY:
+        raise UsersInvalid(f"line {number} has a hash that takes more than {_MOST_MEMORY >> 20} MiB to check")
+    return Hashed(cost, salt, digest)
+
+
+def format_users(users: Mapping[str, Hashed]) -> str:
+    """What ``parse_users`` reads."""
+    return "".join(f"{name}:{_formatted(kept)}\n" for name, kept in users.items())
+
+
+def _formatted(kept: Hashed) -> str:
+    cost = kept.cost
+    salt, digest = (b64encode(part).decode().rstrip("=") for part in (kept.salt, kept.digest))
+    return f"$scrypt$ln={cost.ln},r={cost.r},p={cost.p}${salt}${digest}"

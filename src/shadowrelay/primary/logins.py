@@ -1,0 +1,131 @@
+"""Who may log in to send: names and passwords, checked beside the event loop, few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import secrets
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import monotonic
+from weakref import WeakValueDictionary
+
+import structlog
+
+from shadowrelay.core.users import COST, SALT, Hashed, UsersInvalid, matches, parse_users
+from shadowrelay.smtp.receive import Peer
+from shadowrelay.smtp.receive_limits import source_of
+from shadowrelay.wire.replies import Refused
+
+log = structlog.get_logger(__name__)
+
+SUCCEEDED, FAILED, PUT_OFF = "succeeded", "failed", "put_off"
+
+AT_A_TIME = max(1, (os.cpu_count() or 1) // 4)
+"""Checks that run at once: one takes a processor for a fifth of a second."""
+
+MOST_WAITING = 100
+"""Checks that wait; one more is put off."""
+
+_NICENESS = 10
+_LOOK_AGAIN = 1.0  # seconds after which the file is looked at again
+_REMEMBERED = 1000
+
+
+class UserLogins:
+    """The users of one file, which may change at any time.
+
+    A password that was right is remembered, under a key of this process, as long as its hash is the same: a
+    client that logs in for each message costs one check, and need not wait behind a crowd of strangers.
+    """
+
+    def __init__(self, path: Path, connector: str) -> None:
+        self.counts = Counter({SUCCEEDED: 0, FAILED: 0, PUT_OFF: 0})
+        self._path, self._connector = path, connector
+        self._users: dict[str, Hashed] = {}
+        self._decoy = Hashed(COST, secrets.token_bytes(SALT), secrets.token_bytes(32))
+        self._seen: tuple[int, ...] | None = None
+        self._looked_at = -_LOOK_AGAIN
+        self._key = secrets.token_bytes(32)
+        self._right: dict[bytes, Hashed] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self._waiting = 0
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def offered(self) -> bool:
+        return bool(self._known())
+
+    async def check(self, session: Peer, name: str, password: bytes) -> bool:
+        kept = self._known().get(name)
+        secret = hashlib.blake2b(name.encode() + b"\0" + password, key=self._key).digest()
+        right = kept is not None and self._right.get(secret) == kept
+        if not right:
+            # Whoever is unknown takes as long: nothing matches the decoy.
+            right = await self._matches(session, password, kept or self._decoy)
+            if right and kept is not None:
+                self._remember(secret, kept)
+        self.counts[SUCCEEDED if right else FAILED] += 1
+        if not right:
+            # Of names only those of users: people type their passwords there.
+            known = {"user": name} if kept else {}
+            log.info("login_failed", client=session.address, connector=self._connector, **known)
+        return right
+
+    async def _matches(self, session: Peer, password: bytes, kept: Hashed) -> bool:
+        """The check, in its turn: one of each source at a time, so that a crowd waits for its own."""
+        if self._waiting >= MOST_WAITING:
+            self.counts[PUT_OFF] += 1
+            log.warning("login_put_off", client=session.address, waiting=self._waiting)
+            raise Refused(454, "4.7.0", "Too many logins at once, try again later")
+        source = source_of(session.address)
+        turn = self._turns.setdefault(source, asyncio.Lock())
+        self._waiting += 1
+        try:
+            async with turn:
+                if self._threads is None:
+                    self._threads = ThreadPoolExecutor(AT_A_TIME, f"logins-{self._connector}", _step_back)
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._threads, matches, password, kept)
+        finally:
+            self._waiting -= 1
+
+    def _remember(self, secret: bytes, kept: Hashed) -> None:
+        if len(self._right) >= _REMEMBERED:
+            del self._right[next(iter(self._right))]
+        self._right[secret] = kept
+
+    def _known(self) -> dict[str, Hashed]:
+        """The users, as the file has them now."""
+        now = monotonic()
+        if now - self._looked_at >= _LOOK_AGAIN:
+            self._looked_at = now
+            try:
+                self._look()
+            except (OSError, UnicodeDecodeError, UsersInvalid) as error:
+                log.error("users_not_read", file=str(self._path), error=str(error))
+        return self._users
+
+    def _look(self) -> None:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            self._users, self._seen = {}, None
+            raise
+        seen = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if seen == self._seen:
+            return
+        self._users = parse_users(self._path.read_text("utf-8"))
+        self._seen = seen
+        log.info("users_read", file=str(self._path), users=len(self._users))
+
+
+def _step_back() -> None:
+    """Checks are never worth the time of those who send mail."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+    except OSError as error:
+        log.debug("checks_as_urgent_as_others", error=str(error))
