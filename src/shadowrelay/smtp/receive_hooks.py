@@ -60,7 +60,10 @@ class Hooks:
         mail = envelope.mail
         if mail.size is not None and mail.size > server.options.max_message_size:
             return MESSAGE_TOO_BIG
-        reply = await server.receiver.mail(server.peer, mail) or SENDER_OK
+        try:
+            reply = await server.receiver.mail(server.peer, mail) or SENDER_OK
+        except ConnectionResetError as error:
+            raise _ours(error) from error
         if reply.positive:
             envelope.mail_from = address
         return reply
@@ -74,7 +77,10 @@ class Hooks:
         if len(envelope.recipients) >= server.options.max_recipients_per_message:
             return TOO_MANY_RECIPIENTS
         accepted = tuple(envelope.recipients)
-        reply = await server.receiver.rcpt(server.peer, envelope.mail, rcpt, accepted) or RECIPIENT_OK
+        try:
+            reply = await server.receiver.rcpt(server.peer, envelope.mail, rcpt, accepted) or RECIPIENT_OK
+        except ConnectionResetError as error:
+            raise _ours(error) from error
         if reply.positive:
             envelope.refused -= 1
             envelope.recipients.append(rcpt)
@@ -93,6 +99,13 @@ class Hooks:
         del session, envelope
         await server.answer(BYE)
         raise Interrupted(Why.OVER)
+
+
+def _ours(error: ConnectionResetError) -> OSError:
+    """A connection of our own that was reset is an error like others: the library takes it for the client's,
+    who would hear nothing.
+    """
+    return OSError(f"not the client's connection: {error}")
 
 
 # The library's constructor looks at the hooks of each session anew; this spares it most of that.

@@ -77,6 +77,7 @@ class SessionLifecycle(Connection):
         self._register = register
         self._leaving = self._draining = self._busy = self._grouped = False
         self._errors = self._served = 0
+        self._longest_reply = max(MAX_REPLY_LINE, options.max_command_line)
         self.limit_commands()
 
     def limit_commands(self) -> None:
@@ -157,7 +158,7 @@ class SessionLifecycle(Connection):
         """The next line that the library may see; those that it must not see are answered here."""
         while True:
             self._busy = False
-            if not self._grouped or self.duplex.unsent > BLOCK:
+            if (unsent := self.duplex.unsent) and (not self._grouped or unsent > BLOCK):
                 await self.duplex.flush()
             if self._leaving:
                 raise Interrupted(Why.OVER)
@@ -229,15 +230,6 @@ class SessionLifecycle(Connection):
         """For HELP."""
         return self.offers(method.__name__.removeprefix("smtp_"))
 
-    async def _call_handler_hook(self, command: str, *args: object) -> object:
-        """A connection of our own that was reset is an error like others: the library takes it for the
-        client's, who would hear nothing.
-        """
-        try:
-            return await super()._call_handler_hook(command, *args)
-        except ConnectionResetError as error:
-            raise OSError("a connection of our own was reset") from error
-
     # Replies
 
     async def push(self, status: Reply | bytes | str) -> None:
@@ -273,7 +265,7 @@ class SessionLifecycle(Connection):
 
     def encoded(self, reply: Reply) -> bytes:
         """As it leaves: no line is longer than what the other end has to take."""
-        return reply.encode(most=max(MAX_REPLY_LINE, self.options.max_command_line))
+        return reply.encode(most=self._longest_reply)
 
     async def leave(self, reply: Reply) -> None:
         """Say why, and close."""
