@@ -187,11 +187,13 @@ class SessionLifecycle(Connection):
             verb, _, argument = command.decode("utf-8").partition(" ")
         except UnicodeDecodeError:
             return NOT_UTF8
+        if not verb.isascii():  # in capitals it might be
+            return UNKNOWN_COMMAND
         self.verb = verb = verb.upper()
         self._grouped = verb in _GROUPED
         if len(line) > self.command_size_limits.get(verb, self.options.max_command_line):
             return LINE_TOO_LONG
-        if not verb.isascii() or verb not in self._smtp_methods or not self.offers(verb):
+        if verb not in self._smtp_methods or not self.offers(verb):
             return UNKNOWN_COMMAND
         if _CONTROL.search(argument):
             return BAD_CHARACTER
