@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from shadowrelay.core.users import format_users, hashed
 from shadowrelay.lab import authority
 from shadowrelay.settings import SettingsInvalid, settings_from_tree, settings_warnings
 
@@ -89,6 +90,48 @@ def test_a_file_that_is_no_certificate_or_no_key_is_told_before_the_start(tmp_pa
     assert set(errors_of(receive={"a": sender})) == {"receive.a.tls_key"}
     route = {"domains": ["*"], "host": "mail.example.net", "ca": str(text)}
     assert set(errors_of(routes={"world": route})) == {"routes.world.ca"}
+
+
+def test_users_log_in_over_tls_alone_from_a_file_of_users(tmp_path: Path):
+    files, file = issued(tmp_path), tmp_path / "users"
+    listen = {"listen": "127.0.0.1:587"}
+    tls = listen | {"tls_certificate": files["certificate"], "tls_key": files["key"]}
+
+    def told(connector: dict[str, str]) -> dict[str, str]:
+        return errors_of(receive={"a": connector | {"users_file": str(file)}})
+
+    assert "there is no such file" in told(tls)["receive.a.users_file"]
+    file.write_text("alice:{PLAIN}Sesame\n")
+    assert "line 1 has no hash of scrypt" in told(tls)["receive.a.users_file"]
+    assert "Sesame" not in str(told(tls))
+    file.write_bytes(b"\xff\n")
+    assert "is not UTF-8" in told(tls)["receive.a.users_file"]
+    file.write_text(format_users({"alice": hashed(b"Sesame", b"salt" * 4)}))
+    assert (
+        "submission"
+        in settings_from_tree(tree(receive={"submission": tls | {"users_file": str(file)}})).receive
+    )
+    assert set(told(listen)) == {"receive.a.tls_certificate"}
+
+
+def test_users_that_everybody_can_read_and_a_file_without_any_are_warnings(tmp_path: Path):
+    files, file = issued(tmp_path), tmp_path / "users"
+    file.write_text("")
+    file.chmod(0o644)
+    connector = {"listen": "127.0.0.1:587", "users_file": str(file)}
+    connector |= {"tls_certificate": files["certificate"], "tls_key": files["key"]}
+    found = warnings_of(receive={"a": connector})
+    assert "receive.a.users_file can be read by everybody on this machine" in found
+    assert "receive.a.users_file has no user: AUTH is not offered" in found
+
+
+def test_believing_every_address_is_a_warning():
+    def told(*networks: str) -> str:
+        return warnings_of(receive={"a": {"listen": "127.0.0.1:25", "proxy_networks": list(networks)}})
+
+    assert "any client may say that it is another" in told("0.0.0.0/0")
+    assert "any client may say that it is another" in told("::/1", "8000::/1")
+    assert "any client may say" not in told("10.0.0.0/8", "::1")
 
 
 def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked_for_it(tmp_path: Path):

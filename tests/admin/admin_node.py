@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -95,6 +95,9 @@ class FakeNode:
 
     def refusals(self, message_id: MessageId) -> list[Refusal]:
         return self.refused.get(message_id, [])
+
+    def login_counts(self) -> Mapping[str, int]:
+        return {"succeeded": 3, "failed": 2, "put_off": 1}
 
     def refused_copies(self) -> int:
         return len(self.refused)

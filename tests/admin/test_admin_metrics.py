@@ -119,6 +119,13 @@ async def test_tracking_events_are_counted_by_event_id_from_zero(node):
     assert found["shadowrelay_tracking_events_total{RESUBMIT}"] == 0
 
 
+async def test_logins_are_counted_by_what_became_of_them(node):
+    found = await scraped(node)
+    assert found["shadowrelay_logins_total{succeeded}"] == 3
+    assert found["shadowrelay_logins_total{failed}"] == 2
+    assert found["shadowrelay_logins_total{put_off}"] == 1
+
+
 async def test_damage_is_counted_by_what_it_is_and_by_whether_anybody_has_a_good_copy(node):
     await fill(node, damaged(1), damaged(3), damaged(2, aside=True), received(5, MX2), unbelievable(5))
     await fill(node, restored(1))

@@ -6,6 +6,8 @@ import asyncio
 import re
 import shutil
 import sqlite3
+import ssl
+from base64 import b64encode
 from datetime import UTC, datetime
 from email import message_from_bytes
 from pathlib import Path
@@ -18,7 +20,9 @@ from stations import Station, at_last, boundary, database_id, eventually, full, 
 from shadowrelay.core.heartbeat import meet
 from shadowrelay.core.identifiers import Beginning, Lineage
 from shadowrelay.core.messages import HolderState, Role
+from shadowrelay.core.users import Cost, format_users, hashed
 from shadowrelay.database.content import Spool
+from shadowrelay.lab.authority import authority_pair, init, issue
 from shadowrelay.shadow.desk import Desk, HoldSink
 from shadowrelay.smtp.receive import Hangup
 
@@ -274,6 +278,43 @@ async def test_relaying_is_for_our_own_networks_and_domains(tmp_path: Path) -> N
         assert await client.begin("b@example.com") == "550 5.7.1 Relaying denied"
         assert await client.say("RCPT TO:<b@sub.example.net>") == "550 5.7.1 Relaying denied"
         assert await client.say("RCPT TO:<b@EXAMPLE.net>") == "250 2.1.5 Recipient OK"
+    await found.stop()
+
+
+async def test_who_logged_in_may_relay_and_is_named(tmp_path: Path) -> None:
+    """As ``relay_networks`` may; in Received and in the tracking log, the password nowhere."""
+    init(tmp_path / "ca", name="test", now=datetime.now(UTC))
+    pair = issue(tmp_path / "ca", "mx1.example.org", now=datetime.now(UTC))
+    file = tmp_path / "users"
+    file.write_text(format_users({"alice": hashed(b"Sesame", b"salt" * 4, Cost(ln=4, p=1))}))
+    submission = {
+        "users_file": str(file),
+        "tls_certificate": str(pair.certificate),
+        "tls_key": str(pair.key),
+    }
+    trusting = ssl.create_default_context(cafile=str(authority_pair(tmp_path / "ca").certificate))
+    trusting.check_hostname = False
+    found = await station(tmp_path, "mx1", [], relay_networks=[], accepted_domains=[], receive=submission)
+    async with sender(found) as client:
+        assert await client.begin("b@example.com") == "550 5.7.1 Relaying denied"
+        await client.say("STARTTLS")
+        await client.writer.start_tls(trusting)
+        assert await client.begin("b@example.com") == "550 5.7.1 Relaying denied"
+        await client.say("RSET")
+        plain = b64encode(b"\0alice\0Sesame").decode()
+        assert await client.say(f"AUTH PLAIN {plain}") == "235 2.7.0 Authentication successful"
+        assert await client.begin("b@example.com") == "250 2.1.5 Recipient OK"
+        await client.say("DATA")
+        assert (await client.say("Subject: x\r\n\r\nx\r\n.")).startswith("250 ")
+    (copy,) = await found.copies()
+    kept = (await found.octets(copy.id)).decode()
+    trace = kept.partition("\r\nSubject")[0].replace("\r\n\t", " ")
+    assert "(authenticated: alice)" in trace
+    assert " with ESMTPSA id " in trace
+    rows = [row for row in await found.tracked() if row["event-id"] == "RECEIVE"]
+    assert ["S:Login=alice" in row["custom-data"] for row in rows] == [True]
+    assert "Sesame" not in kept + str(rows)
+    assert found.node.login_counts() == {"succeeded": 1, "failed": 0, "put_off": 0}
     await found.stop()
 
 

@@ -96,8 +96,18 @@ def test_what_is_read_of_it() -> None:
             {"address": "2001:db8::1"},
             "from client.example ([IPv6:2001:db8::1])\tby mx1.example.org with ESMTPS\tid 0190;",
         ),
+        (
+            {"login": "alice@example.org"},
+            "from client.example ([192.0.2.1])\t(authenticated: alice@example.org)"
+            "\tby mx1.example.org with ESMTPS\tid 0190;",
+        ),
+        (
+            {"login": "a) b(\\\r\nX: ü"},
+            "from client.example ([192.0.2.1])\t(authenticated: a??b????X:??)"
+            "\tby mx1.example.org with ESMTPS\tid 0190;",
+        ),
     ],
-    ids=["one recipient", "several", "IPv6"],
+    ids=["one recipient", "several", "IPv6", "who logged in", "who logged in, at his worst"],
 )
 def test_the_trace_field_is_of_the_standard_form(facts: dict[str, str], expected: str) -> None:
     field = received_field(

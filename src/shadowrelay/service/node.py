@@ -127,7 +127,10 @@ class Node:
         return self.mend.waits_for(message_id)
 
     def login_counts(self) -> Mapping[str, int]:
-        return sum((one.counts for one in self.logins.values()), Counter())
+        counts: Counter[str] = Counter()
+        for one in self.logins.values():
+            counts.update(one.counts)
+        return counts
 
     def refused_copies(self) -> int:
         return self.repair.refusals.messages
