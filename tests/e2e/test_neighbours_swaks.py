@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from email import policy
 from pathlib import Path
@@ -66,6 +67,36 @@ def test_swaks_sends_by_every_protocol_with_and_without_tls(lab: RunningLab):
     sends(lab, "--tls-optional-strict")
     assert "-> HELO" in sends(lab, "--protocol", "SMTP")
     sends(lab, "--protocol", "ESMTPS")
+    lab.verify()
+
+
+@pytest.mark.usefixtures("tls")
+def test_swaks_logs_in_by_every_mechanism_over_tls_alone(lab: RunningLab, tmp_path: Path):
+    file = tmp_path / "users"
+    command = [sys.executable, "-m", "shadowrelay", "user", "add", "alice", "--file", str(file)]
+    subprocess.run(command, input=b"Sesame\n", timeout=60, check=True)
+    lab.up(*lab.with_tls(), f"receive.default.users_file={file}", "relay_networks=[]", nodes=2)
+    elsewhere = "otto@outside.test"
+    login = ("--auth-user", "alice", "--auth-password")
+
+    def tries(*options: str) -> tuple[int, str]:
+        return swaks(lab.cluster.node("mx1").smtp, *options, to=elsewhere)
+
+    status, said = tries("--tls")
+    assert (status, "550 5.7.1 Relaying denied" in said) == (24, True)
+    for mechanism in ("PLAIN", "LOGIN"):
+        said = sends(lab, "--tls", "--auth", mechanism, *login, "Sesame", to=elsewhere)
+        assert "235 2.7.0 Authentication successful" in said
+        status, said = tries("--tls", "--auth", mechanism, *login, "wrong")
+        assert (status, "535 5.7.8 Authentication credentials invalid" in said) == (28, True)
+    refused = said.partition("535 ")[2].splitlines()[0]
+    status, said = tries("--tls", "--auth", "LOGIN", "--auth-user", "mallory", "--auth-password", "Sesame")
+    assert (status, said.partition("535 ")[2].splitlines()[0]) == (28, refused)
+    status, said = tries("--auth", *login, "Sesame")
+    assert (status, "250 AUTH" in said or "250-AUTH" in said) == (28, False)
+    for log in (lab.directory / "nodes" / "mx1").rglob("*"):
+        if log.is_file():
+            assert b"Sesame" not in log.read_bytes(), log
     lab.verify()
 
 
