@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import ssl
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,11 +83,44 @@ async def _err(port: int, ready: Callable[[], None]) -> None:
     await asyncio.gather(*(one() for _ in range(50)))
 
 
+async def _guess(port: int, ready: Callable[[], None]) -> None:
+    """50 clients that log in with wrong passwords as fast as they are answered, and come again when cut off.
+
+    Every second one takes a name that nobody has.
+    """
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+
+    async def said(reader: asyncio.StreamReader) -> bytes:
+        while (line := await reader.readline())[3:4] == b"-":
+            pass
+        return line
+
+    async def one(number: int) -> None:
+        name = b"alice" if number % 2 else b"mallory"
+        while True:
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_connection(LOOPBACK, port)
+                await said(reader)
+                writer.write(b"STARTTLS\r\n")
+                await said(reader)
+                await writer.start_tls(trusting)
+                writer.write(_HELLO)
+                while await said(reader):
+                    guess = b64encode(b"\0" + name + b"\0" + os.urandom(6).hex().encode())
+                    writer.write(b"AUTH PLAIN " + guess + b"\r\n")
+                writer.close()
+
+    ready()
+    await asyncio.gather(*(one(number) for number in range(50)))
+
+
 ATTACKS: Mapping[str, Callable[[int, Callable[[], None]], Coroutine[None, None, None]]] = {
     "drip": _drip,
     "knock": _knock,
     "shake": _shake,
     "err": _err,
+    "guess": _guess,
 }
 
 

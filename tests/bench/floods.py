@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import ExitStack
+from pathlib import Path
+
+from shadowrelay.core.users import SALT, format_users, hashed
 
 from .attackers import attackers
 from .context import Bench
@@ -17,8 +21,20 @@ BESIDE = {
     "100 connections a second, reset after EHLO": "knock",
     "100 handshakes a second that stall, at the members' port": "shake",
     "50 clients that send wrong commands": "err",
+    "50 clients that log in with wrong passwords": "guess",
 }
 _CELL, _SHORT_CELL = Cell(1, 500), Cell(1, 20)
+
+
+def _logins(room: Path) -> tuple[str, ...]:
+    """Settings of a lab in ``room``: users who may log in, and TLS for it."""
+    pair, file = room / "lab" / "nodes" / "mx1" / "mx1.lab.test", room / "users"
+    file.write_text(format_users({"alice": hashed(secrets.token_bytes(16), secrets.token_bytes(SALT))}))
+    return (
+        f"receive.default.tls_certificate={pair}.pem",
+        f"receive.default.tls_key={pair}.key",
+        f"receive.default.users_file={file}",
+    )
 
 
 def floods(bench: Bench) -> list[Row]:
@@ -33,7 +49,8 @@ def floods(bench: Bench) -> list[Row]:
                 ExitStack() as stack,
             ):
                 end = stack.enter_context(sink(room, *bench.ports(1)))
-                subject = stack.enter_context(lab(room / "lab", next_hop=end.address[1]))
+                options = _logins(room)
+                subject = stack.enter_context(lab(room / "lab", next_hop=end.address[1], options=options))
                 measured(_SHORT_CELL, subject, end)
                 if kind is not None:
                     node = subject.nodes[0]

@@ -27,7 +27,7 @@ from shadowrelay.smtp.receive_words import in_our_words
 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 PAGE = Path(__file__).parents[2] / "docs" / "dependencies.md"
-ROW = re.compile(r"^\| `(\w+)` \| (as it is|through ours|never) \|", re.MULTILINE)
+ROW = re.compile(r"^- `(\w+)`, (as it is|through ours|never)\b", re.MULTILINE)
 MESSAGE = b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\nx\r\n.\r\n"
 
 PRIVATE = {

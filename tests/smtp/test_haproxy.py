@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import socket
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import textwrap
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -48,14 +50,11 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def in_front_of(
-    connector: Connector, directory: Path, send: str, check: str = ""
-) -> AsyncIterator[int]:
+async def running(configuration: Callable[[int], str], directory: Path) -> AsyncIterator[int]:
     """HAProxy, and the port that it takes connections at."""
     front = free_port()
     file = directory / "haproxy.cfg"
-    back = connector.address[1]  # type: ignore[attr-defined]
-    file.write_text(CONFIGURATION.format(front=front, back=back, send=send, check=check))
+    file.write_text(configuration(front))
     process = await asyncio.create_subprocess_exec(
         PROGRAM, "-db", "-f", str(file), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
@@ -73,6 +72,15 @@ async def in_front_of(
     finally:
         process.terminate()
         await process.communicate()
+
+
+def in_front_of(
+    connector: Connector, directory: Path, send: str, check: str = ""
+) -> AbstractAsyncContextManager[int]:
+    back = connector.address[1]  # type: ignore[attr-defined]
+    return running(
+        lambda front: CONFIGURATION.format(front=front, back=back, send=send, check=check), directory
+    )
 
 
 PROXIES = (ip_network("127.0.0.1/32"),)
@@ -138,6 +146,29 @@ async def test_its_health_checks_are_answered(tmp_path: Path, send: str) -> None
             client = await through(port, "127.0.0.5", stack)
             assert (await client.line()).startswith("220 ")
         await eventually(lambda: connector.sessions == 0)
+
+
+def of_the_page(connector: Connector, front: int) -> str:
+    """The configuration of the how-to page, on this machine."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "haproxy.md").read_text("utf-8")
+    text = textwrap.dedent(page.partition("```haproxy\n")[2].partition("```")[0])
+    text = re.sub(r"server (\w+) [\d.]+:25", rf"server \1 127.0.0.1:{connector.address[1]}", text)  # type: ignore[attr-defined]
+    return text.replace("bind :25", f"bind 127.0.0.1:{front}")
+
+
+async def test_the_configuration_of_the_how_to_page_serves(tmp_path: Path) -> None:
+    receiver = MemoryReceiver()
+    async with (
+        listening(receiver, proxy_networks=PROXIES) as connector,
+        running(lambda front: of_the_page(connector, front), tmp_path) as port,
+        AsyncExitStack() as stack,
+    ):
+        client = await through(port, "127.0.0.9", stack)
+        assert (await client.line()).startswith("220 ")
+        await client.begin()
+        client.send(b"DATA\r\nx\r\n.\r\n")
+        assert [await client.line() for _ in range(2)][-1] == str(QUEUED)
+    assert receiver.kept[0].peer.address == "127.0.0.9"
 
 
 async def test_without_a_header_it_is_not_served(tmp_path: Path) -> None:
