@@ -46,8 +46,8 @@ def performed(work: Coroutine[Any, Any, T]) -> T:
 class MemoryTransport(asyncio.Transport):
     """Keeps what is written."""
 
-    def __init__(self, protocol: asyncio.Protocol) -> None:
-        super().__init__({"peername": ("192.0.2.1", 4711), "sockname": ("192.0.2.2", 25)})
+    def __init__(self, protocol: asyncio.Protocol, **facts: Any) -> None:
+        super().__init__({"peername": ("192.0.2.1", 4711), "sockname": ("192.0.2.2", 25)} | facts)
         self.written = bytearray()
         self._protocol = protocol
         self._closed = False
@@ -92,12 +92,14 @@ class Recorder:
     greeted: bool = False
     is_desk: bool = False
     open_sinks: int = 0
+    peers: list[Peer] = field(default_factory=list)  # of each MAIL
 
     def open(self) -> Recorder:
         return self
 
     async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
         self._asked()
+        self.peers.append(session)
         return None
 
     async def rcpt(
@@ -142,6 +144,20 @@ class Recorder:
         self.before_greeting += self.is_desk and not self.greeted
 
 
+class OneUser:
+    """Logs in as alice with the password Sesame; remembers which names were right."""
+
+    offered = True
+
+    def __init__(self) -> None:
+        self.right: list[str] = []
+
+    async def check(self, session: Peer, name: str, password: bytes) -> bool:
+        right = (name, password) == ("alice", b"Sesame")
+        self.right += [name] * right
+        return right
+
+
 class _Sink:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -165,6 +181,7 @@ def session(
     options: ConnectorOptions,
     *,
     desk: bool,
+    tls: bool = False,
 ) -> tuple[bytes, Recorder]:
     """A client that sends these pieces and then closes its direction: all that it hears, and what was
     kept.
@@ -173,7 +190,7 @@ def session(
     async def talk() -> tuple[bytes, Recorder]:
         recorder = Recorder(is_desk=desk)
         spoken = make(recorder, options, Register(None, None))
-        transport = MemoryTransport(spoken)
+        transport = MemoryTransport(spoken, ssl_object=object() if tls else None)
         spoken.connection_made(transport)
         for part in parts:
             spoken.data_received(part)

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from shadowrelay.core.users import UsersInvalid, format_users, is_name, parse_users
 from shadowrelay.settings import Settings, apply_overrides, effective, load_settings
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.overrides import to_toml
@@ -222,7 +223,23 @@ _EXAMPLES = [
     + b'[routes.a-b]\ndomains = ["*.test"]\nhost = "h"\n[admin]\ntoken = "0123456789abcdef"\n',
 ]
 
+
+def check_users(data: bytes) -> None:
+    """Any text is a file of users, the same if written and read again, or UsersInvalid without quotes."""
+    text = text_of(data)
+    try:
+        users = parse_users(text)
+    except UsersInvalid as error:
+        must(re.fullmatch(r"line \d+ has [a-z0-9 ]+( MiB to check)?", str(error)), "of our own words alone")
+        return
+    must(parse_users(format_users(users)) == users, "the same again")
+    must(all(is_name(name) for name in users), "names")
+
+
 TARGETS = (
+    Target(
+        "users", check_users, lambda: [b"# all\nalice:$scrypt$ln=4,r=8,p=1$" + b"A" * 22 + b"$" + b"A" * 43]
+    ),
     Target("settings-file", check_settings_file, lambda: _EXAMPLES),
     Target(
         "environment",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import replace
 from datetime import UTC, datetime
+from ipaddress import ip_address, ip_network
 from itertools import chain
 
 from shadowrelay.core.conversation import Greeting, Query
@@ -28,6 +30,7 @@ from . import seeds, spoken
 from .registry import Target, cut, must, pieces
 
 _PEERS = replace(spoken.OPTIONS, max_text_line=None, max_command_line=MAX_LINE, name="members")
+_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 _MARK = spoken.OWN
 _NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 _GREETING = (
@@ -77,6 +80,32 @@ def check_session(data: bytes) -> None:
     whole, also = spoken.session([stream] if stream else [], ReceiveSession, spoken.OPTIONS, desk=False)
     must((_gist(heard), kept.kept) == (_gist(whole), also.kept), "the same however it is cut")
     _judge(heard, kept)
+
+
+def check_login(data: bytes) -> None:
+    """Whatever a client says over TLS, only the right name and password log in, and only one user sends."""
+    sizes, stream = cut(data)
+    users = spoken.OneUser()
+    options = replace(spoken.OPTIONS, logins=users, tls=_TLS)
+    parts = [b"EHLO client.example\r\n", *pieces(stream, sizes)]
+    heard, kept = spoken.session(parts, ReceiveSession, options, desk=False, tls=True)
+    _judge(heard, kept)
+    must(heard.count(b"\r\n235 2.7.0 ") == len(users.right), "a 235 for the right password alone")
+    must(len(users.right) <= 1, "one logs in once")
+    must({peer.login for peer in kept.peers} <= {"", *users.right}, "nobody else sends")
+
+
+def check_proxy(data: bytes) -> None:
+    """Whatever comes from a proxy, it is closed without a word, or greeted as one client with an address."""
+    sizes, stream = cut(data)
+    options = replace(spoken.OPTIONS, proxy_networks=(ip_network("192.0.2.1/32"),))
+    heard, kept = spoken.session(pieces(stream, sizes), ReceiveSession, options, desk=False)
+    must(heard == b"" or heard.startswith(b"220 "), "a greeting, or nothing")
+    must(heard == b"" or stream.startswith((b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n")), "only behind a header")
+    _judge(heard, kept)
+    must(len({(peer.address, peer.port) for peer in kept.peers}) <= 1, "one client")
+    for peer in kept.peers:
+        must(str(ip_address(peer.address)) == peer.address and 0 <= peer.port < 65536, "with an address")
 
 
 def check_member(data: bytes) -> None:
@@ -188,7 +217,29 @@ def check_content(data: bytes) -> None:
     must(_decoded([stuffed]) == (content, b""), "stuffed back")
 
 
+_LOGINS = [
+    b"AUTH PLAIN AGFsaWNlAFNlc2FtZQ==\r\nMAIL FROM:<a@b>\r\n",
+    b"AUTH PLAIN\r\nAGFsaWNlAFNlc2FtZQ==\r\nAUTH PLAIN AGFsaWNlAFNlc2FtZQ==\r\n",
+    b"auth login\r\nYWxpY2U=\r\nU2VzYW1l\r\n",
+    b"AUTH LOGIN YWxpY2U=\r\n*\r\nAUTH LOGIN =\r\n\r\nMAIL FROM:<a@b>\r\nAUTH PLAIN x\r\n",
+    b"AUTH PLAIN AGFsaWNlAHdyb25n\r\nAUTH CRAM-MD5\r\nAUTH\r\nRSET\r\nQUIT\r\n",
+]
+_V2 = b"\r\n\r\n\0\r\nQUIT\n"
+_PROXIED = [
+    header + b"EHLO c\r\nMAIL FROM:<a@b>\r\n"
+    for header in (
+        b"PROXY TCP4 198.51.100.7 192.0.2.2 4711 25\r\n",
+        b"PROXY TCP6 2001:db8::7 2001:db8::25 4711 25\r\n",
+        b"PROXY UNKNOWN\r\n",
+        _V2 + b"\x21\x11\0\x0c\xc6\x33\x64\x07\xc0\0\x02\x02\x12\x67\0\x19",
+        _V2 + b"\x21\x21\0\x27" + bytes(range(16)) * 2 + b"\x12\x67\0\x19\x04\0\0",
+        _V2 + b"\x20\0\0\0",
+    )
+]
+
 TARGETS = (
+    Target("login", check_login, lambda: seeds.chunked(_LOGINS)),
+    Target("proxy", check_proxy, lambda: seeds.chunked(_PROXIED)),
     Target("session", check_session, lambda: seeds.chunked(seeds.clients())),
     Target(
         "member",
