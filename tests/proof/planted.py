@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .planted_accepting import ACCEPTING
+from .planted_admitting import ADMITTING
 from .planted_asking import ASKING
 from .planted_audit_judging import JUDGING
 from .planted_audit_knowing import KNOWING
@@ -20,6 +21,7 @@ from .planting import Fault
 
 RELAY: tuple[Fault, ...] = (
     *ACCEPTING,
+    *ADMITTING,
     *ASKING,
     *HOLDING,
     *MACHINES,

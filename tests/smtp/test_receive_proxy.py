@@ -163,7 +163,7 @@ async def test_half_a_header_is_not_waited_for(half: bytes) -> None:
         await eventually(lambda: connector.sessions == 0)
 
 
-@pytest.mark.parametrize("header", [v1(), v2()])
+@pytest.mark.parametrize("header", [v1(), v2()], ids=["v1", "v2"])
 async def test_a_stranger_who_sends_a_header_is_no_proxy(header: bytes) -> None:
     receiver = MemoryReceiver()
     async with listening(receiver, proxy_networks=(ip_network("10.0.0.0/8"),)) as connector:
