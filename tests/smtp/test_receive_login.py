@@ -14,7 +14,7 @@ from typing import Any
 
 import aiosmtplib
 import pytest
-from receiving import QUEUED, Client, MemoryReceiver, connected, listening
+from receiving import QUEUED, Client, MemoryReceiver, connected, eventually, listening
 
 from shadowrelay import logs
 from shadowrelay.smtp.receive import Peer
@@ -268,3 +268,37 @@ async def test_no_password_is_in_any_log(
     assert "session_error" in logged
     assert not [secret for secret in secrets + spoken if secret in logged]
     assert logging.getLogger("mail.log").level >= logging.ERROR
+
+
+async def test_whoever_has_gone_is_not_checked_any_more(contexts: Contexts) -> None:
+    given_up = asyncio.Event()
+
+    async def long() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            given_up.set()
+
+    users = Users(before=long)
+    async with secured(contexts, users) as client:
+        client.send(f"AUTH PLAIN {sasl('', 'alice', 'Sesame')}\r\n".encode())
+        await eventually(lambda: bool(users.asked))
+        client.writer.transport.abort()
+        async with asyncio.timeout(5):
+            await given_up.wait()
+
+
+async def test_a_stop_does_not_wait_for_checks(contexts: Contexts) -> None:
+    server, client_side = contexts
+    users = Users(before=lambda: asyncio.sleep(60))
+    async with (
+        listening(MemoryReceiver(), tls=server, implicit_tls=True, logins=users) as connector,
+        connected(connector, tls=client_side) as client,
+    ):
+        await client.line()
+        await client.say("EHLO client.example")
+        client.send(f"AUTH PLAIN {sasl('', 'alice', 'Sesame')}\r\n".encode())
+        await eventually(lambda: bool(users.asked))
+        async with asyncio.timeout(5):
+            await connector.stop(0.1)
+        assert await client.line() == "421 4.3.2 Service is shutting down"

@@ -27,8 +27,8 @@ SUCCEEDED, FAILED, PUT_OFF = "succeeded", "failed", "put_off"
 AT_A_TIME = max(1, (os.cpu_count() or 1) // 4)
 """Checks that run at once: one takes a processor for a fifth of a second."""
 
-MOST_WAITING = 100
-"""Checks that wait; one more is put off."""
+MOST_WAITING = 50
+"""Sources whose check waits; that of one more is put off."""
 
 _NICENESS = 10
 _LOOK_AGAIN = 1.0  # seconds after which the file is looked at again
@@ -77,21 +77,19 @@ class UserLogins:
 
     async def _matches(self, session: Peer, password: bytes, kept: Hashed) -> bool:
         """The check, in its turn: one of each source at a time, so that a crowd waits for its own."""
-        if self._waiting >= MOST_WAITING:
-            self.counts[PUT_OFF] += 1
-            log.warning("login_put_off", client=session.address, waiting=self._waiting)
-            raise Refused(454, "4.7.0", "Too many logins at once, try again later")
-        source = source_of(session.address)
-        turn = self._turns.setdefault(source, asyncio.Lock())
-        self._waiting += 1
-        try:
-            async with turn:
-                if self._threads is None:
-                    self._threads = ThreadPoolExecutor(AT_A_TIME, f"logins-{self._connector}", _step_back)
+        async with self._turns.setdefault(source_of(session.address), asyncio.Lock()):
+            if self._waiting >= MOST_WAITING:
+                self.counts[PUT_OFF] += 1
+                log.info("login_put_off", client=session.address, waiting=self._waiting)
+                raise Refused(454, "4.7.0", "Too many logins at once, try again later")
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(AT_A_TIME, f"logins-{self._connector}", _step_back)
+            self._waiting += 1
+            try:
                 loop = asyncio.get_running_loop()
                 return await loop.run_in_executor(self._threads, matches, password, kept)
-        finally:
-            self._waiting -= 1
+            finally:
+                self._waiting -= 1
 
     def _remember(self, secret: bytes, kept: Hashed) -> None:
         if len(self._right) >= _REMEMBERED:

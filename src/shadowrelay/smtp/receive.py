@@ -51,7 +51,7 @@ class Logins(Protocol):
     async def check(self, session: Peer, name: str, password: bytes) -> bool:
         """Is it that user's password? A name that nobody has takes as long as a wrong password.
 
-        May raise Refused when that cannot be said for now.
+        May raise Refused when that cannot be said for now. Cancelled when the client has gone.
         """
         ...
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from shadowrelay.core.values import replace
+from shadowrelay.smtp.duplex import Interrupted, Why
 from shadowrelay.smtp.receive_connection import syntax
 from shadowrelay.smtp.receive_lifecycle import SessionLifecycle
 from shadowrelay.wire.replies import Refused
@@ -12,6 +16,8 @@ from shadowrelay.wire.replies import Refused
 
 class LoginSession(SessionLifecycle):
     """A session in which one may log in. Passwords are kept nowhere, and are in no log."""
+
+    _checking: asyncio.Task[bool] | None = None
 
     @syntax("AUTH <mechanism>")
     async def smtp_AUTH(self, arg: str | None) -> None:
@@ -32,7 +38,30 @@ class LoginSession(SessionLifecycle):
         if not isinstance(claim, LoginPassword) or logins is None:
             return result
         name = claim.login.decode("utf-8", "replace")
-        right = await logins.check(self.peer, name, claim.password)
+        right = await self._awaited(logins.check(self.peer, name, claim.password))
         if right:
             self.peer = replace(self.peer, login=name)
         return AuthResult(success=right, handled=False)
+
+    # A check may wait for many others: whoever has gone, or is to go, does not.
+
+    async def _awaited(self, check: Coroutine[None, None, bool]) -> bool:
+        self._checking = asyncio.ensure_future(check)
+        try:
+            return await self._checking
+        except asyncio.CancelledError:
+            raise Interrupted(Why.GONE if self._lost.is_set() else Why.STOPPING) from None
+        finally:
+            self._checking = None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._give_up()
+
+    def expire(self) -> None:
+        super().expire()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if self._checking is not None:
+            self._checking.cancel()
