@@ -24,6 +24,8 @@ log = structlog.get_logger(__name__)
 
 SUCCEEDED, FAILED, PUT_OFF = "succeeded", "failed", "put_off"
 
+NONE = {SUCCEEDED: 0, FAILED: 0, PUT_OFF: 0}
+
 AT_A_TIME = max(1, (os.cpu_count() or 1) // 4)
 """Checks that run at once: one takes a processor for a fifth of a second."""
 
@@ -43,7 +45,7 @@ class UserLogins:
     """
 
     def __init__(self, path: Path, connector: str) -> None:
-        self.counts = Counter({SUCCEEDED: 0, FAILED: 0, PUT_OFF: 0})
+        self.counts = Counter(NONE)
         self._path, self._connector = path, connector
         self._users: dict[str, Hashed] = {}
         self._decoy = Hashed(COST, secrets.token_bytes(SALT), secrets.token_bytes(32))

@@ -24,7 +24,7 @@ from shadowrelay.members import Members, seconds
 from shadowrelay.primary.draining import Drain
 from shadowrelay.primary.exposure import Repair
 from shadowrelay.primary.giving_up import give_up
-from shadowrelay.primary.logins import UserLogins
+from shadowrelay.primary.logins import NONE, UserLogins
 from shadowrelay.primary.mending import Giver, Mend
 from shadowrelay.primary.queue import Queue
 from shadowrelay.primary.reporting import Reporter
@@ -127,7 +127,7 @@ class Node:
         return self.mend.waits_for(message_id)
 
     def login_counts(self) -> Mapping[str, int]:
-        counts: Counter[str] = Counter()
+        counts = Counter(NONE)
         for one in self.logins.values():
             counts.update(one.counts)
         return counts
