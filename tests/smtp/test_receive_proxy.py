@@ -11,6 +11,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
+import structlog
 from receiving import QUEUED, Client, MemoryReceiver, connected, eventually, listening
 
 from shadowrelay.smtp.receive import ConnectorOptions
@@ -145,11 +146,14 @@ NO_HEADERS = [
 @pytest.mark.parametrize("said", NO_HEADERS, ids=lambda said: repr(said[:40]))
 async def test_anything_else_closes_the_connection_without_a_word(said: bytes) -> None:
     receiver = MemoryReceiver()
-    async with behind(receiver) as connector, connected(connector) as client:
-        client.send(said + MESSAGE)
-        assert await client.closed()
-        await eventually(lambda: connector.sessions == 0)
+    with structlog.testing.capture_logs() as told:
+        async with behind(receiver) as connector, connected(connector) as client:
+            client.send(said + MESSAGE)
+            assert await client.closed()
+            await eventually(lambda: connector.sessions == 0)
     assert receiver.calls == []
+    refused = [row for row in told if row["event"] == "proxy_header_refused"]
+    assert [(row["proxy"], bool(row["error"])) for row in refused] == [("127.0.0.1", True)]
 
 
 @pytest.mark.parametrize("half", [b"", b"PROX", b"PROXY TCP4 192.0.2.7", v2()[:5], v2()[:14], v2()[:-1]])

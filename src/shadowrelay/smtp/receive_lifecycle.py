@@ -117,9 +117,12 @@ class SessionLifecycle(Connection):
             self.release()
 
     async def _converse(self) -> None:
-        """Until it is over. The library's loop ends by itself only where no client is behind a proxy."""
+        """Until it is over. The library's part ends by itself only where a proxy does not say whose it is."""
         try:
             await super()._handle_client()
+            header = self.session.proxy_data if self.session else None
+            if header is not None and header.error:
+                log.info("proxy_header_refused", proxy=self.peer.address, error=header.error)
         except Interrupted as interrupted:
             if interrupted.why is Why.OVER:
                 with suppress(Interrupted):
