@@ -151,7 +151,7 @@ async def test_its_health_checks_are_answered(tmp_path: Path, send: str) -> None
 def of_the_page(connector: Connector, front: int) -> str:
     """The configuration of the how-to page, on this machine."""
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "haproxy.md").read_text("utf-8")
-    text = textwrap.dedent(page.partition("```haproxy\n")[2].partition("```")[0])
+    text = textwrap.dedent(page.partition("```text\n")[2].partition("```")[0])
     text = re.sub(r"server (\w+) [\d.]+:25", rf"server \1 127.0.0.1:{connector.address[1]}", text)  # type: ignore[attr-defined]
     return text.replace("bind :25", f"bind 127.0.0.1:{front}")
 
