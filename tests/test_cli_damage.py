@@ -65,6 +65,13 @@ async def test_status_says_what_no_member_can_send_before_what_waits(node):
     assert "Exposed: 0" not in text  # there may be one good copy of them
 
 
+async def test_what_is_damaged_everywhere_has_no_second_copy(node):
+    await fill(node, damaged(1, aside=True))
+    text = (await run(node, "status")).stdout
+    assert "DAMAGED EVERYWHERE" in text
+    assert "has a second copy" not in text
+
+
 async def test_status_without_damage_tells_of_the_scrub_alone(node):
     text = (await run(node, "status")).stdout
     assert "DAMAGED" not in text

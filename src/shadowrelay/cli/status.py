@@ -68,7 +68,7 @@ def _exposure(out: Console, answer: Json) -> None:
             "about to be promoted; there may be no others",
             style="bold red",
         )
-    if not answer["exposed"] and not answer["promoting"] and not answer["damaged"]:
+    if not any(answer[what] for what in ("exposed", "promoting", "damaged", "damaged_aside")):
         out.print("Exposed: 0; every message in transit has a second copy", style="green")
 
 
