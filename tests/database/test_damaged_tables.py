@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -79,6 +80,15 @@ async def test_a_pipe_where_a_content_should_be_keeps_nobody_waiting(tmp_path: P
     os.mkfifo(tmp_path / "a.eml")
     async with asyncio.timeout(5):
         assert await examine(Content(path=str(tmp_path / "a.eml"))) == of_content(b"")
+
+
+async def test_a_socket_where_a_content_should_be_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One flipped bit of its mode makes it of a file."""
+    monkeypatch.chdir(tmp_path)
+    with closing(socket.socket(socket.AF_UNIX)) as made:
+        made.bind("a.eml")
+    with pytest.raises(ContentDamaged):
+        await examine(Content(path=str(tmp_path / "a.eml")))
 
 
 @pytest.mark.parametrize("damage", ["kind = 'delivere'", "recipients = '1,x'", "created_at = 'x'"])
