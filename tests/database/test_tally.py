@@ -8,9 +8,11 @@ import pytest
 from opened import OTHER, OTHER_DATABASE, database, message, save, shadow
 
 from shadowrelay.core.decisions import Decision, DropCopy, SaveCopy
+from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Role, Stage
 from shadowrelay.core.values import replace
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue import exposed
 from shadowrelay.database.transport import TransportDatabase
 
 HELD = Holder(OTHER, OTHER_DATABASE, None, 1, HolderState.HOLDING)
@@ -40,8 +42,8 @@ NOTHING = dict.fromkeys(
 async def test_every_change_is_counted_and_an_opening_counts_the_same(tmp_path: Path) -> None:
     async with database(tmp_path) as found:
         assert told(found) == NOTHING
-        exposed, held = message(), message(holders=(HELD,))
-        for copy in (exposed, held, shadow(), message(stage=Stage.ARRIVING), message(stage=Stage.SAFETY_NET)):
+        alone, held = message(), message(holders=(HELD,))
+        for copy in (alone, held, shadow(), message(stage=Stage.ARRIVING), message(stage=Stage.SAFETY_NET)):
             await found.transact(save(copy))
         expected = NOTHING | {
             "queued": 2,
@@ -53,9 +55,9 @@ async def test_every_change_is_counted_and_an_opening_counts_the_same(tmp_path: 
         }
         assert told(found) == expected
         doubted = replace(held, confirmation=Confirmation.IN_DOUBT)
-        aside = replace(exposed, stage=Stage.SET_ASIDE)
+        aside = replace(alone, stage=Stage.SET_ASIDE)
         await found.transact(
-            lambda ledger: ledger.apply(Decision(None, (SaveCopy(held, doubted), SaveCopy(exposed, aside))))
+            lambda ledger: ledger.apply(Decision(None, (SaveCopy(held, doubted), SaveCopy(alone, aside))))
         )
         assert told(found) == expected | {"queued": 1, "exposed": 0, "set aside": 1, "in doubt": 1}
         await found.transact(lambda ledger: ledger.apply(Decision(None, (DropCopy(aside),))))
@@ -79,3 +81,36 @@ async def test_what_is_undone_does_not_count(tmp_path: Path, *, alone: bool) -> 
         for work in works[1:]:
             await work
         assert told(found)["queued"] == (0 if alone else 2)
+
+
+async def test_what_is_written_again_counts_once(tmp_path: Path) -> None:
+    """As each message of a version before sums is, and each with a derived column that was wrong."""
+    alone, held = message(), message(holders=(HELD,))
+    async with database(tmp_path) as found:
+        await found.transact(save(alone))
+        await found.transact(save(held))
+        before = told(found)
+        for copy in (alone, held):
+            await found.transact(lambda ledger, copy=copy: ledger.write_again(copy))
+        assert told(found) == before
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM holder", "UPDATE message SET exposed = 1"])
+async def test_what_is_exposed_is_counted_by_its_holders_whatever_a_column_says(
+    tmp_path: Path, change: str
+) -> None:
+    """A row of a holder is gone, and comes back; or the column is another one."""
+    held = message(holders=(HELD,))
+    async with database(tmp_path) as found:
+        await found.transact(save(held))
+        await found.transact(lambda ledger: ledger.connection.execute(change))
+    async with database(tmp_path) as found:
+        read = await found.transact(lambda ledger: ledger.copy(held.id))
+        assert read
+        assert told(found)["exposed"] == read.exposed
+        seen = await found.transact(lambda ledger: exposed(ledger, MessageId(""), 9))
+        assert seen == [held.id] * read.exposed
+        await found.transact(
+            lambda ledger: ledger.apply(Decision(None, (SaveCopy(read, replace(read, holders=(HELD,))),)))
+        )
+        assert told(found) == NOTHING | {"queued": 1, "asking": 1, "held by it": 1}
