@@ -143,6 +143,8 @@ async def test_a_row_on_its_way_to_the_log_that_cannot_be_read_says_so_and_the_o
 
 
 LINEAGE = {
+    "whose it is": "UPDATE meta SET value = CAST(value AS BLOB) WHERE key = 'node'",
+    "a member's name": "UPDATE member SET name = CAST(name AS BLOB)",
     "a member's beginnings": "UPDATE member SET beginnings = 'x'",
     "a member's database": "UPDATE member SET database_id = CAST(database_id AS BLOB)",
     "a member's sequence": "UPDATE member SET sequence = -1",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from opened import OTHER, OTHER_DATABASE, database, message, save, shadow
+from opened import NOW, OTHER, OTHER_DATABASE, database, message, save, shadow
 
-from shadowrelay.core.decisions import Decision, DropCopy, SaveCopy
+from shadowrelay.core.damage import found_rows
+from shadowrelay.core.decisions import DamagedRow, Decision, DropCopy, SaveCopy
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Role, Stage
 from shadowrelay.core.values import replace
@@ -114,3 +116,26 @@ async def test_what_is_exposed_is_counted_by_its_holders_whatever_a_column_says(
             lambda ledger: ledger.apply(Decision(None, (SaveCopy(read, replace(read, holders=(HELD,))),)))
         )
         assert told(found) == NOTHING | {"queued": 1, "asking": 1, "held by it": 1}
+
+
+@pytest.mark.parametrize("column", ["role", "stage", "owner", "confirmation", "name"])
+async def test_another_kind_of_value_ends_no_look_at_the_counts(tmp_path: Path, column: str) -> None:
+    """One flipped bit makes octets of a text. It is counted apart, until its rows are put away."""
+    table, key = ("holder", "message_id") if column == "name" else ("message", "id")
+    spoilt = [message(holders=(HELD,)), shadow()]
+    async with database(tmp_path) as found:
+        for copy in (message(holders=(HELD,)), shadow(), *spoilt):
+            await found.transact(save(copy))
+        for copy in spoilt:
+            change = f"UPDATE {table} SET {column} = CAST({column} AS BLOB) WHERE {key} = ?"
+            await found.transact(lambda ledger, run=change, of=copy.id: ledger.connection.execute(run, (of,)))
+    async with database(tmp_path) as found:
+        json.dumps(
+            await found.transact(lambda ledger: [ledger.tally.held_for_each(), ledger.tally.held_by_each()])
+        )
+        for copy in spoilt:
+            rows = DamagedRow(copy.id, NOW, "the sum of a row differs", ())
+            await found.transact(lambda ledger, of=rows: ledger.apply(found_rows(of)))
+        expected = {"queued": 1, "held": 1, "held for it": 1, "held by it": 1, "asking": 1}
+        assert told(found) == NOTHING | expected
+        assert set(found.ledger.tally.held_by_each()) == set(found.ledger.tally.held_for_each()) == {OTHER}
