@@ -88,7 +88,8 @@ def answer(
     said = answers.answer(ledger, asker, asked.message_id, epoch, None, now, damaged=True)
     verdicts, give = said.then, None
     if copy is not None and any(verdict.kind is Kind.YOURS for verdict in verdicts):
-        mine = copy.digests.content if copy.digests else None
+        # What a row of a version before digests has is compared when it is read to be given, and then known.
+        mine = copy.digests.content if copy.digests else asked.content
         if asked.content in {None, mine}:
             give = copy.id
         else:  # it is another content than the one that is looked for
