@@ -108,6 +108,10 @@ class HopProtocol(SMTPProtocol):
         self.expect()
         return await super().start_tls(tls_context, server_hostname=server_hostname, timeout=timeout)
 
+    async def execute_data_command(self, message: bytes, timeout: float | None = None) -> SMTPResponse:
+        """Never: the library would rewrite the content, and take a lost reply for any other error."""
+        raise NotImplementedError("content leaves by send_transaction")
+
     async def read_response(self, timeout: float | None = None) -> SMTPResponse:
         """As ``reply``, for the library's own commands."""
         reply = await self.reply(timeout)
