@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import re
 import ssl
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType, ModuleType
 
 import aiosmtplib
+import callables
 import pytest
 from aiosmtplib import auth, esmtp, protocol, smtp
 from aiosmtplib.errors import SMTPServerDisconnected
@@ -23,55 +18,8 @@ from test_send_login import OFFERS, WAYS, login
 from shadowrelay.smtp.send import ConnectionFailed, DeliverySession
 from shadowrelay.smtp.send_client import HopClient
 
-PAGE = (Path(__file__).parents[2] / "docs" / "dependencies.md").read_text()
 MODULES = (smtp, protocol, esmtp, auth)
 LARGE = (b"x" * 998 + b"\r\n") * 5_000
-
-
-def table() -> dict[str, str]:
-    """Each callable of the page, and what it says of it."""
-    section = PAGE.partition("\n## aiosmtplib ")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (`.*`) \| (runs|extended|replaced|never) \|", section, re.MULTILINE)
-    names = [(name, mark) for cell, mark in rows for name in re.findall(r"`([^`]+)`", cell)]
-    assert len(names) == len(dict(names)), "a callable has two rows"
-    return dict(names)
-
-
-def defined() -> set[str]:
-    """The callables that the library's client is made of."""
-    return {name for module in MODULES for name in _defined_in(module)}
-
-
-def _defined_in(module: ModuleType) -> Iterator[str]:
-    for name, thing in vars(module).items():
-        if getattr(thing, "__module__", "") == module.__name__:
-            if inspect.isclass(thing):
-                methods = vars(thing).items()
-                yield from (
-                    f"{name}.{key}"
-                    for key, one in methods
-                    if inspect.isroutine(one) or isinstance(one, property)
-                )
-            elif inspect.isfunction(thing):
-                yield name
-
-
-@contextmanager
-def watched() -> Iterator[set[str]]:
-    """The library's functions that are entered meanwhile, in this thread."""
-    entered: set[str] = set()
-    files = {module.__file__ for module in MODULES}
-
-    def called(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and frame.f_code.co_filename in files:
-            entered.add(frame.f_code.co_qualname)
-
-    before = sys.getprofile()
-    sys.setprofile(called)
-    try:
-        yield entered
-    finally:
-        sys.setprofile(before)
 
 
 async def delivered(hop: ScriptedHop, content: bytes = b"Text\r\n", **server: object) -> DeliverySession:
@@ -112,11 +60,9 @@ async def test_what_runs_of_the_library_is_what_the_page_says(
 ) -> None:
     password = tmp_path / "password"
     password.write_text("Pa55-wört, with all sorts")
-    with watched() as entered:
+    with callables.watched(*MODULES) as entered:
         await all_kinds_of_sessions(tls, certificate, password)
-    said = table()
-    assert said.keys() == defined()
-    assert {name for name, mark in said.items() if mark in {"runs", "extended"}} == entered & defined()
+    callables.agree("aiosmtplib", entered, *MODULES)
 
 
 async def test_what_would_rewrite_the_content_refuses() -> None:
