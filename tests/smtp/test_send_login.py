@@ -102,7 +102,7 @@ async def test_a_refused_login_is_not_tried_by_another_mechanism(
     mechanism: str, tls: ssl.SSLContext, certificate: Path, file: Path
 ) -> None:
     # The library's login() would go on to each of those that are offered.
-    way = {**WAYS[mechanism], list(WAYS[mechanism])[-1]: REFUSED}
+    way = {"AUTH": REFUSED, **WAYS[mechanism], list(WAYS[mechanism])[-1]: REFUSED}
     async with ScriptedHop(offers=OFFERS, tls=tls, **way) as hop:
         with pytest.raises(ConnectionFailed) as failure:
             await send(hop, login(file, mechanism=mechanism), certificate)
