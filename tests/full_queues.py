@@ -7,10 +7,11 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from shadowrelay.core.decisions import Content, Decision, SaveCopy
+from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Copy, Envelope, Holder, HolderState, Recipient, Role
+from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, HolderState, Recipient, Role
 from shadowrelay.core.values import replace
-from shadowrelay.database import records
 from shadowrelay.database.ledger import SQL, SqlLedger
 
 CONTENT = b"Subject: one of many\r\n\r\nbody\r\n"
@@ -26,7 +27,7 @@ def fill(file: Path, other: Path, messages: int, *, size: int = 1024, hop: str =
         mark = holder.lineage.mark
         now = datetime.now(UTC)
         body = CONTENT + b"x" * max(0, size - len(CONTENT))
-        first = _message(owner, now, hop, size)
+        first = _message(owner, now, hop, body)
         at_holder = Holder(holder.name, holder.lineage.database_id, mark, 1, HolderState.HOLDING)
         offered_in = owner.lineage.incarnation
         for number in range(messages):
@@ -35,8 +36,8 @@ def fill(file: Path, other: Path, messages: int, *, size: int = 1024, hop: str =
             id_ = MessageId(f"{stamp[:8]}-{stamp[8:]}-7000-8000-{number:06x}{owner.name.encode().hex()[:6]}")
             copy = replace(first, id=id_, received_at=moment, holders=(at_holder,), ranks_given=1)
             held = replace(first, id=id_, received_at=moment, role=Role.SHADOW, rank=1, offered_in=offered_in)
-            _put(ours, copy, body)
-            _put(theirs, held, body)
+            for ledger, each in ((owner, copy), (holder, held)):
+                ledger.apply(Decision(None, (SaveCopy(None, each, Content(body)),)))
         ours.commit()
         theirs.commit()
 
@@ -46,7 +47,11 @@ def _ledger(connection: sqlite3.Connection) -> SqlLedger:
     return SqlLedger(connection, ServerName(name))
 
 
-def _message(owner: SqlLedger, now: datetime, hop: str, size: int) -> Copy:
+def _message(owner: SqlLedger, now: datetime, hop: str, body: bytes) -> Copy:
+    envelope = Envelope(
+        sender="sender@outside.test", size=len(body), message_id="<one@of.many>", subject="one of many"
+    )
+    recipients = (Recipient(1, f"anna@{hop}.test", NextHop(hop)),)
     return Copy(
         id=MessageId(""),
         epoch=1,
@@ -55,19 +60,8 @@ def _message(owner: SqlLedger, now: datetime, hop: str, size: int) -> Copy:
         owner=owner.name,
         owner_database=owner.lineage.database_id,
         offered_in=owner.lineage.incarnation,
-        envelope=Envelope(
-            sender="sender@outside.test", size=size, message_id="<one@of.many>", subject="one of many"
-        ),
-        recipients=(Recipient(1, f"anna@{hop}.test", NextHop(hop)),),
+        envelope=envelope,
+        recipients=recipients,
         received_at=now,
+        digests=Digests(of_content(body), of_envelope(envelope, recipients)),
     )
-
-
-def _put(connection: sqlite3.Connection, copy: Copy, body: bytes) -> None:
-    run = connection.execute
-    run(SQL["put_message"], records.message_row(copy))
-    for recipient in copy.recipients:
-        run(SQL["put_recipient"], records.recipient_row(copy, recipient))
-    for holder in copy.holders:
-        run(SQL["put_holder"], records.holder_row(copy, holder))
-    run(SQL["put_content"], (copy.id, body, None))

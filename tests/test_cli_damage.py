@@ -65,6 +65,13 @@ async def test_status_says_what_no_member_can_send_before_what_waits(node):
     assert "Exposed: 0" not in text  # there may be one good copy of them
 
 
+async def test_what_is_damaged_everywhere_has_no_second_copy(node):
+    await fill(node, damaged(1, aside=True))
+    text = (await run(node, "status")).stdout
+    assert "DAMAGED EVERYWHERE" in text
+    assert "has a second copy" not in text
+
+
 async def test_status_without_damage_tells_of_the_scrub_alone(node):
     text = (await run(node, "status")).stdout
     assert "DAMAGED" not in text
@@ -74,8 +81,8 @@ async def test_status_without_damage_tells_of_the_scrub_alone(node):
     node.scrub.interval = timedelta(days=1)
     await scrubbed(node)
     text = (await run(node, "status")).stdout
-    assert "Scrub: all that is kept was read until 2026-11-21T10:00:00.000Z; " in text
-    assert "of the present round, which takes 1 day" in text
+    assert "Scrub: complete at 2026-11-21T10:00:00.000Z; the present round has read " in text
+    assert text.partition("the present round")[2].splitlines()[0].endswith(", and takes 1d")
 
 
 async def test_status_tells_of_a_corrupt_database_until_the_next_start(node):
@@ -117,6 +124,10 @@ async def test_a_damaged_message_shows_what_was_found_and_whom_it_waits_for(node
     assert "no member has one: resume asks them again, bounce gives the message up" in aside
     sound = (await run(node, "message", "show", message_id(3))).stdout
     assert "good copy" not in sound
+    await fill(node, damaged(3))
+    held_here = (await run(node, "message", "show", message_id(3))).stdout
+    assert "its owner makes another one" in held_here
+    assert "not yet asked" not in held_here
 
 
 async def test_a_message_whose_rows_cannot_be_believed_shows_what_is_known(node):
@@ -162,9 +173,17 @@ async def test_a_scrub_that_finds_damage_ends_with_status_1_and_says_how_much(no
     assert counts["damaged content"][2] == "2"
     assert counts["damaged rows"][2] == "0"
     again = await scrubbed(node, "--json")
-    assert again.exit_code == 0
+    assert again.exit_code == 1, "no good copy has come yet"
     answer = again.stdout[again.stdout.index("{") :]  # behind what the node says in this process
-    assert json.loads(answer)["damaged_content"] == 0
+    assert json.loads(answer)["damaged_content"] == 2
+
+
+async def test_a_scrub_counts_rows_that_were_found_damaged_before_it(node):
+    await fill(node, unbelievable(1))
+    done = await scrubbed(node)
+    assert done.exit_code == 1
+    counts = {line.split("  ")[0].strip(): line.split() for line in done.stdout.splitlines()}
+    assert counts["damaged rows"][2] == "1"
 
 
 async def test_a_scrub_shows_how_far_it_is(node, monkeypatch):

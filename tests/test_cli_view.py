@@ -86,7 +86,7 @@ async def good(node: FakeNode, *arguments: str, **environ: str) -> str:
 
 async def test_status_shows_exposure_before_the_backlog_and_shadow_copies_apart(node):
     text = await good(node, "status")
-    exposed = text.index("EXPOSED: 1 message in transit has no second copy; lost if this node is lost now")
+    exposed = text.index("EXPOSED: 1 message in transit has no second copy on another machine; lost if this")
     backlog, other = text.index("\nBacklog"), text.index("\nNot backlog")
     assert exposed < backlog < text.index("queued ") < other < text.index("shadow copies") < text.index(MX2)
     assert text.startswith(f"{OURS} (site here, host rack1), ready\n")

@@ -221,6 +221,31 @@ def test_a_message_whose_every_copy_is_damaged_has_a_kind_of_its_own(what: str) 
     assert MEANING[Class.DAMAGED][0] is Severity.VIOLATION
 
 
+def test_a_damaged_copy_that_its_holder_set_aside_is_its_operators_to_fail() -> None:
+    """The rows are damaged at the owner, the content at the holder: dropped there, and bounced here."""
+    events = (
+        *DELIVERED[:3], damaged("mx1", 10, "rows"), damaged("mx2", 10), SUSPENDED, row("mx1", 21, Kind.DROP),
+        row("mx2", 22, Kind.SUSPEND), row("mx2", 23, Kind.FAIL),
+    )  # fmt: skip
+    findings = told(*events)
+    assert {MEANING[one][0] for one in findings} == {Severity.NOTE}
+    assert findings[Class.SET_ASIDE] == "an operator has decided"
+
+
+@pytest.mark.parametrize(
+    ("rows", "then"),
+    [
+        ((), "an operator has to decide"),
+        (("RESUME", "SUSPEND"), "an operator has to decide"),
+        (("RESUME", "DELIVER"), "an operator has decided"),
+        (("DROP",), "an operator dropped it"),
+    ],
+)
+def test_what_was_set_aside_tells_what_the_operator_decided(rows: tuple[str, ...], then: str) -> None:
+    more = tuple(row("mx1", 21 + number, Kind(kind)) for number, kind in enumerate(rows))
+    assert told(*QUEUED[:3], damaged("mx1", 10), SUSPENDED, *more)[Class.SET_ASIDE] == then
+
+
 def test_recipients_that_were_delivered_before_are_none_of_it() -> None:
     two = [one if one.kind is Kind.LOAD else replace(one, recipients=(1, 2)) for one in (*QUEUED, SUSPENDED)]
     sent = replace(row("mx1", 5, Kind.DELIVER), recipients=(2,))

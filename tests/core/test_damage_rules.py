@@ -228,6 +228,15 @@ def test_a_content_that_is_not_the_one_looked_for_is_not_given() -> None:
     assert (kinds(said), give) == ([Kind.DAMAGED], None)
 
 
+def test_a_copy_from_before_digests_is_given_for_nobody_knows_yet_that_it_is_another_one() -> None:
+    on = books(B, replace(HELD, digests=None))
+    said, give = on.apply(damage.answer(on, SPEAKS[A], Wanted(M, 1, GOOD.content), NOW))
+    assert (kinds(said), give) == ([Kind.YOURS], M)
+    on.apply(damage.digested(on, M, of_content(b"y")))  # as it is read to be given
+    said, give = on.apply(damage.answer(on, SPEAKS[A], Wanted(M, 1, GOOD.content), NOW))
+    assert (kinds(said), give) == ([Kind.DAMAGED], None)
+
+
 def test_a_copy_that_is_damaged_itself_is_not_given() -> None:
     on = books(B, replace(HELD, damage=BAD))
     said, give = on.apply(damage.answer(on, SPEAKS[A], Wanted(M, 1, GOOD.content), NOW))

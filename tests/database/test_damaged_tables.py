@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -81,6 +82,15 @@ async def test_a_pipe_where_a_content_should_be_keeps_nobody_waiting(tmp_path: P
         assert await examine(Content(path=str(tmp_path / "a.eml"))) == of_content(b"")
 
 
+async def test_a_socket_where_a_content_should_be_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One flipped bit of its mode makes it of a file."""
+    monkeypatch.chdir(tmp_path)
+    with closing(socket.socket(socket.AF_UNIX)) as made:
+        made.bind("a.eml")
+    with pytest.raises(ContentDamaged):
+        await examine(Content(path=str(tmp_path / "a.eml")))
+
+
 @pytest.mark.parametrize("damage", ["kind = 'delivere'", "recipients = '1,x'", "created_at = 'x'"])
 async def test_a_discard_event_that_cannot_be_read_keeps_no_other_one_from_being_told(
     tmp_path: Path, damage: str
@@ -133,6 +143,8 @@ async def test_a_row_on_its_way_to_the_log_that_cannot_be_read_says_so_and_the_o
 
 
 LINEAGE = {
+    "whose it is": "UPDATE meta SET value = CAST(value AS BLOB) WHERE key = 'node'",
+    "a member's name": "UPDATE member SET name = CAST(name AS BLOB)",
     "a member's beginnings": "UPDATE member SET beginnings = 'x'",
     "a member's database": "UPDATE member SET database_id = CAST(database_id AS BLOB)",
     "a member's sequence": "UPDATE member SET sequence = -1",

@@ -79,6 +79,14 @@ async def test_a_commit_does_not_wait_for_the_end_of_a_stream(tmp_path: Path) ->
         assert await stream(found, [message() for _ in range(MOST_PER_COMMIT + 20)]) == 2
 
 
+async def test_a_content_that_cannot_be_written_says_where_and_what_to_look_at(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        found.fail(PermissionError(13, "Permission denied", f"{tmp_path}/content"))
+        assert found.failure.startswith(f"data directory {tmp_path}: ")
+        assert f"Permission denied: '{tmp_path}/content'" in found.failure
+        assert found.failure.endswith("look at its disk, owner and permissions")
+
+
 async def test_what_waits_for_its_commit_is_not_answered_when_the_disk_fails_meanwhile(
     tmp_path: Path,
 ) -> None:

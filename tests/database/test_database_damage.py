@@ -60,9 +60,7 @@ async def test_rows_that_cannot_be_believed_are_never_due(tmp_path: Path) -> Non
         rows = DamagedRow(copy.id, NOW, "the sum of a row differs")
         await found.transact(lambda ledger: ledger.apply(found_rows(rows)))
         assert await found.transact(lambda ledger: damaged_messages(ledger, MessageId(""), 9)) == [copy.id]
-        due = await found.transact(
-            lambda ledger: claim(ledger, NextHop("a"), NOW, 1)
-        )  # nothing is in its way
+        due = await found.transact(lambda ledger: claim(ledger, NextHop("a"), NOW, 1))  # nothing hinders it
         assert [claimed.copy.id for claimed in due] == [other.id]
         kept = await found.transact(
             lambda ledger: ledger.connection.execute(

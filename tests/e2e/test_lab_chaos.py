@@ -119,6 +119,17 @@ def test_an_unknown_fault_is_refused_with_those_that_there_are(tmp_path: Path, f
     assert "disk-lost" in verdict(tmp_path, "--faults", faults, status=2)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--without", "earthquake"), "there are kill"),
+        (("--faults", "kill", "--without", "kill"), "no fault is left"),
+    ],
+)
+def test_faults_to_leave_out_exist_and_leave_some(tmp_path: Path, words: tuple[str, ...], told: str):
+    assert told in verdict(tmp_path, *words, status=2)
+
+
 @pytest.mark.parametrize("option", ["--minutes", "--rate"])
 def test_what_is_no_number_is_refused(tmp_path: Path, option: str):
     assert "nan is no number in the range" in verdict(tmp_path, option, "nan", status=2)

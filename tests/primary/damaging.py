@@ -13,7 +13,8 @@ from stations import Station, boundary, eventually
 
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy
-from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.copies import ROWS_FROM_BEFORE
+from shadowrelay.database.ledger import SQL, SqlLedger
 
 SMALL = b"Subject: small\r\n\r\n" + b"a line of the body\r\n" * 20
 LARGE = b"Subject: large\r\n\r\n" + (b"y" * 78 + b"\r\n") * 2500
@@ -32,6 +33,19 @@ async def nodes(tmp_path: Path, hop: ScriptedHop, *names: str) -> AsyncIterator[
     route = {"domains": ["*"], "host": "127.0.0.1", "port": hop.port, "tls": "none"}
     async with boundary(tmp_path, *names, routes={"out": route}, **QUICK) as made:
         yield made
+
+
+def from_before_sums(ledger: SqlLedger) -> None:
+    """Its rows are as a version wrote them that knew neither sums nor digests."""
+    run = ledger.connection.execute
+    run(
+        "UPDATE message SET row_sum = NULL, asked_sum = NULL, content_digest = NULL, "
+        "envelope_digest = NULL, digests_late = NULL"
+    )
+    run("UPDATE recipient SET row_sum = NULL")
+    run("UPDATE holder SET row_sum = NULL")
+    run(SQL["put_meta"], (ROWS_FROM_BEFORE, "1"))
+    ledger.refresh()
 
 
 def awake(*stations: Station, queue: bool = True) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from damaging import LARGE, SMALL, accepted, awake, file_of, nodes, spoil
+from damaging import LARGE, SMALL, accepted, awake, file_of, from_before_sums, nodes, spoil
 from scripted_hop import ScriptedHop, original
 from stations import eventually, full
 from structlog.testing import capture_logs
@@ -56,6 +56,19 @@ async def test_a_damaged_content_is_fetched_and_leaves_as_it_was_accepted(tmp_pa
         assert events.index("HADAMAGE") < events.index("HARESTORE") < events.index("SENDEXTERNAL")
         assert "HARESTORE" in await holder.events()
         assert "FAIL" not in events
+
+
+async def test_a_holder_that_was_just_upgraded_gives_its_good_copy(tmp_path: Path) -> None:
+    """It has no digest of it before it reads it: that is no answer that it has none."""
+    async with ScriptedHop() as hop, nodes(tmp_path, hop, "mx1", "mx2") as (owner, holder):
+        copy = await accepted(owner, LARGE)
+        path = file_of(owner, copy.id)
+        good = path.read_bytes()
+        path.write_bytes(flipped(good))
+        await holder.read(from_before_sums)
+        awake(owner, holder)
+        await eventually(lambda: len(hop.contents) == 1, within=15)
+        assert original(hop.contents[0]) == good
 
 
 @pytest.mark.parametrize("made", ["other octets", "text"])

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from damaging import LARGE, accepted, awake, file_of, nodes, spoil
 from scripted_hop import ScriptedHop, original
 from stations import Station, eventually, full
@@ -14,9 +15,16 @@ from stations import Station, eventually, full
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.set_aside import resume
+from shadowrelay.primary import mending
 
 SECRET = b"a line that nobody is to quote"
 OCTETS = LARGE + SECRET + b"\r\n"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy that was promised, and found damaged before it came, is waited for less long."""
+    monkeypatch.setattr(mending, "PATIENCE", 1.0)
 
 
 @dataclass

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from damaging import from_before_sums
 from sending import sent
 from stations import Station, boundary, eventually
 
@@ -18,8 +19,7 @@ from shadowrelay.core.messages import Damage, HolderState, Status
 from shadowrelay.core.ownership import settled_now
 from shadowrelay.core.values import replace
 from shadowrelay.database import scrubbing
-from shadowrelay.database.copies import ROWS_FROM_BEFORE
-from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import due_hops, exposed
 from shadowrelay.primary.scrubbing import Scrub
 
@@ -133,19 +133,7 @@ async def test_a_derived_column_is_what_it_has_to_be_afterwards(tmp_path: Path) 
 
 async def test_rows_of_a_version_before_sums_and_digests_have_them_afterwards(tmp_path: Path) -> None:
     async with two(tmp_path, SMALL, LARGE) as (owner, _, _):
-
-        def before_them(ledger: SqlLedger) -> None:
-            run = ledger.connection.execute
-            run(
-                "UPDATE message SET row_sum = NULL, asked_sum = NULL, content_digest = NULL, "
-                "envelope_digest = NULL, digests_late = NULL"
-            )
-            run("UPDATE recipient SET row_sum = NULL")
-            run("UPDATE holder SET row_sum = NULL")
-            run(SQL["put_meta"], (ROWS_FROM_BEFORE, "1"))
-            ledger.refresh()
-
-        await owner.read(before_them)
+        await owner.read(from_before_sums)
         scrub = await scrubbed(owner)
         assert scrub.last
         assert scrub.last.damaged == 0

@@ -262,10 +262,17 @@ class _Case:
 
     def _marks(self) -> Iterator[Finding]:
         if aside := self._rows(Kind.SUSPEND):
-            then = "sent later" if self._rows(Kind.RESUME) else "an operator has to decide"
-            yield Finding(Class.SET_ASIDE, then, rows=tuple(aside))
+            yield Finding(Class.SET_ASIDE, self._decided(), rows=tuple(aside))
         if doubt := [i for i in self._rows(*SENT) if self.events[i].entries.get("InDoubt")]:
             yield Finding(Class.IN_DOUBT, "a holder could not be asked first", rows=tuple(doubt))
+
+    def _decided(self) -> str:
+        """What became of a message that was set aside. A damaged one may be set aside again."""
+        dropped = {self.events[index].database for index in self._rows(Kind.DROP)}
+        waits = {one.database.id for one in self.traces.values() if one.set_aside and one.left}
+        if waits - dropped:
+            return "an operator has to decide"
+        return "an operator dropped it" if dropped and not self._rows(*FINALS) else "an operator has decided"
 
 
 def _all(numbers: Iterable[int]) -> tuple[int, ...]:

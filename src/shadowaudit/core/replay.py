@@ -137,7 +137,8 @@ def _play(trace: Trace, index: int, event: Event) -> None:
                 trace.contradict("a copy was let go that was not there", index)
             _leave(trace, named, index)
         case kind if kind in FINALS:
-            if not inherited and not trace.owned:
+            # A copy that its holder has set aside is its operator's to fail: its owner has forgotten it.
+            if not inherited and not trace.owned and not trace.set_aside:
                 trace.ownerless.append(index)
             _leave(trace, named, index)
         case Kind.HARESTORE if inherited and _renews(event):  # only an owner gets its rows again

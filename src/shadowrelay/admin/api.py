@@ -21,7 +21,7 @@ from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import Node, PeerState
 from shadowrelay.admin.retirement import retire
 from shadowrelay.admin.server import LIVE
-from shadowrelay.core.damage import dropped
+from shadowrelay.core.damage import dropped, needed
 from shadowrelay.core.decisions import DamagedRow
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.set_aside import resume
@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 SOUGHT_AGAIN = (
     "a good copy is looked for again, here and at every member; it is set aside again if there is none"
 )
-NOBODY_TO_TELL = "who its sender is is not known. If no member has a good copy, it can be dropped"
+NOBODY_TO_TELL = "its sender is not known. If no member has a good copy, it can be dropped"
 _PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -168,7 +168,7 @@ class _Api:
     async def _damage(self, view: views.MessageView) -> dict[str, Any]:
         """When a message was found damaged, what is, and who may have a good copy of it for all we know."""
         rows, copy = view.damaged, view.copy
-        waits = copy.damaged and copy.queued if copy else bool(rows and not rows.set_aside)
+        waits = needed(copy) if copy else bool(rows and not rows.set_aside)
         shown: dict[str, Any] = {"waits_for": sorted(self._node.waits_for(view.id)) if waits else []}
         if copy and copy.damaged:
             told = await self._node.damage_in_log(view.id) or (None, None)
@@ -234,7 +234,7 @@ class _Api:
         if not await self._ask(lambda ledger: ledger.apply(dropped(ledger, wanted, now))):
             if await self._ask(lambda ledger: ledger.damaged(wanted)):
                 raise Refused(409, f"members are still asked for a good copy of message {wanted}")
-            raise Refused(409, f"message {wanted} is not one whose rows cannot be believed")
+            raise Refused(409, f"message {wanted} is not set aside for damaged rows on this node")
         _log.warning("message_dropped", message=wanted)
         return _json({"id": wanted, "did": "it is forgotten, and nobody was told; the tracking log has DROP"})
 

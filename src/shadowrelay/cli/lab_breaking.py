@@ -40,13 +40,14 @@ def heal(directory: Path) -> None:
     done(directory, lambda cluster: cluster.heal(), "all links are whole")
 
 
-def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+def _faults(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """The names of faults in ``value``; none, where it is the default."""
     from shadowrelay.lab.chaos.catalogue import CATALOGUE
 
     del ctx
-    names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
-    if names == ("all",):
+    if value == param.default:
         return ()
+    names = tuple(dict.fromkeys(name.strip() for name in (value or "").split(",") if name.strip()))
     unknown = [name for name in names if name not in CATALOGUE]
     if unknown or not names:
         told = ", ".join(unknown) or "none named"
@@ -54,12 +55,12 @@ def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str
     return names
 
 
-def _possible(asked: tuple[str, ...]) -> tuple[str, ...]:
+def _possible(asked: tuple[str, ...], without: tuple[str, ...]) -> tuple[str, ...]:
     """Those that were asked for, or all that this machine allows; the rest is told. Raises UsageError."""
     from shadowrelay.lab.chaos.catalogue import CATALOGUE
     from shadowrelay.lab.chaos.equipment import Need, lacking
 
-    names = asked or tuple(CATALOGUE)
+    names = tuple(name for name in asked or CATALOGUE if name not in without)
     for need in Need:
         needing = [name for name in names if CATALOGUE[name].needs is need]
         if needing and (reason := lacking(need)):
@@ -68,6 +69,8 @@ def _possible(asked: tuple[str, ...]) -> tuple[str, ...]:
                 raise click.UsageError(f"--faults: {text}")
             click.echo(f"left out: {text}", err=True)
             names = tuple(name for name in names if name not in needing)
+    if not names:
+        raise click.UsageError("--without: no fault is left")
     return names
 
 
@@ -83,6 +86,7 @@ def _possible(asked: tuple[str, ...]) -> tuple[str, ...]:
     callback=_faults,
     help="Names, comma-separated. What all leaves out on a machine is told, with what it lacks.",
 )
+@click.option("--without", callback=_faults, help="Names, comma-separated, of faults to leave out.")
 @click.option(
     "--clients", type=click.IntRange(1, 100), default=6, show_default=True, help="Senders at a time."
 )
@@ -102,6 +106,7 @@ def chaos(
     minutes: float,
     seed: int | None,
     faults: tuple[str, ...],
+    without: tuple[str, ...],
     clients: int,
     rate: float,
     nodes: int,
@@ -125,7 +130,7 @@ def chaos(
         plan = Plan(
             seed=any_seed() if seed is None else seed,
             seconds=minutes * 60,
-            faults=_possible(faults),
+            faults=_possible(faults, without),
             clients=clients,
             rate=rate,
             nodes=nodes,

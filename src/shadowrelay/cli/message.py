@@ -77,7 +77,7 @@ def resume(node: Client, message_id: str, *, as_json: bool) -> None:
     A node that was away for very long sets aside what no holder confirms: it may have been delivered.
 
     A damaged message is set aside when no member has a good copy of it. It does not go out by this: a good
-    copy is looked for again, on this node's disk and at every member. For when a disk was repaired.
+    copy is looked for again, on this node's disk and at every member. Use it when a disk was repaired.
     """
     _decide(node, message_id, "resume", as_json=as_json)
 
@@ -88,8 +88,8 @@ def resume(node: Client, message_id: str, *, as_json: bool) -> None:
 def bounce(node: Client, message_id: str, *, as_json: bool) -> None:
     """Fail message ID that is set aside, and tell its sender.
 
-    The report of a damaged message quotes nothing of it. Of a message whose rows cannot be believed nobody
-    knows the sender: shadowrelay message drop.
+    The report of a damaged message quotes nothing of it. The sender of a message whose rows cannot be
+    believed is not known: see shadowrelay message drop.
     """
     _decide(node, message_id, "bounce", as_json=as_json)
 
@@ -101,9 +101,10 @@ def bounce(node: Client, message_id: str, *, as_json: bool) -> None:
 def drop(node: Client, message_id: str, *, yes: bool, as_json: bool) -> None:
     """Forget message ID, whose rows cannot be believed and of which no member has a good copy.
 
-    Nobody is told: who sent it stood in these rows. What is left of it on this node is deleted, and the
-    tracking log has a row DROP. Look first whether another member has it with an envelope that can be
-    believed (shadowrelay message show ID --admin URL): bounced there, its sender is told.
+    This node does not know its sender, so nobody is told. What is left of the message on this node is
+    deleted, and the tracking log has a row DROP. Another member may hold a copy with sound rows and damaged
+    content (shadowrelay message show ID --admin URL). Within about a minute that member sets the message
+    aside. Bounce it there: then its sender is told.
     """
     if not yes:
         click.confirm(
@@ -170,6 +171,8 @@ def _good_copy(answer: Json) -> str | None:
         return f"no member has one: resume asks them again, {ways} gives the message up"
     if answer["state"] == "safety_net":
         return "needed by nobody: all recipients are settled"
+    if answer["role"] == "shadow" and answer["pending"] is None:
+        return "its owner makes another one; this one stays until then"
     waits_for = answer["waits_for"]
     return f"not yet asked: {clean(waits_for)}" if waits_for else "looked for"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from datetime import timedelta
 
 import click
 
@@ -14,6 +13,7 @@ from shadowrelay.cli.viewing import (
     Json,
     console,
     counted,
+    lasting,
     node_options,
     print_json,
     print_table,
@@ -54,9 +54,9 @@ _NOT_WELL = ("damaged_content", "damaged_rows", "mended", "unreadable")
 _ROWS = (
     ("messages", "messages", "in queue, shadow copies and Safety Net"),
     ("octets", "octets", "of their contents"),
-    ("damaged_content", "damaged content", "found by this round: good copies are asked for"),
-    ("damaged_rows", "damaged rows", "likewise"),
-    ("mended", "mended", "a column that follows from others was wrong"),
+    ("damaged_content", "damaged content", "messages: see shadowrelay message list --state damaged"),
+    ("damaged_rows", "damaged rows", "messages, likewise"),
+    ("mended", "mended", "messages: a column that follows from others was wrong, and was put right"),
     ("unreadable", "unreadable for now", "contents: the node's log says why"),
     ("seconds", "seconds", ""),
 )
@@ -97,7 +97,7 @@ def _size(octets: int) -> str:
 def _leave(left: Json) -> None:
     """After Ctrl-C."""
     if left["interval"]:
-        within = timedelta(seconds=left["interval"])
+        within = lasting(left["interval"])
         told = f"The round goes on at its usual pace: everything is read within {within}"
     else:
         told = "The round ends here: scrub_interval is 0"

@@ -13,6 +13,7 @@ from shadowrelay.cli.viewing import (
     clean,
     console,
     counted,
+    lasting,
     node_options,
     print_json,
     print_table,
@@ -51,8 +52,8 @@ def _exposure(out: Console, answer: Json) -> None:
     if answer["exposed"]:
         have = "has" if answer["exposed"] == 1 else "have"
         out.print(
-            f"EXPOSED: {counted(answer['exposed'], 'message')} in transit {have} no second copy; "
-            "lost if this node is lost now",
+            f"EXPOSED: {counted(answer['exposed'], 'message')} in transit {have} no second copy on another "
+            "machine; lost if this machine is lost now",
             style="bold red",
         )
         if refused := answer.get("refused"):
@@ -67,7 +68,7 @@ def _exposure(out: Console, answer: Json) -> None:
             "about to be promoted; there may be no others",
             style="bold red",
         )
-    if not answer["exposed"] and not answer["promoting"] and not answer["damaged"]:
+    if not any(answer[what] for what in ("exposed", "promoting", "damaged", "damaged_aside")):
         out.print("Exposed: 0; every message in transit has a second copy", style="green")
 
 
@@ -100,7 +101,7 @@ def _damage(out: Console, answer: Json) -> None:
     if waiting := answer["damaged"]:
         wait = "waits" if waiting == 1 else "wait"
         out.print(
-            f"DAMAGED: {counted(waiting, 'message')} {wait} for a good copy, perhaps the only one: see {see}",
+            f"DAMAGED: {counted(waiting, 'message')} {wait} for a good copy of another member: see {see}",
             style="bold red",
         )
     if not aside and not waiting:
@@ -109,13 +110,14 @@ def _damage(out: Console, answer: Json) -> None:
 
 
 def _scrub(scrub: Json) -> str:
-    read = f"all that is kept was read until {at}" if (at := scrub["complete_at"]) else "not complete yet"
+    read = f"complete at {at}" if (at := scrub["complete_at"]) else "not complete yet"
+    share = f"{scrub['progress'] or 0:.0%}"
     if scrub["at_once"]:
-        return f"Scrub: {read}; {scrub['progress']:.0%} of a round at once"
+        return f"Scrub: {read}; a round without rests has read {share}"
     if not scrub["interval"]:
         return f"Scrub: {read}; only when asked for (scrub_interval is 0)"
-    within = timedelta(seconds=scrub["interval"])
-    return f"Scrub: {read}; {scrub['progress'] or 0:.0%} of the present round, which takes {within}"
+    within = lasting(scrub["interval"])
+    return f"Scrub: {read}; the present round has read {share}, and takes {within}"
 
 
 def _counts(out: Console, answer: Json) -> None:

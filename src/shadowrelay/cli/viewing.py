@@ -116,6 +116,13 @@ def counted(number: int, one: str, several: str = "") -> str:
     return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
+def lasting(seconds: float) -> str:
+    """A time as the settings spell it: ``1h30m``."""
+    from shadowrelay.settings.values import format_duration
+
+    return format_duration(timedelta(seconds=seconds))
+
+
 def message_rows(messages: Sequence[Json]) -> list[list[object]]:
     return [
         [
@@ -156,7 +163,7 @@ def damaged_rows(messages: Sequence[Json]) -> list[list[object]]:
             item["damage"],
             _open(item) or f"settled: {clean([one['number'] for one in item['settled']])}",
             item.get("found_at"),
-            item.get("why") or "its content: shadowrelay message show says what",
+            item.get("why") or "see shadowrelay message show",
             item["sender"],
         ]
         for item in messages

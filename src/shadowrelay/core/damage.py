@@ -67,12 +67,13 @@ def wanted(ledger: Ledger, message_id: MessageId) -> Wanted | None:
     if rows := ledger.damaged(message_id):
         return None if rows.set_aside else Wanted(message_id)
     copy = ledger.copy(message_id)
-    if copy is None or not _needed(copy) or copy.digests is None:
+    if copy is None or not needed(copy) or copy.digests is None:
         return None
     return Wanted(message_id, copy.epoch, copy.digests.content)
 
 
-def _needed(copy: Copy) -> bool:
+def needed(copy: Copy) -> bool:
+    """Is a good copy to be asked for? Of a copy that is merely held its owner makes another one."""
     return copy.damaged and copy.queued and (copy.owned or copy.pending is not None)
 
 
@@ -87,7 +88,8 @@ def answer(
     said = answers.answer(ledger, asker, asked.message_id, epoch, None, now, damaged=True)
     verdicts, give = said.then, None
     if copy is not None and any(verdict.kind is Kind.YOURS for verdict in verdicts):
-        mine = copy.digests.content if copy.digests else None
+        # What a row of a version before digests has is compared when it is read to be given, and then known.
+        mine = copy.digests.content if copy.digests else asked.content
         if asked.content in {None, mine}:
             give = copy.id
         else:  # it is another content than the one that is looked for
@@ -141,7 +143,7 @@ def given_up(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[b
         event = RowsDamaged(at=now, message_id=message_id, reason=NO_GOOD_COPY, told=Told.SET_ASIDE)
         return Decision(True, (SaveDamaged(replace(rows, set_aside=True)),), (event,))
     copy = ledger.copy(message_id)
-    if copy is None or not _needed(copy):
+    if copy is None or not needed(copy):
         return Decision(False)
     return set_aside(copy, now, NO_GOOD_COPY).but(True)
 

@@ -28,7 +28,7 @@ class Amount:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """One round, as far as it has come: it reads everything that is kept. ``at_once``: it does not rest.
-    ``contents``, ``rows``: messages in which such damage was found; ``mended``: those of which only a derived
+    ``contents``, ``rows``: messages with such damage, old or new; ``mended``: those of which only a derived
     column was wrong; ``unreadable``: contents that could not be read for now. ``complete_at``: when the last
     round went through everything.
     """

@@ -113,7 +113,7 @@ class Policy:
     )
     opening_timeout: timedelta = tunable(
         _m(10),
-        "How long the opening of a database may take; a node that is late ends.",
+        "How long the opening of a database may take; after it the node ends.",
         least=_s(1),
         most=_d(1),
         source="ours",

@@ -23,19 +23,7 @@ INLINE = 64 * 1024  # octets up to which content is kept in the database
 BLOCK = 256 * 1024
 _TOGETHER = 4 << 20  # octets whose memory is given back at once: a fifth of a millisecond
 _MOST_PARTS = 64
-_DAMAGE = frozenset(
-    {
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.EISDIR,
-        errno.ELOOP,
-        errno.EIO,
-        errno.EUCLEAN,
-        errno.EBADMSG,
-        errno.ENODATA,
-        errno.EILSEQ,
-    }
-)
+_PASSING = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 # Never to wait for a writer: what stands there may have become a pipe.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _block = memoryview(bytearray(BLOCK))  # of the event loop, from one look to the page cache to its end
@@ -134,8 +122,11 @@ def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:
 
 
 def is_damage(error: OSError) -> bool:
-    """Is it gone or unreadable, rather than out of reach for now (no descriptor left, no permission)?"""
-    return error.errno in _DAMAGE
+    """Is it gone or unreadable, rather than out of reach for now (no descriptor left, no permission)?
+
+    What is not known to pass is damage: one flipped bit makes a socket of a file, of which nobody reads.
+    """
+    return error.errno not in _PASSING
 
 
 def is_full(error: OSError) -> bool:

@@ -72,11 +72,13 @@ class Copies:
         recipients = self._run(SQL["recipients"], (message_id,)).fetchall()
         holders = self._run(SQL["holders"], (message_id,)).fetchall()
         try:
-            found = records.copy_of(row, recipients, holders, old=self._old)
+            found = records.copy_of(row[:-1], recipients, holders, old=self._old)
         except sums.Unbelievable as error:
             self.suspects.setdefault(message_id, str(error))
             return None
         self.suspects.pop(message_id, None)
+        if row[-1] != found.exposed:  # or the row of a holder is gone: now it is counted, and repaired
+            self.write_again(found, derived=True)
         return found
 
     def read_again(self, message_id: MessageId) -> Copy | None:
@@ -108,6 +110,7 @@ class Copies:
         from others was wrong.
         """
         self.damage[Counted.DERIVED] += derived
+        self.tally.forget(self.connection, copy.id)
         self._save(SaveCopy(None, copy))
 
     def no_old_rows(self) -> None:

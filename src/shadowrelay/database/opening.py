@@ -182,9 +182,14 @@ def begin_incarnation(
         connection.execute(SQL["put_meta"], ("database_id", fresh_id))
         connection.execute(SQL["put_meta"], ("node", name))
     owner = connection.execute(SQL["meta"], ("node",)).fetchone()[0]
+    if not isinstance(owner, str):
+        raise ValueError(f"no name of a node: {owner!r}")
     if owner != name:
         connection.execute("ROLLBACK")
-        raise CannotOpen(f"this transport database belongs to the node {owner}, not to {name}")
+        raise CannotOpen(
+            f"this transport database belongs to the node {owner}, not to {name}: check the settings name "
+            f"and data_dir; if both are right, its disk has damaged it: start with an empty data_dir"
+        )
     known = [member.knows_ours for member in ledger.members() if not member.retired]
     tokens = [beginning.incarnation for beginning in ledger.lineage.beginnings]
     if known and all(item in tokens for item in known):

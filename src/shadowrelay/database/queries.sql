@@ -5,7 +5,8 @@
 -- name: message
 SELECT id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body, smtputf8, ret, envid,
        message_id, subject, ranks_given, former_owner, received_at, settled_at, reports_on, pending, content_digest,
-       envelope_digest, digests_late, damage, renewed_at, confirmation, confirm_since, check_at, row_sum, asked_sum
+       envelope_digest, digests_late, damage, renewed_at, confirmation, confirm_since, check_at, row_sum, asked_sum,
+       exposed
   FROM message WHERE id = ?;
 
 -- name: recipients
@@ -323,9 +324,6 @@ DELETE FROM tombstone WHERE keep_until <= ?;
 
 -- name: everything
 SELECT id, size FROM message WHERE id > ? ORDER BY id LIMIT ?;
-
--- name: derived_exposed
-SELECT exposed FROM message WHERE id = ?;
 
 -- name: derived_due
 SELECT due_at FROM recipient WHERE message_id = ? ORDER BY number;

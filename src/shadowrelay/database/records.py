@@ -315,6 +315,8 @@ def member_of(row: Row) -> Member:
 
 
 def _member(row: Row) -> Member:
+    if not isinstance(row[0], str):
+        raise ValueError(f"no name: {row[0]!r}")
     lineage = None
     if row[1] is not None:
         beginnings = []

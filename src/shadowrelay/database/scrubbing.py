@@ -7,6 +7,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+from shadowrelay.core.damage import Counted
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy, Stage
@@ -60,24 +61,17 @@ def page(ledger: SqlLedger, behind: MessageId, most: int) -> list[tuple[MessageI
 
 def reread(ledger: SqlLedger, message_id: MessageId) -> Seen:
     """One message. Rows of a version before sums get them; derived columns are what they have to be."""
+    before = ledger.damage[Counted.DERIVED]
     copy = ledger.read_again(message_id)
     if copy is None:
         return Seen(None, Content())
-    mended = _derived(ledger, copy) != _expected(copy)
-    if mended or ledger.has_old_rows:
-        ledger.write_again(copy, derived=mended)
+    due = ledger.connection.execute(SQL["derived_due"], (copy.id,)).fetchall()
+    wrong = due != [(records.due_at(copy, one),) for one in copy.recipients]
+    if wrong or ledger.has_old_rows:
+        ledger.write_again(copy, derived=wrong)
     content = stored(ledger, message_id) or Content()
+    mended = ledger.damage[Counted.DERIVED] > before
     return Seen(None if copy.stage is Stage.ARRIVING else copy, content, mended)
-
-
-def _derived(ledger: SqlLedger, copy: Copy) -> tuple[object, ...]:
-    exposed = ledger.connection.execute(SQL["derived_exposed"], (copy.id,)).fetchone()
-    return (exposed, ledger.connection.execute(SQL["derived_due"], (copy.id,)).fetchall())
-
-
-def _expected(copy: Copy) -> tuple[object, ...]:
-    due = [records.recipient_row(copy, one)[-1:] for one in copy.recipients]
-    return ((int(copy.exposed),), due)
 
 
 def place(ledger: SqlLedger) -> Place:

@@ -50,7 +50,7 @@ class Tally:
             keys = _keys(role, stage, confirmation, owner, exposed=bool(exposed))
             if (role, stage) == (Role.PRIMARY.value, Stage.QUEUED.value):
                 holders = connection.execute(SQL["holders_of"], (message_id,)).fetchall()
-                keys = (*keys, *(("held by", name) for (name,) in holders))
+                keys = (*keys, *(("held by", _text(name)) for (name,) in holders))
             self._count(keys, -1)
 
     def _add(self, copy: Copy, by: int) -> None:
@@ -86,7 +86,7 @@ class Tally:
             for key in _keys(role, stage, confirmation, owner, exposed=bool(exposed)):
                 self._counts[key] += number
         for holder, number in connection.execute(SQL["holders"], (self.place, last)).fetchall():
-            self._counts["held by", holder] += number
+            self._counts["held by", _text(holder)] += number
         self.place = until
 
     # What is read.
@@ -143,12 +143,17 @@ def _kinds(copy: Copy) -> tuple[Key, ...]:
 
 @lru_cache(maxsize=256)
 def _keys(role: str, stage: str, confirmation: str, owner: str, *, exposed: bool) -> tuple[Key, ...]:
-    keys: list[Key] = [("in", role, stage)]
+    keys: list[Key] = [("in", _text(role), _text(stage))]
     if stage == Stage.QUEUED.value:
         if role == Role.SHADOW.value:
-            keys.append(("held for", owner))
+            keys.append(("held for", _text(owner)))
         elif confirmation != Confirmation.NONE.value:
-            keys.append(("confirmation", confirmation))
+            keys.append(("confirmation", _text(confirmation)))
     if exposed:
         keys.append(EXPOSED)
     return tuple(keys)
+
+
+def _text(value: object) -> str:
+    """A flipped bit may make another kind of value of a text: counted apart, until its row is found."""
+    return value if isinstance(value, str) else repr(value)

@@ -268,6 +268,8 @@ class TransportDatabase:
 
     def _explain(self, error: Exception) -> str:
         """In words. A corrupt file is marked, so that the next start looks at all of it."""
+        if isinstance(error, OSError):
+            return f"data directory {self.file.parent}: {error}: look at its disk, owner and permissions"
         if not isinstance(error, sqlite3.Error):
             return f"transport database {self.file}: {error!r}"
         if opening.is_corrupt(error):

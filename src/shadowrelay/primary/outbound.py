@@ -131,7 +131,7 @@ class Sender:
         except ContentDamaged as error:
             return Sent((), hop, damaged=str(error)), None
         except OSError as error:
-            log.exception("content_unreadable", message=claimed.copy.id)
+            log.error("content_unreadable", message=claimed.copy.id, error=str(error))
             return self._unreadable(claimed, hop, str(error.strerror)), None
         if outbound.failures:
             log.info("next_hop_restored", next_hop=claimed.next_hop, failures=outbound.failures)

@@ -17,7 +17,7 @@ import structlog
 
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.inquiry import Inquiry
-from shadowrelay.core.messages import Copy
+from shadowrelay.core.messages import Copy, Damage
 from shadowrelay.core.pace import Amount, Round, pause, share
 from shadowrelay.core.questions import shared_with
 from shadowrelay.core.values import replace
@@ -143,10 +143,10 @@ class Scrub:
 
     async def _look(self, message_id: MessageId) -> None:
         def work(ledger: SqlLedger) -> tuple[Seen, bool]:
-            return scrubbing.reread(ledger, message_id), message_id in ledger.suspects
+            return scrubbing.reread(ledger, message_id), ledger.damaged(message_id) is not None
 
-        seen, suspect = await self._database.transact(work)
-        if suspect:
+        seen, unbelieved = await self._database.transact(work)
+        if unbelieved:
             self.now = replace(self.now, rows=self.now.rows + 1)
         if seen.mended:
             log.warning("derived_column_mended", message=message_id)
@@ -154,7 +154,8 @@ class Scrub:
         if seen.copy is None:
             return
         if seen.copy.damaged:
-            await self._examiner.look_again(message_id)
+            if not await self._examiner.look_again(message_id) and seen.copy.damage is Damage.CONTENT:
+                self.now = replace(self.now, contents=self.now.contents + 1)
             return
         match await self._examiner.compare(seen.copy, seen.content):
             case Finding.DAMAGED:

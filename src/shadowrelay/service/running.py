@@ -75,6 +75,7 @@ async def run_node(settings: Settings) -> None:
         now,
         machines(settings),
     )
+    stop = _told_to_stop()  # before anybody can see that the node runs
     if database.opened.set_aside is not None:
         log.critical(
             "corrupt_database_set_aside",
@@ -107,18 +108,23 @@ async def run_node(settings: Settings) -> None:
         created=database.opened.created,
     )
     try:
-        await _serve(Node(settings, database))
+        await _serve(Node(settings, database), stop)
     finally:
         await database.close(utcnow())
 
 
-async def _serve(node: Node) -> None:
+def _told_to_stop() -> asyncio.Event:
+    """Set by SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _serve(node: Node, stop: asyncio.Event) -> None:
     settings, database = node.settings, node.database
     await _prepare(node)
-    stop, log_stop, admin_stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    log_stop, admin_stop = asyncio.Event(), asyncio.Event()
     writer = tracking_writer(settings, database, utcnow)
     listening = bind(settings.admin.listen.host, settings.admin.listen.port)
     token = settings.admin.token.get_secret_value() if settings.admin.token else None

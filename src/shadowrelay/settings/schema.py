@@ -255,7 +255,7 @@ class Settings(PolicySettings):
         _DAY,
         ge=timedelta(),
         le=timedelta(days=90),
-        description="Within it all that is kept is read, to find damage; with 0s only when asked for.",
+        description="Time in which a scrub reads all that is kept, to find damage; 0s: only on request.",
     )
     minimum_free_disk: Size = Field(
         256 * 2**20, ge=0, le=2**50, description="With less free space in `data_dir` mail is put off (452)."
