@@ -95,14 +95,19 @@ def test_every_script_of_an_example_exists(page: Path):
         assert (ROOT / script).is_file(), f"{script} is not there"
 
 
+KINDS = {".key": "ca.key", ".password": "password"}
+"""Which file of the test stands for one of a page; a certificate for all others."""
+
+
 @pytest.mark.parametrize(("page", "text"), tables(), ids=[page for page, _ in tables()])
 def test_settings_of_an_example_are_settings(page: str, text: str, tmp_path: Path):
     """A whole file has to be right; of a part, what it sets."""
     certificates = tmp_path / "certificates"
     authority.init(certificates, name="members", now=datetime.now(UTC))
+    (certificates / "password").write_text("Pa55-word\n")
     for written in set(re.findall(r'"(/etc/[^"]+)"', text)):
-        pem = certificates / ("ca.key" if written.endswith(".key") else "ca.pem")
-        text = text.replace(f'"{written}"', f'"{pem}"')
+        there = KINDS.get(Path(written).suffix, "ca.pem")
+        text = text.replace(f'"{written}"', f'"{certificates / there}"')
     tree = tomllib.loads(text)
     if "name" not in tree:
         tree |= {"name": "mx1.example.net", "receive": {"default": {"listen": "127.0.0.1:0"}}}

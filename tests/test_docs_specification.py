@@ -30,12 +30,18 @@ class Rule(NamedTuple):
 
 
 def rules() -> list[Rule]:
-    found = []
+    """The rows of all tables that are about rules; on dependencies.md others are about callables."""
+    found: list[Rule] = []
+    about_rules = False
     for line in "\n".join((ROOT / "docs" / page).read_text("utf-8") for page in PAGES).splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("| ") and cells[0] != "rule":
+        if line.startswith("| rule |"):
+            about_rules = True
+        elif line.startswith("| ") and about_rules:
             assert len(cells) == 4, line
             found.append(Rule(*cells))
+        elif not line.startswith("|"):
+            about_rules = False
     return found
 
 

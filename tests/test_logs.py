@@ -56,6 +56,19 @@ def test_on_a_terminal_events_are_for_people():
     assert not stream.getvalue().startswith("{")
 
 
+def test_a_traceback_on_a_terminal_shows_no_values():
+    stream = Terminal()
+    logs.configure(stream=stream)
+    password = "Pa55-word"
+    try:
+        int(password[:0])
+    except ValueError:
+        structlog.get_logger().exception("delivery_failed")
+    assert "Traceback" in stream.getvalue()
+    assert "ValueError" in stream.getvalue()
+    assert password not in stream.getvalue()
+
+
 def test_json_can_be_asked_for_on_a_terminal():
     stream = Terminal()
     logs.configure(format="json", stream=stream)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from shadowrelay.core.users import format_users, hashed
 from shadowrelay.lab import authority
-from shadowrelay.settings import SettingsInvalid, settings_from_tree, settings_warnings
+from shadowrelay.settings import SettingsInvalid, effective, settings_from_tree, settings_warnings
 
 PEER = {"listen": "127.0.0.1:2526", "externally_secured": ["127.0.0.0/8"]}
 MX2 = {"name": "mx2.example.net", "address": "mx2.example.net:2526"}
@@ -175,6 +175,48 @@ def test_a_domain_has_one_route():
     assert set(errors_of(routes={"a": route, "b": route})) == {"routes.b.domains"}
 
 
+def route(**changes: Any) -> dict[str, Any]:
+    return {"routes": {"world": {"domains": ["*"], "host": "smarthost.example.org", "port": 587, **changes}}}
+
+
+def password_file(directory: Path, content: bytes = b"Pa55-word\n", mode: int = 0o600) -> str:
+    file = directory / "password"
+    file.write_bytes(content)
+    file.chmod(mode)
+    return str(file)
+
+
+def test_a_name_and_a_password_file_come_together(tmp_path: Path):
+    assert set(errors_of(**route(username="relay"))) == {"routes.world.password_file"}
+    assert set(errors_of(**route(password_file=password_file(tmp_path)))) == {"routes.world.username"}
+    for name in ("", "a\nb", "x" * 256):
+        assert set(errors_of(**route(username=name))) == {"routes.world.username"}
+
+
+@pytest.mark.parametrize("tls", ["none", "opportunistic"])
+def test_a_password_goes_over_verified_tls_unless_it_is_said_otherwise(tmp_path: Path, tls: str):
+    login = {"username": "relay", "password_file": password_file(tmp_path)}
+    assert settings_from_tree(tree(**route(**login))).routes["world"].tls == "required"
+    assert settings_from_tree(tree(**route())).routes["world"].tls == "opportunistic"
+    refused = errors_of(**route(**login, tls=tls))
+    assert set(refused) == {"routes.world.tls"}
+    assert "login_without_tls" in refused["routes.world.tls"]
+    settings_from_tree(tree(**route(**login, tls=tls, login_without_tls=True)))
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"\n", "is empty"), (b"one\ntwo\n", "more than one line"), (None, "No such file")]
+)
+def test_a_password_file_without_a_password_is_told_before_the_start(
+    tmp_path: Path, content: bytes | None, why: str
+):
+    file = str(tmp_path / "nowhere") if content is None else password_file(tmp_path, content)
+    errors = errors_of(**route(username="relay", password_file=file))
+    assert set(errors) == {"routes.world.password_file"}
+    assert why in errors["routes.world.password_file"]
+    assert "two" not in errors["routes.world.password_file"]
+
+
 def test_accepting_every_domain_from_everyone_is_refused_as_an_open_relay():
     assert "open relay" in errors_of(accepted_domains=["*"])["accepted_domains"]
 
@@ -291,3 +333,17 @@ def test_a_certificate_of_another_server_is_a_warning(tmp_path: Path):
     peer = {"listen": "127.0.0.1:2526", **issued(tmp_path)}
     assert "is not one of mx9.example.net" in warnings_of(peer=peer, name="mx9.example.net")
     assert "is not one of" not in warnings_of(peer=peer)
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True), (0o602, True)])
+def test_a_password_file_that_everybody_may_read_is_a_warning(tmp_path: Path, mode: int, *, warned: bool):
+    file = password_file(tmp_path, mode=mode)
+    told = f"routes.world.password_file, {file}, has mode {mode:04o}"
+    assert (told in warnings_of(**route(username="relay", password_file=file))) == warned
+
+
+def test_what_is_in_force_names_the_password_file_and_not_the_password(tmp_path: Path):
+    settings = settings_from_tree(tree(**route(username="relay", password_file=password_file(tmp_path))))
+    shown = {entry.key: entry.value for entry in effective(settings)}
+    assert shown["routes.world.password_file"] == str(tmp_path / "password")
+    assert "Pa55-word" not in repr(shown) + repr(settings)

@@ -15,7 +15,12 @@ from shadowrelay.settings import Described, SettingsInvalid, described, settings
 PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "settings.md").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (.*?) \| (.*) \|$", re.MULTILINE)
 ROWS = {found[1]: found for found in ROW.finditer(PAGE) if re.fullmatch(r"[a-z_.\[\]A-Z]+", found[1])}
-DERIVED = {"host": "`name`", "members[].host": "`name`", "tracking.directory": "`tracking` in `data_dir`"}
+DERIVED = {
+    "host": "`name`",
+    "members[].host": "`name`",
+    "routes.NAME.tls": "`opportunistic`, with `username` `required`",
+    "tracking.directory": "`tracking` in `data_dir`",
+}
 
 
 @pytest.mark.parametrize("setting", list(described()), ids=lambda setting: setting.key)

@@ -42,7 +42,7 @@ def configure(*, level: str = "info", format: str = "auto", stream: TextIO | Non
     rendering: list[structlog.typing.Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if as_json
-        # No rich traceback: it shows the variables of each frame, passwords among them.
+        # Its default, where rich is installed, would show the values of all variables: mail, and passwords.
         else [
             structlog.dev.ConsoleRenderer(
                 colors=output.isatty(), exception_formatter=structlog.dev.plain_traceback

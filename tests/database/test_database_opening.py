@@ -60,11 +60,8 @@ async def test_durability_rests_on_settings_that_sqlite_took(tmp_path: Path) -> 
         def pragma(name: str) -> object:
             return found.ledger.connection.execute(f"PRAGMA {name}").fetchone()[0]
 
-        settings = await found._connection.run(
-            lambda: {
-                name: pragma(name) for name in ("journal_mode", "synchronous", "locking_mode", "auto_vacuum")
-            }
-        )
+        names = ("journal_mode", "synchronous", "locking_mode", "auto_vacuum")
+        settings = {name: pragma(name) for name in names}
     assert settings == {
         "journal_mode": "wal",
         "synchronous": 2,

@@ -1,4 +1,4 @@
-"""An instance of Debian's Dovecot of our own that takes mail by LMTP."""
+"""Instances of Debian's Dovecot of our own: one takes mail by LMTP, another checks passwords for Postfix."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from shadowrelay.lab.layout import LOOPBACK
 from shadowrelay.lab.probing import greeting
@@ -19,6 +20,7 @@ from .documented import block
 _PATIENCE = 30.0  # seconds until it answers
 _LMTP = Path("/usr/lib/dovecot/lmtp")
 _NOBODY = 65534
+S = TypeVar("S", bound="Server")
 _PLACES = """
 base_dir = {directory}/run
 state_dir = {directory}/state
@@ -32,24 +34,27 @@ class DovecotError(Exception):
     """It cannot be started: the text says why."""
 
 
-class Dovecot:
-    """An instance, running or not. ``quotas``: its mailboxes, and how many octets each may hold; 0: any."""
+class Server:
+    """An instance, running or not. ``documented``: the section of the page that has its settings, in which
+    ``places`` are replaced; ``greets``: how what it says first begins.
+    """
 
-    def __init__(self, directory: Path, port: int, quotas: Mapping[str, int], *more: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        port: int,
+        documented: str,
+        places: Mapping[str, object],
+        greets: str,
+        *more: str,
+    ) -> None:
         self.address = (LOOPBACK, port)
-        self.mailboxes = directory / "mail"
-        self.mailboxes.mkdir(parents=True)
-        os.chown(self.mailboxes, _NOBODY, _NOBODY)
+        self._greets = greets
         self._log, self._file = directory / "dovecot.log", directory / "dovecot.conf"
-        (directory / "users").write_text("".join(map(_user, quotas, quotas.values())), "utf-8")
-        text = block("Dovecot behind, by LMTP", "conf")
-        places = {
-            "/etc/dovecot": directory,
-            "/var/mail/vhosts": self.mailboxes,
-            "port = 24": f"port = {port}",
-        }
-        for documented, ours in places.items():
-            text = text.replace(documented, str(ours))
+        text = block(documented, "conf")
+        for place, ours in {"/etc/dovecot": directory, **places}.items():
+            assert place in text
+            text = text.replace(place, str(ours))
         self._file.write_text("\n".join((text, _PLACES.format(directory=directory), *more)) + "\n", "utf-8")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -63,7 +68,7 @@ class Dovecot:
             start_new_session=True,
         )
         deadline = time.monotonic() + _PATIENCE
-        while not greeting(self.address).startswith("220"):
+        while not greeting(self.address).startswith(self._greets):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise DovecotError(f"Dovecot does not answer: {self.said()[-500:]}")
             time.sleep(0.02)
@@ -82,10 +87,39 @@ class Dovecot:
         return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
 
 
+class Dovecot(Server):
+    """Takes mail by LMTP. ``quotas``: its mailboxes, and how many octets each may hold; 0: any."""
+
+    def __init__(self, directory: Path, port: int, quotas: Mapping[str, int], *more: str) -> None:
+        self.mailboxes = directory / "mail"
+        self.mailboxes.mkdir(parents=True)
+        os.chown(self.mailboxes, _NOBODY, _NOBODY)
+        (directory / "users").write_text("".join(map(_user, quotas, quotas.values())), "utf-8")
+        places = {"/var/mail/vhosts": self.mailboxes, "port = 24": f"port = {port}"}
+        super().__init__(directory, port, "Dovecot behind, by LMTP", places, "220", *more)
+
+
+class Passwords(Server):
+    """Checks passwords for Postfix. ``known``: the password of each name."""
+
+    def __init__(self, directory: Path, port: int, known: Mapping[str, str]) -> None:
+        directory.mkdir(parents=True)
+        lines = (f"{name}:{password}::::::\n" for name, password in known.items())
+        (directory / "relays").write_text("".join(lines), "utf-8")
+        heading = "Postfix as a smart host, with names and passwords"
+        super().__init__(directory, port, heading, {"port = 12345": f"port = {port}"}, "VERSION")
+
+
 @contextmanager
 def running(directory: Path, port: int, quotas: Mapping[str, int], *more: str) -> Iterator[Dovecot]:
     """An instance while the block runs; ``more``: further lines of its settings. Raises DovecotError."""
-    instance = Dovecot(directory, port, quotas, *more)
+    with started(Dovecot(directory, port, quotas, *more)) as instance:
+        yield instance
+
+
+@contextmanager
+def started(instance: S) -> Iterator[S]:
+    """While the block runs. Raises DovecotError."""
     try:
         instance.start()
         yield instance

@@ -206,6 +206,31 @@ async def test_a_hop_that_turns_everybody_away_rests(tmp_path: Path) -> None:
         await eventually(lambda: settled(found))
 
 
+async def test_a_refused_login_lets_mail_wait_with_the_reason_until_the_password_is_right(
+    tmp_path: Path,
+) -> None:
+    password, right = tmp_path / "password", "AUTH PLAIN AHJlbGF5AHJpZ2h0"
+    await asyncio.to_thread(password.write_text, "wrong")
+    refused = b"535 5.7.8 no such name or password\r\n"
+    login = {"username": "relay", "password_file": str(password), "login_without_tls": True}
+    script = {"AUTH": refused, right: b"235 2.7.0 welcome\r\n"}
+    async with (
+        ScriptedHop(offers=("AUTH PLAIN",), **script) as hop,
+        relay(tmp_path, hop, routes={"out": route(hop.port, **login)}) as found,
+    ):
+        await sent(found, MESSAGE)
+        outbound = found.node.queue.hops[NextHop("out")]
+        await eventually(lambda: outbound.failures >= 2)
+        assert outbound.last_error == "auth: 535 5.7.8 no such name or password"
+        (recipient,) = (await only(found)).recipients
+        assert recipient.last_reply == f"451 4.4.1 {outbound.last_error}"
+        assert {"FAIL", "DSN"}.isdisjoint(await found.events())
+        await asyncio.to_thread(password.write_text, "right")
+        await eventually(lambda: settled(found))
+        assert (hop.verbs().count("MAIL"), len(hop.contents)) == (1, 1)
+        assert "FAIL" not in await found.events()
+
+
 # Reports
 
 

@@ -222,4 +222,45 @@ DELIVERING = (
         test="smtp/test_receive_unread.py::"
         "test_a_client_that_sends_very_many_commands_at_once_leaves_others_their_turn",
     ),
+    Fault(
+        name="a refused login goes on to the next mechanism",
+        rule="one wrong password is one failed login",
+        file="smtp/send_client.py",
+        edits=(("            self.AUTH_METHODS = (server.login.mechanism,)\n", "            pass\n"),),
+        test="smtp/test_send_login.py::test_a_refused_login_is_not_tried_by_another_mechanism[cram-md5]",
+    ),
+    Fault(
+        name="the password is said before TLS begins",
+        rule="a password goes over verified TLS",
+        file="smtp/send_connect.py",
+        edits=(
+            ("        if server.login is not None:\n            await _log_in(client, server.login)\n", ""),
+            (
+                '        if server.tls != "none":\n            await _encrypt(connection)\n',
+                "        if server.login is not None:\n            await _log_in(client, server.login)\n"
+                '        if server.tls != "none":\n            await _encrypt(connection)\n',
+            ),
+        ),
+        test="smtp/test_send_login.py::test_the_mechanism_that_was_chosen_is_spoken_under_tls[plain]",
+    ),
+    Fault(
+        name="a server that asks for a login rejects the message",
+        rule="what is said of us bounces no mail",
+        file="smtp/send_replies.py",
+        edits=((" and reply.code not in _LOG_IN", ""),),
+        test="smtp/test_send_login.py::test_mail_that_a_server_takes_only_after_a_login_waits_for_it[MAIL-530]",
+    ),
+    Fault(
+        name="what a server repeats of the password is kept",
+        rule="the password is in no reason",
+        file="smtp/send_connect.py",
+        edits=(
+            (
+                "said = send_password.masked(error.message, login.username, password)",
+                "said = error.message",
+            ),
+        ),
+        test="smtp/test_send_login.py::"
+        "test_a_server_that_repeats_the_password_does_not_bring_it_into_logs_and_errors[plain]",
+    ),
 )

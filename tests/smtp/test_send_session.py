@@ -80,12 +80,12 @@ async def test_421_before_the_content_of_a_reused_session_says_nothing_of_the_me
     assert len(hop.contents) == 2
 
 
-async def test_a_session_that_fails_its_noop_is_dead_until_connected_again() -> None:
-    async with ScriptedHop(NOOP=CLOSE) as hop:
+async def test_a_session_that_fails_its_reset_is_dead_until_connected_again() -> None:
+    async with ScriptedHop(RSET=CLOSE) as hop:
         session = await connected(hop)
         await deliver(session)
-        with pytest.raises(ConnectionFailed, match="noop"):
-            await session.noop()
+        with pytest.raises(ConnectionFailed, match="rset"):
+            await session.reset()
         assert not session.alive
         with pytest.raises(ConnectionFailed, match="not connected"):
             await deliver(session)

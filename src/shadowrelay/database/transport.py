@@ -32,22 +32,41 @@ T = TypeVar("T")
 MOST_PER_COMMIT = 512
 QUIET_TURNS = 3  # of the event loop, without anything new: then a commit begins
 WAL_PAGES = 1000  # in the log, after which it is brought into the file
+_SHRINK = "PRAGMA incremental_vacuum(2000); PRAGMA wal_checkpoint(TRUNCATE);"
 
 
 class DatabaseFailed(Exception):
     """A write or fsync failed: nothing may be acknowledged any more, the node has to exit."""
 
 
+class _Raw(sqlite3.Connection):
+    """A connection of SQLite whose ``commit`` is all that a transaction still lacks, COMMIT included."""
+
+    work: Callable[[], Any] | None = None
+    result: Any = None
+
+    def commit(self) -> None:
+        if self.work is None:
+            raise sqlite3.ProgrammingError("a commit is more than COMMIT here: see run")
+        self.result = self.work()
+
+
 class _Connection(aiosqlite.Connection):
     """aiosqlite with one more verb: run a function in the database thread, one hop for many statements."""
 
-    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        result: T = await self._execute(work, *arguments)  # type: ignore[no-untyped-call]
-        return result
+    def __init__(self, raw: _Raw) -> None:
+        super().__init__(lambda: raw, iter_chunk_size=64)
+        self.raw = raw
 
-    @property
-    def raw(self) -> sqlite3.Connection:
-        return self._conn
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Not for two tasks at once."""
+        self.raw.work = partial(work, *arguments)
+        try:
+            await self.commit()  # which calls that of ``raw`` in the thread
+            result: T = self.raw.result
+        finally:
+            self.raw.work = self.raw.result = None
+        return result
 
 
 @dataclass(slots=True)
@@ -264,7 +283,8 @@ class TransportDatabase:
         await self.transact(lambda ledger: ledger.connection.execute(SQL["put_meta"], ("alive_at", stamp)))
         try:
             async with self._turn:
-                await self._connection.run(_shrink, self._connection.raw)
+                # As a script, because it frees one page per step, and ``execute`` takes a single one.
+                await self._connection.executescript(_SHRINK)
         except sqlite3.Error as error:
             self._fail(error, [])
             raise DatabaseFailed(self.failure) from error
@@ -308,7 +328,7 @@ async def _open_or_mend(
 async def _open(
     file: Path, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
 ) -> tuple[_Connection, SqlLedger, Opening]:
-    connection = _Connection(lambda: _connect(file), 64)
+    connection = _Connection(_connect(file))
     await connection
     try:
         ledger, opened = await connection.run(_begin, connection.raw, file, name, token, fresh_id, now)
@@ -318,10 +338,10 @@ async def _open(
     return connection, ledger, opened
 
 
-def _connect(file: Path) -> sqlite3.Connection:
+def _connect(file: Path) -> _Raw:
     # The event loop and the database thread use it in turn: only the writer task says who.
     connection = sqlite3.connect(
-        file, timeout=0, isolation_level=None, cached_statements=256, check_same_thread=False
+        file, timeout=0, isolation_level=None, cached_statements=256, check_same_thread=False, factory=_Raw
     )
     connection.text_factory = sums.tolerant
     return connection
@@ -348,8 +368,3 @@ def _begin(
     opening.sync_directory(file.parent)
     raw.execute(f"PRAGMA wal_autocheckpoint={0 if unchecked else WAL_PAGES}")
     return ledger, replace(opened, unchecked=unchecked)
-
-
-def _shrink(connection: sqlite3.Connection) -> None:
-    # As a script, because it frees one page per step, and ``execute`` takes a single one.
-    connection.executescript("PRAGMA incremental_vacuum(2000); PRAGMA wal_checkpoint(TRUNCATE);")

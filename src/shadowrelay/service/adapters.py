@@ -12,8 +12,9 @@ from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.settings import PeerConnector, Settings
+from shadowrelay.settings.schema import Route
 from shadowrelay.smtp.peer_client import Address
-from shadowrelay.smtp.send import NextHopServer
+from shadowrelay.smtp.send import Login, NextHopServer
 from shadowrelay.tracking.files import LogLimits
 from shadowrelay.tracking.writer import TrackingWriter
 
@@ -65,9 +66,21 @@ def servers(settings: Settings) -> dict[NextHop, NextHopServer]:
             inside=route.inside,
             tls=route.tls.value,
             ca_file=str(route.ca) if route.ca else None,
+            login=_login(route),
         )
         for name, route in settings.routes.items()
     }
+
+
+def _login(route: Route) -> Login | None:
+    if route.username is None or route.password_file is None:
+        return None
+    return Login(
+        username=route.username,
+        password_file=route.password_file,
+        mechanism=route.mechanism.value,
+        without_tls=route.login_without_tls,
+    )
 
 
 def tracking_writer(

@@ -11,8 +11,9 @@ from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.users import UsersInvalid, parse_users
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
-from shadowrelay.settings.schema import ReceiveConnector, Settings, Tls
+from shadowrelay.settings.schema import ReceiveConnector, Route, Settings, Tls
 from shadowrelay.settings.values import HostPort, format_duration
+from shadowrelay.smtp import send_password
 
 Refuse = Callable[..., SettingError]
 
@@ -186,6 +187,25 @@ def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
             claimed.setdefault(domain, name)
         if route.tls is not Tls.NONE:
             yield from _files({f"routes.{name}.ca": route.ca}, refuse)
+        yield from _login(f"routes.{name}", route, refuse)
+
+
+def _login(key: str, route: Route, refuse: Refuse) -> Iterator[SettingError]:
+    if (route.username is None) != (route.password_file is None):
+        missing = "password_file" if route.password_file is None else "username"
+        yield refuse(f"{key}.{missing}", "has to be set", allowed="username and password_file, or neither")
+    if route.username and route.tls is not Tls.REQUIRED and not route.login_without_tls:
+        yield refuse(
+            f"{key}.tls",
+            "the password could be read on the way, or by whoever answers",
+            value=route.tls,
+            allowed="required, or login_without_tls = true",
+        )
+    if route.password_file is not None:
+        try:
+            send_password.read(route.password_file)
+        except send_password.NoPassword as wrong:
+            yield refuse(f"{key}.password_file", str(wrong), value=route.password_file)
 
 
 _ANYWHERE = ShadowMessagePreference.PREFER_REMOTE

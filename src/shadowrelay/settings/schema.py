@@ -33,6 +33,7 @@ from shadowrelay.settings.values import (
     Secret,
     Size,
     TableName,
+    UserName,
     parse_path,
 )
 
@@ -51,6 +52,15 @@ class Tls(StrEnum):
     NONE = "none"
     OPPORTUNISTIC = "opportunistic"
     REQUIRED = "required"
+
+
+class Mechanism(StrEnum):
+    """How a password is said to a next hop (RFC 4954): one alone is tried."""
+
+    PLAIN = "plain"
+    LOGIN = "login"
+    CRAM_MD5 = "cram-md5"
+    XOAUTH2 = "xoauth2"
 
 
 class LogLevel(StrEnum):
@@ -155,7 +165,18 @@ class Route(Section):
     inside: Flag = Field(
         default=False, description="The next hop is inside the boundary: delivery there is final."
     )
-    tls: Tls = Field(Tls.OPPORTUNISTIC, description="STARTTLS with the next hop.")
+    username: UserName | None = Field(None, description="Log in with this name, and `password_file`.")
+    password_file: FilePath | None = Field(None, description="Its one line is read at each connection.")
+    mechanism: Mechanism = Field(
+        Mechanism.PLAIN, description="How to log in; with xoauth2 the file holds an access token."
+    )
+    login_without_tls: Flag = Field(
+        default=False, description="Log in where `tls` is not `required`, in clear text too."
+    )
+    tls: Tls = Field(
+        default_factory=lambda data: Tls.REQUIRED if data["username"] else Tls.OPPORTUNISTIC,
+        description="STARTTLS with the next hop.",
+    )
     ca: FilePath | None = Field(None, description="PEM authorities for it. Default: those of the system.")
 
 

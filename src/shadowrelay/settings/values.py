@@ -257,6 +257,11 @@ Label = Annotated[
 TableName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$"), Format("1 to 64 of letters, digits, _ and -")
 ]
+UserName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,255}$"),
+    Format("1 to 255 characters, none of them a control character"),
+]
 Secret = Annotated[
     SecretStr, Field(min_length=16), Format("a secret of at least 16 characters", lambda _: "********")
 ]

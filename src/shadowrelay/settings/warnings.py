@@ -45,6 +45,12 @@ def settings_warnings(settings: Settings) -> list[str]:
         found.append(
             f"routes.{name} leads to receive.{connector} of this node: its mail comes back until it bounces"
         )
+    for name, route in settings.routes.items():
+        if route.password_file is not None and (mode := _open_to_all(route.password_file)):
+            found.append(
+                f"routes.{name}.password_file, {route.password_file}, has mode {mode:04o}: any user of this "
+                "machine may use it; chmod 600, or 640 for the node's group"
+            )
     for domain in settings.accepted_domains:
         if not route_for("anyone@" + domain.replace("*", "any"), routes(settings)):
             found.append(
@@ -92,6 +98,15 @@ def _coming_back(settings: Settings) -> Iterator[tuple[str, str]]:
             here = everywhere or route.host.lower() in {listening.lower(), settings.name.lower()}
             if here and route.port == receive.listen.port:
                 yield name, connector
+
+
+def _open_to_all(file: Path) -> int:
+    """Its mode, if anybody may read or write it; else 0."""
+    try:
+        mode = stat.S_IMODE(file.stat().st_mode)
+    except OSError:
+        return 0
+    return mode if mode & stat.S_IRWXO else 0
 
 
 def _names(certificate: Path, name: str) -> bool:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
 
 from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.smtp.send_client import SESSION_ERRORS, step
 from shadowrelay.smtp.send_commands import mail_command, rcpt_command, refusals
-from shadowrelay.smtp.send_connect import SESSION_ERRORS, Connection, describe, open_connection
+from shadowrelay.smtp.send_connect import Connection, open_connection
 from shadowrelay.smtp.send_content import Source, examine
 from shadowrelay.smtp.send_hop import (
     ConnectionFailed,
     DeliveryResult,
+    Login,
     NextHopServer,
     Outcome,
     RecipientResult,
     Step,
     Timeouts,
 )
-from shadowrelay.smtp.send_replies import one_line
 from shadowrelay.smtp.send_transaction import Transaction, Withdrawn
 
 __all__ = [
     "ConnectionFailed",
     "DeliveryResult",
     "DeliverySession",
+    "Login",
     "NextHopServer",
     "Outcome",
     "RecipientResult",
@@ -53,7 +55,7 @@ class DeliverySession:
         return self._connection.encrypted if self._connection else ""
 
     async def connect(self) -> None:
-        """Open the session, up to EHLO or LHLO. Raises ConnectionFailed; may be called again after that."""
+        """Open the session, AUTH included. Raises ConnectionFailed; may be called again after that."""
         self.abort()
         self._connection = await open_connection(self.server)
         self._reused = self._needs_reset = False
@@ -113,24 +115,23 @@ class DeliverySession:
 
     async def reset(self) -> None:
         """RSET. Raises ConnectionFailed."""
-        await self._simple(b"RSET\r\n", "rset")
+        client = self._usable("rset").client
+        try:
+            with step("rset"):
+                await client.rset(timeout=self.server.timeouts.mail)
+        except ConnectionFailed as failed:
+            self.abort()
+            failed.reused = self._reused
+            raise
         self._needs_reset = False
-
-    async def noop(self) -> None:
-        """Ask whether the session still lives. Raises ConnectionFailed."""
-        await self._simple(b"NOOP\r\n", "noop")
 
     async def close(self) -> None:
         """Say QUIT if anybody listens, and close. Never raises but for cancellation."""
         if self._connection is None:
             return
-        protocol = self._connection.protocol
         try:
-            protocol.expect()
-            protocol.write(b"QUIT\r\n")
-            await protocol.reply(self.server.timeouts.quit)
-        except SESSION_ERRORS:
-            pass  # it was going to end anyway
+            with contextlib.suppress(*SESSION_ERRORS):  # it was going to end anyway
+                await self._connection.client.quit(timeout=self.server.timeouts.quit)
         finally:
             self.abort()
 
@@ -139,19 +140,6 @@ class DeliverySession:
         if self._connection is not None:
             self._connection.protocol.abort()
             self._connection = None
-
-    async def _simple(self, command: bytes, step: Literal["rset", "noop"]) -> None:
-        protocol = self._usable(step).protocol
-        try:
-            protocol.expect()
-            protocol.write(command)
-            reply = await protocol.reply(self.server.timeouts.mail)
-        except SESSION_ERRORS as error:
-            self.abort()
-            raise ConnectionFailed(step, describe(error), reused=self._reused) from error
-        if not reply.positive:
-            self.abort()
-            raise ConnectionFailed(step, "refused", reply=one_line(reply), reused=self._reused)
 
     def _usable(self, step: Step) -> Connection:
         if self._connection is None:

@@ -1,38 +1,40 @@
-"""Opening a session with a next hop: connect, greeting, EHLO or LHLO, STARTTLS."""
+"""Opening a session with a next hop: connect, greeting, EHLO or LHLO, STARTTLS, AUTH."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 
 import structlog
-from aiosmtplib.errors import SMTPException, SMTPResponseException
+from aiosmtplib.errors import SMTPAuthenticationError, SMTPHeloError, SMTPResponseException
 
 from shadowrelay.core.values import dataclass, replace
+from shadowrelay.smtp import send_password
+from shadowrelay.smtp.send_client import HopClient, step
 from shadowrelay.smtp.send_commands import Offer
-from shadowrelay.smtp.send_hop import ConnectionFailed, NextHopServer, Step
+from shadowrelay.smtp.send_hop import ConnectionFailed, Login, NextHopServer
 from shadowrelay.smtp.send_protocol import HopProtocol
-from shadowrelay.smtp.send_replies import one_line
-from shadowrelay.wire.esmtp import extensions
-from shadowrelay.wire.replies import Reply
 
-SESSION_ERRORS = (SMTPException, OSError, TimeoutError)
-"""What talking to a next hop may raise."""
+_MECHANISM = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)  # RFC 4422 3.1, as the library spells it
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class Connection:
-    """A session past EHLO. ``encrypted`` is the TLS version, '' for clear text."""
+    """A session past EHLO, and AUTH. ``protocol`` is the client's, which forgets it when the connection is
+    lost: then replies may still be read. ``encrypted`` is the TLS version, '' for clear text.
+    """
 
+    client: HopClient
     protocol: HopProtocol
     offer: Offer
     encrypted: str = ""
 
 
 async def open_connection(server: NextHopServer) -> Connection:
-    """Connect and introduce ourselves. Raises ConnectionFailed.
+    """Connect, introduce ourselves, and log in if we are to. Raises ConnectionFailed.
 
     Where TLS is opportunistic and fails, a second connection is made in clear text: the first one is in no
     known state. Where it is required, nothing is said in clear text after EHLO.
@@ -47,66 +49,67 @@ async def open_connection(server: NextHopServer) -> Connection:
 
 
 async def _open(server: NextHopServer) -> Connection:
-    protocol = await _connect(server)
+    client = HopClient(server)
+    await client.connect(timeout=server.timeouts.connect)
+    protocol = client.protocol
+    if protocol is None:
+        raise ConnectionFailed("greeting", "closed by the next hop")
     try:
-        await _greeting(protocol, server)
-        connection = Connection(protocol, await _introduce(protocol, server))
+        connection = Connection(client, protocol, await _introduce(client))
         if server.tls != "none":
-            await _encrypt(connection, server)
+            await _encrypt(connection)
+        if server.login is not None:
+            await _log_in(client, server.login)
     except BaseException:
         protocol.abort()
         raise
     return connection
 
 
-async def _connect(server: NextHopServer) -> HopProtocol:
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(server.timeouts.connect):
-            _, protocol = await loop.create_connection(lambda: HopProtocol(loop), server.host, server.port)
-    except (OSError, TimeoutError) as error:
-        raise ConnectionFailed("connect", describe(error)) from error
-    return protocol
+async def _introduce(client: HopClient) -> Offer:
+    server = client.server
+    with step("ehlo"):
+        try:
+            await (client.lhlo() if server.protocol == "lmtp" else client.ehlo())
+        except SMTPHeloError as refused:
+            if not 500 <= refused.code < 600 or server.protocol == "lmtp" or server.tls == "required":
+                raise
+            # A server older than EHLO (RFC 5321 3.2); it has no extensions.
+            await client.helo()
+    return {keyword.upper(): arguments.strip() for keyword, arguments in client.esmtp_extensions.items()}
 
 
-async def _greeting(protocol: HopProtocol, server: NextHopServer) -> None:
-    reply = await _ask(protocol, b"", "greeting", server.timeouts.greeting)
-    if reply.code != 220:
-        raise ConnectionFailed("greeting", "refused", reply=one_line(reply))
-
-
-async def _introduce(protocol: HopProtocol, server: NextHopServer) -> Offer:
-    name = server.local_hostname.encode()
-    verb = b"LHLO " if server.protocol == "lmtp" else b"EHLO "
-    reply = await _ask(protocol, verb + name, "ehlo", server.timeouts.ehlo)
-    if reply.positive:
-        return extensions(reply)
-    if reply.permanent and server.protocol == "smtp" and server.tls != "required":
-        # A server older than EHLO (RFC 5321 3.2); it has no extensions.
-        reply = await _ask(protocol, b"HELO " + name, "ehlo", server.timeouts.ehlo)
-        if reply.positive:
-            return {}
-    raise ConnectionFailed("ehlo", "refused", reply=one_line(reply))
-
-
-async def _encrypt(connection: Connection, server: NextHopServer) -> None:
+async def _encrypt(connection: Connection) -> None:
+    client, server = connection.client, connection.client.server
     if "STARTTLS" not in connection.offer:
         if server.tls == "required":
             raise ConnectionFailed("tls", "STARTTLS is not offered")
         return
-    protocol = connection.protocol
-    try:
+    with step("tls"):
         context = await asyncio.to_thread(_context, server)
-        protocol.expect()
-        await protocol.start_tls(context, server_hostname=server.host, timeout=server.timeouts.tls)
-    except SMTPResponseException as error:
-        raise ConnectionFailed("tls", "refused", reply=f"{error.code} {error.message}"[:600]) from error
-    except SESSION_ERRORS as error:
-        raise ConnectionFailed("tls", describe(error)) from error
-    secured = protocol.transport.get_extra_info("ssl_object") if protocol.transport else None
-    connection.encrypted = (secured and secured.version()) or "TLS"
-    # What was offered in clear text may come from anybody (RFC 3207 4.2).
-    connection.offer = await _introduce(protocol, server)
+        await client.starttls(tls_context=context, timeout=server.timeouts.tls)
+        connection.encrypted = client.get_transport_info("ssl_object").version() or "TLS"
+    # What was offered in clear text may come from anybody (RFC 3207 4.2): the client has forgotten it.
+    connection.offer = await _introduce(client)
+
+
+async def _log_in(client: HopClient, login: Login) -> None:
+    """AUTH (RFC 4954), once. Whatever is refused here is our trouble, and says nothing of any message."""
+    if login.mechanism not in client.server_auth_methods:
+        offered = [name.upper() for name in client.server_auth_methods if _MECHANISM.fullmatch(name)]
+        raise ConnectionFailed(
+            "auth", f"{login.mechanism.upper()} is not offered, but {', '.join(offered[:10]) or 'nothing'}"
+        )
+    try:
+        password = await asyncio.to_thread(send_password.read, login.password_file)
+    except send_password.NoPassword as error:
+        raise ConnectionFailed("auth", f"{login.password_file} {error}") from error
+    with step("auth"):
+        try:
+            await client.login(login.username, password, timeout=client.server.timeouts.auth)
+        except SMTPResponseException as error:
+            said = send_password.masked(error.message, login.username, password)
+            raise SMTPAuthenticationError(error.code, said) from None
 
 
 def _context(server: NextHopServer) -> ssl.SSLContext:
@@ -117,19 +120,3 @@ def _context(server: NextHopServer) -> ssl.SSLContext:
     else:
         context.check_hostname = server.check_hostname
     return context
-
-
-async def _ask(protocol: HopProtocol, command: bytes, step: Step, timeout: float) -> Reply:
-    """One command (none for the greeting, which comes unasked) and its reply."""
-    try:
-        if command:
-            protocol.expect()
-            protocol.write(command + b"\r\n")
-        return await protocol.reply(timeout)
-    except SESSION_ERRORS as error:
-        raise ConnectionFailed(step, describe(error)) from error
-
-
-def describe(error: BaseException) -> str:
-    """An error in one line, for the log: never for a peer."""
-    return str(error) or type(error).__name__

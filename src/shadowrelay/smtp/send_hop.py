@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import StrEnum
+from pathlib import Path
 from typing import Literal
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire import addresses
 
-Step = Literal["connect", "tls", "greeting", "ehlo", "mail", "rcpt", "data", "rset", "noop"]
+Step = Literal["connect", "greeting", "ehlo", "tls", "auth", "mail", "rcpt", "data", "rset"]
+
+Mechanism = Literal["plain", "login", "cram-md5", "xoauth2"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +24,26 @@ class Timeouts:
     tls: float = 30.0
     greeting: float = 300.0
     ehlo: float = 300.0
+    auth: float = 300.0
     mail: float = 300.0
     rcpt: float = 300.0
     data: float = 120.0
     block: float = 180.0
     final_dot: float = 600.0
     quit: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Who we are to a next hop (RFC 4954). The password stays in its file until it is said.
+
+    ``without_tls``: it may be said in clear text, or to a server that nobody verified.
+    """
+
+    username: str
+    password_file: Path
+    mechanism: Mechanism = "plain"
+    without_tls: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +64,14 @@ class NextHopServer:
     tls: Literal["none", "opportunistic", "required"] = "opportunistic"
     ca_file: str | None = None
     check_hostname: bool = True
+    login: Login | None = None
     timeouts: Timeouts = field(default_factory=Timeouts)
 
     def __post_init__(self) -> None:
         if not (addresses.is_domain(self.local_hostname) or addresses.is_literal(self.local_hostname)):
             raise ValueError("local_hostname is a domain name or an address literal")
+        if self.login and self.tls != "required" and not self.login.without_tls:
+            raise ValueError("a password is said under verified TLS only")
 
 
 class Outcome(StrEnum):
@@ -112,4 +132,4 @@ class ConnectionFailed(Exception):
     @property
     def turned_away(self) -> bool:
         """The next hop is there and wants no session now: often because it has enough of ours."""
-        return self.step in {"greeting", "ehlo"} and self.reply.startswith("421")
+        return self.step in {"greeting", "ehlo", "auth"} and self.reply.startswith("421")

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections import deque
+from collections.abc import Callable
 from typing import cast
 
 from aiosmtplib.errors import SMTPReadTimeoutError, SMTPResponseException, SMTPServerDisconnected
@@ -28,8 +30,10 @@ _LINES = re.compile(rb"[^\n]*\n|[^\n]+")
 class HopProtocol(SMTPProtocol):
     """One connection to a next hop. A session owns it: it is not for two tasks at once."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, lost: Callable[[SMTPProtocol], None] | None = None
+    ) -> None:
+        super().__init__(loop=loop, connection_lost_callback=lost)
         self._reader = ReplyReader(LONGEST_REPLY)
         self._replies: deque[Reply] = deque()
         self._outstanding = 1  # the greeting
@@ -92,10 +96,27 @@ class HopProtocol(SMTPProtocol):
             raise SMTPReadTimeoutError("no reply in time") from None
         return self._replies.popleft()
 
+    async def execute_command(self, *args: bytes, timeout: float | None = None) -> SMTPResponse:
+        """A command of the library's own, and its reply."""
+        self.expect()
+        return await super().execute_command(*args, timeout=timeout)
+
+    async def start_tls(
+        self, tls_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> SMTPResponse:
+        """STARTTLS, and the handshake. What arrives behind the reply is dropped: nothing more is expected."""
+        self.expect()
+        return await super().start_tls(tls_context, server_hostname=server_hostname, timeout=timeout)
+
+    async def execute_data_command(self, message: bytes, timeout: float | None = None) -> SMTPResponse:
+        """Never: the library would rewrite the content, and take a lost reply for any other error."""
+        raise NotImplementedError("content leaves by send_transaction")
+
     async def read_response(self, timeout: float | None = None) -> SMTPResponse:
         """As ``reply``, for the library's own commands."""
         reply = await self.reply(timeout)
-        return SMTPResponse(reply.code, "\n".join(reply.lines))
+        text = "\n".join(reply.lines)
+        return SMTPResponse(reply.code, f"{reply.enhanced} {text}" if reply.enhanced else text)
 
     def early_reply(self) -> Reply | None:
         """A reply that came before it was due, if there is one; nothing is waited for."""

@@ -6,6 +6,9 @@ from shadowrelay.smtp.send_hop import Outcome, RecipientResult
 from shadowrelay.wire.replies import Reply
 
 _LONGEST_TEXT = 600
+_LOG_IN = frozenset({530, 534, 535, 538})
+"""These ask for a login, for TLS, or for another mechanism (RFC 4954 section 6, RFC 3207 section 4): they are
+said of us, and not of the message."""
 
 
 def one_line(reply: Reply) -> str:
@@ -16,9 +19,11 @@ def one_line(reply: Reply) -> str:
 def refused(number: int, reply: Reply) -> RecipientResult:
     """A reply other than 2yz before the content: 5yz is for good, anything else for now.
 
-    A code out of place (3yz to RCPT, say) is the hop's error: permanent only by explicit choice.
+    A code out of place (3yz to RCPT, say) is the hop's error, and one that asks for a login is our own:
+    permanent only by explicit choice.
     """
-    outcome = Outcome.REJECTED if reply.permanent else Outcome.DEFERRED
+    for_good = reply.permanent and reply.code not in _LOG_IN
+    outcome = Outcome.REJECTED if for_good else Outcome.DEFERRED
     return RecipientResult(number, outcome, one_line(reply))
 
 

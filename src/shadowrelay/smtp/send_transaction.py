@@ -8,7 +8,8 @@ from dataclasses import field
 from typing import Literal, NoReturn
 
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.smtp.send_connect import SESSION_ERRORS, Connection, describe
+from shadowrelay.smtp.send_client import SESSION_ERRORS, describe
+from shadowrelay.smtp.send_connect import Connection
 from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer, Source, blocks
 from shadowrelay.smtp.send_hop import ConnectionFailed, NextHopServer, Outcome, RecipientResult
 from shadowrelay.smtp.send_replies import final, in_doubt, lost, one_line, refused
