@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 # The last one is for the package tests.neighbours.
-for folder in ("core", "smtp", "wire", "primary", "corpus", "e2e", ".."):
+for folder in ("core", "smtp", "wire", "admin", "corpus", "e2e", ".."):
     sys.path.append(str(Path(__file__).parent / folder))
 
 if threading.current_thread() is threading.main_thread():

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from shadowrelay.authority import authority_pair, init, issue
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
@@ -19,9 +20,8 @@ from shadowrelay.core.steps import OfferCopy
 from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.lab.authority import authority_pair, init, issue
-from shadowrelay.primary.exposure import Reconcile
-from shadowrelay.primary.queue import Queue
+from shadowrelay.delivery.queue import Queue
+from shadowrelay.members.reconcile import Reconcile
 from shadowrelay.service.adapters import machines, servers
 from shadowrelay.service.connectors import for_members, for_senders
 from shadowrelay.service.node import Node

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import pytest
 
+from shadowrelay import authority
 from shadowrelay.cli import main
-from shadowrelay.lab import authority
 from shadowrelay.settings import settings_from_tree
 
 ROOT = Path(__file__).parents[1]

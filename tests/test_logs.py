@@ -36,7 +36,7 @@ def rows(stream: io.StringIO) -> list[dict[str, str]]:
 def test_away_from_a_terminal_events_are_json_with_utc_time():
     stream = io.StringIO()
     logs.configure(stream=stream)
-    structlog.get_logger("shadowrelay.primary").warning("holder_lost", member="mx2.example.net", queued=3)
+    structlog.get_logger("shadowrelay.reception").warning("holder_lost", member="mx2.example.net", queued=3)
     (row,) = rows(stream)
     assert (row["event"], row["level"], row["member"], row["queued"]) == (
         "holder_lost",
@@ -44,7 +44,7 @@ def test_away_from_a_terminal_events_are_json_with_utc_time():
         "mx2.example.net",
         3,
     )
-    assert row["logger"] == "shadowrelay.primary"
+    assert row["logger"] == "shadowrelay.reception"
     assert datetime.fromisoformat(row["timestamp"]).utcoffset() == timedelta()
 
 

@@ -10,9 +10,9 @@ import pytest
 from stations import station
 
 from shadowrelay.core.decisions import Chore, Decision, Work
+from shadowrelay.members.chores import Chores
 from shadowrelay.service import NodeFailed
 from shadowrelay.service.opening import opened
-from shadowrelay.shadow.chores import Chores
 
 
 async def test_an_opening_that_takes_too_long_ends_the_node(

@@ -21,7 +21,7 @@ from shadowrelay.database import group_commit
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.snapshot import take_snapshot
 from shadowrelay.database.transport import DatabaseFailed
-from shadowrelay.shadow.desk import HoldSink
+from shadowrelay.members.answering import HoldSink
 from shadowrelay.smtp.peer_client import PeerFailed
 
 

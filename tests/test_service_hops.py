@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.policy import Policy
-from shadowrelay.primary.outbound import Outbound
+from shadowrelay.delivery.attempt import Outbound
 from shadowrelay.service.hops import hop_status
 
 NOW = datetime(2026, 11, 22, 6, 0, tzinfo=UTC)

@@ -30,7 +30,6 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
-from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Stage, Status
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Arrival, Attempt, Leg
@@ -40,7 +39,8 @@ from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.primary.scrubbing import Scrub
+from shadowrelay.members.inquiry import Inquiry
+from shadowrelay.members.scrub import Scrub
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 POLICY = Policy()

@@ -36,7 +36,7 @@ from shadowrelay.core.values import replace as changed
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.opening import Salvaged
 from shadowrelay.database.queue import claim, damaged_messages, due_hops
-from shadowrelay.primary.scrubbing import Scrub
+from shadowrelay.members.scrub import Scrub
 
 SOUND, BAD, HELD, ASIDE, ROWS, ROWS_ASIDE, OTHER = map(message_id, range(1, 8))
 SEEN = "2026-11-21T10:00:00.000Z"

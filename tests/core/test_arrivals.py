@@ -9,10 +9,10 @@ from shadowrelay.core.answers import answer
 from shadowrelay.core.decisions import Content, Kind, Verdict
 from shadowrelay.core.holding import Held, Offer, hold
 from shadowrelay.core.identifiers import Incarnation, Mark
-from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Copy, Envelope, Holder, HolderState, Role, Stage
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker, learn
+from shadowrelay.members.inquiry import Inquiry
 
 OFFERED = Mark(RUN[B], 9)
 ITS_HOLDER = Speaker(B, DB[B], Mark(RUN[B], 10))

@@ -14,11 +14,11 @@ from shadowrelay.core.conversation import Answered, Query, Question, ask, asked,
 from shadowrelay.core.decisions import Content, Kind, Member, Outcome
 from shadowrelay.core.holding import Offer, hold
 from shadowrelay.core.identifiers import Mark, ServerName
-from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Envelope, HolderState, Reason, Role, Status
 from shadowrelay.core.ownership import intend, withdraw
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
+from shadowrelay.members.inquiry import Inquiry
 
 POLICY = Policy()
 SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}

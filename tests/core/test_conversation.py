@@ -11,10 +11,10 @@ from shadowrelay.core.answers import answer
 from shadowrelay.core.conversation import Line, Query, Question, asked, told
 from shadowrelay.core.decisions import Kind, Verdict
 from shadowrelay.core.identifiers import Beginning, Incarnation, Lineage, Mark, MessageId
-from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Role, Stage, Status
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
+from shadowrelay.members.inquiry import Inquiry
 
 POLICY = Policy()
 B_SPEAKS = Speaker(B, DB[B], Mark(RUN[B], 42))

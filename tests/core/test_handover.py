@@ -11,10 +11,10 @@ from shadowrelay.core.conversation import Answered, ask, asked, told
 from shadowrelay.core.decisions import Kind, Member
 from shadowrelay.core.handover import awaits_its_owner, hand_over
 from shadowrelay.core.identifiers import Beginning, Incarnation, Mark, ServerName
-from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Reason, Role
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
+from shadowrelay.members.inquiry import Inquiry
 
 POLICY = Policy()
 SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}

@@ -26,7 +26,6 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
-from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Confirmation, Envelope, Holder, HolderState, Reason, Role, Stage, Status
 from shadowrelay.core.ownership import outranks
 from shadowrelay.core.policy import Policy
@@ -34,6 +33,7 @@ from shadowrelay.core.questions import Speaker
 from shadowrelay.core.redundancy import Answer, Arrival, Attempt, Leg
 from shadowrelay.core.reports import ReportKind, report_id
 from shadowrelay.core.shadow_servers import MemberPlace, preferred
+from shadowrelay.members.inquiry import Inquiry
 
 POLICY = Policy(reject_message_on_shadow_failure=True)
 HOP = Hop("mail.example.net", inside=False, mailbox=False)

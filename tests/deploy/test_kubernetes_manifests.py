@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from shadowrelay import authority
 from shadowrelay.cli import COMMANDS
-from shadowrelay.lab import authority
 from shadowrelay.settings import load_settings, parse_duration, settings_warnings
 
 EXTRA = "comes with the extra 'deploy': pip install -e '.[deploy]' -c constraints.txt"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from running_lab import wait_until
 
-from shadowrelay.lab import authority
+from shadowrelay import authority
 from shadowrelay.settings import Settings, parse_duration, settings_from_tree, settings_warnings
 from tests.deploy import booted
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from running_lab import RunningLab
 
-from shadowrelay.lab import authority, mail
+from shadowrelay import authority
+from shadowrelay.lab import mail
 from shadowrelay.lab.ports import free_ports
 from shadowrelay.mailbox.maildir import messages
 

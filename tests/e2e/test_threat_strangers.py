@@ -14,8 +14,8 @@ import pytest
 from raw_client import RawClient, connected
 from running_lab import RunningLab
 
+from shadowrelay.authority import Pair, authority_pair, init, issue
 from shadowrelay.lab import node_settings
-from shadowrelay.lab.authority import Pair, authority_pair, init, issue
 
 pytestmark = pytest.mark.lab
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.steps import Script
-from shadowrelay.primary.delivering import deliver
-from shadowrelay.shadow.talking import poll
+from shadowrelay.delivery.delivering import deliver
+from shadowrelay.members.talking import poll
 
 from .alone import Alone
 from .stand_ins import Reply

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shadowrelay.core import answers, arrivals, conversation, holding, questions, redundancy
-from shadowrelay.core.inquiry import Inquiry
+from shadowrelay.core import answers, arrivals, concluding, conversation, holding, questions, redundancy
 from tests.simulation.mutants import MUTANTS, Edit, Mutant, planted
 from tests.simulation.node import Node
 
@@ -188,7 +187,7 @@ HOLES = {
     21: Hole(
         "a copy is promoted without a look at its content",
         _two("content mx2", "crash mx1", grain="talks"),
-        edits=((Inquiry._may_be_promoted, "if copy.id not in self.sound:", "if False:"),),
+        edits=((concluding.conclude, "if copy.pending and not said.sound:", "if False:"),),
     ),
     22: Hole(
         "a damaged copy is sent",

@@ -15,11 +15,11 @@ from hashlib import blake2b
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
-from shadowrelay.core.boundary import Boundary, Candidates
 from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.members.boundary import Boundary, Candidates
 from tests.simulation.books import MemoryBooks
 from tests.simulation.checks import Invariants
 from tests.simulation.node import Node, Task

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from shadowrelay.lab import authority, layout, node_settings
+from shadowrelay import authority
+from shadowrelay.lab import layout, node_settings
 from shadowrelay.lab.layout import Layout
 from shadowrelay.settings import Settings, SettingsInvalid, load_settings, settings_warnings
 

@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from shadowrelay import authority
 from shadowrelay.admin.client import Client
-from shadowrelay.lab import authority
 from tests.apart import OWN_MACHINE, lacking
 from tests.pages.commands import commands
 from tests.pages.shell import Shell

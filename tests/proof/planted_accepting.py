@@ -12,7 +12,7 @@ ACCEPTING = (
     Fault(
         name="250 before the local commit",
         rule=_LOSES,
-        file="primary/intake.py",
+        file="reception/intake.py",
         edits=(
             (
                 "                case Transact(work):\n"
@@ -27,7 +27,7 @@ ACCEPTING = (
     Fault(
         name="the local commit before the shadow's answer",
         rule="a local row means that a copy exists elsewhere",
-        file="primary/accepting.py",
+        file="reception/two_copies.py",
         edits=(
             (
                 "        step = offer(",
@@ -37,7 +37,7 @@ ACCEPTING = (
                 "        step = offer(",
             ),
         ),
-        test="primary/test_intake.py::test_the_250_waits_for_the_holder",
+        test="reception/test_intake.py::test_the_250_waits_for_the_holder",
     ),
     Fault(
         name="the first candidate's silence counts as its answer",
@@ -56,21 +56,21 @@ ACCEPTING = (
     Fault(
         name="451 before the copies are revoked",
         rule=_REFUSED,
-        file="primary/accepting.py",
+        file="reception/two_copies.py",
         edits=(
             (
                 "    return Decided((yield from take_back(arrival, attempts)))\n",
                 "    return Decided(Answer.NOT_REDUNDANT)\n",
             ),
         ),
-        test="primary/test_intake.py::test_a_holder_that_never_answers_is_revoked_before_the_451",
+        test="reception/test_intake.py::test_a_holder_that_never_answers_is_revoked_before_the_451",
     ),
     Fault(
         name="451 after a revoke that nobody confirmed",
         rule=_REFUSED,
-        file="primary/accepting.py",
+        file="reception/two_copies.py",
         edits=(("            return Answer.HANG_UP\n", "            continue\n"),),
-        test="primary/test_intake.py::test_without_a_confirmed_revoke_the_sender_hears_nothing",
+        test="reception/test_intake.py::test_without_a_confirmed_revoke_the_sender_hears_nothing",
     ),
     Fault(
         name="451 after the own commit failed",
@@ -103,14 +103,14 @@ ACCEPTING = (
     Fault(
         name="half a body is ended as if it were whole",
         rule=_NOTHING,
-        file="primary/shadowing.py",
+        file="reception/shadow_session.py",
         edits=(
             (
                 "            session.abort()\n        elif",
                 "            asyncio.ensure_future(self._offering.finish())\n        elif",
             ),
         ),
-        test="primary/test_intake.py::test_a_connection_lost_before_the_end_leaves_nothing_on_any_node[streaming]",
+        test="reception/test_intake.py::test_a_connection_lost_before_the_end_leaves_nothing_on_any_node[streaming]",
     ),
     Fault(
         name="a lost connection before the dot counts as the end",
@@ -119,7 +119,7 @@ ACCEPTING = (
         edits=(
             ("            await transaction.body.abort()\n", "            await transaction.body.finish()\n"),
         ),
-        test="primary/test_intake.py::test_a_connection_lost_before_the_end_leaves_nothing_on_any_node[small]",
+        test="reception/test_intake.py::test_a_connection_lost_before_the_end_leaves_nothing_on_any_node[small]",
     ),
     Fault(
         name="a reset keeps half a transaction",
@@ -131,7 +131,7 @@ ACCEPTING = (
     Fault(
         name="a message being decided on is called unknown",
         rule="an id in flight is left out of the answer",
-        file="primary/intake.py",
+        file="reception/intake.py",
         edits=(
             (
                 "        intake, members = self._intake, self._intake.members\n"
@@ -146,16 +146,16 @@ ACCEPTING = (
     Fault(
         name="what arrived is left behind when a holder could not be offered it",
         rule=_REFUSED,
-        file="primary/intake.py",
+        file="reception/intake.py",
         edits=(("            await members.database.transact_briefly(self._forget)\n", ""),),
-        test="primary/test_intake.py::"
+        test="reception/test_intake.py::"
         "test_a_content_that_cannot_be_read_for_its_holder_is_not_accepted_and_nothing_is_left_of_it"
         "[for the second one]",
     ),
     Fault(
         name="what was known of the holder before it was offered the copy decides",
         rule="an acknowledgement counts only on an unbroken lineage",
-        file="primary/intake.py",
+        file="reception/intake.py",
         edits=(
             (
                 "                    arriving = members.database.transact_briefly(work)\n",
@@ -164,20 +164,20 @@ ACCEPTING = (
             ),
             ("attempt, members.database.ledger.known(offered.to))", "attempt, known)"),
         ),
-        test="primary/test_intake.py::"
+        test="reception/test_intake.py::"
         "test_an_acknowledgement_whose_database_is_gone_when_it_is_read_does_not_count",
     ),
     Fault(
         name="a node goes on when a message could not be recorded behind its 250",
         rule=_LOSES,
-        file="primary/intake.py",
+        file="reception/intake.py",
         edits=(
             (
                 "if isinstance(error := recording.exception(), Exception):",
                 "if recording.exception() is False:",
             ),
         ),
-        test="primary/test_intake.py::"
+        test="reception/test_intake.py::"
         "test_a_message_that_cannot_be_recorded_behind_its_250_ends_the_node_and_stays_on_its_disk",
     ),
     Fault(
@@ -197,22 +197,22 @@ ACCEPTING = (
     Fault(
         name="a copy is offered again before its rank is written down",
         rule="every possible holder is on record before it can hold anything",
-        file="primary/repairing.py",
+        file="members/repair.py",
         edits=(
             (
                 "            return books.apply(reserve_rank(books, message_id, member))\n",
                 "            return reserve_rank(books, message_id, member).then\n",
             ),
         ),
-        test="primary/test_repairing.py::"
+        test="members/test_repair_steps.py::"
         "test_the_rank_of_an_offer_and_who_may_hold_it_are_written_down_before_it_is_made",
     ),
     Fault(
         name="nobody looks for messages that are exposed",
         rule="always two copies in transit",
-        file="primary/exposure.py",
+        file="members/repair.py",
         edits=(("        self._found.extend(found)\n", ""),),
-        test="primary/test_exposure.py::test_an_exposed_message_gets_a_second_copy_when_a_member_is_there",
+        test="members/test_repair.py::test_an_exposed_message_gets_a_second_copy_when_a_member_is_there",
     ),
     Fault(
         name="two offers to one database leave two holders",

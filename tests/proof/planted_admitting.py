@@ -18,26 +18,26 @@ ADMITTING = (
     Fault(
         name="a name that nobody has is refused at once",
         rule=_LOGIN,
-        file="primary/logins.py",
+        file="reception/logins.py",
         edits=(
             (
                 "            right = await self._matches(session, password, kept or self._decoy)\n",
                 "            right = kept is not None and await self._matches(session, password, kept)\n",
             ),
         ),
-        test="primary/test_logins.py::test_an_unknown_user_and_a_wrong_password_take_the_same_time",
+        test="reception/test_logins.py::test_an_unknown_user_and_a_wrong_password_take_the_same_time",
     ),
     Fault(
         name="a password that was right stays so when the file has another",
         rule="a user who was removed, or has another password, does not log in with the old one",
-        file="primary/logins.py",
+        file="reception/logins.py",
         edits=(
             (
                 "        right = kept is not None and self._right.get(secret) == kept\n",
                 "        right = kept is not None and secret in self._right\n",
             ),
         ),
-        test="primary/test_logins.py::test_the_file_may_change_at_any_time",
+        test="reception/test_logins.py::test_the_file_may_change_at_any_time",
     ),
     Fault(
         name="anybody says who is behind him",

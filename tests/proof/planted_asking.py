@@ -21,7 +21,7 @@ ASKING = (
                 "    return healthy_turn(order, attempts, skipped)\n",
             ),
         ),
-        test="primary/test_outages.py::"
+        test="reception/test_outages.py::"
         "test_while_its_port_refuses_messages_fail_and_no_longer_than_a_second_after[exposed]",
     ),
     Fault(
@@ -54,24 +54,24 @@ ASKING = (
     Fault(
         name="members that failed are asked again without a pause",
         rule=_COUNTED,
-        file="members.py",
+        file="members/pool.py",
         edits=(("                await asyncio.sleep(length.total_seconds())\n", ""),),
-        test="primary/test_outages.py::"
+        test="reception/test_outages.py::"
         "test_the_only_member_is_tried_as_often_as_documented_with_pauses[default-2]",
     ),
     Fault(
         name="an attempt is made past the time cap",
         rule=_COUNTED,
-        file="primary/accepting.py",
+        file="reception/two_copies.py",
         edits=(("and clock() + turn.pause < deadline", "and clock() < deadline"),),
-        test="primary/test_accepting.py::test_nobody_waits_for_an_attempt_that_would_come_too_late",
+        test="reception/test_two_copies.py::test_nobody_waits_for_an_attempt_that_would_come_too_late",
     ),
     Fault(
         name="each offer of a message has the same rank",
         rule="a database is one holder, with the rank that it was offered last",
-        file="primary/accepting.py",
+        file="reception/two_copies.py",
         edits=(("offer(arrival, member, len(attempts) + 1)", "offer(arrival, member, 1)"),),
-        test="primary/test_accepting.py::test_the_only_member_is_asked_again_after_a_pause_by_the_next_rank",
+        test="reception/test_two_copies.py::test_the_only_member_is_asked_again_after_a_pause_by_the_next_rank",
     ),
     Fault(
         name="in a boundary of one site the preference counts",
@@ -99,7 +99,7 @@ ASKING = (
                 "        super().judge(rcpt)\n",
             ),
         ),
-        test="primary/test_every_envelope.py::"
+        test="members/test_every_envelope.py::"
         "test_what_a_sender_is_taken_from_or_for_can_be_copied_handed_over_promoted_and_delivered",
     ),
     Fault(
@@ -112,9 +112,9 @@ ASKING = (
     Fault(
         name="a refused copy counts against its member",
         rule=_COPY,
-        file="core/boundary.py",
+        file="members/boundary.py",
         edits=(("        elif attempt.concern is Concern.MEMBER:\n", "        else:\n"),),
-        test="core/test_boundary.py::"
+        test="members/test_boundary.py::"
         "test_a_copy_that_is_refused_or_a_session_that_broke_says_nothing_of_the_member[Concern.COPY]",
     ),
     Fault(
@@ -142,21 +142,21 @@ ASKING = (
     Fault(
         name="the other sessions with a member are trusted when one has ended",
         rule="a broken session is replaced at once",
-        file="members.py",
+        file="members/pool.py",
         edits=(("                self._distrust(attempt.name)\n", "                pass\n"),),
         test="smtp/test_peer_client.py::test_when_a_session_ends_the_others_with_that_member_are_not_trusted",
     ),
     Fault(
         name="each message waits for a member that failed as long as the first one",
         rule="one dead peer slows no message while there is another candidate",
-        file="members.py",
+        file="members/pool.py",
         edits=(("asyncio.timeout(self.boundary.patience(name, seconds()))", "asyncio.timeout(None)"),),
         test="smtp/test_peer_client.py::test_a_member_that_failed_lately_has_a_second_to_be_greeted",
     ),
     Fault(
         name="who refused a copy is offered it twice a second",
         rule=_COPY,
-        file="primary/exposure.py",
+        file="members/repair.py",
         edits=(
             (
                 "copy_again(message_id, candidates.healthy, self._members.clock, lately)",
@@ -164,7 +164,7 @@ ASKING = (
             ),
             ("candidates.healthy(lately) is None", "candidates.healthy(()) is None"),
         ),
-        test="primary/test_exposure.py::"
+        test="members/test_repair.py::"
         "test_a_copy_that_is_refused_says_nothing_of_its_member_and_why_is_remembered",
     ),
 )

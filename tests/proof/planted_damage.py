@@ -7,7 +7,7 @@ from .planting import Fault
 _UNVERIFIED = "nothing unverified leaves"
 _BELIEVED = "a row is believed if its sum is right"
 _FETCHED = "a good copy is fetched before a message is set aside"
-_DAMAGE = "primary/test_damage.py::"
+_DAMAGE = "members/test_mend.py::"
 _A_FILE = _DAMAGE + "test_a_damaged_content_is_fetched_and_leaves_as_it_was_accepted[one bit flipped]"
 _A_ROW = _DAMAGE + "test_a_damaged_row_damages_that_message_alone_and_is_restored"
 _CORE = "core/test_damage_rules.py::"
@@ -17,14 +17,14 @@ DAMAGE = (
     Fault(
         name="a holder acknowledges what differs from its digest",
         rule="the holder compares both digests before it acknowledges",
-        file="shadow/desk.py",
+        file="members/answering.py",
         edits=(("        return envelope or content\n", "        return False\n"),),
         test=_OFFERED,
     ),
     Fault(
         name="a holder compares the content alone",
         rule="the holder compares both digests before it acknowledges",
-        file="shadow/desk.py",
+        file="members/answering.py",
         edits=(("        return envelope or content\n", "        return content\n"),),
         test=_OFFERED,
     ),
@@ -66,14 +66,14 @@ DAMAGE = (
     Fault(
         name="damage is not written down",
         rule=_FETCHED,
-        file="primary/delivering.py",
+        file="delivery/delivering.py",
         edits=(("    if sent.damaged:\n", "    if False:\n"),),
         test=_A_FILE,
     ),
     Fault(
         name="a copy is promoted without a look at it",
         rule="nothing is promoted that was not compared",
-        file="primary/exposure.py",
+        file="members/reconcile.py",
         edits=(
             (
                 "                if await self._examiner.look(message_id) is Finding.SOUND:\n",
@@ -85,7 +85,7 @@ DAMAGE = (
     Fault(
         name="a repair offers what it has not compared",
         rule=_UNVERIFIED,
-        file="primary/exposure.py",
+        file="members/repair.py",
         edits=(
             (
                 "                return await members.offer(step, verified(content, step.digests.content))\n",
@@ -139,7 +139,7 @@ DAMAGE = (
     Fault(
         name="what the tracking log knows of damaged rows is not asked",
         rule="nothing is sent twice because its rows were damaged",
-        file="primary/mending.py",
+        file="members/mend.py",
         edits=(
             (
                 "tuple(sorted((await self._settled(message_id)).items()))",
@@ -151,7 +151,7 @@ DAMAGE = (
     Fault(
         name="a message is set aside before the member that is away was asked",
         rule=_FETCHED,
-        file="primary/mending.py",
+        file="members/mend.py",
         edits=(("        if everybody <= answered:\n", "        if True:\n"),),
         test=_DAMAGE + "test_nothing_is_set_aside_before_the_member_that_is_away_was_asked",
     ),
@@ -209,7 +209,7 @@ DAMAGE = (
         rule="every arrival that ends without a 250 is recorded as refused",
         file="core/redundancy.py",
         edits=(("        if last_resort and uncertain(attempts):\n", "        if False:\n"),),
-        test="primary/test_intake.py::test_what_was_refused_is_on_record_before_the_451",
+        test="reception/test_intake.py::test_what_was_refused_is_on_record_before_the_451",
     ),
     Fault(
         name="what arrived and was forgotten is not on record",
@@ -221,13 +221,13 @@ DAMAGE = (
     Fault(
         name="a message is new to its holder",
         rule="another node's time never decides",
-        file="shadow/desk.py",
+        file="members/answering.py",
         edits=(
             (
                 "    if offer.age is not None:\n        return now - offer.age\n",
                 "    if offer.age is not None:\n        return now\n",
             ),
         ),
-        test="primary/test_age.py::test_a_message_is_as_old_at_its_holder_as_at_its_owner",
+        test="members/test_age.py::test_a_message_is_as_old_at_its_holder_as_at_its_owner",
     ),
 )

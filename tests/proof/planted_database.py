@@ -161,13 +161,13 @@ DATABASE = (
                 "                os.fsync(self._file)\n",
             ),
         ),
-        test="primary/test_failing_disk.py::test_a_flush_that_failed_is_not_tried_again",
+        test="reception/test_failing_disk.py::test_a_flush_that_failed_is_not_tried_again",
     ),
     Fault(
         name="a disk that cannot flush passes for a full one",
         rule="after a failed fsync nothing is acknowledged any more",
-        file="primary/intake.py",
+        file="reception/intake.py",
         edits=(("        if not is_full(error):\n", "        if False:\n"),),
-        test="primary/test_failing_disk.py::test_a_content_that_cannot_be_flushed_ends_the_node",
+        test="reception/test_failing_disk.py::test_a_content_that_cannot_be_flushed_ends_the_node",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .planting import Fault
 
-_QUEUE = "primary/test_queue.py::"
+_QUEUE = "delivery/test_queue.py::"
 
 DELIVERING = (
     Fault(
@@ -26,7 +26,7 @@ DELIVERING = (
     Fault(
         name="a frozen owner sends before it looks at the clock",
         rule="an owner that was cut off for the time span asks before it delivers",
-        file="primary/queue.py",
+        file="delivery/queue.py",
         edits=(
             (
                 "        while boundary.cut_off(seconds()):\n",
@@ -52,7 +52,7 @@ DELIVERING = (
     Fault(
         name="a silence that has ended is forgotten",
         rule="an owner that was cut off for the time span asks before it delivers",
-        file="core/boundary.py",
+        file="members/boundary.py",
         edits=(("                self._silences.add(name)\n", "                pass\n"),),
         test=_QUEUE + "test_a_silence_that_ended_during_an_attempt_is_looked_into_before_the_content_leaves",
     ),
@@ -78,7 +78,7 @@ DELIVERING = (
     Fault(
         name="the claim ends before the attempt does",
         rule="a fork is sent by one worker at a time",
-        file="primary/queue.py",
+        file="delivery/queue.py",
         edits=(
             (
                 "                case SendOn():\n",
@@ -93,14 +93,14 @@ DELIVERING = (
     Fault(
         name="the claim outlasts the attempt",
         rule="what was put off is tried again",
-        file="primary/queue.py",
+        file="delivery/queue.py",
         edits=(("            unclaim(ledger, claimed.copy.id, claimed.next_hop)\n", ""),),
         test=_QUEUE + "test_a_transient_refusal_is_tried_again_after_the_glitch_interval",
     ),
     Fault(
         name="settled before the next hop's answer",
         rule="nothing is discarded before it was delivered",
-        file="primary/delivering.py",
+        file="delivery/delivering.py",
         edits=(
             (
                 "    sent: Sent = yield SendOn(",
@@ -140,7 +140,7 @@ DELIVERING = (
     Fault(
         name="the id of a report is drawn",
         rule="two nodes cannot make two reports",
-        file="primary/reporting.py",
+        file="delivery/reports.py",
         edits=(
             (
                 "        report = report_id(copy.id, recipient.number, kind)\n",
@@ -189,7 +189,7 @@ DELIVERING = (
     Fault(
         name="a stop does not wait for a look at the queue",
         rule="a delivery that begins may finish before the node stops",
-        file="primary/queue.py",
+        file="delivery/queue.py",
         edits=(
             (
                 "        async with self._looking:  # a look that is under way begins what it has claimed\n"
@@ -202,9 +202,14 @@ DELIVERING = (
     Fault(
         name="after a long absence all is set aside that nobody confirms",
         rule="set aside is what was queued during a long absence, and nothing later",
-        file="core/inquiry.py",
-        edits=(("                and question.since == self.long_away\n", ""),),
-        test="primary/test_exposure.py::test_of_a_long_absence_only_what_was_queued_then_is_set_aside",
+        file="core/concluding.py",
+        edits=(
+            (
+                "said.forgotten_since is not None and said.forgotten_since == question.since",
+                "bool(said.forgotten_since)",
+            ),
+        ),
+        test="members/test_repair.py::test_of_a_long_absence_only_what_was_queued_then_is_set_aside",
     ),
     Fault(
         name="a client that takes nothing keeps its connection",

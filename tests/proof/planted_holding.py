@@ -11,7 +11,7 @@ HOLDING = (
     Fault(
         name="the holder answers 250 before its commit",
         rule="a message answered 250 has two durable copies",
-        file="shadow/desk.py",
+        file="members/answering.py",
         edits=(
             (
                 "        held, stored = await self._desk.members.database.transact_briefly(work)\n",
@@ -25,7 +25,7 @@ HOLDING = (
     Fault(
         name="a reply announces what is not committed yet",
         rule="only committed sequences are ever announced",
-        file="shadow/desk.py",
+        file="members/answering.py",
         edits=(
             (
                 "        return self.members.database.lineage.mark\n",
@@ -38,7 +38,7 @@ HOLDING = (
     Fault(
         name="a greeting is answered before it is written down",
         rule="each member durably remembers the highest that it saw of every other",
-        file="shadow/desk.py",
+        file="members/answering.py",
         edits=(
             (
                 "        await self.members.meet(theirs)\n        self.members.boundary.called",
@@ -95,7 +95,7 @@ HOLDING = (
     Fault(
         name="REVOKE is answered before its tombstone is committed",
         rule="a revoke that was confirmed is durable",
-        file="shadow/desk.py",
+        file="members/answering.py",
         edits=(
             (
                 "        said = await self.members.database.transact(\n",
@@ -130,7 +130,7 @@ HOLDING = (
     Fault(
         name="events count as applied before they are",
         rule="AFTER acknowledges what is applied durably here",
-        file="shadow/talking.py",
+        file="members/talking.py",
         edits=(
             (
                 "        more = yield Transact(apply)\n",
@@ -143,12 +143,12 @@ HOLDING = (
                 "        more = yield Transact(apply)\n",
             ),
         ),
-        test="shadow/test_talking.py::test_events_and_how_far_they_are_applied_are_one_transaction",
+        test="members/test_link_steps.py::test_events_and_how_far_they_are_applied_are_one_transaction",
     ),
     Fault(
         name="a member's lineage is not looked at when it calls",
         rule="a broken lineage promotes at first contact",
-        file="shadow/desk.py",
+        file="members/answering.py",
         edits=(("        await self.members.meet(theirs)\n        self.members", "        self.members"),),
         test="smtp/test_peer_session.py::test_a_member_that_introduces_itself_with_a_broken_lineage_is_noticed",
     ),
@@ -157,19 +157,19 @@ HOLDING = (
         rule="a broken lineage promotes at first contact",
         file="core/heartbeat.py",
         edits=(("    if former is None or continuity is not Continuity.BROKEN:\n", "    if True:\n"),),
-        test="shadow/test_links.py::test_a_member_that_comes_back_with_another_database_loses_its_copies_to_us",
+        test="members/test_link.py::test_a_member_that_comes_back_with_another_database_loses_its_copies_to_us",
     ),
     Fault(
         name="the second opinion is ignored",
         rule="no promotion by time while another member is in contact with the owner",
-        file="shadow/talking.py",
+        file="members/talking.py",
         edits=(
             (
                 "            if answered.seen == member:\n",
                 "            if False:\n",
             ),
         ),
-        test="shadow/test_talking.py::"
+        test="members/test_link_steps.py::"
         "test_nothing_is_promoted_while_another_member_is_in_contact_with_the_owner",
     ),
     Fault(
@@ -182,7 +182,7 @@ HOLDING = (
     Fault(
         name="a node that is opening takes copies",
         rule="until the opening ends offers are answered 451",
-        file="shadow/desk.py",
+        file="members/answering.py",
         edits=(
             (
                 "        if self._opening() or chores.takes_no_copies(self.members.database.ledger):\n",
@@ -250,21 +250,16 @@ HOLDING = (
     Fault(
         name="contact is not looked at again when the promotion commits",
         rule="an owner that is heard of meanwhile stays the owner",
-        file="shadow/talking.py",
+        file="members/talking.py",
         edits=(("        if not silent():\n            return 0, None\n", ""),),
-        test="shadow/test_talking.py::"
+        test="members/test_link_steps.py::"
         "test_nothing_is_promoted_when_the_owner_was_heard_of_while_the_others_were_asked",
     ),
     Fault(
         name="a promotion does not wait for the answers",
         rule="a promotion is pending, durably, until all in reach were asked",
-        file="core/inquiry.py",
-        edits=(
-            (
-                "            complete = reachable - {question.taken_from} <= entry.by\n",
-                "            complete = True\n",
-            ),
-        ),
+        file="core/concluding.py",
+        edits=(("    return reachable - {question.taken_from} <= by\n", "    return True\n"),),
         test=_CLAIMS + "test_nothing_is_promoted_before_every_member_in_reach_was_asked",
     ),
     Fault(

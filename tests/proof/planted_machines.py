@@ -23,9 +23,9 @@ MACHINES = (
     Fault(
         name="a drain waits for members on its own machine",
         rule=_RULE,
-        file="primary/draining.py",
+        file="operator/drain.py",
         edits=(("remains.reachable.isdisjoint(self.members.boundary.elsewhere())", "not remains.reachable"),),
-        test="primary/test_one_machine.py::"
+        test="members/test_one_machine.py::"
         "test_where_only_its_own_machine_can_be_reached_a_drain_does_not_wait_for_it",
     ),
     Fault(

@@ -93,7 +93,7 @@ def test_the_table_is_put_between_its_markers(tmp_path: Path) -> None:
         "",
         "| fault | where | what it breaks | caught by |",
         "|---|---|---|---|",
-        f"| {REPORTS.name} | `primary/reporting.py` | {REPORTS.rule} | `{REPORTS.test}` |",
+        f"| {REPORTS.name} | `delivery/reports.py` | {REPORTS.rule} | `{REPORTS.test}` |",
         "| x | `tests/simulation/node.py` | the promise, in the simulation | seed 3 |",
         "",
         END,

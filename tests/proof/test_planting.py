@@ -41,8 +41,8 @@ def test_there_are_at_least_twenty_five_faults_and_no_two_of_one_name() -> None:
 
 @pytest.mark.parametrize("old", ["there is no such text", "self"], ids=["nowhere", "in many places"])
 def test_a_fault_that_does_not_apply_any_more_is_told(old: str) -> None:
-    fault = replace(SMALL, file="primary/queue.py", edits=((old, "x"),))
-    with pytest.raises(LookupError, match=r"a report is drawn: primary/queue\.py has"):
+    fault = replace(SMALL, file="delivery/queue.py", edits=((old, "x"),))
+    with pytest.raises(LookupError, match=r"a report is drawn: delivery/queue\.py has"):
         fault.planted(source(fault))
 
 

@@ -21,13 +21,13 @@ from shadowrelay.core import (
     arrivals,
     chores,
     claims,
+    concluding,
     conversation,
     damage,
     delivery,
     heartbeat,
     holding,
     identifiers,
-    inquiry,
     machines,
     ownership,
     questions,
@@ -37,8 +37,9 @@ from shadowrelay.core import (
     shadow_servers,
 )
 from shadowrelay.database import ledger
-from shadowrelay.primary import accepting, delivering, repairing
-from shadowrelay.shadow import talking
+from shadowrelay.delivery import delivering
+from shadowrelay.members import repair, talking
+from shadowrelay.reception import two_copies
 
 from . import books, node, peers
 from .scenario import FOLDER, run_file, told, verdicts
@@ -196,11 +197,11 @@ MUTANTS = (
     Mutant(
         "delivery before asking on return",
         (
+            (concluding._complete, "return reachable - {question.taken_from} <= by", "return True"),
             (
-                inquiry.Inquiry.conclude,
-                "complete = reachable - {question.taken_from} <= entry.by",
-                "complete = True\n"
-                "        entry.by |= {h.name for h in books.copy(question.message_id).holders}",
+                concluding.conclude,
+                "missing = {holder.name for holder in copy.holders} - said.by",
+                "missing = set()",
             ),
         ),
         scenario="frozen_owner",
@@ -288,7 +289,7 @@ MUTANTS = (
         "a row before the reply is decided",  # counterexample 5
         (
             (
-                accepting.make_redundant,
+                two_copies.make_redundant,
                 "attempts: list[Attempt] = []",
                 "from dataclasses import replace\n"
                 "    lax = replace(policy, reject_message_on_shadow_failure=False)\n"
@@ -318,12 +319,12 @@ MUTANTS = (
     ),
     Mutant(
         "451 without a revoke",
-        ((accepting.take_back, "for attempt in uncertain(tuple(attempts)):", "for attempt in ():"),),
+        ((two_copies.take_back, "for attempt in uncertain(tuple(attempts)):", "for attempt in ():"),),
         scenario="refused_then_owner_lost",
     ),
     Mutant(
         "451 though the revoke was not confirmed",
-        ((accepting.take_back, "return Answer.HANG_UP", "continue"),),
+        ((two_copies.take_back, "return Answer.HANG_UP", "continue"),),
         scenario="revoke_not_confirmed",
     ),
     Mutant(
@@ -410,7 +411,7 @@ MUTANTS = (
         "exposure is not repaired",
         (
             (
-                repairing.copy_again,
+                repair.copy_again,
                 "while turn := whom([*refused, *attempts]):",
                 "while turn := None:",
             ),
@@ -563,7 +564,7 @@ MUTANTS = (
         "a 250 before both copies are durable",
         (
             (
-                accepting.make_redundant,
+                two_copies.make_redundant,
                 "if arrived and counts(both.member, both.attempt):",
                 "if counts(both.member, both.attempt):",
             ),
@@ -572,7 +573,7 @@ MUTANTS = (
     ),
     Mutant(
         "a 250 whatever the holder said",
-        ((accepting.make_redundant, "if arrived and counts(both.member, both.attempt):", "if arrived:"),),
+        ((two_copies.make_redundant, "if arrived and counts(both.member, both.attempt):", "if arrived:"),),
         seed=7,
     ),
     Mutant(
@@ -684,16 +685,16 @@ MUTANTS = (
     ),
     Mutant(
         "a copy is promoted unread",
-        ((inquiry.Inquiry._may_be_promoted, "if copy.id not in self.sound:", "if False:"),),
+        ((concluding.conclude, "if copy.pending and not said.sound:", "if False:"),),
         scenario="damaged_copy_is_not_promoted",
     ),
     Mutant(
         "a damaged copy is promoted",
         (
             (
-                inquiry.Inquiry._may_be_promoted,
-                "if copy.damaged:\n        return False",
-                "if copy.damaged:\n        return True",
+                concluding.conclude,
+                "if copy.pending and copy.damaged:\n        return Conclusion.OPEN\n",
+                "if copy.pending and copy.damaged:\n        said = replace(said, sound=True)\n",
             ),
             (ownership.promote, "or copy.damaged", ""),
         ),

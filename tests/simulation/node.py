@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core import chores, damage, delivery, heartbeat, questions, retry, safety_net
-from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.decisions import Content, DamagedRow
 from shadowrelay.core.delivery import Ending, Hop, Report, Result
@@ -16,7 +15,6 @@ from shadowrelay.core.digests import of_content
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.handover import hand_over
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
-from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Confirmation, Copy, Recipient, Status
 from shadowrelay.core.policy import Policy
@@ -38,8 +36,11 @@ from shadowrelay.core.steps import (
     Unanswered,
     WriteReports,
 )
-from shadowrelay.primary import accepting, delivering, repairing
-from shadowrelay.shadow import talking
+from shadowrelay.delivery import delivering
+from shadowrelay.members import mend, repair, talking
+from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.inquiry import Inquiry
+from shadowrelay.reception import two_copies
 
 from .books import MemoryBooks, SqlBooks, State
 from .peers import Peers
@@ -511,22 +512,22 @@ class Node:
             return
         name = names.pop(0)
 
-        def sought(found: repairing.Sought) -> None:
-            if found is repairing.Sought.NONE_THERE:
+        def sought(found: mend.Sought) -> None:
+            if found is mend.Sought.NONE_THERE:
                 answered.add(name)
-            if found in (repairing.Sought.COMING, repairing.Sought.NOTHING):
+            if found in (mend.Sought.COMING, mend.Sought.NOTHING):
                 self.promised[message_id] = self.world.now + 2.0
                 self.mending.discard(message_id)
             else:
                 self._seek(message_id, names)
 
-        script = repairing.seek(message_id, name, self.inquiry, self.policy, self.clock)
+        script = mend.seek(message_id, name, self.inquiry, self.policy, self.clock)
         self.start(script, sought)
 
     def give(self, message_id: MessageId, to: ServerName) -> None:
         """A member's own copy is damaged."""
         if self.read(message_id) is not None:
-            self.start(repairing.give(message_id, to, self.clock), lambda _: None)
+            self.start(mend.give(message_id, to, self.clock), lambda _: None)
 
     def pump(self) -> None:
         """Claim what is due, one delivery per message and next hop at a time."""
@@ -673,7 +674,7 @@ class Node:
                 self.repairing.discard(message_id)
 
             candidates = self.boundary.candidates(self.world.now)
-            self.start(repairing.copy_again(copy.id, candidates.healthy, self.clock), done)
+            self.start(repair.copy_again(copy.id, candidates.healthy, self.clock), done)
 
     # Draining.
 
@@ -703,7 +704,7 @@ class Node:
         deadline = self.clock() + self.policy.shadow_time_cap
         candidates = self.boundary.candidates(self.world.now)
 
-        def done(decided: accepting.Decided) -> None:
+        def done(decided: two_copies.Decided) -> None:
             answer = decided.answer
             self.checks.decided(self, arrival.id, answer.value)
             self.in_flight.discard(arrival.id)
@@ -714,7 +715,7 @@ class Node:
                 reply("250" if answer is Answer.ACCEPTED else "451")
 
         self.start(
-            accepting.make_redundant(
+            two_copies.make_redundant(
                 arrival,
                 Content(data=arrival.id.encode()),
                 candidates.after,

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from receiving import Loops
 
-from shadowrelay.lab.authority import authority_pair, init, issue
+from shadowrelay.authority import authority_pair, init, issue
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])

@@ -35,7 +35,7 @@ from shadowrelay.core.identifiers import Beginning, Lineage, Mark, NextHop
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import Ask, OfferCopy, Unanswered
-from shadowrelay.members import seconds
+from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.peer_client import Address, PeerConnection, PeerFailed
 from shadowrelay.smtp.peer_offer import Offering
 
@@ -673,7 +673,7 @@ async def test_a_session_that_breaks_right_after_it_was_opened_speaks_of_the_mem
 async def test_a_member_that_failed_lately_has_a_second_to_be_greeted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shadowrelay.core.boundary.SECOND_CHANCE", 0.1)
+    monkeypatch.setattr("shadowrelay.members.boundary.SECOND_CHANCE", 0.1)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         del writer

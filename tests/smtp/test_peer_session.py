@@ -14,10 +14,10 @@ import pytest
 from receiving import Client
 from stations import Station, authority, boundary, database_id, eventually, full, incarnation, station
 
+from shadowrelay.authority import authority_pair
 from shadowrelay.core.decisions import Decision, Member
 from shadowrelay.core.messages import Reason, Role
-from shadowrelay.lab.authority import authority_pair
-from shadowrelay.shadow.chores import Chores
+from shadowrelay.members.chores import Chores
 
 HELLO = f"XSHADOW {full('mx1')} {database_id(1)} {incarnation(1)}:0 {incarnation(1)}@0"
 MESSAGE = "01900000-0000-7000-8000-000000000001"

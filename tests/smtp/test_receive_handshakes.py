@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from receiving import MemoryReceiver, connected, eventually, listening
 
-from shadowrelay.lab.authority import authority_pair, init, issue
+from shadowrelay.authority import authority_pair, init, issue
 from shadowrelay.smtp import receive_handshakes
 from shadowrelay.smtp.receive_connector import Connector
 

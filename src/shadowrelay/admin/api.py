@@ -19,26 +19,23 @@ from shadowrelay.admin import render, render_messages
 from shadowrelay.admin.guard import Refused, check_change, check_host, check_token
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import Node, PeerState
-from shadowrelay.admin.retirement import retire
 from shadowrelay.admin.server import LIVE
-from shadowrelay.core.damage import dropped, needed
-from shadowrelay.core.decisions import DamagedRow
+from shadowrelay.core.damage import needed
 from shadowrelay.core.identifiers import MessageId, ServerName
-from shadowrelay.core.set_aside import resume
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue_views import Queues, ShadowQueues
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.database.views import State
+from shadowrelay.operator.drop import drop
+from shadowrelay.operator.resume import resume
+from shadowrelay.operator.retire import retire
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
 MOST_PER_PAGE = 500
 _log = structlog.get_logger(__name__)
-SOUGHT_AGAIN = (
-    "a good copy is looked for again, here and at every member; it is set aside again if there is none"
-)
 NOBODY_TO_TELL = "its sender is not known. If no member has a good copy, it can be dropped"
 _PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -212,13 +209,11 @@ class _Api:
 
     async def resume(self, request: Request) -> Response:
         wanted, now = MessageId(request.path_params["id"].lower()), self._clock()
-        found = await self._ask(lambda ledger: ledger.apply(resume(ledger, wanted, now)))
-        if found is None:
+        did = await self._ask(lambda ledger: resume(ledger, wanted, now))
+        if did is None:
             raise Refused(409, f"message {wanted} is not set aside on this node")
         _log.warning("message_resumed", message=wanted)
-        if isinstance(found, DamagedRow) or found.damaged:
-            return _json({"id": wanted, "did": f"it is damaged: {SOUGHT_AGAIN}"})
-        return _json({"id": wanted, "did": "it is in the queue again, and its age begins anew"})
+        return _json({"id": wanted, "did": did})
 
     async def bounce(self, request: Request) -> Response:
         wanted = MessageId(request.path_params["id"].lower())
@@ -231,7 +226,7 @@ class _Api:
 
     async def drop(self, request: Request) -> Response:
         wanted, now = MessageId(request.path_params["id"].lower()), self._clock()
-        if not await self._ask(lambda ledger: ledger.apply(dropped(ledger, wanted, now))):
+        if not await self._ask(lambda ledger: drop(ledger, wanted, now)):
             if await self._ask(lambda ledger: ledger.damaged(wanted)):
                 raise Refused(409, f"members are still asked for a good copy of message {wanted}")
             raise Refused(409, f"message {wanted} is not set aside for damaged rows on this node")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from shadowrelay.lab import authority
+from shadowrelay import authority
 
 _directory = click.option(
     "--dir",

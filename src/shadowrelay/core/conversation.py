@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Protocol
 
 from shadowrelay.core import answers, chores, damage, discard, heartbeat, questions
 from shadowrelay.core.arrivals import in_question
 from shadowrelay.core.claims import Claim, Sighting, claim_of, judge, vouches, yields_to
 from shadowrelay.core.damage import Wanted
-from shadowrelay.core.decisions import Kind, Verdict
+from shadowrelay.core.decisions import Kind, OpenQuestion, Verdict
 from shadowrelay.core.holding import revoke
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
-from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
@@ -111,6 +111,31 @@ class Answered:
     lines: tuple[Line, ...]
     mark: Mark
     seen: ServerName | None = None
+
+
+class Inquiry(Protocol):
+    """What a process remembers of who has answered about which message, as far as a talk needs it."""
+
+    @property
+    def long_away(self) -> datetime | None:
+        """When this node returned from so long an absence that what it had may be forgotten everywhere."""
+        ...
+
+    def unasked(self, books: Ledger, member: ServerName, most: int) -> Sequence[OpenQuestion]:
+        """Up to ``most`` open questions that this member has not answered yet."""
+        ...
+
+    def asked_again(self, member: ServerName, most: int) -> Sequence[MessageId]:
+        """Up to ``most`` messages that this member is asked about once more; each is returned once."""
+        ...
+
+    def note(self, copy: Copy, member: ServerName, *, confirmed: bool = False) -> None:
+        """This member has answered; ``confirmed``: it holds a copy for us."""
+        ...
+
+    def forget(self, message_id: MessageId) -> None:
+        """Nothing is to be asked about this message."""
+        ...
 
 
 def introduce(ledger: Ledger, to: ServerName) -> Greeting:

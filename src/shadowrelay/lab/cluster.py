@@ -10,8 +10,9 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from types import MappingProxyType
 
+from shadowrelay import authority
 from shadowrelay.core.identifiers import DatabaseId
-from shadowrelay.lab import authority, layout, network, node_settings, starting
+from shadowrelay.lab import layout, network, node_settings, starting
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.guard import locked, undisturbed, undone_on_failure
 from shadowrelay.lab.layout import LINKS, MAILBOX, Layout, Manner, Node, Way

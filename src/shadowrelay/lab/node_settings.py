@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from shadowrelay.lab.authority import Pair, authority_pair
+from shadowrelay.authority import Pair, authority_pair
 from shadowrelay.lab.errors import LabError
 from shadowrelay.lab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN, Address, Layout, Node
 from shadowrelay.settings import (

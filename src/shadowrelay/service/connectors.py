@@ -5,12 +5,12 @@ from __future__ import annotations
 import ssl
 from datetime import timedelta
 
-from shadowrelay.primary.intake import Intake, IntakeOptions
-from shadowrelay.primary.logins import UserLogins
+from shadowrelay.members.answering import DeskOptions, Desks
+from shadowrelay.reception.intake import Intake, IntakeOptions
+from shadowrelay.reception.logins import UserLogins
 from shadowrelay.service.adapters import server_context
 from shadowrelay.service.node import Node, mint
 from shadowrelay.settings import PeerConnector, ReceiveConnector
-from shadowrelay.shadow.desk import DeskOptions, Desks
 from shadowrelay.smtp.peer_session import PeerSession
 from shadowrelay.smtp.receive import ConnectorOptions
 from shadowrelay.smtp.receive_connector import Connector

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from shadowrelay.admin.node import HopStatus
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.policy import Policy
-from shadowrelay.primary.outbound import Outbound
+from shadowrelay.delivery.attempt import Outbound
 
 _PER_HOP, _IN_ALL = "max_per_domain_outbound_connections", "max_outbound_connections"
 

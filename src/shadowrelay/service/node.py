@@ -9,10 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from shadowrelay.admin.node import HopStatus, PeerStatus, Refusal, peer_status
-from shadowrelay.core.boundary import Boundary
 from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.inquiry import Inquiry
 from shadowrelay.core.messages import Status
 from shadowrelay.core.shadow_servers import MemberPlace
 from shadowrelay.database.examining import Examiner
@@ -20,21 +18,22 @@ from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.outbox import rows_about
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.members import Members, seconds
-from shadowrelay.primary.draining import Drain
-from shadowrelay.primary.exposure import Repair
-from shadowrelay.primary.giving_up import give_up
-from shadowrelay.primary.logins import NONE, UserLogins
-from shadowrelay.primary.mending import Giver, Mend
-from shadowrelay.primary.queue import Queue
-from shadowrelay.primary.reporting import Reporter
-from shadowrelay.primary.scrubbing import Scrub
+from shadowrelay.delivery.queue import Queue
+from shadowrelay.delivery.reports import Reporter
+from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.inquiry import Inquiry
+from shadowrelay.members.link import Link
+from shadowrelay.members.mend import Giver, Mend
+from shadowrelay.members.pool import Members, seconds
+from shadowrelay.members.repair import Repair
+from shadowrelay.members.scrub import Scrub
+from shadowrelay.operator.bounce import give_up
+from shadowrelay.operator.drain import Drain, Draining
+from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.service.adapters import addresses, servers
-from shadowrelay.service.draining import Draining
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
 from shadowrelay.settings.routing import routes
-from shadowrelay.shadow.links import Link
 from shadowrelay.smtp.receive_connector import Connector
 from shadowrelay.tracking import lookup
 

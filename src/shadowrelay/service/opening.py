@@ -16,8 +16,8 @@ from shadowrelay.database import content
 from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.snapshot import PAGE, list_part
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.chores import Chores
 from shadowrelay.service.node import Node, NodeFailed, utcnow
-from shadowrelay.shadow.chores import Chores
 
 log = structlog.get_logger(__name__)
 

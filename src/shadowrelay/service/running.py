@@ -19,14 +19,14 @@ from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.tracking import Taken
 from shadowrelay.database import content, ephemeral
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.primary.exposure import Reconcile
+from shadowrelay.members.chores import Chores
+from shadowrelay.members.reconcile import Reconcile
 from shadowrelay.safety_net.expiry import Expiry
 from shadowrelay.service import connectors
 from shadowrelay.service.adapters import machines, tracking_writer
 from shadowrelay.service.node import Node, NodeFailed, utcnow
 from shadowrelay.service.opening import AT_ONCE, list_part_of, opened, take_snapshot, take_snapshots
 from shadowrelay.settings import Settings
-from shadowrelay.shadow.chores import Chores
 from shadowrelay.smtp.receive_connector import Connector
 from shadowrelay.tracking.writer import TrackingWriter
 

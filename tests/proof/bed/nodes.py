@@ -17,8 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from shadowrelay import authority
 from shadowrelay.admin.client import ApiError, Client
-from shadowrelay.lab import authority, layout, node_settings
+from shadowrelay.lab import layout, node_settings
 from shadowrelay.lab.ports import free_ports
 from shadowrelay.lab.probing import node_answers
 

@@ -1,0 +1,95 @@
+"""What becomes of a message about which the members were asked: one decision, out of what they answered."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from datetime import datetime
+from enum import Enum
+
+from shadowrelay.core import arrivals
+from shadowrelay.core.decisions import Decision, OpenQuestion, SaveCopy
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
+from shadowrelay.core.ownership import promote, withdraw
+from shadowrelay.core.set_aside import set_aside
+from shadowrelay.core.values import dataclass, replace
+
+
+class Conclusion(Enum):
+    """What came of one open question. UNREAD: the content of the copy has to be compared first."""
+
+    OPEN = "open"
+    UNREAD = "unread"
+    WITHDRAWN = "withdrawn"
+    PROMOTED = "promoted"
+    IN_DOUBT = "in doubt"
+    ANSWERED = "answered"
+    SET_ASIDE = "set aside"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is known of one question at this moment.
+
+    ``by``: members that have answered. ``confirmed``: one of them holds a copy for us. ``waited``: for
+    ``reconcile_timeout``. ``forgotten_since``: when this node returned from an absence after which nobody may
+    remember what it had. ``sound``: the content of the copy was compared with its digest.
+    """
+
+    by: Set[ServerName]
+    reachable: frozenset[ServerName]
+    confirmed: bool
+    waited: bool
+    forgotten_since: datetime | None
+    sound: bool
+
+
+def may_be_closed(question: OpenQuestion, by: Set[ServerName], reachable: frozenset[ServerName]) -> bool:
+    """Has everybody answered who can be reached? Or is the owner back, whose message was to be taken?"""
+    return _complete(question, by, reachable) or question.taken_from in reachable
+
+
+def _complete(question: OpenQuestion, by: Set[ServerName], reachable: frozenset[ServerName]) -> bool:
+    return reachable - {question.taken_from} <= by
+
+
+def conclude(books: Transaction, copy: Copy, question: OpenQuestion, said: Said, now: datetime) -> Conclusion:
+    """Decide one message, and write the decision down.
+
+    A member that can be reached is waited for. If a holder is out of reach, the message waits for
+    ``reconcile_timeout``, or not at all while a member that has answered holds a copy; then it goes out in
+    doubt. After a long absence it is set aside instead, unless a member confirms it. A copy is promoted only
+    when its content is sound.
+    """
+    if copy.pending is Reason.HEARTBEAT_LOST and copy.owner in said.reachable:
+        books.apply(withdraw(copy, now))
+        return Conclusion.WITHDRAWN
+    if not _complete(question, said.by, said.reachable):
+        return Conclusion.OPEN
+    long_away = said.forgotten_since is not None and said.forgotten_since == question.since
+    if copy.held and long_away and copy.owner not in said.by:
+        return Conclusion.OPEN  # its owner alone can say what became of it
+    missing = {holder.name for holder in copy.holders} - said.by
+    waited = said.waited or copy.kept_by(said.reachable & said.by)
+    if missing and (copy.confirmation is Confirmation.IN_DOUBT or not waited):
+        return Conclusion.OPEN
+    if copy.pending and copy.damaged:
+        return Conclusion.OPEN
+    if copy.pending and not said.sound:
+        return Conclusion.UNREAD
+    if copy.stage is Stage.ARRIVING:
+        copy = books.apply(arrivals.accepted(copy, now))
+    forgotten = long_away and copy.owned and copy.former_owner is None and not said.confirmed
+    if forgotten and copy.confirmation is Confirmation.ASK and not copy.pending:
+        books.apply(set_aside(copy, now))
+        return Conclusion.SET_ASIDE
+    if copy.pending:
+        books.apply(promote(books, copy, now))
+        return Conclusion.PROMOTED
+    if missing and copy.owned:
+        books.apply(Decision(None, (SaveCopy(copy, replace(copy, confirmation=Confirmation.IN_DOUBT)),)))
+        return Conclusion.IN_DOUBT
+    answered = replace(copy, confirmation=Confirmation.NONE, confirm_since=None)
+    books.apply(Decision(None, (SaveCopy(copy, answered),)))
+    return Conclusion.ANSWERED

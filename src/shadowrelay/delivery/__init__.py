@@ -1,0 +1,1 @@
+"""Mail goes out: the queue, an attempt at a next hop, what becomes of each recipient, and reports (DSNs)."""

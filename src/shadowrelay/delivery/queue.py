@@ -1,0 +1,302 @@
+"""The delivery queue: takes what is due out of the database, one worker per session with a next hop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from shadowrelay import failpoints
+from shadowrelay.core import chores, heartbeat
+from shadowrelay.core.decisions import Part
+from shadowrelay.core.delivery import Ending, Hop, settle
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Confirmation
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.routing import Route
+from shadowrelay.core.steps import SendOn, Step, Transact, WriteReports
+from shadowrelay.database.examining import Examiner, Finding
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue import Claim, bring_forward, claim, claim_late, due_hops, unclaim
+from shadowrelay.database.transport import DatabaseFailed
+from shadowrelay.delivery.attempt import Outbound, Sender
+from shadowrelay.delivery.delivering import deliver
+from shadowrelay.delivery.reports import Reporter
+from shadowrelay.members.inquiry import AT_ONCE
+from shadowrelay.members.pool import Members, seconds
+from shadowrelay.running import run
+from shadowrelay.smtp.send import DeliverySession, NextHopServer
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+STEP = timedelta(minutes=1)  # of the wall clock, from which on it was set and did not drift
+IDLE = 1.0  # seconds between looks at the queue when nothing wakes us
+GATHER = 0.01  # seconds between two looks, at least: what comes meanwhile is sent and settled together
+
+
+class Queue:
+    """The stage. ``wake`` says that there may be something to send."""
+
+    def __init__(
+        self,
+        members: Members,
+        servers: Mapping[NextHop, NextHopServer],
+        routes: tuple[Route, ...],
+        reporter: Reporter,
+        policy: Policy,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.wake = asyncio.Event()
+        self.hops = {name: Outbound(server) for name, server in servers.items()}
+        self._members = members
+        self._database = members.database
+        self._examiner = Examiner(self._database, clock)
+        self._sender = Sender(self._still_ours, self._examiner, self.hops, routes, policy, clock)
+        self._reporter = reporter
+        self._policy = policy
+        self._clock = clock
+        self._workers: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()  # sessions that say goodbye
+        self._stopping = False
+        self._looking = asyncio.Lock()  # whoever has it may begin deliveries
+        self._noting = asyncio.Lock()  # whoever has it writes down what silence means
+        self._short = False  # at the last look more was due than there were sessions for
+        self._ahead: timedelta | None = None  # of the wall clock before the one that is never set
+
+    async def run(self) -> None:
+        """Send until ``stop``."""
+        while not self._stopping:
+            self.wake.clear()
+            async with self._looking:
+                pause = await self._dispatch()
+            if not self._stopping:
+                await asyncio.sleep(GATHER)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self.wake.wait()
+
+    async def stop(self) -> None:
+        """Begin nothing new; what is under way may finish."""
+        self._stopping = True
+        self.wake.set()
+        async with self._looking:  # a look that is under way begins what it has claimed
+            await asyncio.gather(*self._workers, return_exceptions=True)
+        for outbound in self.hops.values():
+            while outbound.idle:
+                self._close(outbound.idle.pop()[0])
+        await asyncio.gather(*self._closing)
+
+    async def _dispatch(self) -> float:
+        """Start workers where mail is due. Returns seconds until there may be more to do."""
+        now = self._clock()
+        await self._watch_the_clock(now)
+        pause, self._short = IDLE, False
+        for name, due in await self._database.transact_briefly(due_hops):
+            if self._stopping:
+                break
+            outbound = self.hops.setdefault(name, Outbound(None))
+            at = max(due, outbound.retry_at or due)
+            if at > now:
+                pause = min(pause, (at - now).total_seconds())
+                if outbound.resting(now) and not outbound.probes:
+                    await self._start_late(name, outbound)
+                continue
+            free = outbound.places(asyncio.get_running_loop().time(), self._policy) - outbound.workers
+            free = min(free, self._policy.max_outbound_connections - len(self._workers))
+            if outbound.failures:
+                free = min(free, 1 - len(outbound.probes))  # one session probes a hop that failed
+            if free <= 0 or await self._start(name, outbound, free) == free:
+                self._short = True
+        self._close_idle()
+        return max(pause, 0.01)
+
+    async def _watch_the_clock(self, now: datetime) -> None:
+        """A wall clock that is set back by hours must not put mail off by hours."""
+        ahead = timedelta(seconds=now.timestamp() - seconds())
+        back, self._ahead = self._ahead - ahead if self._ahead is not None else timedelta(0), ahead
+        if back < STEP:
+            return
+        log.warning("clock_set_back", by=back.total_seconds())
+        last: MessageId | None = MessageId("")
+        while last is not None:
+            last = await self._database.transact(partial(bring_forward, now=now, by=back, after=last))
+        for outbound in self.hops.values():
+            if outbound.retry_at is not None:
+                outbound.retry_at -= back
+
+    async def _note_silence(self) -> None:
+        """Frozen, or alone for long: others may own by now what we think is ours. Until that is written down,
+        part by part, nothing is claimed or sent.
+        """
+        boundary = self._members.boundary
+        while boundary.cut_off(seconds()):
+            async with self._noting:
+                for member in boundary.cut_off(seconds()):
+                    await self._ask_about_what_it_holds(member)
+
+    async def _ask_about_what_it_holds(self, member: ServerName) -> None:
+        boundary = self._members.boundary
+        part: Part | None = Part(most=AT_ONCE)
+        while part is not None:
+            at = seconds()
+            note = partial(heartbeat.cut_off, name=member, at_hand=boundary.at_hand(at), now=self._clock())
+            part = await self._database.transact(partial(note, part=part))
+        boundary.noted(member, at)
+        log.warning("cut_off_from_holder", member=member)
+
+    async def _still_ours(self, claimed: Claim) -> bool:
+        """May this fork, claimed some time ago, be sent now? Not after silence in which others may have
+        promoted their copies, nor when they told us that they did, or that it is delivered.
+
+        Asked at every attempt. Where nothing has happened since the claim, memory answers.
+        """
+        await self._note_silence()
+        if chores.held_back(self._database.ledger):
+            return False
+        if self._database.ledger.undisturbed(claimed.copy.id):
+            return True
+
+        def look(ledger: SqlLedger) -> bool:
+            copy = ledger.copy(claimed.copy.id)
+            if copy is None or not copy.owned or copy.confirmation is Confirmation.ASK:
+                return False
+            return {one.number for one in claimed.recipients} <= {one.number for one in copy.unsettled}
+
+        return await self._database.transact_briefly(look)
+
+    async def _start(self, name: NextHop, outbound: Outbound, most: int) -> int:
+        """Begin up to ``most`` workers; returns how many there was mail for."""
+        await self._note_silence()
+        now = self._clock()
+        claims = await self._database.transact_briefly(lambda ledger: claim(ledger, name, now, most))
+        self._begin(outbound, claims)
+        return len(claims)
+
+    async def _start_late(self, name: NextHop, outbound: Outbound) -> None:
+        """Of a hop that rests: mail whose sender has to be told of the delay, or of the end.
+
+        While there is none, a part of the queue is looked through each second, however long it is.
+        """
+        at = asyncio.get_running_loop().time()
+        if at < outbound.late_at:
+            return
+        await self._note_silence()
+        now = self._clock()
+        delayed = now - self._policy.delay_notification_timeout
+        expired = now - self._policy.message_expiration_timeout
+        behind = outbound.late_from
+        claims, outbound.late_from = await self._database.transact(
+            lambda ledger: claim_late(ledger, name, now, delayed, expired, behind)
+        )
+        if not claims:
+            outbound.late_at = at + IDLE
+        self._begin(outbound, claims)
+
+    def _begin(self, outbound: Outbound, claims: list[Claim]) -> None:
+        for claimed in claims:
+            worker = asyncio.create_task(self._work(outbound, claimed))
+            outbound.workers += 1
+            self._workers.add(worker)
+            if outbound.failures:
+                outbound.probes.add(worker)
+            worker.add_done_callback(lambda task: self._ended(task, outbound))
+
+    def _ended(self, worker: asyncio.Task[None], outbound: Outbound) -> None:
+        outbound.workers -= 1
+        self._workers.discard(worker)
+        outbound.probes.discard(worker)
+        if self._short:  # mail may wait for this session
+            self.wake.set()
+        error = None if worker.cancelled() else worker.exception()
+        if error is not None and not isinstance(error, DatabaseFailed):  # which ends the node, and says so
+            log.error("delivery_failed", exc_info=error)
+
+    async def _work(self, outbound: Outbound, claimed: Claim) -> None:
+        """Send one fork."""
+        session = await self._deliver(claimed, outbound)
+        if session is not None:
+            if session.alive and session.server is outbound.server and not self._stopping:
+                outbound.idle.append((session, asyncio.get_running_loop().time()))
+            else:
+                await session.close()
+
+    async def _deliver(self, claimed: Claim, outbound: Outbound) -> DeliverySession | None:
+        """One attempt. Returns the session that is left of it."""
+        session, again = None, False
+        if claimed.copy.digests is None:
+            if await self._examiner.compare(claimed.copy, claimed.content) is Finding.UNREADABLE:
+                await self._put_off(claimed)
+                return None
+            await self._settle(claimed, lambda _: None)  # it is still due, unless it is damaged
+            self.wake.set()
+            return None
+
+        async def perform(step: Step) -> object:
+            nonlocal session, again
+            match step:
+                case SendOn():
+                    sent, session = await self._sender.send(claimed, outbound)
+                    again = not sent.results or any(
+                        one.ending is Ending.DEFERRED and not one.retry_after for one in sent.results
+                    )
+                    failpoints.passed("after-next-hop-reply")
+                    return sent
+                case WriteReports():
+                    return await self._reporter.write(step, claimed.content)
+                case Transact(work):
+                    return await self._settle(claimed, work)
+                case _:
+                    raise TypeError(f"{type(step).__name__} is no step of a delivery")
+
+        try:
+            await run(deliver(claimed.copy, claimed.next_hop, claimed.recipients, self._clock), perform)
+        except DatabaseFailed:
+            raise
+        except Exception:
+            log.exception("delivery_failed", message=claimed.copy.id)
+            await self._put_off(claimed)
+        if again or outbound.failures:  # it is still due, or mail waits for its hop to answer again
+            self.wake.set()
+        return session
+
+    async def _settle(self, claimed: Claim, work: Callable[[SqlLedger], T]) -> T:
+        """The outcome, and the end of the claim, in one transaction."""
+
+        def settle_and_unclaim(ledger: SqlLedger) -> T:
+            unclaim(ledger, claimed.copy.id, claimed.next_hop)
+            return work(ledger)
+
+        return await self._database.transact_briefly(settle_and_unclaim)
+
+    async def _put_off(self, claimed: Claim) -> None:
+        """After a mistake of our own: the fork is given back, and tried again like any that failed."""
+        failures = 1 + max(recipient.attempts for recipient in claimed.recipients)
+        hop = Hop(server="", inside=False, mailbox=False)
+        sent = self._sender.all_deferred(claimed, hop, "451 4.3.0 Local error in processing", failures)
+        await self._settle(
+            claimed,
+            lambda ledger: ledger.apply(
+                settle(ledger, claimed.copy.id, sent.results, (), hop, self._clock())
+            ),
+        )
+
+    def _close_idle(self) -> None:
+        limit = asyncio.get_running_loop().time() - self._policy.queue_max_idle_time.total_seconds()
+        for outbound in self.hops.values():
+            old = [session for session, since in outbound.idle if since < limit or not session.alive]
+            outbound.idle = [item for item in outbound.idle if item[0] not in old]
+            for session in old:
+                self._close(session)
+
+    def _close(self, session: DeliverySession) -> None:
+        """Aside: a next hop that does not answer QUIT lets nobody wait."""
+        closing = asyncio.create_task(session.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)

@@ -1,0 +1,314 @@
+"""The desk for members: who may use the verbs, offers of copies, and the questions of other members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from pathlib import Path
+
+import structlog
+
+from shadowrelay.core import chores
+from shadowrelay.core.conversation import Greeting, Query, Said, asked, introduce
+from shadowrelay.core.decisions import SaveCopy
+from shadowrelay.core.digests import of_envelope
+from shadowrelay.core.holding import Held, Offer, hold
+from shadowrelay.core.identifiers import Digest, Mark, MessageId, ServerName
+from shadowrelay.core.messages import Digests, Envelope, Recipient
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.questions import Speaker
+from shadowrelay.core.values import dataclass
+from shadowrelay.database.content import Spool, is_full
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.room import Room
+from shadowrelay.members.pool import Members, seconds
+from shadowrelay.smtp.receive import Peer
+from shadowrelay.wire.esmtp import MailFrom, RcptTo
+from shadowrelay.wire.header import HeaderScan
+from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
+from shadowrelay.wire.xshadow import Malformed, OfferMark, parse_fork, parse_offer
+
+log = structlog.get_logger(__name__)
+
+DRAINING = Reply(451, "4.3.2", "Being drained, ask another member")
+OPENING = Reply(451, "4.3.2", "Being opened, ask another member")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskOptions:
+    """``externally_secured``: networks whose clients are members by our word alone."""
+
+    externally_secured: tuple[IPv4Network | IPv6Network, ...]
+    content: Path
+    room: Room
+
+
+@dataclass(frozen=True, slots=True)
+class Desks:
+    """Opens a desk for each session of the members' connector."""
+
+    members: Members
+    options: DeskOptions
+    policy: Policy
+    in_flight: Collection[MessageId]
+    met: Callable[[ServerName], None]  # a member called: after what it said or asked is on disk
+    give: Callable[[MessageId, ServerName], None]  # a good copy, to a member whose own is damaged
+    draining: Callable[[], bool] = lambda: False  # this node is to be stopped: it takes no further copies
+    opening: Callable[[], bool] = lambda: False  # it does not yet say what it knows, and takes no copies
+
+    def open(self) -> Desk:
+        return Desk(self)
+
+
+class Desk:
+    """One session of a member."""
+
+    def __init__(self, desks: Desks) -> None:
+        self.members = desks.members
+        self.options = desks.options
+        self.policy = desks.policy
+        self._in_flight = desks.in_flight
+        self._met = desks.met
+        self._give = desks.give
+        self._draining = desks.draining
+        self._opening = desks.opening
+        self._greeting: Greeting | None = None
+        self._offer: OfferMark | None = None
+        self._offers = 0
+        self.digest: Digest | None = None  # what the content of this transaction has to be
+
+    def mark(self) -> Mark:
+        return self.members.database.lineage.mark
+
+    def admits(self, peer: Peer) -> bool:
+        if not self.policy.shadow_redundancy_enabled:
+            return False
+        return peer.certificate is not None or self._secured(peer)
+
+    def _secured(self, peer: Peer) -> bool:
+        client = ip_address(peer.address.partition("%")[0])
+        return any(client in network for network in self.options.externally_secured)
+
+    async def greet(self, peer: Peer, theirs: Greeting) -> Greeting:
+        names = {
+            value.lower()
+            for kind, value in (peer.certificate or {}).get("subjectAltName", ())
+            if kind == "DNS"
+        }
+        is_member = theirs.name in self.members.boundary.watches
+        if not is_member or (theirs.name not in names and not self._secured(peer)):
+            log.warning("stranger_refused", client=peer.address, said=theirs.name, certificate=sorted(names))
+            raise Refused(550, "5.7.1", "Not a member")
+        known = await self.members.database.transact(lambda ledger: ledger.member(theirs.name))
+        if known is not None and known.retired:
+            raise Refused(550, "5.7.1", "Not a member")
+        if known is not None and known.replaced == theirs.lineage.incarnation:
+            # Its last word, read late; or it still runs, beside another node of that name.
+            log.warning("replaced_member_refused", member=theirs.name, incarnation=known.replaced)
+            raise Refused(451, "4.3.0", "Another database took the place of yours")
+        watch = self.members.boundary.watches[theirs.name]
+        new_contact = watch.silent or known is None or known.lineage is None
+        restarted = known and known.lineage and known.lineage.incarnation != theirs.lineage.incarnation
+        await self.members.meet(theirs)
+        self.members.boundary.called(theirs.name, seconds())
+        self._greeting = theirs
+        if new_contact or restarted:
+            self._met(theirs.name)
+        return await self.members.database.transact(lambda ledger: introduce(ledger, theirs.name))
+
+    async def ask(self, query: Query) -> Said:
+        asker = self._member()
+        mark = query.at or asker.lineage.mark
+        speaker = Speaker(asker.name, asker.lineage.database_id, mark, asker.version)
+        now = self.members.clock()
+        sighted = self.members.boundary.sighted(seconds())
+        closed = self._opening()
+        said = await self.members.database.transact(
+            lambda ledger: asked(
+                ledger, speaker, query, self._in_flight, sighted, self.policy, now, closed=closed
+            )
+        )
+        self.members.boundary.called(asker.name, seconds())
+        return said
+
+    def said(self, said: Said) -> None:
+        if said.give is not None:
+            self._give(said.give, self._member().name)
+
+    def promised(self, digest: Digest) -> None:
+        self.digest = digest
+
+    async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:  # noqa: ARG002
+        self._member()
+        if not self.options.room.admits():
+            log.warning("copy_refused_disk_full", member=self._member().name)
+            return NO_ROOM
+        if "XSHADOW" not in mail.extra:
+            return Reply(501, "5.5.4", "XSHADOW needed")
+        try:
+            self._offer = parse_offer(mail.extra["XSHADOW"])
+        except Malformed as error:
+            return Reply(501, "5.5.4", str(error))
+        self.digest = None
+        if self._member().version > 1 and self._offer.envelope is None:
+            return Reply(501, "5.5.4", "Age and digest needed")
+        return None
+
+    async def rcpt(
+        self,
+        session: Peer,  # noqa: ARG002
+        mail: MailFrom,  # noqa: ARG002
+        rcpt: RcptTo,
+        accepted: Sequence[RcptTo],
+    ) -> Reply | None:
+        try:
+            number, _, _ = parse_fork(rcpt.extra.get("XFORK", ""))
+        except Malformed as error:
+            return Reply(501, "5.5.4", str(error))
+        if any(parse_fork(other.extra["XFORK"])[0] == number for other in accepted[-1:]):
+            return Reply(501, "5.5.4", "Recipient number used twice")
+        return None
+
+    async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> HoldSink | Reply:
+        if self._offer is None:
+            return Reply(503, "5.5.1", "MAIL needed first")
+        if self._draining():  # between MAIL and its content minutes can pass
+            return DRAINING
+        if self._opening() or chores.takes_no_copies(self.members.database.ledger):
+            return OPENING
+        numbered = sorted((*parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
+        known = tuple(
+            Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt, status)
+            for number, hop, status, rcpt in numbered
+        )
+        if len({recipient.number for recipient in known}) != len(known):
+            return Reply(501, "5.5.4", "Recipient number used twice")
+        self._offers += 1
+        name = f"{self._offer.message_id}-{session.id}-{self._offers}"
+        return HoldSink(self, name, self._offer, self._member(), mail, known)
+
+    async def reset(self, session: Peer) -> None:  # noqa: ARG002
+        self._offer = None
+
+    def _member(self) -> Greeting:
+        if self._greeting is None or self._greeting.name not in self.members.boundary.watches:
+            raise Refused(503, "5.5.1", "XSHADOW needed first")
+        return self._greeting
+
+
+class HoldSink:
+    """One copy on its way in: never shadowed again."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        name: str,
+        offer: OfferMark,
+        owner: Greeting,
+        mail: MailFrom,
+        recipients: tuple[Recipient, ...],
+    ) -> None:
+        self._desk = desk
+        self._offer = offer
+        self._owner = owner
+        self._mail = mail
+        self._recipients = recipients
+        self._scan = HeaderScan()
+        self._spool = Spool(desk.options.content, name, cached=False)
+
+    async def write(self, data: bytes) -> None:
+        if not self._scan.complete:
+            self._scan.feed(data)
+        try:
+            self._spool.write(data)
+        except OSError as error:
+            self._no_room(error)
+            raise Refused(452, "4.3.1", "Insufficient system resources") from error
+
+    async def finish(self) -> Sequence[Reply]:
+        self._scan.finish()
+        try:
+            content = await self._spool.seal()
+        except OSError as error:
+            self._no_room(error)
+            self._spool.discard()
+            return [NO_ROOM]
+        offer, mail = self._offer, self._mail
+        envelope = Envelope(
+            sender=mail.sender,
+            size=self._spool.size,
+            body=mail.body,
+            smtputf8=mail.smtputf8,
+            ret=mail.ret,
+            envid=mail.envid,
+            message_id=self._scan.message_id,
+            subject=self._scan.subject,
+        )
+        digests = Digests(self._spool.digest, of_envelope(envelope, self._recipients), offer.envelope is None)
+        if offer.envelope is not None and self._differs(digests):
+            self._spool.discard()
+            return [Reply(554, "5.6.0", f"{offer.message_id} differs from its digest")]
+        now = self._desk.members.clock()
+        described = Offer(
+            message_id=offer.message_id,
+            epoch=offer.epoch,
+            rank=offer.rank,
+            owner=ServerName(self._owner.name),
+            owner_database=self._owner.lineage.database_id,
+            mark=offer.mark,
+            received_at=_received_at(offer, now),
+            envelope=envelope,
+            recipients=self._recipients,
+            digests=digests,
+            given_for=offer.given_for,
+        )
+
+        def work(ledger: SqlLedger) -> tuple[Held | None, bool]:
+            if chores.refuses(ledger, described.message_id):
+                return None, False
+            decision = hold(ledger, described, content, self._desk.policy, now)
+            stored = any(isinstance(write, SaveCopy) and write.content for write in decision.writes)
+            return ledger.apply(decision), stored
+
+        held, stored = await self._desk.members.database.transact_briefly(work)
+        self._desk.members.boundary.called(described.owner, seconds())
+        if not stored:
+            self._spool.discard()
+        if held is None:
+            return [OPENING]
+        if held is Held.QUEUED:
+            return [Reply(250, "2.6.0", f"{offer.message_id} Queued mail for redundancy")]
+        log.warning("copy_refused", message=offer.message_id, owner=self._owner.name, reason=held.value)
+        return [Reply(451, "4.4.0", f"{offer.message_id} {held.value}")]
+
+    async def abort(self) -> None:
+        self._spool.discard()
+
+    def _differs(self, found: Digests) -> bool:
+        """Is the copy another one than its owner has? Nobody is told that it is safe then."""
+        envelope, content = self._offer.envelope != found.envelope, self._desk.digest != found.content
+        if envelope or content:
+            log.error(
+                "copy_differs",
+                message=self._offer.message_id,
+                owner=self._owner.name,
+                envelope=envelope,
+                content=content,
+            )
+        return envelope or content
+
+    def _no_room(self, error: OSError) -> None:
+        log.error("spool_failed", message=self._offer.message_id, error=str(error))
+        if not is_full(error):
+            self._desk.members.database.fail(error)
+
+
+def _received_at(offer: OfferMark, now: datetime) -> datetime:
+    """By our own clock: the owner's may be wrong by hours, and the message is not older for it.
+
+    A member of an older version says when it was, by its clock; that may be ahead.
+    """
+    if offer.age is not None:
+        return now - offer.age
+    return min(offer.received_at or now, now)

@@ -1,0 +1,235 @@
+"""The stage that replaces damaged copies: each member that may have a good one is asked for it.
+
+First the copy here is read again: its disk may have been repaired. Only when all members have answered, and
+none has a good copy, is a message set aside; a member that is away is asked when it is back. The other end is
+here too: a good copy is given to the owner that has lost its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from enum import Enum
+from functools import partial
+
+import structlog
+
+from shadowrelay.core import damage
+from shadowrelay.core.conversation import Answered, Query, told
+from shadowrelay.core.decisions import DamagedRow, Kind
+from shadowrelay.core.identifiers import MessageId, ServerName, is_uuid
+from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.messages import Copy, Status
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.questions import Speaker
+from shadowrelay.core.redundancy import Attempt, Leg
+from shadowrelay.core.steps import Ask, OfferCopy, Script, Transact, Unanswered
+from shadowrelay.database.examining import Examiner
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue import damaged_messages
+from shadowrelay.members.inquiry import Inquiry
+from shadowrelay.members.pool import Members
+from shadowrelay.members.repair import offered_whole
+from shadowrelay.running import run
+
+log = structlog.get_logger(__name__)
+
+INTERVAL = 1.0  # seconds between looks
+PATIENCE = 10.0  # seconds in which a copy that was promised has to come; another member is asked then
+PAGE = 500  # damaged messages that one look finds
+GIVEN_AT_ONCE = 8
+
+SettledInLog = Callable[[MessageId], Awaitable[Mapping[int, Status]]]
+"""What the tracking log of this node says became of the recipients of a message, by number."""
+
+
+class Sought(Enum):
+    """What came of asking a member for a good copy. OPEN: ask it again. NOTHING: there is no need."""
+
+    COMING = "coming"
+    NONE_THERE = "none there"
+    OPEN = "open"
+    NOTHING = "nothing to seek"
+
+
+def seek(
+    message_id: MessageId, member: ServerName, inquiry: Inquiry, policy: Policy, clock: Callable[[], datetime]
+) -> Script[Sought]:
+    """Ask a member for a good copy of a message whose copy here is damaged; what else it says is taken as
+    ever.
+    """
+
+    def ask(books: Transaction) -> Query | None:
+        asked = damage.wanted(books, message_id)
+        return Query(0, at=books.lineage.mark, wanted=asked) if asked else None
+
+    query: Query | None = yield Transact(ask)
+    if query is None:
+        return Sought.NOTHING
+    answered: Answered | Unanswered = yield Ask(member, query)
+    if isinstance(answered, Unanswered):
+        return Sought.OPEN
+    lines, mark = answered.lines, answered.mark
+
+    def learn(books: Transaction) -> Sought:
+        known = books.member(member)
+        if known is None or known.lineage is None or known.lineage.incarnation != mark.incarnation:
+            return Sought.OPEN
+        speaker = Speaker(member, known.lineage.database_id, mark)
+        told(books, speaker, query, lines, inquiry, policy, clock())
+        kinds = {line.verdict.kind for line in lines if line.verdict.message_id == message_id}
+        if Kind.YOURS in kinds:
+            return Sought.COMING
+        return Sought.NONE_THERE if kinds & damage.FINAL else Sought.OPEN
+
+    found: Sought = yield Transact(learn)
+    return found
+
+
+def give(message_id: MessageId, to: ServerName, clock: Callable[[], datetime]) -> Script[bool]:
+    """Give the good copy that we hold for that member to it: its own is damaged. True when it is taken."""
+    copy: Copy | None = yield Transact(lambda books: books.copy(message_id))
+    if copy is None or not copy.held or copy.damage or copy.owner != to:
+        return False
+    attempt: Attempt = yield OfferCopy(
+        to=to,
+        message_id=copy.id,
+        epoch=copy.epoch,
+        rank=copy.rank,
+        envelope=copy.envelope,
+        recipients=copy.recipients,
+        digests=copy.digests,
+        received_at=copy.received_at,
+        given_for=to,
+    )
+    if attempt.leg is not Leg.ACKNOWLEDGED:
+        return False
+    yield Transact(lambda books: books.apply(damage.given(books, message_id, to, clock())))
+    return True
+
+
+class Mend:
+    """Of one node, for as long as it runs."""
+
+    def __init__(self, members: Members, examiner: Examiner, inquiry: Inquiry, settled: SettledInLog) -> None:
+        self._members = members
+        self._examiner = examiner
+        self._inquiry = inquiry
+        self._settled = settled
+        self._looked_at = MessageId("")
+        self._answered: dict[MessageId, set[ServerName]] = {}  # who has no good copy
+        self._promised: dict[MessageId, float] = {}  # until when a copy that was promised is waited for
+
+    def waits_for(self, message_id: MessageId) -> frozenset[ServerName]:
+        """Members that have not answered yet whether they have a good copy of a damaged message."""
+        return self._everybody(message_id) - self._answered.get(message_id, set())
+
+    def _everybody(self, message_id: MessageId) -> frozenset[ServerName]:
+        """Nobody knows a message of an id that none has: it is what a flipped bit made of another one."""
+        ask = self._members.policy.shadow_redundancy_enabled and is_uuid(message_id)
+        return frozenset(self._members.boundary.watches) if ask else frozenset()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._quarantine()
+            found = await self._members.database.transact(
+                lambda ledger: damaged_messages(ledger, self._looked_at, PAGE)
+            )
+            for message_id in found:
+                await self._mend(message_id)
+            if len(found) == PAGE:
+                self._looked_at = found[-1]
+                continue
+            self._looked_at = MessageId("")
+            await asyncio.sleep(INTERVAL)
+
+    async def _quarantine(self) -> None:
+        """Rows that were read, and cannot be believed, are found by nobody else from now on."""
+        database = self._members.database
+        for message_id, what in tuple(database.ledger.suspects.items()):
+            settled = tuple(sorted((await self._settled(message_id)).items()))
+            rows = DamagedRow(message_id, self._members.clock(), what, settled)
+            await database.transact(partial(_found, rows))
+            log.error("rows_damaged", message=message_id, what=what)
+
+    async def _mend(self, message_id: MessageId) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._promised.get(message_id, 0.0):
+            return
+        if message_id not in self._answered and not await self._begun(message_id):
+            return
+        everybody = self._everybody(message_id)
+        answered = self._answered.setdefault(message_id, set())
+        for name in sorted((everybody - answered) & self._members.boundary.reachable()):
+            match await self._seek(message_id, name):
+                case Sought.COMING:
+                    self._promised[message_id] = loop.time() + PATIENCE
+                    return
+                case Sought.NOTHING:
+                    self._forget(message_id)
+                    return
+                case Sought.NONE_THERE:
+                    answered.add(name)
+                case Sought.OPEN:
+                    pass
+        if everybody <= answered:
+            await self._give_up(message_id)
+
+    async def _begun(self, message_id: MessageId) -> bool:
+        """Is a good copy wanted? Not if the one here can be read again."""
+        if not await self._members.database.transact(lambda ledger: damage.wanted(ledger, message_id)):
+            return False
+        return not await self._examiner.look_again(message_id)
+
+    async def _seek(self, message_id: MessageId, name: ServerName) -> Sought:
+        members = self._members
+        return await run(
+            seek(message_id, name, self._inquiry, members.policy, members.clock), members.perform
+        )
+
+    async def _give_up(self, message_id: MessageId) -> None:
+        now = self._members.clock()
+        if await self._members.database.transact(
+            lambda ledger: ledger.apply(damage.given_up(ledger, message_id, now))
+        ):
+            log.critical("no_good_copy", message=message_id, consequence="set aside for the operator")
+        self._forget(message_id)
+
+    def _forget(self, message_id: MessageId) -> None:
+        self._answered.pop(message_id, None)
+        self._promised.pop(message_id, None)
+
+
+def _found(rows: DamagedRow, ledger: SqlLedger) -> None:
+    ledger.apply(damage.found_rows(rows))
+
+
+class Giver:
+    """Gives good copies to owners whose own are damaged, some at a time, each in the background."""
+
+    def __init__(self, members: Members, examiner: Examiner) -> None:
+        self._members = members
+        self._examiner = examiner
+        self._slots = asyncio.Semaphore(GIVEN_AT_ONCE)
+        self._tasks: dict[tuple[MessageId, ServerName], asyncio.Task[None]] = {}
+
+    def give(self, message_id: MessageId, to: ServerName) -> None:
+        """Begin, unless that is under way."""
+        wanted = (message_id, to)
+        if wanted not in self._tasks:
+            task = self._tasks[wanted] = asyncio.create_task(self._give(message_id, to))
+            task.add_done_callback(lambda _: self._tasks.pop(wanted))
+
+    async def close(self) -> None:
+        """The node stops."""
+        for task in (tasks := tuple(self._tasks.values())):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _give(self, message_id: MessageId, to: ServerName) -> None:
+        async with self._slots:
+            script = give(message_id, to, self._members.clock)
+            taken = await offered_whole(self._members, self._examiner, message_id, script)
+            log.info("good_copy_given", message=message_id, to=to, taken=bool(taken))

@@ -1,0 +1,226 @@
+"""The channel to the other members: pools of greeted sessions, and who can be reached.
+
+Performs the steps that scripts ask for: transactions, offers of copies, greetings and questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterable, Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+
+import structlog
+
+from shadowrelay.core.conversation import Answered, Greeting, met
+from shadowrelay.core.greeting import greet
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.steps import Ask, Greet, OfferCopy, Pause, Step, Transact, Unanswered
+from shadowrelay.core.values import replace
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.boundary import Boundary
+from shadowrelay.running import run
+from shadowrelay.smtp.peer_client import NO_ANSWER, Address, PeerConnection, PeerFailed, PeerGone
+from shadowrelay.smtp.peer_offer import Offering
+
+log = structlog.get_logger(__name__)
+
+IDLE_SESSIONS = 128  # kept per member; more are opened when they are needed, and closed afterwards
+GOODBYE = 1.0  # seconds for the replies to QUIT when the node stops
+EARLY_SESSIONS = 128  # per member, for messages whose content has not come: anybody can begin one, and wait
+
+
+def seconds() -> float:
+    """Of a clock that counts suspension."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Members:
+    """Every other member of the boundary, as this node reaches them."""
+
+    def __init__(
+        self,
+        database: TransportDatabase,
+        boundary: Boundary,
+        addresses: Mapping[ServerName, Address],
+        policy: Policy,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.database = database
+        self.boundary = boundary
+        self.policy = policy
+        self.clock = clock
+        self.addresses = addresses
+        self.early: Counter[ServerName] = Counter()  # sessions for messages whose content has not come
+        self._idle: dict[ServerName, list[PeerConnection]] = {name: [] for name in addresses}
+        self._timeout = policy.shadow_attempt_timeout.total_seconds()
+
+    async def dial(self, name: ServerName, timeout: float) -> PeerConnection:
+        """Connect to a member. Raises PeerFailed."""
+        return await PeerConnection.dial(self.addresses[name], self.boundary.own.name, timeout)
+
+    def pooled(self, name: ServerName) -> PeerConnection | None:
+        """A greeted session that is idle; None if there is none."""
+        idle = self._idle[name]
+        while idle:
+            session = idle.pop()
+            if session.usable:
+                return session
+            session.abort()
+        return None
+
+    async def acquire(self, name: ServerName) -> PeerConnection:
+        """A greeted session, from the pool or opened now. Raises PeerFailed."""
+        if session := self.pooled(name):
+            return session
+        session = await self.dial(name, self._timeout)
+        try:
+            await self.greet(session, name)
+        except BaseException:
+            session.abort()
+            raise
+        return session
+
+    async def greet(self, session: PeerConnection, name: ServerName) -> Greeting:
+        """XSHADOW, with what both sides learn by it written down first. Raises PeerFailed."""
+        asked_at = seconds()
+
+        async def perform(step: Step) -> object:
+            if not isinstance(step, Greet):
+                return await self.perform(step)
+            theirs = await session.greet(step.greeting)
+            self.boundary.greeted(theirs.name)
+            return theirs
+
+        theirs = await run(greet(name, self.clock, lambda: self.boundary.silent(name)), perform)
+        if isinstance(theirs, Unanswered):
+            raise PeerFailed(theirs.step, theirs.error)
+        self.boundary.answered(name, asked_at)
+        return theirs
+
+    async def meet(self, theirs: Greeting) -> None:
+        """A member came unasked and showed who it is; its lineage may be broken."""
+        silent = self.boundary.silent(theirs.name)
+        self.boundary.greeted(theirs.name)
+        now = self.clock()
+        await self.database.transact(lambda ledger: met(ledger, theirs, now, after_silence=silent))
+
+    def release(self, name: ServerName, session: PeerConnection) -> None:
+        """Give a session back after a complete exchange."""
+        idle = self._idle[name]
+        if session.usable and len(idle) < IDLE_SESSIONS:
+            idle.append(session)
+        else:
+            session.abort()
+
+    async def acquire_for_copy(self, name: ServerName) -> PeerConnection:
+        """The same for an offer: a member that failed lately gets little time. Raises PeerFailed."""
+        try:
+            async with asyncio.timeout(self.boundary.patience(name, seconds())):
+                return await self.acquire(name)
+        except TimeoutError:
+            raise PeerFailed("connect", NO_ANSWER) from None
+
+    async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> Attempt:
+        """Offer a copy in a session of its own. Never raises for what the member does."""
+        pooled = self.pooled(step.to)
+        try:
+            session = pooled or await self.acquire_for_copy(step.to)
+        except PeerFailed as failed:
+            return self.unreachable(step, failed)
+        offering = self.offering(session, step)
+        digest = step.digests.content if step.digests else None
+        attempt = await offering.send(content, digest)
+        if attempt.concern is Concern.SESSION and pooled is None:
+            attempt = replace(attempt, concern=Concern.MEMBER)  # there was no time in which it could break
+        return self.offered(session, offering, attempt)
+
+    def offering(self, session: PeerConnection, step: OfferCopy) -> Offering:
+        """A copy that is to be offered in that session."""
+        return Offering(session, step, self.database.lineage.mark, self.clock())
+
+    def offered(self, session: PeerConnection, offering: Offering, attempt: Attempt) -> Attempt:
+        """An offer has ended: its session goes back, and what it says of the member is remembered."""
+        self.release(attempt.name, session)
+        self.boundary.attempted(attempt, seconds())
+        if attempt.leg is not Leg.ACKNOWLEDGED:
+            if attempt.concern is not Concern.COPY and session.closed:
+                self._distrust(attempt.name)
+            log.warning(
+                "shadow_copy_not_taken",
+                message=offering.step.message_id,
+                member=attempt.name,
+                leg=attempt.leg.value,
+                concern=attempt.concern.value,
+                reply=attempt.reply,
+            )
+        return attempt
+
+    def unreachable(self, step: OfferCopy, failed: PeerFailed) -> Attempt:
+        attempt = Attempt(step.to, Leg.REFUSED, step.rank, str(failed))
+        self.boundary.attempted(attempt, seconds())
+        log.warning("shadow_server_unreachable", member=step.to, step=failed.step, error=failed.error)
+        return attempt
+
+    async def lost(self, step: OfferCopy) -> Attempt:
+        """An offer that was cut off by its time: the member may hold a copy, under the database we know."""
+        known = await self.database.transact(lambda ledger: ledger.member(step.to))
+        database_id = known.lineage.database_id if known and known.lineage else None
+        attempt = Attempt(step.to, Leg.LOST, step.rank, NO_ANSWER, database_id)
+        self.boundary.attempted(attempt, seconds())
+        return attempt
+
+    def _distrust(self, name: ServerName) -> None:
+        """A session ended, or got no answer: those that idle may be no better, and a new one will tell."""
+        idle = self._idle[name]
+        while idle:
+            idle.pop().abort()
+
+    async def ask(self, step: Ask, timeout: float | None = None) -> Answered | Unanswered:
+        """One XQDISCARD in a session from the pool, within ``timeout`` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                session = await self.acquire(step.to)
+                if step.query.wanted and session.version == 1:
+                    self.release(step.to, session)
+                    return Unanswered("xqdiscard", "a member of an older version cannot give its copy")
+                try:
+                    answered, bad = await session.ask(step.query)
+                except PeerGone:  # perhaps this session alone; asking twice does what asking once does
+                    self._distrust(step.to)
+                    session = await self.acquire(step.to)
+                    answered, bad = await session.ask(step.query)
+        except PeerFailed as failed:
+            return Unanswered(failed.step, failed.error)
+        except TimeoutError:
+            return Unanswered("xqdiscard", NO_ANSWER)
+        for line in bad:
+            log.error("discard_line_skipped", member=step.to, line=line[:200])
+        self.release(step.to, session)
+        return answered
+
+    async def perform(self, step: Step, timeout: float | None = None) -> object:
+        """The steps that need nothing but the database and the channel."""
+        match step:
+            case Transact(work):
+                return await self.database.transact(work)
+            case Ask():
+                return await self.ask(step, timeout)
+            case Pause(length):
+                await asyncio.sleep(length.total_seconds())
+                return None
+            case _:
+                raise TypeError(f"{type(step).__name__} is not a step for the channel")
+
+    async def close(self) -> None:
+        """Say goodbye on all idle sessions at once, and wait a moment: a frozen member never answers."""
+        found = [session for sessions in self._idle.values() for session in sessions]
+        for sessions in self._idle.values():
+            sessions.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE):
+                await asyncio.gather(*(session.close() for session in found))

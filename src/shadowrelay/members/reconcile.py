@@ -1,0 +1,81 @@
+"""The stage that concludes what members were asked: promotions, and deliveries that waited for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from shadowrelay.core import chores
+from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.database.examining import Examiner, Finding
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.members.inquiry import AT_ONCE, Inquiry
+from shadowrelay.members.pool import Members, seconds
+
+log = structlog.get_logger(__name__)
+
+INTERVAL = 0.5  # seconds between looks
+MOST_AT_ONCE = 64  # contents that are read side by side
+
+
+class Reconcile:
+    """Concludes what peers were asked: messages are delivered once everybody who may know better answered."""
+
+    def __init__(
+        self,
+        members: Members,
+        inquiry: Inquiry,
+        examiner: Examiner,
+        changed: Callable[[], None],
+        nudge: Callable[[ServerName], None],
+    ) -> None:
+        self._members = members
+        self._inquiry = inquiry
+        self._examiner = examiner
+        self._changed = changed
+        self._nudge = nudge  # there is something to say to that member: it is no time for a long rest
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if self._inquiry.long_away is not None:
+            log.error("away_too_long", consequence="messages that no holder confirms are set aside")
+        while True:
+            closed, talk_to = await self._members.database.transact(self._conclude)
+            if closed:
+                self._changed()
+            for member in talk_to:
+                self._nudge(member)
+            compared = await self._compare()
+            if closed < AT_ONCE and not compared:
+                await asyncio.sleep(INTERVAL)
+
+    async def _compare(self) -> bool:
+        """Read the copies that are to be promoted: a damaged one never is. True if some may be now."""
+        unread, self._inquiry.unread = self._inquiry.unread, set()
+        before = len(self._inquiry.sound)
+        slots = asyncio.Semaphore(MOST_AT_ONCE)
+
+        async def one(message_id: MessageId) -> None:
+            async with slots:
+                if await self._examiner.look(message_id) is Finding.SOUND:
+                    self._inquiry.sound.add(message_id)
+
+        await asyncio.gather(*(one(message_id) for message_id in unread))
+        return len(self._inquiry.sound) > before
+
+    def _conclude(self, ledger: SqlLedger) -> tuple[int, list[ServerName]]:
+        if chores.held_back(ledger):
+            return 0, []
+        policy = self._members.policy
+        # Where shadow redundancy is disabled nobody is asked, so nobody is waited for.
+        reachable = self._members.boundary.reachable() if policy.shadow_redundancy_enabled else frozenset()
+        now = self._members.clock()
+        closed = self._inquiry.conclude(ledger, reachable, policy, now, seconds())
+        if closed == AT_ONCE:
+            return closed, []
+        talk_to = [
+            name for name in reachable if ledger.holds_for(name) or self._inquiry.has_questions(ledger, name)
+        ]
+        return closed, talk_to

@@ -1,0 +1,196 @@
+"""The stage that gives every exposed message a second copy again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+import structlog
+
+from shadowrelay.core.decisions import Content
+from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
+from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.messages import Copy
+from shadowrelay.core.redundancy import Attempt, repaired, reserve_rank
+from shadowrelay.core.shadow_servers import Turn
+from shadowrelay.core.steps import OfferCopy, Script, Step, Transact
+from shadowrelay.core.values import dataclass
+from shadowrelay.database.content import ContentDamaged, stored, verified
+from shadowrelay.database.examining import Examiner, Finding
+from shadowrelay.database.queue import exposed
+from shadowrelay.members.pool import Members, seconds
+from shadowrelay.members.refusals import REST, Refusals
+from shadowrelay.running import run
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+MOST_AT_ONCE = 64  # offers under way: what their commits share is what makes it quick
+PAGE = 500  # messages that one look finds: the next one goes on behind them, so none keeps the others waiting
+INTERVAL = 0.5  # seconds between looks
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """Has the message a holder now, or no need of one? And what was tried for that."""
+
+    safe: bool
+    attempts: tuple[Attempt, ...] = ()
+
+
+def copy_again(
+    message_id: MessageId,
+    whom: Callable[[Sequence[Attempt]], Turn | None],
+    clock: Callable[[], datetime],
+    refused: Sequence[Attempt] = (),
+) -> Script[Repaired]:
+    """Give an exposed message a holder.
+
+    ``whom`` to ask next depends on the attempts so far, and on earlier ones that were ``refused``. Each
+    offer's rank is recorded before it is made: an answer that is lost leaves a possible holder on record,
+    which is told of the outcome like any other.
+    """
+    attempts: list[Attempt] = []
+    while turn := whom([*refused, *attempts]):
+        member = turn.to
+
+        def reserve(books: Transaction, member: ServerName = member) -> Copy | None:
+            return books.apply(reserve_rank(books, message_id, member))
+
+        copy: Copy | None = yield Transact(reserve)
+        if copy is None or not copy.exposed or copy.damaged:
+            return Repaired(copy is not None and not copy.exposed, tuple(attempts))
+        attempt: Attempt = yield OfferCopy(
+            to=member,
+            message_id=copy.id,
+            epoch=copy.epoch,
+            rank=copy.ranks_given,
+            envelope=copy.envelope,
+            recipients=copy.recipients,
+            digests=copy.digests,
+            received_at=copy.received_at,
+        )
+        attempts.append(attempt)
+
+        def record(books: Transaction, attempt: Attempt = attempt) -> bool:
+            return books.apply(repaired(books, message_id, attempt, clock()))
+
+        if (yield Transact(record)):
+            return Repaired(safe=True)
+    return Repaired(safe=False, attempts=tuple(attempts))
+
+
+class Repair:
+    """Gives every exposed message a second copy again. ``refusals``: what members said of some of them."""
+
+    def __init__(self, members: Members, examiner: Examiner) -> None:
+        self._members = members
+        self._examiner = examiner
+        self.refusals = Refusals()
+        self._found: deque[MessageId] = deque()
+        self._looked_at = FIRST  # the next look is behind it
+        self._looking = asyncio.Lock()
+        self._repaired = self._tried = self._asked = 0
+
+    async def run(self) -> None:
+        """Until cancelled; not at all where shadow redundancy is disabled."""
+        while self._members.policy.shadow_redundancy_enabled:
+            if self._may_begin():
+                self._repaired = self._tried = self._asked = 0
+                await self._look()
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(MOST_AT_ONCE, len(self._found))):
+                        group.create_task(self._work())
+                if self._asked:
+                    log.info(
+                        "exposure_repaired",
+                        messages=self._repaired,
+                        still_exposed=self._tried - self._repaired,
+                        refused=self.refusals.messages,
+                    )
+            await asyncio.sleep(INTERVAL)
+
+    def _may_begin(self) -> bool:
+        """Is there anybody to hold a copy? And will nothing that is lost count again in a moment?"""
+        somebody = self._members.boundary.skipped(seconds()) < set(self._members.boundary.watches)
+        return somebody and not self._members.database.ledger.chores
+
+    async def _work(self) -> None:
+        """One message after the other, as long as there are any and it goes well."""
+        while (message_id := await self._next()) is not None:
+            self._tried += 1
+            ended = await self._copy_again(message_id)
+            self._asked += ended is not None
+            self._repaired += ended is not None and ended.safe
+
+    async def _next(self) -> MessageId | None:
+        async with self._looking:
+            goes_well = self._repaired >= self._tried // 2
+            if not self._found and self._looked_at != FIRST and goes_well:
+                await self._look()
+            return self._found.popleft() if self._found else None
+
+    async def _look(self) -> None:
+        found = await self._members.database.transact(lambda ledger: exposed(ledger, self._looked_at, PAGE))
+        self._looked_at = found[-1] if len(found) == PAGE else FIRST
+        self._found.extend(found)
+        self.refusals.found(found, last=self._looked_at == FIRST)
+
+    async def _copy_again(self, message_id: MessageId) -> Repaired | None:
+        """None: nobody was asked."""
+        candidates = self._members.boundary.candidates(seconds())
+        lately = self.refusals.lately(message_id, seconds())
+        if candidates.healthy(lately) is None:  # nobody to ask: the content need not be read
+            return None
+        script = copy_again(message_id, candidates.healthy, self._members.clock, lately)
+        ended = await offered_whole(self._members, self._examiner, message_id, script)
+        if ended is not None:
+            self._note(message_id, ended)
+        return ended
+
+    def _note(self, message_id: MessageId, ended: Repaired) -> None:
+        if ended.safe:
+            self.refusals.forget(message_id)
+        elif self.refusals.note(message_id, ended.attempts, self._members.clock(), seconds()):
+            log.warning(
+                "copy_refused_by_members",
+                message=message_id,
+                refusals={one.attempt.name: one.attempt.reply for one in self.refusals.of(message_id)},
+                asked_again_in=REST,
+            )
+
+
+async def offered_whole(
+    members: Members, examiner: Examiner, message_id: MessageId, script: Script[T]
+) -> T | None:
+    """Run a script that offers copies of a stored message. Its content is compared as it is read: the last of
+    it leaves only if all is as it was accepted. None if there is nothing to be offered, or it is not.
+    """
+    copy, content = await members.database.transact_briefly(
+        lambda ledger: (ledger.copy(message_id), stored(ledger, message_id) or Content())
+    )
+    if copy is None or copy.damaged:
+        return None
+    if copy.digests is None and await examiner.compare(copy, content) is not Finding.SOUND:
+        return None
+
+    async def perform(step: Step) -> object:
+        match step:
+            case OfferCopy() if step.digests and step.digests.content:
+                return await members.offer(step, verified(content, step.digests.content))
+            case Transact(work):  # about one message
+                return await members.database.transact_briefly(work)
+            case _:
+                return await members.perform(step)
+
+    try:
+        return await run(script, perform)
+    except ContentDamaged as error:
+        await examiner.damaged(message_id, str(error))
+    except OSError as error:
+        log.error("content_unreadable", message=message_id, error=str(error))
+    return None

@@ -1,0 +1,183 @@
+"""The stage that reads all that is kept, so that damage is found while another member has a good copy.
+
+Queue, shadow copies and Safety Net, rows and contents, from the disk and past what memory has of them: evenly
+over the time that one round may take, or at once when an operator asks for that. A row that is not there any
+more cannot be read, so members that share a message are asked what they have of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial
+
+import structlog
+
+from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.messages import Copy, Damage
+from shadowrelay.core.pace import Amount, Round, pause, share
+from shadowrelay.core.questions import shared_with
+from shadowrelay.core.values import replace
+from shadowrelay.database import scrubbing
+from shadowrelay.database.examining import Examiner, Finding
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.scrubbing import FIRST, Place, Seen
+from shadowrelay.members.inquiry import Inquiry
+
+log = structlog.get_logger(__name__)
+
+PAGE = 500  # messages that are listed at once
+REST = timedelta(milliseconds=50)  # the shortest: many small ones would cost more than what they wait for
+MOST_ASKED = 1000  # messages that one member is to be asked about before more of them are read
+TURN = 0.1  # seconds in which some of them are asked about
+NOTE = 60.0  # seconds between notes of how far it has come
+
+
+class Scrub:
+    """Of one node, for as long as it runs. ``now`` is how far it has come, ``last`` the last whole round,
+    ``read`` what was read since the start.
+    """
+
+    def __init__(
+        self,
+        examiner: Examiner,
+        inquiry: Inquiry,
+        reachable: Callable[[], Collection[ServerName]],
+        interval: timedelta,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.now = Round()
+        self.last: Round | None = None
+        self.read = Amount()
+        self.interval = interval
+        self._examiner = examiner
+        self._database = examiner.database
+        self._inquiry = inquiry
+        self._reachable = reachable
+        self._clock = clock
+        self._hurry = asyncio.Event()
+        self._rounds = 0
+        self._began = 0.0  # of the loop's clock: when the round began, or would have with all that is done
+
+    def begin_at_once(self) -> int:
+        """A round from the first message to the last, without rests; one that rests is replaced. Returns its
+        number.
+        """
+        if self.now.at_once:
+            return self.now.number
+        self._hurry.set()
+        return self._rounds + 1
+
+    def go_on_slowly(self) -> None:
+        """Nobody waits for the round any more. Without an interval it ends."""
+        self._hurry.clear()
+        self.now = replace(self.now, at_once=False)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        place = await self._database.transact(scrubbing.place)
+        self.now = Round(complete_at=place.complete_at)
+        while True:
+            if not self.interval and not self._hurry.is_set():
+                self.now = Round(complete_at=place.complete_at)
+                await self._hurry.wait()
+            at_once = self._hurry.is_set()
+            self._hurry.clear()
+            place = await self._round(replace(place, behind=FIRST) if at_once else place, at_once=at_once)
+
+    async def _round(self, place: Place, *, at_once: bool) -> Place:
+        """From that place to the end. Returns where to go on: at the front, or there if it is interrupted."""
+        began_at = self._clock()
+        self._rounds += 1
+        self.now = Round(
+            number=self._rounds, began_at=began_at, at_once=at_once, complete_at=place.complete_at
+        )
+        await self._count(place.behind)
+        at = asyncio.get_running_loop().time()
+        done = share(self.now.done, self.now.of) if self.now.of.messages else 0.0
+        self._began = at - self.interval.total_seconds() * done
+        noted = at
+        while found := await self._listed(place.behind):
+            await self._database.transact(lambda ledger: scrubbing.forget_cached(ledger, self._database.file))
+            for message_id, amount in found:
+                await self._look(message_id)
+                self.now = replace(self.now, done=self.now.done + amount)
+                self.read += amount
+                place = replace(place, behind=message_id)
+                if (at := asyncio.get_running_loop().time()) - noted >= NOTE:
+                    noted = at
+                    await self._database.transact(partial(scrubbing.note, place=place))
+                if await self._interrupted():
+                    return place
+        if await self._interrupted():
+            return place
+        now = self._clock()
+        place = await self._database.transact(lambda ledger: scrubbing.complete(ledger, now))
+        self.last = replace(self.now, complete_at=now)
+        self.now = Round(complete_at=now)
+        told = log.error if self.last.damaged else log.info
+        told(
+            "scrub_complete",
+            messages=self.last.done.messages,
+            octets=self.last.done.octets,
+            damaged=self.last.damaged,
+            seconds=round((now - began_at).total_seconds(), 3),
+        )
+        return place
+
+    async def _count(self, behind: MessageId) -> None:
+        """What there is to be read, and how much of it was read before the node was started."""
+        of, done, last = Amount(), Amount(), FIRST
+        while found := await self._listed(last):
+            for message_id, amount in found:
+                of += amount
+                if message_id <= behind:
+                    done += amount
+            last = found[-1][0]
+        self.now = replace(self.now, of=of, done=done)
+
+    async def _listed(self, behind: MessageId) -> list[tuple[MessageId, Amount]]:
+        return await self._database.transact(lambda ledger: scrubbing.page(ledger, behind, PAGE))
+
+    async def _look(self, message_id: MessageId) -> None:
+        def work(ledger: SqlLedger) -> tuple[Seen, bool]:
+            return scrubbing.reread(ledger, message_id), ledger.damaged(message_id) is not None
+
+        seen, unbelieved = await self._database.transact(work)
+        if unbelieved:
+            self.now = replace(self.now, rows=self.now.rows + 1)
+        if seen.mended:
+            log.warning("derived_column_mended", message=message_id)
+            self.now = replace(self.now, mended=self.now.mended + 1)
+        if seen.copy is None:
+            return
+        if seen.copy.damaged:
+            if not await self._examiner.look_again(message_id) and seen.copy.damage is Damage.CONTENT:
+                self.now = replace(self.now, contents=self.now.contents + 1)
+            return
+        match await self._examiner.compare(seen.copy, seen.content):
+            case Finding.DAMAGED:
+                self.now = replace(self.now, contents=self.now.contents + 1)
+            case Finding.UNREADABLE:
+                self.now = replace(self.now, unreadable=self.now.unreadable + 1)
+        await self._ask_again(seen.copy)
+
+    async def _ask_again(self, copy: Copy) -> None:
+        """What the other members that have this message have of it; one that is away is asked next time."""
+        for name in {copy.owner, *(holder.name for holder in copy.holders)}:
+            if not shared_with(copy, name):
+                continue
+            while name in self._reachable() and self._inquiry.ask_again(name, copy.id) > MOST_ASKED:  # noqa: ASYNC110
+                await asyncio.sleep(TURN)
+
+    async def _interrupted(self) -> bool:
+        """Rest until this much was to be read. True if another round is wanted, or none."""
+        if not self.now.at_once and not self._hurry.is_set():
+            elapsed = timedelta(seconds=asyncio.get_running_loop().time() - self._began)
+            rest = pause(self.now.done, self.now.of, elapsed, self.interval)
+            if rest >= REST:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), rest.total_seconds())
+        return self._hurry.is_set() or not (self.interval or self.now.at_once)

@@ -1,0 +1,37 @@
+"""An operator gives a message up: it fails, and its sender is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from shadowrelay.core.decisions import Content
+from shadowrelay.core.delivery import Ending, Hop, Result, settle
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.messages import Copy, Stage
+from shadowrelay.core.steps import WriteReports
+from shadowrelay.database.content import stored
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.delivery.reports import Reporter
+
+REPLY = "554 5.4.7 Given up by the postmaster after a failure of the mail system"
+
+
+async def give_up(
+    database: TransportDatabase, reporter: Reporter, message_id: MessageId, clock: Callable[[], datetime]
+) -> Copy | None:
+    """Fail every unsettled recipient of a message that was set aside. None if it is not set aside.
+
+    A damaged one too: its report quotes nothing of it.
+    """
+    copy, content = await database.transact(
+        lambda ledger: (ledger.copy(message_id), stored(ledger, message_id))
+    )
+    if copy is None or copy.stage is not Stage.SET_ASIDE:
+        return None
+    hop = Hop(server="", inside=False, mailbox=False)
+    results = tuple(Result(r.number, Ending.REJECTED, REPLY, remote=False) for r in copy.unsettled)
+    reports = await reporter.write(WriteReports(copy, results, hop, dsn_offered=True), content or Content())
+    return await database.transact(
+        lambda ledger: ledger.apply(settle(ledger, message_id, results, reports, hop, clock()))
+    )

@@ -1,0 +1,165 @@
+"""Emptying a node, at an operator's word or before it is stopped: what is not delivered soon is handed over.
+
+Only the queue: copies held for others stay, as holders of those messages they are replaced by their owners
+when this node is gone, or counted again when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import field
+from typing import Any
+
+import structlog
+
+from shadowrelay.core import chores
+from shadowrelay.core.handover import Remains, hand_over
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.values import dataclass, replace
+from shadowrelay.database import views
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue import awaited, to_hand_over
+from shadowrelay.members.pool import Members, seconds
+from shadowrelay.smtp.receive_connector import Connector
+
+log = structlog.get_logger(__name__)
+
+INTERVAL = 0.25  # seconds between passes
+PATIENCE = 3.0  # seconds in which what is due may be delivered here before it is handed over too
+AT_ONCE = 200  # messages in one transaction
+
+
+@dataclass(slots=True)
+class Drain:
+    """Of one node, from when it is told to until it is told that it need not."""
+
+    members: Members
+    changed: Callable[[], None]  # there is something to say to the members
+    _given: Counter[ServerName] = field(default_factory=Counter)
+
+    async def run(self, until: float, arriving: Callable[[], bool]) -> Remains:
+        """Work until nothing is left, nobody is there to take it, or it is ``until`` on the loop's clock.
+
+        Nothing is left only once no mail is ``arriving`` any more.
+        """
+        self._given.clear()
+        loop = asyncio.get_running_loop()
+        patient = min(loop.time() + PATIENCE, (loop.time() + until) / 2)
+        while True:
+            remains = await self._pass(deliverable_too=loop.time() >= patient)
+            alone = remains.reachable.isdisjoint(self.members.boundary.elsewhere()) and loop.time() >= patient
+            done = (alone or not remains.waits) and not arriving()
+            if done or loop.time() >= until:
+                return remains
+            await asyncio.sleep(INTERVAL)
+
+    async def remains(self) -> Remains:
+        """What is left at this moment."""
+        return await self.members.database.transact(self._remains)
+
+    async def _pass(self, *, deliverable_too: bool) -> Remains:
+        now, reachable = self.members.clock(), self._takers()
+        due_after = None if deliverable_too else now
+
+        def work(ledger: SqlLedger) -> Counter[ServerName]:
+            given: Counter[ServerName] = Counter()
+            may = reachable and not chores.held_back(ledger)
+            for message_id in to_hand_over(ledger, due_after, AT_ONCE) if may else ():
+                copy = ledger.copy(message_id)
+                if copy and (to := ledger.apply(hand_over(ledger, copy, reachable, now))):
+                    given[to] += 1
+            return given
+
+        given = await self.members.database.transact(work)
+        if given:
+            self._given.update(given)
+            log.info("queue_handed_over", to=dict(given))
+            self.changed()
+        return await self.remains()
+
+    def _takers(self) -> frozenset[ServerName]:
+        """Members on other machines that can be reached, and did not just refuse a copy, as those do that are
+        drained.
+        """
+        boundary = self.members.boundary
+        if not self.members.policy.shadow_redundancy_enabled:
+            return frozenset()
+        return (boundary.reachable() & boundary.elsewhere()) - boundary.skipped(seconds())
+
+    def _remains(self, ledger: SqlLedger) -> Remains:
+        seen = views.snapshot(ledger)
+        return Remains(
+            queued=seen.counts.queued + seen.counts.arriving,
+            exposed=seen.counts.exposed,
+            set_aside=seen.counts.set_aside,
+            held_for=seen.held_for,
+            held_by=seen.held_by,
+            handed_over=dict(self._given),
+            awaited=awaited(ledger),
+            reachable=self.members.boundary.reachable(),
+        )
+
+
+class Draining:
+    """Of one node. ``active``: no mail and no copies are taken; the queue is delivered or handed over."""
+
+    def __init__(self, drain: Drain, patience: float) -> None:
+        self.active = False
+        self._drain = drain
+        self._patience = patience  # seconds for sessions to finish
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closing: Sequence[Connector] = ()
+
+    async def remains(self) -> Remains:
+        left = await self._drain.remains()
+        return replace(left, arriving=sum(connector.sessions for connector in self._closing))
+
+    async def begin(self, connectors: Sequence[Connector]) -> Remains:
+        """Begin, and go on in the background until ``end`` or ``finish``. Idempotent."""
+        if not self.active:
+            self.active = True
+            log.warning("drain_begins")
+        if not self._tasks:
+            self._start(self._empty(connectors, math.inf))
+        return await self.remains()
+
+    async def end(self, connectors: Sequence[Connector]) -> Remains:
+        """Take mail and copies again. What was handed over stays where it is."""
+        await self._cancel()
+        self.active = False
+        self._closing = ()
+        for connector in connectors:
+            connector.admit()
+        log.warning("drain_ends")
+        return await self.remains()
+
+    async def finish(self, connectors: Sequence[Connector], until: float) -> None:
+        """The node stops: work until nothing is left, or until that time on the loop's clock."""
+        await self._cancel()
+        self.active = True
+        await self._empty(connectors, until)
+
+    async def _empty(self, connectors: Sequence[Connector], until: float) -> None:
+        """Sessions may finish, and what they bring is delivered or handed over like the rest."""
+        self._closing = connectors
+        async with asyncio.TaskGroup() as group:
+            sessions = [group.create_task(one.refuse(self._patience)) for one in connectors]
+            await self._drain.run(until, lambda: not all(session.done() for session in sessions))
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("drain_failed", exc_info=error)
+
+    async def _cancel(self) -> None:
+        for task in (tasks := tuple(self._tasks)):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

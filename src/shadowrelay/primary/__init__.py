@@ -1,1 +1,0 @@
-"""The owner's stages: intake, shadowing, queue, delivery, discards, DSNs."""

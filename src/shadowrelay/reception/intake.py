@@ -1,0 +1,303 @@
+"""Taking mail in from senders: who may relay, what is added to the header, and the promise before the 250."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from pathlib import Path
+from typing import cast
+
+import structlog
+
+from shadowrelay import failpoints
+from shadowrelay.core.arrivals import forgotten
+from shadowrelay.core.decisions import Content
+from shadowrelay.core.digests import of_envelope
+from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.messages import Digests, Envelope, Recipient
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.redundancy import Answer, Arrival, Attempt
+from shadowrelay.core.routing import Route, postmaster_domain, route_for
+from shadowrelay.core.steps import Ask, Beside, Both, OfferCopy, Step, Transact
+from shadowrelay.core.values import dataclass, replace
+from shadowrelay.database.content import Spool, is_full
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.room import Room
+from shadowrelay.members.pool import Members
+from shadowrelay.reception.header_fields import completed, trace
+from shadowrelay.reception.shadow_session import ShadowSession
+from shadowrelay.reception.two_copies import Decided, make_redundant, offer
+from shadowrelay.running import Countdown, run
+from shadowrelay.smtp.receive import Hangup, Peer
+from shadowrelay.wire.esmtp import MailFrom, RcptTo
+from shadowrelay.wire.header import HeaderScan
+from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
+
+log = structlog.get_logger(__name__)
+
+STREAM_FROM = 256 * 1024  # octets past which a body streams to the shadow server while it arrives
+_ACCEPTED_DOMAIN = NextHop("accepted")
+
+
+def _nobody(_: Sequence[Attempt]) -> None:
+    """Is asked for a copy where shadow redundancy is disabled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeOptions:
+    """What a connector for senders may do. ``submission``: Message-ID and Date are added where missing."""
+
+    connector: str
+    relay_networks: tuple[IPv4Network | IPv6Network, ...]
+    accepted_domains: tuple[str, ...]
+    routes: tuple[Route, ...]
+    content: Path
+    room: Room
+    submission: bool
+
+
+class Intake:
+    """The Receiver of a connector for senders."""
+
+    def __init__(
+        self,
+        members: Members,
+        options: IntakeOptions,
+        policy: Policy,
+        mint: Callable[[datetime], MessageId],
+        in_flight: set[MessageId],
+    ) -> None:
+        self.members = members
+        self.options = options
+        self.policy = policy
+        self.in_flight = in_flight
+        self._mint = mint
+        self._trusted = lru_cache(maxsize=1024)(self._in_relay_networks)
+        self._accepted = (Route(_ACCEPTED_DOMAIN, options.accepted_domains),)
+        self._postmaster_domain = postmaster_domain(members.boundary.own.name, options.accepted_domains)
+        self._shadows: dict[str, ShadowSession] = {}
+
+    async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
+        room = self.options.room
+        if not room.admits(mail.size or 0):
+            log.warning("mail_refused_disk_full", free=room.free, needed=room.minimum, size=mail.size)
+            return NO_ROOM
+        if self.policy.shadow_redundancy_enabled:
+            self._shadows[session.id] = ShadowSession(self.members)
+        return None
+
+    async def rcpt(
+        self,
+        session: Peer,
+        mail: MailFrom,  # noqa: ARG002
+        rcpt: RcptTo,
+        accepted: Sequence[RcptTo],  # noqa: ARG002
+    ) -> Reply | None:
+        trusted = session.login or self._trusted(session.address)
+        if not trusted and route_for(self._address(rcpt), self._accepted) is None:
+            return Reply(550, "5.7.1", "Relaying denied")
+        if self._route(rcpt) is None:
+            log.warning("no_route", recipient=rcpt.address)
+            return Reply(451, "4.4.4", "No route to that domain for now")
+        return None
+
+    async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> IntakeSink:
+        now = self.members.clock()
+        envelope = Envelope(
+            sender=mail.sender,
+            size=0,
+            body=mail.body,
+            smtputf8=mail.smtputf8,
+            ret=mail.ret,
+            envid=mail.envid,
+        )
+        addressed = tuple(self._recipients(recipients))
+        arrival = Arrival(
+            id=self._mint(now),
+            envelope=envelope,
+            recipients=addressed,
+            digests=Digests(None, of_envelope(envelope, addressed)),
+            received_at=now,
+            client_ip=session.address,
+            client_hostname=session.helo,
+            connector=self.options.connector,
+            session=session.id,
+            login=session.login,
+        )
+        shadow = self._shadows.pop(session.id, None)
+        if shadow is not None:
+            shadow.announce(lambda to: offer(arrival, to, 1))
+        return IntakeSink(self, session, arrival, shadow)
+
+    async def reset(self, session: Peer) -> None:
+        if shadow := self._shadows.pop(session.id, None):
+            shadow.drop()
+
+    def _in_relay_networks(self, address: str) -> bool:
+        client = ip_address(address.partition("%")[0])
+        return any(client in network for network in self.options.relay_networks)
+
+    def _recipients(self, recipients: Sequence[RcptTo]) -> Iterator[Recipient]:
+        for number, rcpt in enumerate(recipients, 1):
+            route = self._route(rcpt)
+            hop = route.name if route else NextHop("")
+            yield Recipient(number, self._address(rcpt), hop, rcpt.notify, rcpt.orcpt)
+
+    def _address(self, rcpt: RcptTo) -> str:
+        return rcpt.address if "@" in rcpt.address else f"{rcpt.address}@{self._postmaster_domain}"
+
+    def _route(self, rcpt: RcptTo) -> Route | None:
+        return route_for(self._address(rcpt), self.options.routes)
+
+
+class IntakeSink:
+    """One message on its way in."""
+
+    def __init__(self, intake: Intake, session: Peer, arrival: Arrival, shadow: ShadowSession | None) -> None:
+        self._intake = intake
+        self._session = session
+        self._arrival = arrival
+        self._shadow = shadow
+        self._scan = HeaderScan()
+        self._spool = Spool(intake.options.content, arrival.id)
+        self._streaming = False
+
+    async def write(self, data: bytes) -> None:
+        if not self._scan.complete:
+            if not self._scan.feed(data):
+                return
+            data = self._header() + self._scan.rest
+        await self._keep(data)
+
+    async def finish(self) -> Sequence[Reply] | Hangup:
+        try:
+            if not self._scan.complete:
+                self._scan.finish()
+                await self._keep(self._header() + self._scan.rest)
+            decided = await self._accept(await self._sealed())
+        except Refused as refused:
+            self._spool.discard()
+            return [refused.reply]
+        except OSError:  # it cannot be read back: no row of it can be there
+            self._spool.discard()
+            raise
+        finally:
+            self._intake.in_flight.discard(self._arrival.id)
+            if self._shadow is not None:
+                self._shadow.drop()
+        answer = decided.answer
+        if answer is Answer.ACCEPTED:
+            failpoints.passed("before-250")
+            return [Reply(250, "2.6.0", f"{self._arrival.id} Queued mail for delivery")]
+        self._spool.discard()
+        if answer is Answer.HANG_UP:
+            log.error("hang_up_after_unconfirmed_revoke", message=self._arrival.id)
+            return Hangup()
+        return [Reply(451, "4.4.0", "Message failed to be made redundant")]
+
+    async def abort(self) -> None:
+        self._intake.in_flight.discard(self._arrival.id)
+        self._spool.discard()
+        if self._shadow is not None:
+            self._shadow.drop()
+
+    async def _sealed(self) -> Content:
+        """The content as it will be referred to. A disk that fails here has promised nothing yet."""
+        try:
+            return await self._spool.seal()
+        except OSError as error:
+            raise self._no_room(error) from error
+
+    def _no_room(self, error: OSError) -> Refused:
+        log.error("spool_failed", message=self._arrival.id, error=str(error))
+        if not is_full(error):
+            self._intake.members.database.fail(error)
+        return Refused(452, "4.3.1", "Insufficient system resources")
+
+    async def _accept(self, content: Content) -> Decided:
+        intake, members = self._intake, self._intake.members
+        self._intake.in_flight.add(self._arrival.id)
+        arrival = self._arrival
+        self._arrival = replace(
+            arrival,
+            envelope=replace(arrival.envelope, size=self._spool.size),
+            digests=replace(arrival.digests, content=self._spool.digest),
+        )
+        clock, shadow = members.clock, self._shadow
+
+        async def perform(step: Step) -> object:
+            match step:
+                case Transact(work):
+                    return await members.database.transact_briefly(work)
+                case Beside(work, offered):
+                    arriving = members.database.transact_briefly(work)
+                    attempt = cast("Attempt", await perform(offered))
+                    return Both(await arriving, attempt, members.database.ledger.known(offered.to))
+                case OfferCopy() if shadow is not None:
+                    try:
+                        async with asyncio.timeout_at(latest):
+                            return await shadow.offer(step, self._spool.blocks())
+                    except TimeoutError:
+                        return await members.lost(step)
+                case Ask():
+                    return await members.ask(step, revoking.left())
+                case _:
+                    return await members.perform(step)
+
+        deadline = clock() + intake.policy.shadow_time_cap
+        latest = asyncio.get_running_loop().time() + intake.policy.shadow_time_cap.total_seconds()
+        revoking = Countdown(intake.policy.revoke_timeout.total_seconds())
+        whom = shadow.candidates.after if shadow is not None else _nobody
+        script = make_redundant(self._arrival, content, whom, intake.policy, clock, deadline)
+        try:
+            decided = await run(script, perform)
+        except BaseException:
+            await members.database.transact_briefly(self._forget)
+            raise
+        if decided.record is not None:
+            # It is in the queue of the database before the sender has its reply, and nobody waits for it.
+            members.database.transact_briefly(decided.record.work).add_done_callback(self._recorded)
+        return decided
+
+    def _forget(self, ledger: SqlLedger) -> None:
+        """No decision was reached: the sender gets no reply, and no start may take it for accepted."""
+        if arrived := ledger.arrival(self._arrival.id):
+            ledger.apply(forgotten(arrived, self._intake.policy, self._intake.members.clock()))
+
+    def _recorded(self, recording: asyncio.Future[Answer]) -> None:
+        if isinstance(error := recording.exception(), Exception):  # the next start records what has arrived
+            self._intake.members.database.fail(error)
+
+    async def _keep(self, data: bytes) -> None:
+        try:
+            self._spool.write(data)
+        except OSError as error:
+            raise self._no_room(error) from error
+        if self._shadow is None or self._shadow.first is None:
+            return
+        if self._streaming:
+            await self._shadow.stream(data)
+        elif self._spool.size > STREAM_FROM:
+            self._streaming = True
+            self._intake.in_flight.add(self._arrival.id)
+            step = offer(self._arrival, self._shadow.first, 1)
+            await self._shadow.begin(step)
+            async for block in self._spool.blocks():
+                await self._shadow.stream(block)
+
+    def _header(self) -> bytes:
+        """Our trace field and, for submission, what the sender left out; then the header as it came."""
+        scan, arrival = self._scan, self._arrival
+        if scan.received > self._intake.policy.loop_hop_limit:
+            raise Refused(554, "5.4.6", "Too many hops: mail loop")
+        own = self._intake.members.boundary.own.name
+        added, message_id = trace(arrival, self._session, own), scan.message_id
+        if self._intake.options.submission:
+            fields, message_id = completed(arrival, own, scan.names, message_id)
+            added += fields
+        envelope = replace(arrival.envelope, message_id=message_id, subject=scan.subject)
+        self._arrival = replace(arrival, envelope=envelope)
+        return added + scan.section

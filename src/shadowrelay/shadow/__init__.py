@@ -1,1 +1,0 @@
-"""The holder's stages: holding copies, heartbeat, promotion."""

@@ -1,0 +1,72 @@
+"""The order of asking for copies, and its end."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from shadowrelay.core.decisions import Content
+from shadowrelay.core.digests import of_content, of_envelope
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Digests, Envelope, Recipient
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.redundancy import Arrival, Attempt, Concern, Leg
+from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.steps import Beside, Both, OfferCopy, Pause, Transact
+from shadowrelay.members.boundary import Boundary
+from shadowrelay.reception.two_copies import make_redundant
+
+BEGUN = datetime(2030, 1, 1, tzinfo=UTC)
+DEADLINE = BEGUN + timedelta(seconds=10)
+ENVELOPE = Envelope(sender="a@example.org", size=1)
+RECIPIENTS = (Recipient(1, "b@example.net", NextHop("h")),)
+ARRIVAL = Arrival(
+    id=MessageId("01900000-0000-7000-8000-000000000001"),
+    envelope=ENVELOPE,
+    recipients=RECIPIENTS,
+    digests=Digests(of_content(b"x"), of_envelope(ENVELOPE, RECIPIENTS)),
+    received_at=BEGUN,
+)
+
+
+def steps(*members: str, each: timedelta, concern: Concern = Concern.MEMBER) -> list[object]:
+    """What happens if each attempt takes that long and fails: members with their ranks, and pauses."""
+    now = BEGUN
+    places = [MemberPlace(ServerName(name), "site", f"host-{name}") for name in ("a", *members)]
+    candidates = Boundary(places[0], tuple(places[1:]), Policy(), _turn=-1).candidates(0.0)
+    script = make_redundant(ARRIVAL, Content(data=b"x"), candidates.after, Policy(), lambda: now, DEADLINE)
+    found: list[object] = []
+    step = next(script)
+    while not isinstance(step, Transact):  # the last resort: what policy says of no copy at all
+        if isinstance(step, Pause):
+            found.append(step.length)
+            now += step.length
+            step = script.send(None)
+            continue
+        assert isinstance(step, Beside | OfferCopy)
+        asked = step.offer if isinstance(step, Beside) else step
+        found.append((asked.to, asked.rank))
+        now += each
+        refused = Attempt(asked.to, Leg.REFUSED, asked.rank, "451 4.3.0", concern=concern)
+        step = script.send(Both(None, refused, None) if isinstance(step, Beside) else refused)
+    return found
+
+
+RETRY = Policy().shadow_retry_interval
+
+
+def test_past_the_time_cap_no_further_member_is_asked() -> None:
+    assert steps("b", "c", "d", each=timedelta(seconds=2)) == [("b", 1), ("c", 2)]
+    assert steps("b", "c", each=timedelta(seconds=10)) == [("b", 1)]
+
+
+def test_the_only_member_is_asked_again_after_a_pause_by_the_next_rank() -> None:
+    assert steps("b", each=timedelta(seconds=1)) == [("b", 1), RETRY, ("b", 2)]
+
+
+def test_nobody_waits_for_an_attempt_that_would_come_too_late() -> None:
+    assert steps("b", each=timedelta(seconds=10) - RETRY) == [("b", 1)]
+
+
+def test_a_broken_session_is_replaced_without_a_pause_by_the_next_rank() -> None:
+    each = timedelta(seconds=1)
+    assert steps("b", each=each, concern=Concern.SESSION) == [("b", 1), ("b", 2), RETRY, ("b", 3)]
