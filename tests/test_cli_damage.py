@@ -27,10 +27,9 @@ from admin.admin_node import (
 )
 from click.testing import CliRunner, Result
 
-from shadowrelay.cli import main
+from shadowrelay.cli import main, progress
 from shadowrelay.cli import scrub as command
 from shadowrelay.database.opening import Salvaged
-from shadowrelay.lab import progress
 
 FOUND = "the octets are not those of the digest"
 

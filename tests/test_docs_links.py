@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+from shadowlab.cli import main as lab
 from shadowrelay import authority
 from shadowrelay.cli import main
 from shadowrelay.settings import settings_from_tree
@@ -74,11 +75,12 @@ def test_every_relative_link_leads_somewhere(page: Path):
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_command_and_option_of_an_example_exists(page: Path):
     for line in examples(page):
-        if not re.match(r"shadowrelay [a-z-]", line):
+        if not re.match(r"(shadowrelay|shadowlab) [a-z-]", line):
             continue
-        words = iter(shlex.split(line)[1:])
-        command: click.Command = main
-        context = click.Context(main)
+        program, *rest = shlex.split(line)
+        words = iter(rest)
+        command: click.Command = PROGRAMS[program]
+        context = click.Context(command)
         while isinstance(command, click.Group):
             name = next(words, None)
             found = command.get_command(context, name) if name else None
@@ -94,6 +96,8 @@ def test_every_script_of_an_example_exists(page: Path):
     for script in SCRIPT.findall("\n".join(examples(page))):
         assert (ROOT / script).is_file(), f"{script} is not there"
 
+
+PROGRAMS = {"shadowrelay": main, "shadowlab": lab}
 
 KINDS = {".key": "ca.key", ".password": "password"}
 """Which file of the test stands for one of a page; a certificate for all others."""

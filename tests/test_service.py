@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from shadowlab.ports import free_ports
 from shadowrelay.database.opening import CannotOpen, lock
-from shadowrelay.lab.ports import free_ports
 from shadowrelay.settings import to_toml
 
 pytestmark = pytest.mark.lab

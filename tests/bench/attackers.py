@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from shadowrelay.lab.layout import LOOPBACK
+from shadowlab.layout import LOOPBACK
 
 from . import machine
 from .smtp_tools import RECIPIENT, SENDER, BenchError

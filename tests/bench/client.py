@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from shadowrelay.lab.layout import Address
+from shadowlab.layout import Address
 
 from .smtp_tools import RECIPIENT, SENDER, BenchError
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from shadowrelay.lab.ports import free_ports
-from shadowrelay.lab.progress import Bar
+from shadowlab.ports import free_ports
+from shadowrelay.cli.progress import Bar
 
 
 @dataclass(frozen=True, slots=True)

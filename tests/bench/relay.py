@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.guard import terminable
-from shadowrelay.lab.progress import bar
+from shadowlab.errors import LabError
+from shadowlab.guard import terminable
+from shadowrelay.cli.progress import bar
 
 from . import machine, postfix, report, smtp_tools
 from .context import Bench

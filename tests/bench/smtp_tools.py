@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from shadowrelay.lab.layout import INSIDE_DOMAIN, LOOPBACK, OUTSIDE_DOMAIN, Address
-from shadowrelay.lab.probing import greeting
+from shadowlab.layout import INSIDE_DOMAIN, LOOPBACK, OUTSIDE_DOMAIN, Address
+from shadowlab.probing import greeting
 
 SENDER, RECIPIENT = f"bench@{OUTSIDE_DOMAIN}", f"bench@{INSIDE_DOMAIN}"
 CONNECTIONS = 10_000

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from shadowrelay.lab.cluster import Cluster, up
-from shadowrelay.lab.layout import Address, Node
-from shadowrelay.lab.probing import NodeStatus, status
-from shadowrelay.lab.processes import last_lines
+from shadowlab.cluster import Cluster, up
+from shadowlab.layout import Address, Node
+from shadowlab.probing import NodeStatus, status
+from shadowlab.processes import last_lines
 
 from .smtp_tools import CONNECTIONS, BenchError
 

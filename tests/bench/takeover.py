@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from shadowrelay.lab.layout import Node
+from shadowlab.layout import Node
 
 from .client import letter, session
 from .context import Bench

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from running_lab import RunningLab, processes_of
 
-from shadowrelay.lab import layout
+from shadowlab import layout
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from namespaces import HUB, Network, NetworkLab, missing
 from running_lab import RunningLab, processes_of
 
-from shadowrelay.lab import layout
+from shadowlab import layout
 
 BEFORE = "c3d0b5f"  # the last program that speaks version 1 of the protocol alone, and keeps no digests
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from shadowrelay.lab.layout import Address
+from shadowlab.layout import Address
 
 
 class _Call:

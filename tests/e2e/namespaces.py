@@ -19,9 +19,9 @@ from pathlib import Path
 
 from running_lab import RunningLab
 
-from shadowrelay.lab import layout, processes, starting
-from shadowrelay.lab.cluster import prepare
-from shadowrelay.lab.layout import MAILBOX, Layout
+from shadowlab import layout, processes, starting
+from shadowlab.cluster import prepare
+from shadowlab.layout import MAILBOX, Layout
 
 HUB = "hub"  # the switch, and on it the mailbox server and the test itself
 NETWORK = "10.77.0"

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from running_lab import RunningLab
 
+from shadowlab import mail
+from shadowlab.ports import free_ports
 from shadowrelay import authority
-from shadowrelay.lab import mail
-from shadowrelay.lab.ports import free_ports
 from shadowrelay.mailbox.maildir import messages
 
 NOBODY = 65534

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from shadowrelay.lab import mail
-from shadowrelay.lab.cluster import Cluster, up
-from shadowrelay.lab.mail import Count, Letter
-from shadowrelay.lab.probing import NodeStatus, listed, message, status
+from shadowlab import mail
+from shadowlab.cluster import Cluster, up
+from shadowlab.mail import Count, Letter
+from shadowlab.probing import NodeStatus, listed, message, status
 
 DEADLINE = 20.0  # seconds; only a failing test waits that long
 
@@ -163,7 +163,8 @@ def processes_of(directory: Path) -> list[int]:
                 line = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if str(directory).encode() in line and b"\0shadowrelay\0" in line and b"\0lab\0" not in line:
+            ours = b"\0shadowrelay\0" in line or b"\0shadowlab\0links\0" in line
+            if str(directory).encode() in line and ours:
                 found.append(int(entry.name))
     return found
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
 
+from shadowlab import clocks
+from shadowlab.clocks import Clock
 from shadowrelay.admin.client import Client
-from shadowrelay.lab import clocks
-from shadowrelay.lab.clocks import Clock
 
 REASON = clocks.lacking()
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
 
+from shadowlab.disks import Disk, lacking, mounted
+from shadowlab.errors import LabError
 from shadowrelay.admin.client import Client
 from shadowrelay.database.opening import FILE
-from shadowrelay.lab.disks import Disk, lacking, mounted
-from shadowrelay.lab.errors import LabError
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
 
-from shadowrelay.lab.probing import greeting
-from shadowrelay.lab.probing import status as status_of
+from shadowlab.probing import greeting
+from shadowlab.probing import status as status_of
 
 pytestmark = pytest.mark.lab
 
@@ -178,7 +178,7 @@ def test_what_a_drained_node_holds_is_told_and_once_replaced_its_disk_is_not_nee
 
 def state(lab: RunningLab, name: str) -> str:
     """What the table of ``lab status`` says of a node."""
-    typed = [sys.executable, "-m", "shadowrelay", "lab", "status", "--dir", str(lab.directory)]
+    typed = [sys.executable, "-m", "shadowlab", "status", "--dir", str(lab.directory)]
     table = subprocess.run(typed, capture_output=True, text=True, check=True).stdout
     (row,) = [line.split() for line in table.splitlines() if line.startswith(name)]
     return row[2]

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from running_lab import processes_of, wait_until
 
+from shadowlab import clocks, disks
+from shadowlab.mail import tracked
 from shadowrelay.database.opening import FILE
-from shadowrelay.lab import clocks, disks
-from shadowrelay.lab.mail import tracked
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 def chaos(tmp_path: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Whatever becomes of the test, it ends gracefully: nodes and disks are left to nobody."""
     with subprocess.Popen(
-        [sys.executable, "-m", "shadowrelay", "lab", "chaos", *options],
+        [sys.executable, "-m", "shadowlab", "chaos", *options],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -15,16 +15,16 @@ import pytest
 from click.testing import CliRunner
 from running_lab import RunningLab, processes_of, wait_until
 
-from shadowrelay.cli import main
-from shadowrelay.lab.layout import MAILBOX
-from shadowrelay.lab.ports import free_ports
+from shadowlab.cli import main
+from shadowlab.layout import MAILBOX
+from shadowlab.ports import free_ports
 
 pytestmark = pytest.mark.lab
 
 
 def command(lab: RunningLab, *words: str, status: int = 0) -> str:
     """Type it; returns what it printed, all of it."""
-    done = CliRunner().invoke(main, ["lab", *words, "--dir", str(lab.directory)])
+    done = CliRunner().invoke(main, [*words, "--dir", str(lab.directory)])
     assert done.exit_code == status, done.output
     return done.output
 
@@ -113,7 +113,7 @@ def test_a_new_lab_with_a_wrong_setting_leaves_nothing_behind(lab: RunningLab, w
 
 
 def test_a_demonstration_that_is_interrupted_at_its_start_leaves_nothing(tmp_path: Path):
-    typed = [sys.executable, "-m", "shadowrelay", "lab", "demo"]
+    typed = [sys.executable, "-m", "shadowlab", "demo"]
     running = subprocess.Popen(
         typed, env={**os.environ, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -128,7 +128,7 @@ def test_a_demonstration_that_is_interrupted_at_its_start_leaves_nothing(tmp_pat
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_start_leaves_no_process(lab: RunningLab, number: signal.Signals):
     heard = ["env", "--default-signal"]  # under nohup SIGHUP is ignored, by whatever is started here too
-    typed = [*heard, sys.executable, "-m", "shadowrelay", "lab", "up", "--dir", str(lab.directory)]
+    typed = [*heard, sys.executable, "-m", "shadowlab", "up", "--dir", str(lab.directory)]
     starting = subprocess.Popen(typed, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     wait_until(lambda: processes_of(lab.directory), "the first process is started")
     os.kill(starting.pid, number)
@@ -160,7 +160,7 @@ def test_a_wrong_setting_is_told_at_once_while_the_lab_runs(lab: RunningLab):
 def test_a_new_lab_that_does_not_come_up_leaves_nothing_behind_but_what_was_there(lab: RunningLab):
     home = lab.directory / "deep" / "er"
     on_one_port = ("--set", f"receive.second.listen=127.0.0.1:{free_ports(1)[0]}")
-    failed = CliRunner().invoke(main, ["lab", "up", "--dir", str(home), *on_one_port])
+    failed = CliRunner().invoke(main, ["up", "--dir", str(home), *on_one_port])
     assert failed.exit_code == 1
     assert "has ended; the last lines of" in failed.output
     assert processes_of(home) == []

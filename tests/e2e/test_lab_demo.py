@@ -13,7 +13,7 @@ pytestmark = pytest.mark.lab
 
 def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "shadowrelay", "lab", "demo", *options],
+        [sys.executable, "-m", "shadowlab", "demo", *options],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from running_lab import RunningLab, wait_until
 
-from shadowrelay.lab import network
-from shadowrelay.lab.condition import look
-from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.layout import Manner, Way
+from shadowlab import network
+from shadowlab.condition import look
+from shadowlab.errors import LabError
+from shadowlab.layout import Manner, Way
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 

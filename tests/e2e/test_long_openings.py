@@ -14,7 +14,7 @@ import pytest
 from full_queues import fill
 from running_lab import RunningLab, wait_until
 
-from shadowrelay.lab import layout, processes, starting
+from shadowlab import layout, processes, starting
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from running_lab import INSIDE, RunningLab, wait_until
 
-from shadowrelay.lab.mail import CLIENT, Letter, written
+from shadowlab.mail import CLIENT, Letter, written
 from shadowrelay.members.inquiry import LOOKS
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]

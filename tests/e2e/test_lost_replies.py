@@ -8,7 +8,7 @@ import pytest
 from lossy import LossyWay, lossy_way
 from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
 
-from shadowrelay.lab import node_settings
+from shadowlab import node_settings
 from shadowrelay.settings import to_toml
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]

@@ -21,7 +21,7 @@ from odd_messages import messages
 from raw_client import connected
 from running_lab import INSIDE, RunningLab, wait_until
 
-from shadowrelay.lab import mail
+from shadowlab import mail
 from tests.neighbours import dovecot
 from tests.neighbours.dovecot import Dovecot
 

@@ -11,7 +11,7 @@ from neighbourhood import PATIENCE, arrived, flood, text, token
 from raw_client import connected
 from running_lab import INSIDE, RunningLab, wait_until
 
-from shadowrelay.lab import mail
+from shadowlab import mail
 
 pytestmark = [
     pytest.mark.lab,

@@ -21,7 +21,7 @@ from neighbourhood import (
 )
 from running_lab import INSIDE, RunningLab, wait_until
 
-from shadowrelay.lab import mail
+from shadowlab import mail
 from tests.neighbours import postfix
 from tests.neighbours.documented import postfix_settings
 from tests.neighbours.postfix import Postfix

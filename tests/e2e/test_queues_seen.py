@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from running_lab import OUTSIDE, RunningLab, wait_until
 
+from shadowlab.layout import MAILBOX
 from shadowrelay.cli import main
-from shadowrelay.lab.layout import MAILBOX
 
 pytestmark = pytest.mark.lab
 

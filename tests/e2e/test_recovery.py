@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 from running_lab import INSIDE, OUTSIDE, RunningLab, gate, wait_until
 
-from shadowrelay.lab.ports import free_ports
+from shadowlab.ports import free_ports
 
 pytestmark = pytest.mark.lab
 

@@ -14,8 +14,8 @@ import pytest
 from raw_client import RawClient, connected
 from running_lab import RunningLab
 
+from shadowlab import node_settings
 from shadowrelay.authority import Pair, authority_pair, init, issue
-from shadowrelay.lab import node_settings
 
 pytestmark = pytest.mark.lab
 

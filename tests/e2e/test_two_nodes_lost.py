@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from running_lab import RunningLab, wait_until
 
+from shadowlab.mail import arrivals, tracked
 from shadowrelay.admin.client import Client
-from shadowrelay.lab.mail import arrivals, tracked
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 

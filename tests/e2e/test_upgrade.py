@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from running_lab import RunningLab, wait_until
 
+from shadowlab.chaos.clients import Client
+from shadowlab.chaos.collecting import Collector, dropped
+from shadowlab.chaos.history import History, Outcome
+from shadowlab.chaos.verdict import Verdict, weigh
+from shadowlab.layout import MAILBOX
+from shadowlab.probing import message
 from shadowrelay.database.opening import CONTENT, FILE
-from shadowrelay.lab.chaos.clients import Client
-from shadowrelay.lab.chaos.collecting import Collector, dropped
-from shadowrelay.lab.chaos.history import History, Outcome
-from shadowrelay.lab.chaos.verdict import Verdict, weigh
-from shadowrelay.lab.layout import MAILBOX
-from shadowrelay.lab.probing import message
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 

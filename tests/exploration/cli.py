@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from shadowrelay.lab.progress import bar
+from shadowrelay.cli.progress import bar
 
 from .holes import HOLES, find
 from .plan import run, setups

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from shadowrelay.lab.progress import bar
+from shadowrelay.cli.progress import bar
 from tests.proof.bed.needs import Skip, skipping
 
 from .engine import FINDINGS, Run, fuzz, installed

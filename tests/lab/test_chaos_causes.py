@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from shadowrelay.lab.chaos.causes import Cause, Row, explain, read
-from shadowrelay.lab.chaos.history import Arrival, Attempt, History, Loses, Outcome, Struck
-from shadowrelay.lab.chaos.plan import Plan
-from shadowrelay.lab.chaos.result import Result
-from shadowrelay.lab.chaos.verdict import weigh
-from shadowrelay.lab.layout import plan
+from shadowlab.chaos.causes import Cause, Row, explain, read
+from shadowlab.chaos.history import Arrival, Attempt, History, Loses, Outcome, Struck
+from shadowlab.chaos.plan import Plan
+from shadowlab.chaos.result import Result
+from shadowlab.chaos.verdict import weigh
+from shadowlab.layout import plan
 
 ANNA = "anna@inside.test"
 DUPLICATE = ("<1@x>", ANNA)

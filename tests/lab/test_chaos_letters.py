@@ -7,10 +7,10 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from shadowrelay.lab.chaos.collecting import Collector, dropped
-from shadowrelay.lab.chaos.history import History
-from shadowrelay.lab.chaos.letters import Parcel, compose, intact
-from shadowrelay.lab.chaos.verdict import weigh
+from shadowlab.chaos.collecting import Collector, dropped
+from shadowlab.chaos.history import History
+from shadowlab.chaos.letters import Parcel, compose, intact
+from shadowlab.chaos.verdict import weigh
 from shadowrelay.mailbox.maildir import Letter as Stored
 from shadowrelay.mailbox.maildir import store
 

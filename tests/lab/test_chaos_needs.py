@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from shadowrelay.cli.lab_breaking import chaos
-from shadowrelay.lab.chaos import equipment, running
-from shadowrelay.lab.chaos.catalogue import CATALOGUE
-from shadowrelay.lab.chaos.equipment import Need
-from shadowrelay.lab.chaos.plan import Plan
-from shadowrelay.lab.errors import LabError
+from shadowlab.chaos import equipment, running
+from shadowlab.chaos.catalogue import CATALOGUE
+from shadowlab.chaos.equipment import Need
+from shadowlab.chaos.plan import Plan
+from shadowlab.cli.breaking import chaos
+from shadowlab.errors import LabError
 
 NEEDING = {need: {name for name, kind in CATALOGUE.items() if kind.needs is need} for need in Need}
 

@@ -7,10 +7,10 @@ from itertools import islice
 
 import pytest
 
-from shadowrelay.lab.chaos.catalogue import CATALOGUE
-from shadowrelay.lab.chaos.faults import Cut, OldDisk
-from shadowrelay.lab.chaos.plan import Planned, schedule
-from shadowrelay.lab.layout import Manner, Way
+from shadowlab.chaos.catalogue import CATALOGUE
+from shadowlab.chaos.faults import Cut, OldDisk
+from shadowlab.chaos.plan import Planned, schedule
+from shadowlab.layout import Manner, Way
 
 NODES = ("mx1", "mx2", "mx3")
 SPAN = 5.0

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from shadowrelay.lab.chaos.spoiling import WAYS, exchange, in_pairs, spoil, victims
+from shadowlab.chaos.spoiling import WAYS, exchange, in_pairs, spoil, victims
 
 HERE, ELSEWHERE = [f"m{number}" for number in range(20)], [f"m{number}" for number in range(10, 30)]
 CONTENT = b"Subject: one\r\n\r\n" + bytes(range(1, 200)) * 50 + b"\r\n"

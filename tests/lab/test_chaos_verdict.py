@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shadowrelay.lab.chaos.history import Arrival, Attempt, History, Outcome
-from shadowrelay.lab.chaos.verdict import Delivery, Verdict, weigh
+from shadowlab.chaos.history import Arrival, Attempt, History, Outcome
+from shadowlab.chaos.verdict import Delivery, Verdict, weigh
 
 ONE, OTHER = ("<1@x>", "anna@inside.test"), ("<2@x>", "otto@outside.test")
 

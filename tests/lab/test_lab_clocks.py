@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from shadowrelay.lab import clocks
+from shadowlab import clocks
 
 
 def test_what_is_kept_of_processes_that_are_gone_is_swept_and_nothing_else(tmp_path: Path):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from shadowlab.disks import lacking, mounted
 from shadowrelay.database.opening import sync_directory
-from shadowrelay.lab.disks import lacking, mounted
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.guard import locked, undone_on_failure
+from shadowlab.errors import LabError
+from shadowlab.guard import locked, undone_on_failure
 
 
 def fail_after_making(home: Path, *paths: str) -> None:

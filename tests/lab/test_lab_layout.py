@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from shadowrelay.lab import layout
-from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.layout import Layout
-from shadowrelay.lab.ports import free_ports
+from shadowlab import layout
+from shadowlab.errors import LabError
+from shadowlab.layout import Layout
+from shadowlab.ports import free_ports
 
 
 def planned(directory: Path, nodes: int = 3) -> Layout:

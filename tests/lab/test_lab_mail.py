@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from shadowrelay.lab import layout, mail
-from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.layout import Layout
-from shadowrelay.lab.mail import Letter
-from shadowrelay.lab.story import Story
+from shadowlab import layout, mail
+from shadowlab.errors import LabError
+from shadowlab.layout import Layout
+from shadowlab.mail import Letter
+from shadowlab.story import Story
 from shadowrelay.mailbox.maildir import Letter as Stored
 from shadowrelay.mailbox.maildir import store
 

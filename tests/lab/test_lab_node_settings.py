@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from shadowlab import layout, node_settings
+from shadowlab.layout import Layout
 from shadowrelay import authority
-from shadowrelay.lab import layout, node_settings
-from shadowrelay.lab.layout import Layout
 from shadowrelay.settings import Settings, SettingsInvalid, load_settings, settings_warnings
 
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from shadowrelay.lab import processes
-from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.guard import locked, terminable, undisturbed
-from shadowrelay.lab.processes import Process, State
+from shadowlab import processes
+from shadowlab.errors import LabError
+from shadowlab.guard import locked, terminable, undisturbed
+from shadowlab.processes import Process, State
 
 
 @pytest.fixture
 def mailbox(tmp_path: Path) -> Iterator[Process]:
     """A mailbox server that is starting."""
-    arguments = ["mailbox", "--dir", str(tmp_path / "mail"), "--inside", "127.0.0.1:0"]
+    arguments = ["shadowrelay", "mailbox", "--dir", str(tmp_path / "mail"), "--inside", "127.0.0.1:0"]
     started = processes.start([*arguments, "--outside", "127.0.0.1:0"], tmp_path / "logs" / "mailbox.log")
     yield started
     started.signal(signal.SIGKILL)
@@ -44,7 +44,7 @@ def test_a_process_has_a_session_of_its_own_and_no_settings_from_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("SHADOWRELAY_NAME", "intruder.example.net")
-    started = processes.start(["mailbox", "--dir", str(tmp_path)], tmp_path / "log")
+    started = processes.start(["shadowrelay", "mailbox", "--dir", str(tmp_path)], tmp_path / "log")
     assert started.pid is not None
     assert os.getsid(started.pid) == started.pid
     environ = Path(f"/proc/{started.pid}/environ").read_bytes()
@@ -67,21 +67,21 @@ def test_a_recycled_pid_is_never_signalled(mailbox: Process):
 
 
 def test_the_process_of_another_lab_is_a_stranger(mailbox: Process, tmp_path: Path):
-    other = Process(mailbox.pid, (*mailbox.arguments[:2], str(tmp_path / "other"), *mailbox.arguments[3:]))
+    other = Process(mailbox.pid, (*mailbox.arguments[:3], str(tmp_path / "other"), *mailbox.arguments[4:]))
     assert not other.signal(signal.SIGKILL)
     assert mailbox.alive
 
 
 @pytest.mark.parametrize("pid", [None, 2**22 - 1])
 def test_a_pid_that_there_is_not_is_gone(pid: int | None):
-    gone = Process(pid, ("run", "/nowhere"))
+    gone = Process(pid, ("shadowrelay", "run", "/nowhere"))
     assert gone.state is State.GONE
     assert not gone.signal(signal.SIGKILL)
     assert gone.wait(0)
 
 
 def test_a_child_that_has_ended_is_gone_before_anybody_waits_for_it(tmp_path: Path):
-    ended = processes.start(["--version"], tmp_path / "log")
+    ended = processes.start(["shadowrelay", "--version"], tmp_path / "log")
     deadline = time.monotonic() + 10
     while ended.alive and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -103,7 +103,7 @@ def test_only_the_last_lines_of_this_start_are_shown(tmp_path: Path):
 def test_commands_on_one_lab_wait_for_one_another(tmp_path: Path):
     taking = (
         "import sys, pathlib\n"
-        "from shadowrelay.lab.guard import locked\n"
+        "from shadowlab.guard import locked\n"
         "with locked(pathlib.Path(sys.argv[1])): print('mine', flush=True)\n"
     )
     command = [sys.executable, "-c", taking, str(tmp_path / "lab")]

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from shadowrelay.lab.layout import LOOPBACK
-from shadowrelay.lab.probing import greeting
+from shadowlab.layout import LOOPBACK
+from shadowlab.probing import greeting
 
 from .documented import block
 

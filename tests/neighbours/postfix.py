@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from shadowrelay.lab.layout import LOOPBACK
-from shadowrelay.lab.probing import greeting
+from shadowlab.layout import LOOPBACK
+from shadowlab.probing import greeting
 
 _QUEUES = ("maildrop", "incoming", "active", "deferred", "hold")
 _PATIENCE = 30.0  # seconds until it answers

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from shadowlab.cli import main as lab
 from shadowrelay.cli import COMMANDS, main
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
@@ -18,6 +19,7 @@ HEAD = """\
 
 `shadowrelay COMMAND`; each takes `--help`. Exit status: 0 done, 1 failed, 2 wrong usage or settings.
 Those that look at a node ask its [admin API](api.md), which `--admin` or `SHADOWRELAY_ADMIN` names.
+[`shadowlab COMMAND`](#shadowlab) starts, breaks and heals a cluster on one machine.
 
 | command | |
 |---|---|
@@ -27,18 +29,24 @@ Those that look at a node ask its [admin API](api.md), which `--admin` or `SHADO
 def page() -> str:
     context = click.Context(main, info_name="shadowrelay")
     summary = "".join(f"| [`{name}`](#shadowrelay-{name}) | {text} |\n" for name, text in COMMANDS.items())
-    return HEAD + summary + "".join(_described(main, context))
+    return HEAD + summary + "".join((*_described(main, context), *_lab()))
 
 
-def _described(group: click.Group, context: click.Context) -> Iterator[str]:
+def _lab() -> Iterator[str]:
+    yield f"\n## shadowlab\n\n{_text(lab)}\n"
+    yield from _described(lab, click.Context(lab, info_name="shadowlab"), above=1)
+
+
+def _described(group: click.Group, context: click.Context, above: int = 0) -> Iterator[str]:
+    """The commands of a group, below ``above`` more headings than their names tell."""
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
         inner = click.Context(command, info_name=name, parent=context)
-        yield f"\n{'#' * min(_depth(inner) + 1, 4)} {inner.command_path}\n\n"
+        yield f"\n{'#' * min(_depth(inner) + above + 1, 4)} {inner.command_path}\n\n"
         if isinstance(command, click.Group):
             yield f"{_text(command)}\n"
-            yield from _described(command, inner)
+            yield from _described(command, inner, above)
         else:
             usage = " ".join(command.collect_usage_pieces(inner))
             yield f"    {inner.command_path} {usage}".rstrip() + f"\n\n{_text(command)}\n"

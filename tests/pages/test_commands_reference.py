@@ -8,6 +8,7 @@ from typing import cast
 
 from starlette.routing import Route
 
+from shadowlab.cli import main as lab
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import Node
 from shadowrelay.cli import COMMANDS
@@ -26,6 +27,7 @@ def test_the_page_of_commands_says_what_the_commands_say():
 def test_every_command_has_a_section():
     text = page()
     assert all(f"\n## shadowrelay {name}\n" in text for name in COMMANDS)
+    assert all(f"\n### shadowlab {name}\n" in text for name in lab.commands)
 
 
 def test_the_page_of_the_api_describes_exactly_its_routes():

@@ -16,7 +16,7 @@ from tests.pages.shell import Shell
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-LOOKS = ("shadowrelay lab status", "shadowrelay message list", "find ")
+LOOKS = ("shadowlab status", "shadowrelay message list", "find ")
 PATIENCE = 20.0  # seconds for what a reader looks at to be as it is shown
 PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+")
 
@@ -31,11 +31,11 @@ def test_the_tour_by_hand_goes_as_it_is_shown(tmp_path: Path) -> None:
             for command in to_run:
                 text = with_ports(command.text, ports)
                 printed = looked_at(shell, text, command)
-                if command.text == "shadowrelay lab up":
+                if command.text == "shadowlab up":
                     shown = PORT.findall("\n".join(command.shown))
                     ports = dict(zip(shown, PORT.findall(printed), strict=False))
         finally:
-            shell.run("shadowrelay lab down")
+            shell.run("shadowlab down")
     assert len(to_run) > 10
 
 

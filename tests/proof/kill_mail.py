@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shadowrelay.lab.layout import Address
-from shadowrelay.lab.mail import CLIENT, Letter
+from shadowlab.layout import Address
+from shadowlab.mail import CLIENT, Letter
 
 from .bed.post import filled
 

@@ -18,10 +18,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from shadowlab.errors import LabError
+from shadowlab.guard import terminable
+from shadowrelay.cli.progress import bar
 from shadowrelay.failpoints import POINTS
-from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.guard import terminable
-from shadowrelay.lab.progress import bar
 
 from .kill_cases import Case, Course, Role, cases
 from .kill_runs import HASTY, PATIENT, Ground, Result

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shadowlab import layout, processes, starting
+from shadowlab.cluster import Cluster, up
+from shadowlab.errors import LabError
+from shadowlab.probing import status
 from shadowrelay.failpoints import VARIABLE
-from shadowrelay.lab import layout, processes, starting
-from shadowrelay.lab.cluster import Cluster, up
-from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.probing import status
 
 from .kill_cases import Case, Course, Role
 from .kill_mail import Sending, Stream, poll, sendings

@@ -17,9 +17,9 @@ from email import policy
 from email.parser import BytesHeaderParser
 from pathlib import Path
 
-from shadowrelay.lab.chaos.letters import intact, known_as
-from shadowrelay.lab.layout import MAILBOX, Layout
-from shadowrelay.lab.mail import dropped_by, tracked
+from shadowlab.chaos.letters import intact, known_as
+from shadowlab.layout import MAILBOX, Layout
+from shadowlab.mail import dropped_by, tracked
 from shadowrelay.mailbox.maildir import messages
 from shadowrelay.tracking.verify import verify_file
 

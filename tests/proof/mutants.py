@@ -15,8 +15,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from shadowrelay.lab.guard import terminable
-from shadowrelay.lab.progress import Bar, bar
+from shadowlab.guard import terminable
+from shadowrelay.cli.progress import Bar, bar
 from tests.simulation.mutants import MUTANTS, Mutant, hunt
 
 from .mutants_table import Row, kind_of, row_of, simulated, written

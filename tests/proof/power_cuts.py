@@ -18,11 +18,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from shadowrelay.lab.disks import FILE_SYSTEMS, lacking, mounted
-from shadowrelay.lab.errors import LabError
-from shadowrelay.lab.guard import terminable
-from shadowrelay.lab.mail import tracked
-from shadowrelay.lab.progress import bar
+from shadowlab.disks import FILE_SYSTEMS, lacking, mounted
+from shadowlab.errors import LabError
+from shadowlab.guard import terminable
+from shadowlab.mail import tracked
+from shadowrelay.cli.progress import bar
 
 from .bed.cutting import CUTS, Cutter, Role
 from .bed.hop import next_hop

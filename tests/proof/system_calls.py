@@ -18,9 +18,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from shadowrelay.lab.guard import terminable
-from shadowrelay.lab.mail import tracked
-from shadowrelay.lab.progress import bar
+from shadowlab.guard import terminable
+from shadowlab.mail import tracked
+from shadowrelay.cli.progress import bar
 
 from .bed.hop import next_hop
 from .bed.needs import Skip, need, skipping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import smtplib
 
-from shadowrelay.lab.chaos.letters import sealed
-from shadowrelay.lab.mail import Letter
+from shadowlab.chaos.letters import sealed
+from shadowlab.mail import Letter
 
 from .bed.hop import next_hop
 from .bed.post import Post

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from shadowrelay.lab import layout
-from shadowrelay.lab.chaos.letters import sealed
-from shadowrelay.lab.layout import Layout
-from shadowrelay.lab.mail import Letter
+from shadowlab import layout
+from shadowlab.chaos.letters import sealed
+from shadowlab.layout import Layout
+from shadowlab.mail import Letter
 
 from .kill_cases import cases
 from .kill_mail import Answer, Sending

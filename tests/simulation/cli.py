@@ -8,7 +8,7 @@ import multiprocessing
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from shadowrelay.lab.progress import bar
+from shadowrelay.cli.progress import bar
 
 from .checks import Verdict
 from .scenario import record

@@ -6,6 +6,7 @@ Exit status: 0 done, 1 the command failed, 2 wrong usage or wrong settings, 130 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from importlib import import_module
 from typing import Any, NoReturn
@@ -33,33 +34,14 @@ COMMANDS = {
     "user": "Add, list and remove those who may log in to send.",
     "status": "Show how a node is: exposure, backlog, copies, members.",
     "mailbox": "Run a small mailbox server, the destination of labs.",
-    "lab": "Start, break and heal a cluster on this machine.",
-    "links": "Carry the links of a lab whose links can be cut.",
 }
 
+MOVED = {"lab": "shadowlab"}
+"""Commands that have become programs of their own."""
 
-class LazyGroup(click.Group):
-    """Imports ``shadowrelay.cli.NAME`` when NAME is called, and turns settings errors into exit status 2."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        command = getattr(
-            import_module(f"{__name__}.{cmd_name.replace('-', '_')}"), cmd_name.replace("-", "_")
-        )
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{cmd_name} is not a command")
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+class Commands(click.Group):
+    """A program: settings errors become exit status 2, Ctrl-C 130, output that finds no room a sentence."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """As ever; and a sentence when what is printed finds no room."""
@@ -92,6 +74,44 @@ class LazyGroup(click.Group):
             raise
 
 
+class LazyCommands(Commands):
+    """Imports ``shadowrelay.cli.NAME`` when NAME is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name in MOVED:
+            return _moved(cmd_name)
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(
+            import_module(f"{__name__}.{cmd_name.replace('-', '_')}"), cmd_name.replace("-", "_")
+        )
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{cmd_name} is not a command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _moved(name: str) -> click.Command:
+    """Whatever follows that name, it says what to type instead."""
+
+    @click.command(name, context_settings={"ignore_unknown_options": True}, add_help_option=False)
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED)
+    def command(words: tuple[str, ...]) -> NoReturn:
+        click.echo(f"shadowrelay {name} is now: {shlex.join([MOVED[name], *words])}", err=True)
+        sys.exit(2)
+
+    return command
+
+
 def _unprintable() -> str:
     """Why standard output takes nothing more; empty while it does. What is still in its buffer is dropped."""
     try:
@@ -109,7 +129,7 @@ def _refuse(errors: list[Any]) -> NoReturn:
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=LazyCommands,
     help=summary,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

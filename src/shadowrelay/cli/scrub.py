@@ -65,7 +65,7 @@ _ROWS = (
 def _followed(node: Client, begun: int) -> Json:
     """The round of that number, or a later one, when it is complete."""
     # Imported here, because it brings rich, which `--help` can do without.
-    from shadowrelay.lab.progress import bar
+    from shadowrelay.cli.progress import bar
 
     under_way = False
     with bar("scrub", 100) as shown:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shadowrelay.lab.disks import Disk
+from shadowlab.disks import Disk
 
 from .hop import Hop
 from .nodes import Node, Nodes

@@ -11,8 +11,8 @@ from typing import Any
 
 from aiosmtpd.controller import Controller
 
-from shadowrelay.lab.chaos.letters import intact, known_as
-from shadowrelay.lab.ports import free_ports
+from shadowlab.chaos.letters import intact, known_as
+from shadowlab.ports import free_ports
 
 
 class Hop:

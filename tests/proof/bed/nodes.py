@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from shadowlab import layout, node_settings
+from shadowlab.ports import free_ports
+from shadowlab.probing import node_answers
 from shadowrelay import authority
 from shadowrelay.admin.client import ApiError, Client
-from shadowrelay.lab import layout, node_settings
-from shadowrelay.lab.ports import free_ports
-from shadowrelay.lab.probing import node_answers
 
 QUICK = (
     "shadow_resubmit_time_span=1h",  # promotions come from what is known, never from waiting

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from shadowrelay.lab.chaos.letters import Parcel, sealed
-from shadowrelay.lab.layout import Address
-from shadowrelay.lab.mail import Letter
+from shadowlab.chaos.letters import Parcel, sealed
+from shadowlab.layout import Address
+from shadowlab.mail import Letter
 
 from .verdict import Told
 

@@ -1,0 +1,1 @@
+"""The lab: start, break and heal a cluster of nodes on one machine. It stands above the relay and uses it."""

@@ -1,0 +1,199 @@
+"""Every way in which chaos breaks a node: how each fault is made, how long it lasts, and what it needs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from shadowlab.chaos.damage_faults import (
+    EXCHANGE,
+    BodiesFlipped,
+    ContentSpoilt,
+    HoldersSpoilt,
+    RowsFlipped,
+    RowsOfBefore,
+)
+from shadowlab.chaos.equipment import Need
+from shadowlab.chaos.equipped_faults import (
+    ClockSet,
+    DiskFails,
+    DiskFull,
+    DiskLow,
+    DiskSlow,
+    DiskStalls,
+    PowerCut,
+    PowerFails,
+)
+from shadowlab.chaos.faults import (
+    AllKilled,
+    Cut,
+    DiskLost,
+    Fault,
+    Frozen,
+    Ground,
+    Killed,
+    OldDisk,
+    Slow,
+    Stopped,
+    WritesFail,
+)
+from shadowlab.chaos.spoiling import WAYS
+from shadowlab.clocks import STEP as CLOCK_STEP
+from shadowlab.layout import Manner, Way
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A fault in the catalogue: how it is made, how long it lasts, given the time span, what it needs."""
+
+    text: str
+    make: Callable[[Ground, random.Random], Fault]
+    lasting: Callable[[float, random.Random], float]
+    needs: Need | None = None
+    in_transit: bool = False  # it strikes what is in transit: the mailbox server refuses mail meanwhile
+
+
+def _short(span: float, chance: random.Random) -> float:
+    """Well within the time span: nothing is promoted by time."""
+    return chance.uniform(0.05, 0.6) * span
+
+
+def _long(span: float, chance: random.Random) -> float:
+    """Past the time span, counted from the first heartbeat that fails."""
+    return span + chance.uniform(3.0, 6.0)
+
+
+def _moment(span: float, chance: random.Random) -> float:
+    del span
+    return chance.uniform(0.0, 1.0)
+
+
+def _from(ground: Ground) -> tuple[Way, ...]:
+    return tuple(Way(ground.node, other) for other in ground.others)
+
+
+def _to(ground: Ground) -> tuple[Way, ...]:
+    return tuple(Way(other, ground.node) for other in ground.others)
+
+
+def _pair(ground: Ground, chance: random.Random) -> tuple[Way, Way]:
+    way = Way(ground.node, chance.choice(ground.others))
+    return way, way.back
+
+
+def _one_way(ground: Ground, chance: random.Random) -> Cut:
+    ways = chance.choice((_from(ground), _to(ground), _pair(ground, chance)[:1]))
+    return Cut(ground.node, ways)
+
+
+def _around(ground: Ground, chance: random.Random) -> Cut:
+    del chance
+    return Cut(ground.node, (*_from(ground), *_to(ground)))
+
+
+def _between(ground: Ground, chance: random.Random) -> Cut:
+    return Cut(ground.node, _pair(ground, chance))
+
+
+def _reset(ground: Ground, chance: random.Random) -> Cut:
+    return Cut(ground.node, chance.choice((_from(ground), _pair(ground, chance))), Manner.RESET)
+
+
+def _by_turns(make: Callable[[str, int], Fault]) -> Callable[[Ground, random.Random], Fault]:
+    return lambda ground, chance: make(ground.node, chance.randint(8, 40))
+
+
+def _clock(ground: Ground, chance: random.Random) -> ClockSet:
+    return ClockSet(ground.node, chance.choice((CLOCK_STEP, -CLOCK_STEP)))
+
+
+def _old(*, live: bool) -> Callable[[Ground, random.Random], Fault]:
+    return lambda ground, chance: OldDisk(ground.node, chance.uniform(0.5, 5.0), live)
+
+
+def _everybody(ground: Ground) -> tuple[str, ...]:
+    return tuple(sorted((ground.node, *ground.others)))
+
+
+def _content(text: str, way: str) -> Kind:
+    return Kind(
+        f"files of contents, under the running node: {text}",
+        lambda ground, chance: ContentSpoilt(ground.node, ground.others, way, _draw(chance)),
+        _moment,
+        in_transit=True,
+    )
+
+
+def _rows(text: str, make: Callable[[Ground, random.Random], Fault]) -> Kind:
+    return Kind(f"killed; {text}", make, _moment, in_transit=True)
+
+
+def _holders(ground: Ground, chance: random.Random) -> HoldersSpoilt:
+    return HoldersSpoilt(ground.node, ground.others, chance.choice([*WAYS, EXCHANGE]), _draw(chance))
+
+
+def _before(ground: Ground, chance: random.Random) -> RowsOfBefore:
+    return RowsOfBefore(ground.node, ground.others, _draw(chance), chance.uniform(0.5, 3.0))
+
+
+def _draw(chance: random.Random) -> int:
+    return chance.getrandbits(32)
+
+
+CATALOGUE: Mapping[str, Kind] = {
+    "kill": Kind("killed, back at once", lambda ground, _: Killed(ground.node), _moment),
+    "stop": Kind("stopped gracefully, back at once", lambda ground, _: Stopped(ground.node), _moment),
+    "away": Kind("killed, back after the time span", lambda ground, _: Killed(ground.node), _long),
+    "freeze": Kind("frozen for a while", lambda ground, _: Frozen(ground.node), _short),
+    "freeze-long": Kind("frozen past the time span", lambda ground, _: Frozen(ground.node), _long),
+    "slow": Kind("gets a fifth of the time for a while", _by_turns(Slow), _moment),
+    "writes-fail": Kind("no write to a file succeeds any more", lambda g, _: WritesFail(g.node), _moment),
+    "disk-lost": Kind("killed, its disk lost", lambda ground, _: DiskLost(ground.node), _moment),
+    "disk-lost-away": Kind("the same, back after the time span", lambda g, _: DiskLost(g.node), _long),
+    "old-disk": Kind("killed, back with an older state of its disk", _old(live=False), _moment),
+    "snapshot": Kind("killed, back with a snapshot of this very incarnation", _old(live=True), _moment),
+    "power-cut": Kind("its power is cut", lambda g, _: PowerCut(g.node), _moment, Need.DISK),
+    "disk-fails": Kind("its disk fails", lambda g, _: DiskFails(g.node), _moment, Need.DISK),
+    "disk-low": Kind("little room on its disk for a while", lambda g, _: DiskLow(g.node), _short, Need.DISK),
+    "disk-full": Kind("no room at all on its disk", lambda g, _: DiskFull(g.node), _moment, Need.DISK),
+    "disk-slow": Kind("its disk stalls most of the time", _by_turns(DiskSlow), _moment, Need.DISK),
+    "disk-stalls": Kind("its disk stalls for a while", lambda g, _: DiskStalls(g.node), _short, Need.DISK),
+    "disk-stalls-long": Kind(
+        "the same past the time span", lambda g, _: DiskStalls(g.node), _long, Need.DISK
+    ),
+    "clock": Kind("its wall clock is three hours off for a while", _clock, _short, Need.CLOCK),
+    "content-flip": _content("one bit is another one", "flip"),
+    "content-cut": _content("the second half is gone", "cut"),
+    "content-empty": _content("nothing is left in them", "empty"),
+    "content-zero": _content("zeros of the same length", "zero"),
+    "content-line": _content("a line more", "line"),
+    "content-exchange": _content("each has what another one had", EXCHANGE),
+    "content-gone": _content("they are not there any more", "gone"),
+    "body-flip": _rows(
+        "one bit of each content in its database is another one",
+        lambda g, chance: BodiesFlipped(g.node, g.others, _draw(chance)),
+    ),
+    "row-flip": _rows(
+        "one bit of a row of each message is another one",
+        lambda g, chance: RowsFlipped(g.node, g.others, _draw(chance)),
+    ),
+    "row-before": _rows("rows of messages are those of a moment before", _before),
+    "holders-away": Kind(
+        "what others hold of its mail is damaged, and it is killed, back after the time span",
+        _holders,
+        _long,
+        in_transit=True,
+    ),
+    "all-killed": Kind("all nodes are killed at once", lambda g, _: AllKilled(_everybody(g)), _moment),
+    "all-power": Kind(
+        "the power of all nodes is cut at once", lambda g, _: PowerFails(_everybody(g)), _moment, Need.DISK
+    ),
+    "cut-off": Kind("cut off from all others for a while", _around, _short),
+    "cut-off-long": Kind("cut off from all others past the time span", _around, _long),
+    "pair": Kind("two nodes do not reach each other for a while", _between, _short),
+    "pair-long": Kind("two nodes do not reach each other past the time span", _between, _long),
+    "one-way": Kind("what it sends, or what is sent to it, is dropped for a while", _one_way, _short),
+    "one-way-long": Kind("the same past the time span", _one_way, _long),
+    "reset": Kind("its connections are reset and refused for a while", _reset, _short),
+}

@@ -1,0 +1,207 @@
+"""Faults of what lies on a disk: it is not what was written there, and nobody is told.
+
+Only copies are damaged of which another node has one, and a run goes on when those messages have arrived:
+nothing is promised of a message whose copies are all damaged.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from shadowlab.chaos.faults import Alone, Down, Hands
+from shadowlab.chaos.history import Loses
+from shadowlab.chaos.spoiling import exchange, in_pairs, spoil, victims
+from shadowlab.probing import listed
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.database import offline
+from shadowrelay.database.opening import CONTENT, FILE
+
+EXCHANGE = "exchange"
+"""A way besides those of ``spoiling``: it takes two."""
+
+_FEW, _MOST = 2, 6  # copies that are waited for, and damaged at most
+_PATIENCE = 10.0  # seconds for so few: mail keeps coming, and none leaves
+_LOOK = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class ContentSpoilt(Alone):
+    """Files of contents are changed under the running node. ``way``: of ``spoiling.WAYS``, or EXCHANGE."""
+
+    others: tuple[str, ...]
+    way: str
+    draw: int
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        return ()  # it goes on to record what it does, and to tell it
+
+    @property
+    def silences(self) -> bool:
+        return False
+
+    def do(self, hands: Hands) -> None:
+        chance = _chance(self.draw)
+        files: dict[str, Path] = {}
+
+        def here() -> Collection[str]:
+            files.update(_files(hands, self.node, _in_transit(hands, self.node)))
+            return files
+
+        chosen = _chosen(hands, here, lambda: _elsewhere(hands, self.others), chance)
+        _spoil([files[one] for one in chosen], self.way, chance)
+
+    def undo(self, hands: Hands) -> None:
+        """It lies there as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldersSpoilt(Down):
+    """Of what it owns, the copies that others hold are changed; then it is killed, and comes back."""
+
+    others: tuple[str, ...]
+    way: str
+    draw: int
+
+    def do(self, hands: Hands) -> None:
+        chance = _chance(self.draw)
+        files: dict[str, Path] = {}
+
+        def there() -> Collection[str]:
+            for other in self.others:
+                files.update(_files(hands, other, listed(hands.cluster.node(other), "shadow")))
+            return files
+
+        chosen = _chosen(hands, there, lambda: listed(hands.cluster.node(self.node), "queued"), chance)
+        _spoil([files[one] for one in chosen], self.way, chance)
+        hands.cluster.kill(self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class _DatabaseSpoilt(Down, ABC):
+    """SIGKILL; comes back with a database that is not as it was written."""
+
+    others: tuple[str, ...]
+    draw: int
+
+    def do(self, hands: Hands) -> None:
+        chance = _chance(self.draw)
+        self.before(hands)
+        chosen = _chosen(
+            hands, lambda: _in_transit(hands, self.node), lambda: _elsewhere(hands, self.others), chance
+        )
+        hands.cluster.kill(self.node)
+        self.spoil(hands.cluster.node(self.node).data_dir, chosen, chance)
+        hands.equipment.sync()
+
+    def before(self, hands: Hands) -> None:
+        """While it runs."""
+
+    @abstractmethod
+    def spoil(self, data: Path, chosen: Collection[MessageId], chance: Random) -> None:
+        """Change what is there of these messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsFlipped(_DatabaseSpoilt):
+    """A bit of a row of each message, of a recipient or of a holder is another one."""
+
+    def spoil(self, data: Path, chosen: Collection[MessageId], chance: Random) -> None:
+        for one in chosen:
+            offline.flip_row(data, one, chance)
+
+
+@dataclass(frozen=True, slots=True)
+class BodiesFlipped(_DatabaseSpoilt):
+    """A bit of each content that stands in the database is another one."""
+
+    def spoil(self, data: Path, chosen: Collection[MessageId], chance: Random) -> None:
+        for one in chosen:
+            offline.flip_body(data, one, chance)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfBefore(_DatabaseSpoilt):
+    """Some rows of each message are those of ``age`` seconds before, or none, if there were none.
+
+    Nothing else is: to everybody it is a database that was never put back.
+    """
+
+    age: float
+
+    @property
+    def loses(self) -> Loses:
+        return Loses.DISK  # some of what it had recorded
+
+    def before(self, hands: Hands) -> None:
+        data = hands.cluster.node(self.node).data_dir
+        hands.cluster.freeze(self.node)
+        try:
+            _former(data).mkdir()
+            for file in data.glob(f"{FILE}*"):
+                shutil.copy(file, _former(data))
+        finally:
+            hands.cluster.thaw(self.node)
+        hands.pause(self.age)
+
+    def spoil(self, data: Path, chosen: Collection[MessageId], chance: Random) -> None:
+        for one, rows in offline.rows_of(_former(data), chosen).items():
+            whole = not rows["message"]  # or a page of one table
+            tables = offline.TABLES if whole else (chance.choice(offline.ROWS),)
+            offline.put_back(data, one, tables, rows)
+        shutil.rmtree(_former(data))
+
+
+def _former(data: Path) -> Path:
+    return data.with_name("former")
+
+
+def _chance(draw: int) -> Random:
+    return Random(draw)  # noqa: S311 - repeatable, not secret
+
+
+def _in_transit(hands: Hands, node: str) -> set[str]:
+    """Messages that it has in its queue, or holds copies of."""
+    return {one for state in ("queued", "shadow") for one in listed(hands.cluster.node(node), state)}
+
+
+def _elsewhere(hands: Hands, nodes: Collection[str]) -> set[str]:
+    return set().union(*(_in_transit(hands, node) for node in nodes))
+
+
+def _files(hands: Hands, node: str, ids: Collection[str]) -> Mapping[str, Path]:
+    """The contents of these messages that stand in files."""
+    directory = hands.cluster.node(node).data_dir / CONTENT
+    found = {one: next(directory.glob(f"{one}*"), None) for one in ids}
+    return {one: file for one, file in found.items() if file}
+
+
+def _chosen(
+    hands: Hands,
+    here: Callable[[], Collection[str]],
+    elsewhere: Callable[[], Collection[str]],
+    chance: Random,
+) -> tuple[MessageId, ...]:
+    """Whose copies are to be damaged; put down as such."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        chosen = victims(here(), elsewhere(), _MOST, chance)
+        if len(chosen) >= _FEW or time.monotonic() >= deadline:
+            hands.spoilt.update(chosen)
+            return tuple(map(MessageId, chosen))
+        hands.pause(_LOOK)
+
+
+def _spoil(files: Collection[Path], way: str, chance: Random) -> None:
+    if way == EXCHANGE:
+        for one, other in in_pairs(files):
+            exchange(one, other)
+    else:
+        for file in files:
+            spoil(file, way, chance)

@@ -1,0 +1,277 @@
+"""A run of chaos: mail flows, faults come and go, everything is drained, and all is counted."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from shadowlab import layout, node_settings
+from shadowlab.chaos.catalogue import CATALOGUE
+from shadowlab.chaos.causes import explain, read
+from shadowlab.chaos.clients import Client
+from shadowlab.chaos.collecting import Collector, dropped
+from shadowlab.chaos.equipment import Equipment, equipped
+from shadowlab.chaos.faults import Hands
+from shadowlab.chaos.history import History, Struck, now
+from shadowlab.chaos.plan import Plan, Planned, schedule
+from shadowlab.chaos.progress import Watching, watching
+from shadowlab.chaos.result import Result
+from shadowlab.chaos.verdict import weigh
+from shadowlab.chaos.wholeness import backlog, ended, missing, unsettled
+from shadowlab.cluster import Cluster, refuse_used, up
+from shadowlab.errors import LabError
+from shadowlab.guard import undisturbed
+from shadowlab.layout import MAILBOX
+from shadowlab.processes import State
+
+OPTIONS = ("safety_net_hold_time=1m",)
+"""Settled mail is kept for a minute, or a long run would fill the disk."""
+
+_REPAIRED = 120.0  # seconds until two copies of everything must be there again
+_DRAINED = 180.0  # seconds until everything must have arrived
+_LOOK = 0.1
+_CLIENTS_END = 130.0  # one may wait for an answer
+
+
+def unleash(plan: Plan, directory: Path | None, *, keep: bool) -> Result:
+    """Do it in a new lab, which is down on return, whatever happens. Raises LabError.
+
+    ``directory`` None is a temporary one, which is removed when the promise held, unless ``keep``.
+    """
+    if directory is not None:
+        refuse_used(directory, "chaos")
+    made = Path(tempfile.mkdtemp(prefix="shadowrelay-chaos-")) if directory is None else None
+    home = (directory or made or Path()).absolute()
+    try:
+        result = _Run(plan, Cluster(home)).run()
+    except BaseException:
+        if made and not layout.path_of(home).exists():
+            shutil.rmtree(made)
+        raise
+    if made and result.held and not keep:
+        shutil.rmtree(made)
+        return result
+    return replace(result, directory=home)
+
+
+class _Run:
+    def __init__(self, plan: Plan, cluster: Cluster) -> None:
+        self._plan, self._cluster = plan, cluster
+        self._aside = cluster.directory / "chaos"
+        self._problems: list[str] = []
+        self._interrupted = False
+        self._equipment = Equipment()
+        self._history = History(self._aside / "history.jsonl")
+        self._seconds: float | None = None  # in which mail was sent; None: it has not begun
+        self._cut_short: Callable[[float], Struck] | None = None  # a fault, once it is known when it healed
+
+    def run(self) -> Result:
+        needs = {need for name in self._plan.faults if (need := CATALOGUE[name].needs)}
+        names = layout.names(self._plan.nodes)
+        try:
+            with equipped(self._cluster.directory, names, needs) as self._equipment:
+                try:
+                    with watching(self._history, self._plan.seconds) as watch:
+                        self._mail_and_faults(watch)
+                finally:
+                    if layout.path_of(self._cluster.directory).exists():
+                        self._down()
+        except (KeyboardInterrupt, LabError, OSError) as problem:  # while tidying up
+            if self._seconds is None:
+                raise
+            self._note(problem)
+        return self._judged()
+
+    def _down(self) -> None:
+        with undisturbed():
+            for node in self._cluster.layout.nodes:
+                self._guarded(partial(self._equipment.mend, self._cluster, node.short))
+            late = self._cluster.down()
+        self._problems += [f"{name} did not stop in time and was killed" for name in late]
+
+    def _mail_and_faults(self, watch: Watching) -> None:
+        watch.doing("starting")
+        up(
+            self._cluster.directory,
+            nodes=self._plan.nodes,
+            options=(*OPTIONS, *self._plan.options),
+            breakable=True,
+            environs={name: self._equipment.environ(name) for name in layout.names(self._plan.nodes)},
+        )
+        self._equipment.sync()
+        at, over, drained = self._cluster.layout, threading.Event(), threading.Event()
+        clients = [
+            Client(
+                number,
+                self._plan.seed,
+                {node.short: node.smtp for node in at.nodes},
+                self._history,
+                over,
+                self._plan.clients / self._plan.rate,
+            )
+            for number in range(self._plan.clients)
+        ]
+        collector = Collector(at.mailbox.dir, self._history, drained)
+        began, self._seconds = time.monotonic(), 0.0
+        for thread in (*clients, collector):
+            thread.start()
+        try:
+            self._guarded(lambda: self._strike_until(began + self._plan.seconds, watch))
+            over.set()
+            self._seconds = time.monotonic() - began
+            self._guarded(lambda: self._drain(clients, watch))
+        finally:
+            with undisturbed():
+                over.set()
+                drained.set()
+                collector.join()
+
+    def _guarded(self, phase: Callable[[], None]) -> None:
+        """What goes wrong in a phase, or Ctrl-C, ends that phase: mail is counted all the same."""
+        try:
+            phase()
+        except (KeyboardInterrupt, LabError, OSError) as problem:
+            self._note(problem)
+
+    def _note(self, problem: BaseException) -> None:
+        if isinstance(problem, KeyboardInterrupt):
+            self._interrupted = True
+        else:
+            self._problems.append(str(problem))
+
+    def _strike_until(self, deadline: float, watch: Watching) -> None:
+        names = [node.short for node in self._cluster.layout.nodes]
+        for planned in schedule(self._plan.seed, self._plan.faults, names, self._span):
+            watch.doing("mail")
+            self._pause(min(planned.calm, max(0.0, deadline - time.monotonic())), watch)
+            if time.monotonic() >= deadline:
+                return
+            if not self._strike(planned, watch):
+                return
+
+    def _strike(self, planned: Planned, watch: Watching) -> bool:
+        """One fault, and the repair after it; False when the cluster did not become whole again."""
+        fault = planned.fault
+        text = f"{planned.number}: {fault.node} {planned.name}"
+        watch.doing(text)
+        hands = self._hands(watch)
+        if planned.refusing:
+            self._cluster.refuse()
+        struck = partial(
+            Struck,
+            planned.number,
+            planned.name,
+            fault.node,
+            fault.touched,
+            fault.silences,
+            fault.loses,
+            now(),
+        )
+        broken = 0.0  # not yet
+        try:
+            fault.do(hands)
+            broken = now()
+            self._pause(planned.lasting, watch)
+            fault.undo(hands)
+        except BaseException:
+            stopped = broken or now()
+            self._cut_short = lambda healed: struck(stopped, healed, healed)
+            raise
+        healed = now()
+        self._cluster.accept()
+        watch.doing(f"{text}, repair")
+        try:
+            lacking = self._repaired(healed, hands.spoilt, watch)
+        finally:
+            self._history.tell(struck(broken, healed, now(), tuple(sorted(hands.spoilt))))
+        if lacking:
+            self._problems.append(f"not whole {_REPAIRED:.0f} s after fault {text}: {lacking}")
+        return not lacking
+
+    def _repaired(self, since: float, spoilt: Collection[str], watch: Watching) -> str:
+        """Wait until all is well; what is still missing if that takes too long."""
+        deadline = time.monotonic() + _REPAIRED
+        while (lacking := self._missing(since, spoilt)) and time.monotonic() <= deadline:
+            self._pause(_LOOK, watch)
+        return lacking
+
+    def _missing(self, since: float, spoilt: Collection[str]) -> str:
+        nodes = self._cluster.layout.nodes
+        if gone := ended(self._cluster, [MAILBOX, *(node.short for node in nodes)]):
+            return f"{', '.join(gone)} ended by itself"
+        if lacking := missing(nodes, since):
+            return lacking
+        waiting = unsettled(nodes, spoilt)
+        return f"still in transit, and a copy was damaged: {', '.join(sorted(waiting))}" if waiting else ""
+
+    def _drain(self, clients: list[Client], watch: Watching) -> None:
+        """Heal everything, and wait until all has arrived and nothing is held any more."""
+        watch.doing("heal")
+        try:
+            self._heal(self._hands(watch))
+        finally:
+            if self._cut_short is not None:
+                self._history.tell(self._cut_short(now()))
+        watch.doing("the last clients")
+        deadline = time.monotonic() + _CLIENTS_END
+        while any(client.is_alive() for client in clients) and time.monotonic() < deadline:
+            self._pause(_LOOK, watch)
+        watch.doing("drain")
+        nodes = self._cluster.layout.nodes
+        deadline = time.monotonic() + _DRAINED
+        while (left := backlog(nodes)) != (0, 0):
+            if time.monotonic() > deadline:
+                told = f"queued {left[0]}, held {left[1]}" if left else "a node does not answer"
+                self._problems.append(f"not drained after {_DRAINED:.0f} s: {told}")
+                return
+            self._pause(_LOOK, watch)
+
+    def _heal(self, hands: Hands) -> None:
+        """Undo whatever was interrupted in the middle."""
+        self._cluster.heal()
+        self._cluster.accept()
+        for node in self._cluster.layout.nodes:
+            if self._cluster.process(node.short).state is State.FROZEN:
+                self._cluster.thaw(node.short)
+            hands.bring_back(node.short)
+
+    def _hands(self, watch: Watching) -> Hands:
+        return Hands(self._cluster, lambda seconds: self._pause(seconds, watch), self._aside, self._equipment)
+
+    def _pause(self, seconds: float, watch: Watching) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK))
+            watch.refresh()
+
+    @property
+    def _span(self) -> float:
+        """Seconds of silence after which an owner's messages are promoted."""
+        policy = node_settings.settings(self._cluster.layout.nodes[0]).policy()
+        return policy.shadow_resubmit_time_span.total_seconds()
+
+    def _judged(self) -> Result:
+        at, history = self._cluster.layout, self._history
+        Collector(at.mailbox.dir, history, threading.Event()).collect()
+        for arrival in dropped(at.log(MAILBOX)):
+            history.tell(arrival)
+        verdict = weigh(
+            history.acknowledged(),
+            history.attempted(),
+            history.arrived(),
+            history.arrived(damaged=True),
+            history.addressed(),
+        )
+        ids = {message_id for message_id, _ in verdict.duplicated}
+        sent = {one.message_id: one.at for one in history.attempts if one.message_id in ids}
+        rows = read(at, self._aside / "lost-logs", sent)
+        causes = explain(verdict.duplicated, history, rows, nodes=len(at.nodes), span=self._span)
+        history.close()
+        seconds, problems = self._seconds or 0.0, tuple(self._problems)
+        return Result(self._plan, history, verdict, causes, problems, seconds, self._interrupted)

@@ -1,0 +1,70 @@
+"""A wall clock of its own for a process: libfaketime (Debian package faketime).
+
+CLOCK_REALTIME alone: those clocks by which silence is measured go on, for the kernel lets nobody set them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from shadowlab.errors import LabError
+from shadowlab.processes import State, state_of
+
+TAKES_EFFECT = 1.2  # seconds within which a process sees its clock set
+
+STEP = 3
+"""Hours by which chaos sets one. What a log says of a time is brought back by whole steps."""
+
+_SHARED = Path("/dev/shm")  # noqa: S108 (where it keeps them)
+_LIBRARY = "*/faketime/libfaketimeMT.so.1"
+
+
+class Clock:
+    """The wall clock of those processes that are started with ``environ``."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.set(0)
+
+    def set(self, hours: int) -> None:
+        """That much ahead of the machine's from now on. Raises LabError."""
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fresh = self._file.with_name(f"{self._file.name}.new")
+            fresh.write_text(f"{hours:+}h\n", "ascii")
+            fresh.replace(self._file)
+        except OSError as problem:
+            raise LabError(f"{self._file}: {problem.strerror}") from problem
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return {
+            "LD_PRELOAD": str(_library()),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # of waits on the monotonic clock, which is the real one
+        }
+
+
+def sweep(since: float, kept: Path = _SHARED) -> None:
+    """Remove what the library keeps of each process, and leaves behind when that is killed.
+
+    Of processes that have begun since then (seconds since 1970) and are gone.
+    """
+    for path in (*kept.glob("faketime_shm_*"), *kept.glob("sem.faketime_sem_*")):
+        pid = path.name.rpartition("_")[2]
+        with suppress(OSError):  # another one has removed it, or it is another user's
+            if pid.isdecimal() and state_of(int(pid)) is State.GONE and path.stat().st_mtime >= since:
+                path.unlink()
+
+
+def lacking() -> str:
+    """What this machine lacks for such clocks; empty when nothing is."""
+    return "" if _library() else "libfaketime is not installed (Debian package faketime)"
+
+
+def _library() -> Path | None:
+    return next(iter(Path("/usr/lib").glob(_LIBRARY)), None)

@@ -1,0 +1,280 @@
+"""Start, break and heal: what the lab's commands do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
+from types import MappingProxyType
+
+from shadowlab import layout, network, node_settings, starting
+from shadowlab.errors import LabError
+from shadowlab.guard import locked, undisturbed, undone_on_failure
+from shadowlab.layout import LINKS, MAILBOX, Layout, Manner, Node, Way
+from shadowlab.ports import free_ports
+from shadowlab.processes import Process, State
+from shadowlab.starting import process_of
+from shadowrelay import authority
+from shadowrelay.core.identifiers import DatabaseId
+
+DEFAULT_NODES = 3
+
+_SIGNAL_DEADLINE = 10.0  # seconds until the kernel has acted on a signal that cannot be refused
+_SOON = 3.0  # seconds in which most processes have stopped
+_OLDER = timedelta(days=1)  # are a lab's certificates: somebody may set its clocks back
+_GRACE = 15.0  # seconds beyond the drain timeout of a node that was asked to stop
+
+
+class Cluster:
+    """The lab in one directory. Names are full names, first labels, numbers, or ``mailbox``.
+
+    Nothing is remembered between calls: ``lab.json`` and the kernel are asked each time, so that several
+    commands and programs can work on one lab. Every method raises LabError.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+
+    @property
+    def layout(self) -> Layout:
+        return layout.load(self.directory)
+
+    def node(self, name: str) -> Node:
+        return self.layout.node(name)
+
+    def process(self, name: str) -> Process:
+        """The process that this name had last, alive or not."""
+        at = self.layout
+        return process_of(at, _resolved(at, name))
+
+    def kill(self, name: str, *, missing_ok: bool = False) -> None:
+        """SIGKILL: no chance to say goodbye. Gone on return. ``missing_ok``: it may be gone already."""
+        process = self.process(name) if missing_ok else self._alive(name)
+        process.signal(SIGKILL)
+        if not process.wait(_SIGNAL_DEADLINE):
+            raise LabError(f"{name} (pid {process.pid}) does not die")
+
+    def freeze(self, name: str) -> None:
+        """SIGSTOP: it keeps its connections and answers nothing."""
+        self._signalled(name, freeze=True)
+
+    def thaw(self, name: str) -> None:
+        self._signalled(name, freeze=False)
+
+    def stop(self, name: str, late: Callable[[str], object] = str) -> None:
+        """SIGTERM, and wait for its graceful end. When that takes a while, ``late`` is told why it may."""
+        process = self._alive(name)
+        if process.state is State.FROZEN:
+            raise LabError(f"{name} is frozen and cannot stop gracefully: thaw it first, or kill it")
+        process.signal(SIGTERM)
+        if process.wait(_SOON):
+            return
+        patience = self._patience(name)
+        late(
+            f"{name} finishes what is under way and hands over its mail, which waits for members and next "
+            f"hops that do not answer: {patience:.0f} s at most"
+        )
+        if not process.wait(patience):
+            raise LabError(f"{name} (pid {process.pid}) has not stopped in time, and still runs")
+
+    def wipe(self, name: str) -> DatabaseId | None:
+        """Lose its disk: its data, and the tracking file that was open. Sealed ones count as shipped.
+
+        Returns which database that was, if there was one that could be read.
+        """
+        # Imported here, because most commands can do without.
+        from shadowrelay.database.opening import database_in
+
+        node = self.node(name)
+        if self.process(name).alive:
+            raise LabError(f"{node.short} runs: kill or stop it before its data is removed")
+        with undisturbed():
+            lost = database_in(node.data_dir)
+            with suppress(FileNotFoundError):
+                shutil.rmtree(node.data_dir)
+            for unsealed in node.tracking_dir.glob(".*"):
+                unsealed.unlink()
+        return lost
+
+    def start(self, name: str, environ: Mapping[str, str] = MappingProxyType({})) -> bool:
+        """Start a node that is down, with the data it finds; it answers on return. False: it ran already.
+
+        ``environ``: variables for this process alone, and this once.
+        """
+        with locked(self.directory):
+            at = self.layout
+            short = _resolved(at, name)
+            _refuse_frozen(at, [short])
+            return bool(starting.start(at, [short], {short: environ}))
+
+    def cut(self, *ways: Way, manner: Manner = Manner.SILENT) -> None:
+        """Cut directions between nodes of a breakable lab, besides those that are cut already."""
+        with locked(self.directory):
+            network.cut(self.layout, ways, manner)
+
+    def heal(self) -> None:
+        """Nothing between the nodes is cut any more."""
+        with locked(self.directory):
+            network.heal(self.layout)
+
+    def refuse(self) -> None:
+        """Let both ports of the mailbox server answer 4xx."""
+        self._refusal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._refusal.touch()
+
+    def accept(self) -> None:
+        self._refusal.unlink(missing_ok=True)
+
+    @property
+    def refusing(self) -> bool:
+        return self._refusal.exists()
+
+    def down(self) -> list[str]:
+        """Stop everything, nodes first; kill what does not stop. Returns the names of what was killed."""
+        with locked(self.directory):
+            at = self.layout
+            killed = starting.stop(
+                {node.short: process_of(at, node.short) for node in at.nodes},
+                grace=max(self._patience(node.short) for node in at.nodes),
+            )
+            others = [name for name in at.processes if name in (LINKS, MAILBOX)]
+            return killed + starting.stop({name: process_of(at, name) for name in others}, grace=_GRACE)
+
+    @property
+    def _refusal(self) -> Path:
+        # Imported here, because it brings the mailbox server, which most commands can do without.
+        from shadowrelay.mailbox.receiving import REFUSE_FILE
+
+        return self.layout.mailbox.dir / REFUSE_FILE
+
+    def _alive(self, name: str) -> Process:
+        process = self.process(name)
+        if not process.alive:
+            raise LabError(f"{name} is down already")
+        return process
+
+    def _signalled(self, name: str, *, freeze: bool) -> None:
+        process = self._alive(name)
+        process.signal(SIGSTOP if freeze else SIGCONT)
+        if not process.wait_for(State.FROZEN if freeze else State.RUNNING, _SIGNAL_DEADLINE):
+            raise LabError(f"{name} (pid {process.pid}) does not react")
+
+    def _patience(self, name: str) -> float:
+        """Seconds that a graceful stop may take."""
+        at = self.layout
+        if _resolved(at, name) == MAILBOX:
+            return _GRACE
+        return node_settings.drain_timeout(at.node(name)).total_seconds() + _GRACE
+
+
+def refuse_used(directory: Path, what: str) -> None:
+    """Whoever makes a lab of his own wants no lab in the directory, and nothing else. Raises LabError."""
+    if layout.path_of(directory).exists():
+        raise LabError(f"there is a lab in {directory}: {what} wants a directory of its own")
+    refuse_other_things(directory)
+
+
+def refuse_other_things(directory: Path) -> None:
+    """A new lab has its directory to itself; in that of a lab there may be anything. Raises LabError."""
+    try:
+        found = {path.name for path in directory.iterdir() if not path.name.startswith(".")}
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        raise LabError(f"{directory}: {problem.strerror}") from problem
+    others = sorted(found.difference(layout.CONTENTS))
+    if others and not layout.path_of(directory).exists():
+        raise LabError(
+            f"{directory} has other things in it, such as {others[0]}: "
+            f"a lab wants a directory of its own: take another --dir"
+        )
+
+
+def up(
+    directory: Path,
+    *,
+    nodes: int | None = None,
+    options: Sequence[str] = (),
+    breakable: bool = False,
+    environs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> list[str]:
+    """Make a lab, or resume the one in the directory; every process answers on return.
+
+    Returns the names of what it started: none when the lab runs already. ``nodes`` None is the number that
+    it has, or three. ``breakable``: the links of a new lab can be cut. ``options`` are KEY=VALUE for the
+    settings of all nodes, and stay for later starts. A process that does not come up is stopped again, with
+    all that this call started, and of a new lab nothing is left. Raises LabError, SettingsInvalid.
+    ``environs``: variables for processes, by name, and this once.
+    """
+    with locked(directory), _undone_if_new(directory):
+        at = _planned(directory, nodes, breakable=breakable)
+        names = at.processes
+        running = [name for name in names if process_of(at, name).alive]
+        if running and options:
+            node_settings.planned(at, options)  # what is wrong with them comes first
+            raise LabError(
+                f"{', '.join(running)} runs, and settings are read at a start only: "
+                f"shadowlab down --dir {directory}, then up"
+            )
+        _refuse_frozen(at, running)
+        with undisturbed():
+            prepare(at, options)
+        return starting.start(at, names, environs, meet=at.nodes)
+
+
+def _undone_if_new(directory: Path) -> AbstractContextManager[None]:
+    if layout.path_of(directory).exists():
+        return nullcontext()
+    return undone_on_failure(directory, layout.CONTENTS)
+
+
+def _planned(directory: Path, nodes: int | None, *, breakable: bool) -> Layout:
+    """The lab that is there, or a new one."""
+    if layout.path_of(directory).exists():
+        at = layout.load(directory)
+        if nodes is not None and nodes != len(at.nodes):
+            raise LabError(
+                f"the lab in {directory} has {len(at.nodes)} nodes, not {nodes}: "
+                f"leave --nodes out to resume it, or take another --dir"
+            )
+        if breakable and at.links is None:
+            raise LabError(f"the lab in {directory} was made without --breakable: take another --dir")
+        return at
+    wanted = DEFAULT_NODES if nodes is None else nodes
+    ports = free_ports(layout.ports_needed(wanted, breakable=breakable))
+    return layout.plan(directory, nodes=wanted, ports=ports, breakable=breakable)
+
+
+def prepare(at: Layout, options: Sequence[str]) -> None:
+    """Certificates, settings files and lab.json, unless they are there. Raises LabError, SettingsInvalid."""
+    now = datetime.now(UTC) - _OLDER
+    try:
+        fresh = not _whole(authority.authority_pair(at.authority))
+        if fresh:
+            authority.init(at.authority, name="shadowrelay lab", now=now, force=True)
+        for node in at.nodes:
+            own = node_settings.certificate(node)
+            if fresh or not _whole(own):
+                authority.issue(at.authority, node.name, now=now, out=own.certificate.parent, force=True)
+    except (authority.AuthorityError, OSError) as problem:
+        raise LabError(f"no certificates: {problem}") from problem
+    node_settings.write(at, options)
+    if not layout.path_of(at.directory).exists():
+        layout.save(at)
+
+
+def _whole(pair: authority.Pair) -> bool:
+    return pair.certificate.exists() and pair.key.exists()
+
+
+def _resolved(at: Layout, name: str) -> str:
+    return MAILBOX if name.lower() in (MAILBOX, layout.MAILBOX_HOSTNAME) else at.node(name).short
+
+
+def _refuse_frozen(at: Layout, names: Sequence[str]) -> None:
+    for name in names:
+        if process_of(at, name).state is State.FROZEN:
+            raise LabError(f"{name} is frozen: shadowlab thaw {name} --dir {at.directory}")

@@ -1,0 +1,106 @@
+"""Does a process answer, and what does a node say of itself."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from shadowlab.layout import Address, Node
+from shadowlab.node_settings import admin_token
+from shadowrelay.admin.client import ApiError, Client
+
+_PAGE = 500  # messages
+_PATIENCE = 2.0  # seconds for one answer on loopback
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """``GET /api/v1/status``: counts of messages, and ``peers`` as the node tells of them.
+
+    ``drained``: it is being drained, and nothing is left to deliver or to hand over.
+    """
+
+    database_id: str
+    incarnation: str
+    sequence: int
+    queued: int
+    shadow_held: int
+    safety_net: int
+    exposed: int
+    asking: int
+    promoting: int
+    draining: bool
+    drained: bool
+    peers: tuple[Mapping[str, Any], ...]
+
+
+def node_answers(node: Node) -> bool:
+    """Its admin API does, and it greets SMTP clients; or it would, but is being drained."""
+    found = status(node)
+    return found is not None and (found.draining or greeting(node.smtp).startswith("220"))
+
+
+def mailbox_answers(address: Address) -> bool:
+    return bool(greeting(address))
+
+
+def greeting(address: Address) -> str:
+    """The first line of an SMTP or LMTP server; empty when nobody is there, or it says nothing in time."""
+    try:
+        with socket.create_connection(address, _PATIENCE) as connection, connection.makefile("rb") as lines:
+            text = lines.readline(512).decode("ascii", "replace")
+            connection.sendall(b"QUIT\r\n")
+            return text
+    except OSError:
+        return ""
+
+
+def status(node: Node) -> NodeStatus | None:
+    """What the node says of itself; None when it does not answer."""
+    try:
+        tree = _api(node).get("status")
+        draining = bool(tree["draining"])
+        return NodeStatus(
+            database_id=str(tree["database_id"]),
+            incarnation=str(tree["incarnation"]),
+            sequence=int(tree["sequence"]),
+            queued=int(tree["queued"]),
+            shadow_held=int(tree["shadow_held"]),
+            safety_net=int(tree["safety_net"]),
+            exposed=int(tree["exposed"]),
+            asking=int(tree["asking"]),
+            promoting=int(tree.get("promoting", 0)),  # a node of an older version does not tell
+            draining=draining,
+            drained=draining and bool(_api(node).get("drain")["done"]),
+            peers=tuple(peer for peer in tree["peers"] if isinstance(peer, dict)),
+        )
+    except (ApiError, KeyError, TypeError, ValueError):
+        return None
+
+
+def listed(node: Node, state: str) -> list[str]:
+    """Ids of its messages of a state, as its API lists them; fewer, or none, when it does not answer."""
+    found: list[str] = []
+    after: str | None = None
+    with suppress(ApiError, KeyError, TypeError):
+        while True:
+            page = _api(node).get("messages", state=state, after=after, limit=_PAGE)
+            found += [str(message["id"]) for message in page["messages"]]
+            if (after := page["next"]) is None:
+                break
+    return found
+
+
+def message(node: Node, message_id: str) -> Mapping[str, Any] | None:
+    """What the node knows of a message, as its API tells; None when it knows nothing or does not answer."""
+    try:
+        return _api(node).get("messages", message_id)
+    except ApiError:
+        return None
+
+
+def _api(node: Node) -> Client:
+    return Client(node.admin, admin_token(node), _PATIENCE)

@@ -1,0 +1,160 @@
+"""Starting processes and seeing them answer, and stopping them: several at a time, all or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGTERM
+from types import MappingProxyType
+
+from shadowlab import layout, network, processes
+from shadowlab.errors import LabError
+from shadowlab.guard import undisturbed
+from shadowlab.layout import LINKS, MAILBOX, MAILBOX_HOSTNAME, Address, Layout, Node
+from shadowlab.probing import mailbox_answers, node_answers, status
+from shadowlab.processes import Process
+
+_ANSWER_DEADLINE = 60.0  # seconds; a small machine that does other things too
+_KILL_DEADLINE = 10.0
+_ABORT_GRACE = 5.0  # seconds for what was started in vain
+_MEETING_DEADLINE = 5.0
+_POLL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    name: str
+    process: Process
+    log: Path
+    since: int  # octets in the log before this start
+
+
+def process_of(at: Layout, name: str) -> Process:
+    """The last known process of a node (by its short name), of the mailbox server or of the links."""
+    if name == LINKS and at.links:
+        return Process(at.links.pid, ("shadowlab", "links", "--dir", str(at.directory)))
+    if name == MAILBOX:
+        box = at.mailbox
+        return Process(
+            box.pid,
+            (
+                "shadowrelay",
+                "mailbox",
+                "--dir",
+                str(box.dir),
+                "--inside",
+                _spelt(box.inside),
+                "--outside",
+                _spelt(box.outside),
+                "--hostname",
+                MAILBOX_HOSTNAME,
+            ),
+        )
+    node = at.node(name)
+    return Process(node.pid, ("shadowrelay", "run", str(node.config)))
+
+
+def start(
+    at: Layout,
+    names: Sequence[str],
+    environs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    meet: Sequence[Node] = (),
+) -> list[str]:
+    """Start those of them that are down; returns their names once they answer, and every other one too.
+
+    Nodes to ``meet`` have then seen one another, if any was started. The caller holds the lab's lock. When
+    one does not answer, or on Ctrl-C, all that were started are stopped again. Raises LabError with the last
+    lines of its log. ``environs``: more variables for processes, by name.
+    """
+    down = [name for name in names if not process_of(at, name).alive]
+    started: list[_Started] = []
+    current = at
+    try:
+        for name in down:
+            with undisturbed():
+                log = at.log(name)
+                since = processes.size(log)
+                process = processes.start(process_of(at, name).arguments, log, environs.get(name, {}))
+                started.append(_Started(name, process, log, since))
+                current = current.with_pid(name, process.pid or 0)
+                layout.save(current)
+        _see_answers(current, names, started)
+        if started:
+            see_one_another(meet)
+        for one in started:
+            if not one.process.alive:
+                raise LabError(_with_log(f"{one.name} has answered, and ended", one.log, one))
+    except BaseException:
+        with undisturbed():
+            stop({one.name: one.process for one in started}, grace=_ABORT_GRACE)
+        raise
+    return down
+
+
+def stop(running: Mapping[str, Process], *, grace: float) -> list[str]:
+    """SIGTERM to all, SIGKILL to what still runs ``grace`` seconds later; returns the names of these.
+
+    Frozen ones are thawed, for a frozen process cannot stop. Raises LabError when one survives SIGKILL.
+    """
+    for process in running.values():
+        process.signal(SIGTERM)
+        process.signal(SIGCONT)
+    deadline = time.monotonic() + grace
+    late = [
+        name
+        for name, process in running.items()
+        if not process.wait(max(0.0, deadline - time.monotonic())) and process.signal(SIGKILL)
+    ]
+    for name in late:
+        if not running[name].wait(_KILL_DEADLINE):
+            raise LabError(f"{name} (pid {running[name].pid}) does not die")
+    return late
+
+
+def see_one_another(nodes: Sequence[Node]) -> None:
+    """Wait a little until each node has reached every other one.
+
+    A member that was not up at another's first heartbeat is passed over until the next one: mail sent at once
+    would find fewer shadow servers than the lab has. Gives up quietly: heartbeats may be set to be rare.
+    """
+    deadline = time.monotonic() + _MEETING_DEADLINE
+    while time.monotonic() < deadline:
+        found = [status(node) for node in nodes]
+        if all(one and all(peer.get("state") == "reachable" for peer in one.peers) for one in found):
+            return
+        time.sleep(_POLL)
+
+
+def _see_answers(at: Layout, names: Sequence[str], started: Sequence[_Started]) -> None:
+    ours = {one.name: one for one in started}
+    silent = list(names)
+    deadline = time.monotonic() + _ANSWER_DEADLINE
+    while True:
+        silent = [name for name in silent if not _answers(at, name)]
+        if not silent:
+            return
+        for name in silent:
+            ended = not process_of(at, name).alive
+            if ended or time.monotonic() > deadline:
+                reason = "has ended" if ended else f"does not answer after {_ANSWER_DEADLINE:.0f} s"
+                raise LabError(_with_log(f"{name} {reason}", at.log(name), ours.get(name)))
+        time.sleep(_POLL)
+
+
+def _answers(at: Layout, name: str) -> bool:
+    if name == LINKS and at.links:
+        return network.carried(at.links.control)
+    if name == MAILBOX:
+        return all(map(mailbox_answers, (at.mailbox.inside, at.mailbox.outside)))
+    return node_answers(at.node(name))
+
+
+def _with_log(problem: str, log: Path, started: _Started | None) -> str:
+    lines = processes.last_lines(log, since=started.since if started else 0)
+    return "\n".join([f"{problem}; the last lines of {log}:", *(f"  {line}" for line in lines or ["(none)"])])
+
+
+def _spelt(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"

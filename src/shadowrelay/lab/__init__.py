@@ -1,1 +1,0 @@
-"""Start, break and heal a cluster on one machine."""
