@@ -122,7 +122,7 @@ def test_every_dependency_is_constrained():
 def test_a_demonstration_that_is_interrupted_is_not_audited_and_leaves_nothing(
     checkout: Path, tmp_path: Path
 ):
-    for name, text in (("shadowrelay", "exit 130"), ("shadowaudit", "echo audited")):
+    for name, text in (("shadowlab", "exit 130"), ("shadowaudit", "echo audited")):
         command = checkout / ".venv" / "bin" / name
         command.write_text(f"#!/bin/sh\n{text}\n")
         command.chmod(0o755)

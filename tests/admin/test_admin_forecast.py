@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 from admin_node import MX2, MX3, NOW, POLICY, peer
 
-from shadowrelay.admin.forecast import spell, what_next
 from shadowrelay.admin.node import PeerState, peer_status
+from shadowrelay.admin.render import what_next
+from shadowrelay.core.forecast import spell
 from shadowrelay.core.heartbeat import Watch
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.shadow_servers import MemberPlace
@@ -42,9 +43,10 @@ def test_a_promotion_that_is_due_is_now():
     assert what_next(late, [late], (), 1, 0, "rack1").endswith("its message is promoted now")
 
 
-def test_the_node_may_say_it_better():
-    assert (
-        what_next(peer(MX2, PeerState.UNREACHABLE, next="asking mx3"), [], (), 1, 1, "rack1") == "asking mx3"
+def test_a_member_that_has_contact_with_it_is_named():
+    seen = peer(MX2, PeerState.UNREACHABLE, seen_by=MX3)
+    assert what_next(seen, [seen], (), 2, 1, "rack1").endswith(
+        "its 2 messages are not promoted by time: mx3.example.net is in contact with it"
     )
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.steps import Script
-from shadowrelay.delivery.delivering import deliver
-from shadowrelay.members.talking import poll
+from shadowrelay.delivery.queue import deliver
+from shadowrelay.members.link import poll
 
 from .alone import Alone
 from .stand_ins import Reply

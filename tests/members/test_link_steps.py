@@ -17,7 +17,7 @@ from shadowrelay.core.second_opinion import Others, others
 from shadowrelay.core.shadow_servers import MemberPlace
 from shadowrelay.core.steps import Ask, Script, Step, Transact, Unanswered
 from shadowrelay.members.inquiry import Inquiry
-from shadowrelay.members.talking import Consequence, poll, unreachable
+from shadowrelay.members.link import Consequence, poll, unreachable
 
 
 def steps(script: Script[Any], on: Books, answer: object) -> Iterator[Step]:

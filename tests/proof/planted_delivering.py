@@ -100,7 +100,7 @@ DELIVERING = (
     Fault(
         name="settled before the next hop's answer",
         rule="nothing is discarded before it was delivered",
-        file="delivery/delivering.py",
+        file="delivery/queue.py",
         edits=(
             (
                 "    sent: Sent = yield SendOn(",
@@ -251,7 +251,7 @@ DELIVERING = (
     Fault(
         name="a server that asks for a login rejects the message",
         rule="what is said of us bounces no mail",
-        file="smtp/send_replies.py",
+        file="smtp/send_hop.py",
         edits=((" and reply.code not in _LOG_IN", ""),),
         test="smtp/test_send_login.py::test_mail_that_a_server_takes_only_after_a_login_waits_for_it[MAIL-530]",
     ),

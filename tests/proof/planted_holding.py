@@ -130,7 +130,7 @@ HOLDING = (
     Fault(
         name="events count as applied before they are",
         rule="AFTER acknowledges what is applied durably here",
-        file="members/talking.py",
+        file="members/link.py",
         edits=(
             (
                 "        more = yield Transact(apply)\n",
@@ -162,7 +162,7 @@ HOLDING = (
     Fault(
         name="the second opinion is ignored",
         rule="no promotion by time while another member is in contact with the owner",
-        file="members/talking.py",
+        file="members/link.py",
         edits=(
             (
                 "            if answered.seen == member:\n",
@@ -250,7 +250,7 @@ HOLDING = (
     Fault(
         name="contact is not looked at again when the promotion commits",
         rule="an owner that is heard of meanwhile stays the owner",
-        file="members/talking.py",
+        file="members/link.py",
         edits=(("        if not silent():\n            return 0, None\n", ""),),
         test="members/test_link_steps.py::"
         "test_nothing_is_promoted_when_the_owner_was_heard_of_while_the_others_were_asked",

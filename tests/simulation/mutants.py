@@ -37,8 +37,9 @@ from shadowrelay.core import (
     shadow_servers,
 )
 from shadowrelay.database import ledger
-from shadowrelay.delivery import delivering
-from shadowrelay.members import repair, talking
+from shadowrelay.delivery.queue import deliver
+from shadowrelay.members import repair
+from shadowrelay.members.link import unreachable
 from shadowrelay.reception import two_copies
 
 from . import books, node, peers
@@ -182,7 +183,7 @@ MUTANTS = (
         "discard before the next hop's 250",
         (
             (
-                delivering.deliver,
+                deliver,
                 "sent: Sent = yield SendOn(next_hop, copy, recipients)",
                 "from shadowrelay.core.delivery import Ending, Hop, Result\n"
                 "    early = tuple(Result(r.number, Ending.ACCEPTED, '250 2.0.0') for r in recipients)\n"
@@ -515,7 +516,7 @@ MUTANTS = (
     ),
     Mutant(
         "a node that is cut off promotes by time",
-        ((talking.unreachable, "if others.none_of(opinions) and", "if False and"),),
+        ((unreachable, "if others.none_of(opinions) and", "if False and"),),
         scenario="partition_in_a_boundary_of_three",
     ),
     Mutant(

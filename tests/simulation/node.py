@@ -36,10 +36,11 @@ from shadowrelay.core.steps import (
     Unanswered,
     WriteReports,
 )
-from shadowrelay.delivery import delivering
-from shadowrelay.members import mend, repair, talking
+from shadowrelay.delivery.queue import deliver
+from shadowrelay.members import mend, repair
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
+from shadowrelay.members.link import poll, unreachable
 from shadowrelay.reception import two_copies
 
 from .books import MemoryBooks, SqlBooks, State
@@ -371,7 +372,7 @@ class Node:
         self._poll(name, began, result)
 
     def _poll(self, name: ServerName, began: float, session: Greeting) -> None:
-        script = talking.poll(session, self.inquiry, self.policy, self.clock)
+        script = poll(session, self.inquiry, self.policy, self.clock)
         self.start(script, lambda result: self._polled(name, began, result))
 
     def _polled(self, name: ServerName, began: float, result: Unanswered | None) -> None:
@@ -391,7 +392,7 @@ class Node:
         alarms = self.boundary.failed(name, self.world.now, result.error)
         pause = self.policy.shadow_heartbeat_frequency.total_seconds()
         boundary = self.boundary
-        script = talking.unreachable(
+        script = unreachable(
             name, alarms, boundary.others(name), lambda: not boundary.watches[name].reachable, self.clock
         )
         self.start(script, lambda _: self._again(name, pause))
@@ -593,7 +594,7 @@ class Node:
             self.active.discard((copy.id, hop))
             self.pump()
 
-        self.start(delivering.deliver(copy, hop, due, self.clock), done)
+        self.start(deliver(copy, hop, due, self.clock), done)
 
     def _send_on(self, step: SendOn, resume: Callable[[Any], None]) -> None:
         world, copy = self.world, step.copy

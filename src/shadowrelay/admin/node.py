@@ -35,7 +35,7 @@ class PeerStatus:
     ``since``: of an unreachable member, when our first attempt of this failure was; of a reachable one, the
     first contact if the node keeps it. ``step`` and ``error`` say what failed last. ``losing_in``: failures
     after which its copies of our messages no longer count. ``promoting_in``: time after which what is held
-    for it is promoted, zero when it is due. ``next`` replaces the sentence made of those two.
+    for it is promoted, zero when it is due. ``seen_by``: a member that said it has contact with it.
     """
 
     name: ServerName
@@ -50,7 +50,7 @@ class PeerStatus:
     failures: int = 0
     losing_in: int = 0
     promoting_in: timedelta | None = None
-    next: str = ""
+    seen_by: ServerName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +231,7 @@ def peer_status(
     clock: float,
     now: datetime,
     step: str = "",
+    seen_by: ServerName | None = None,
 ) -> PeerStatus:
     """A member's status out of its watch. ``clock`` is the present moment on the clock of the watch."""
 
@@ -257,4 +258,5 @@ def peer_status(
         failures=watch.failures,
         losing_in=max(0, policy.holder_loss_heartbeats - watch.failures),
         promoting_in=promoting_in,
+        seen_by=seen_by,
     )

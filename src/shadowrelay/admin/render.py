@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from shadowrelay.admin.forecast import what_next
 from shadowrelay.admin.node import HopStatus, Node, PeerState, PeerStatus, ScrubState
 from shadowrelay.core.decisions import Member
+from shadowrelay.core.forecast import Forecast
 from shadowrelay.core.handover import Remains
-from shadowrelay.core.identifiers import Mark
+from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.pace import Round, share
+from shadowrelay.core.second_opinion import others
+from shadowrelay.core.shadow_servers import MemberPlace
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.opening import Opening
 from shadowrelay.database.queue_views import Queue, ShadowQueue
@@ -155,6 +158,46 @@ def peers(node: Node, seen: Snapshot) -> list[Json]:
         }
         for peer in everybody
     ]
+
+
+def what_next(
+    peer: PeerStatus,
+    everybody: Sequence[PeerStatus],
+    retired: Collection[ServerName],
+    held_for_it: int,
+    held_by_it: int,
+    host: str,
+) -> str:
+    """What happens next with a member, as a sentence; empty for one that answers.
+
+    ``host`` is this node's machine: a node that reaches no other machine promotes nothing by time.
+    """
+    if peer.name in retired:
+        return "retired: it is not waited for, and is not asked to hold copies"
+    match peer.state:
+        case PeerState.REACHABLE:
+            return ""
+        case PeerState.UNTRIED:
+            return "the first heartbeat is due"
+        case PeerState.NOT_CONFIGURED:
+            return f"not in the settings: add it again, or retire it (shadowrelay peer retire {peer.name})"
+        case PeerState.UNREACHABLE:
+            places = [
+                MemberPlace(other.name, other.site, other.host)
+                for other in everybody
+                if other.name not in retired and other.state is not PeerState.NOT_CONFIGURED
+            ]
+            reached = [other.name for other in everybody if other.state is not PeerState.UNREACHABLE]
+            here = MemberPlace(ServerName(""), "", host)
+            forecast = Forecast(
+                losing_in=peer.losing_in,
+                held_by_it=held_by_it,
+                promoting_in=peer.promoting_in or timedelta(0),
+                held_for_it=held_for_it,
+                seen_by=peer.seen_by,
+                cut_off=others(here, places, peer.name).none_of(reached),
+            )
+            return str(forecast)
 
 
 def _peer(peer: PeerStatus, member: Member, seen: Snapshot) -> Json:

@@ -13,19 +13,19 @@ import structlog
 
 from shadowrelay import failpoints
 from shadowrelay.core import chores, heartbeat
+from shadowrelay.core.damage import found
 from shadowrelay.core.decisions import Part
-from shadowrelay.core.delivery import Ending, Hop, settle
+from shadowrelay.core.delivery import Ending, Hop, Report, settle
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Confirmation
+from shadowrelay.core.messages import Confirmation, Copy, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route
-from shadowrelay.core.steps import SendOn, Step, Transact, WriteReports
+from shadowrelay.core.steps import Script, SendOn, Sent, Step, Transact, WriteReports
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import Claim, bring_forward, claim, claim_late, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.delivery.attempt import Outbound, Sender
-from shadowrelay.delivery.delivering import deliver
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import Members, seconds
@@ -39,6 +39,24 @@ T = TypeVar("T")
 STEP = timedelta(minutes=1)  # of the wall clock, from which on it was set and did not drift
 IDLE = 1.0  # seconds between looks at the queue when nothing wakes us
 GATHER = 0.01  # seconds between two looks, at least: what comes meanwhile is sent and settled together
+
+
+def deliver(
+    copy: Copy, next_hop: NextHop, recipients: tuple[Recipient, ...], clock: Callable[[], datetime]
+) -> Script[Copy | None]:
+    """Send one fork and write down what became of it. The result is the copy after, None if it is gone.
+
+    Whatever happens to the message during the attempt, the attempt is allowed to finish: its outcome
+    settles recipients in any role.
+    """
+    sent: Sent = yield SendOn(next_hop, copy, recipients)
+    if sent.damaged:
+        yield Transact(lambda books: books.apply(found(books, copy.id, clock(), sent.damaged)))
+    reports: tuple[Report, ...] = yield WriteReports(copy, sent.results, sent.hop, sent.dsn_offered)
+    after: Copy | None = yield Transact(
+        lambda books: books.apply(settle(books, copy.id, sent.results, reports, sent.hop, clock(), sent=copy))
+    )
+    return after
 
 
 class Queue:

@@ -3,26 +3,124 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import structlog
 
-from shadowrelay.core.conversation import Greeting
+from shadowrelay.core import heartbeat
+from shadowrelay.core.claims import Sighting, sighting_of
+from shadowrelay.core.conversation import Answered, Greeting, Query, ask, told
+from shadowrelay.core.decisions import Part
+from shadowrelay.core.forecast import Forecast
 from shadowrelay.core.greeting import greet
+from shadowrelay.core.heartbeat import Alarm
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.steps import Ask, Greet, Step, Transact, Unanswered
+from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.messages import Reason
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.questions import Speaker
+from shadowrelay.core.second_opinion import Others
+from shadowrelay.core.steps import Ask, Greet, Script, Step, Transact, Unanswered
 from shadowrelay.core.values import dataclass
-from shadowrelay.members.inquiry import Inquiry
+from shadowrelay.members.inquiry import AT_ONCE, Inquiry
 from shadowrelay.members.pool import Members, seconds
-from shadowrelay.members.talking import NOTHING, Consequence, poll, unreachable
 from shadowrelay.running import run
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
 
 log = structlog.get_logger(__name__)
 
 MOST_PATIENCE = 10.0  # seconds a heartbeat may take; less where heartbeats are more frequent
+
+
+Clock = Callable[[], datetime]
+
+
+def poll(member: Greeting, inquiry: Inquiry, policy: Policy, clock: Clock) -> Script[Unanswered | None]:
+    """Ask for events and about copies, until there is no more to fetch. None when all went well."""
+    more = True
+    while more:
+        query: Query = yield Transact(lambda books: ask(books, member.name, inquiry, clock(), member.version))
+        answered: Answered | Unanswered = yield Ask(member.name, query)
+        if isinstance(answered, Unanswered):
+            return answered
+        speaker = Speaker(member.name, member.lineage.database_id, answered.mark, member.version)
+
+        def apply(
+            books: Transaction,
+            query: Query = query,
+            answered: Answered = answered,
+            speaker: Speaker = speaker,
+        ) -> bool:
+            return told(books, speaker, query, answered.lines, inquiry, policy, clock())
+
+        more = yield Transact(apply)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """What came of a failed heartbeat: messages that are to be promoted, or why none may be."""
+
+    promoting: int = 0
+    seen_by: ServerName | None = None
+    alone: bool = False
+
+
+NOTHING = Consequence()
+
+
+def unreachable(
+    member: ServerName,
+    alarms: Collection[Alarm],
+    others: Others,
+    silent: Callable[[], bool],
+    clock: Clock,
+) -> Script[Consequence]:
+    """What follows when a member cannot be reached. Repeated at every heartbeat, it changes nothing new.
+
+    Before anything is promoted by time the other members are asked whether they had contact with it. If no
+    other machine answers, then this node may be the one that is cut off. In a boundary of two, time decides.
+    ``silent`` is asked again at the end: is the member still out of reach?
+    """
+
+    def work(books: Transaction) -> tuple[Sighting | None, Part | None]:
+        rest = heartbeat.lose_holder(books, member, first) if Alarm.HOLDER_LOST in alarms else None
+        return (sighting_of(books, member) if Alarm.PROMOTE in alarms else None), rest
+
+    def lose(books: Transaction, part: Part) -> Part | None:
+        return heartbeat.lose_holder(books, member, part) if silent() else None
+
+    first = Part(most=AT_ONCE)
+    sighting: Sighting | None
+    rest: Part | None
+    sighting, rest = (yield Transact(work)) if alarms else (None, None)
+    while rest:
+        rest = yield Transact(partial(lose, part=rest))
+    if sighting is None:
+        return NOTHING
+    opinions: set[ServerName] = set()
+    for other in sorted(others.members):
+        answered: Answered | Unanswered = yield Ask(other, Query(0, sighting=sighting))
+        if isinstance(answered, Answered):
+            opinions.add(other)
+            if answered.seen == member:
+                return Consequence(seen_by=other)
+    if others.none_of(opinions) and Alarm.PROMOTE_ALONE not in alarms:
+        return Consequence(alone=True)
+
+    def promote(books: Transaction, part: Part) -> tuple[int, Part | None]:
+        if not silent():
+            return 0, None
+        return heartbeat.take_over(books, member, Reason.HEARTBEAT_LOST, clock(), part)
+
+    promoting, rest = 0, first
+    while rest:
+        more, rest = yield Transact(partial(promote, part=rest))
+        promoting += more
+    return Consequence(promoting)
 
 
 @dataclass(slots=True)
@@ -40,7 +138,6 @@ class Link:
     error: str = ""
     failing_since: datetime | None = None
     contact_at: datetime | None = None
-    held: int = 0  # copies we hold for it, counted when it fails
     opinion: Consequence = NOTHING  # what came of its last failed heartbeat
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     _holding: bool = False  # a copy at least, at the last contact
@@ -154,7 +251,6 @@ class Link:
         self.step, self.error = failure.step, failure.error
         self.failing_since = self.failing_since or datetime.now(UTC)
         boundary = self.members.boundary
-        self.held = self.members.database.ledger.tally.held_for(self.name)
         alarms = boundary.failed(self.name, seconds(), f"{failure.step}: {failure.error}")
         log.warning(
             "heartbeat_failed",
@@ -163,7 +259,7 @@ class Link:
             error=failure.error,
             since=self.failing_since.isoformat(timespec="seconds"),
             failures=boundary.watches[self.name].failures,
-            next=self.outlook(),
+            next=str(self.forecast()),
         )
         came = await run(
             unreachable(
@@ -185,33 +281,19 @@ class Link:
         if alarms:
             self.changed()
 
-    def outlook(self) -> str:
+    def forecast(self) -> Forecast:
         """What happens next while the member stays away."""
-        policy, watch = self.members.policy, self.members.boundary.watches[self.name]
-        if watch.failing_since is None:
-            return "nothing to do"
-        left = watch.failing_since + policy.shadow_resubmit_time_span.total_seconds() - seconds()
-        parts = []
-        if watch.failures < policy.holder_loss_heartbeats:
-            more = policy.holder_loss_heartbeats - watch.failures
-            parts.append(f"after {more} more failures copies it holds for us are made elsewhere")
-        else:
-            parts.append("copies it holds for us are made elsewhere")
-        if not self.held:
-            parts.append("nothing is held for it")
-        elif self.opinion.seen_by:
-            parts.append(
-                f"messages we hold for it are not promoted: {self.opinion.seen_by} is in contact with it"
-            )
-        elif self.opinion.alone:
-            parts.append(
-                "messages we hold for it are not promoted: no other machine answers, this node may be cut off"
-            )
-        elif left > 0:
-            parts.append(f"the {self.held} messages we hold for it are promoted in {left:.0f} s")
-        else:
-            parts.append("messages we held for it are promoted")
-        return "; ".join(parts)
+        policy, boundary = self.members.policy, self.members.boundary
+        watch, tally = boundary.watches[self.name], self.members.database.ledger.tally
+        silence = seconds() - (watch.failing_since or seconds())
+        return Forecast(
+            losing_in=max(0, policy.holder_loss_heartbeats - watch.failures),
+            held_by_it=tally.held_by_each().get(self.name, 0),
+            promoting_in=policy.shadow_resubmit_time_span - timedelta(seconds=silence),
+            held_for_it=tally.held_for(self.name),
+            seen_by=self.opinion.seen_by,
+            cut_off=boundary.others(self.name).none_of(boundary.reachable()),
+        )
 
     async def _questions(self) -> bool:
         """Is there something to ask this member about?"""

@@ -109,6 +109,7 @@ class Node:
                 clock=clock,
                 now=now,
                 step=self.links[place.name].step,
+                seen_by=self.links[place.name].opinion.seen_by,
             )
             for place in self.boundary.places
         ]

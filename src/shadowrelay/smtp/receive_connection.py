@@ -48,7 +48,7 @@ def _named(session: Any, prefix: str) -> list[str]:
 def claimed(
     server: object, session: object, envelope: object, mechanism: str, claim: LoginPassword
 ) -> AuthResult:
-    """The library's authenticator, which cannot be awaited: ``LoginSession`` checks the claim."""
+    """The library's authenticator, which cannot be awaited: ``ReceiveSession`` checks the claim."""
     del server, session, envelope, mechanism
     return AuthResult(success=False, handled=False, auth_data=claim)
 

@@ -6,11 +6,13 @@ XVERB, and ``keywords`` and the two parameter sets say what EHLO, MAIL and RCPT 
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import ClassVar
 
 import structlog
+from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import Interrupted, Why
@@ -19,9 +21,8 @@ from shadowrelay.smtp.receive_connection import syntax
 from shadowrelay.smtp.receive_content import ContentCheck
 from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body, read_chunk, read_data
 from shadowrelay.smtp.receive_hooks import HOOKS
-from shadowrelay.smtp.receive_lifecycle import Transaction
+from shadowrelay.smtp.receive_lifecycle import SessionLifecycle, Transaction
 from shadowrelay.smtp.receive_limits import Register
-from shadowrelay.smtp.receive_login import LoginSession
 from shadowrelay.smtp.receive_words import MAIL_NEEDED
 from shadowrelay.wire.addresses import is_literal
 from shadowrelay.wire.esmtp import (
@@ -54,11 +55,12 @@ def _name(argument: str | None) -> str:
     return argument
 
 
-class ReceiveSession(LoginSession):
+class ReceiveSession(SessionLifecycle):
     """One SMTP or LMTP session."""
 
     extra_mail_parameters: ClassVar[frozenset[str]] = frozenset()
     extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset()
+    _checking: asyncio.Task[bool] | None = None  # of a name and a password
 
     def __init__(self, receiver: Receiver, options: ConnectorOptions, register: Register) -> None:
         super().__init__(receiver, options, register, HOOKS)
@@ -144,6 +146,56 @@ class ReceiveSession(LoginSession):
             raise Interrupted(Why.GONE)
         self.secured(secured)
         return None
+
+    # AUTH PLAIN and LOGIN (RFC 4954, RFC 4616): the library's exchanges, with a check that is awaited.
+    # Passwords are kept nowhere, and are in no log.
+
+    @syntax("AUTH <mechanism>")
+    async def smtp_AUTH(self, arg: str | None) -> None:
+        if self.transaction is not None:
+            raise Refused(503, "5.5.1", "A transaction is under way")
+        mechanism, _, response = (arg or "").partition(" ")
+        await super().smtp_AUTH(f"{mechanism.upper()} {response}".rstrip())
+
+    async def auth_PLAIN(self, _: object, args: list[str]) -> AuthResult:
+        return await self._checked(await super().auth_PLAIN(_, args))
+
+    async def auth_LOGIN(self, _: object, args: list[str]) -> AuthResult:
+        return await self._checked(await super().auth_LOGIN(_, args))
+
+    async def _checked(self, result: AuthResult) -> AuthResult:
+        """The claim that the exchange led to, if it did; without the password."""
+        claim, logins = result.auth_data, self.options.logins
+        if not isinstance(claim, LoginPassword) or logins is None:
+            return result
+        name = claim.login.decode("utf-8", "replace")
+        right = await self._awaited(logins.check(self.peer, name, claim.password))
+        if right:
+            self.peer = replace(self.peer, login=name)
+        return AuthResult(success=right, handled=False)
+
+    # A check may wait for many others: whoever has gone, or is to go, does not.
+
+    async def _awaited(self, check: Coroutine[None, None, bool]) -> bool:
+        self._checking = asyncio.ensure_future(check)
+        try:
+            return await self._checking
+        except asyncio.CancelledError:
+            raise Interrupted(Why.GONE if self._lost.is_set() else Why.STOPPING) from None
+        finally:
+            self._checking = None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._give_up()
+
+    def expire(self) -> None:
+        super().expire()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if self._checking is not None:
+            self._checking.cancel()
 
     # The transaction
 

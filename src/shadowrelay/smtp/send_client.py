@@ -15,9 +15,8 @@ from aiosmtplib.errors import SMTPException, SMTPHeloError, SMTPResponseExceptio
 from aiosmtplib.response import SMTPResponse
 from aiosmtplib.typing import SMTPStatus
 
-from shadowrelay.smtp.send_hop import ConnectionFailed, NextHopServer, Step
+from shadowrelay.smtp.send_hop import ConnectionFailed, NextHopServer, Step, one_line
 from shadowrelay.smtp.send_protocol import HopProtocol
-from shadowrelay.smtp.send_replies import one_line
 from shadowrelay.wire.replies import Reply
 
 SESSION_ERRORS = (SMTPException, OSError, TimeoutError)

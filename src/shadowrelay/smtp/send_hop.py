@@ -10,10 +10,16 @@ from typing import Literal
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire import addresses
+from shadowrelay.wire.replies import Reply
 
 Step = Literal["connect", "greeting", "ehlo", "tls", "auth", "mail", "rcpt", "data", "rset"]
 
 Mechanism = Literal["plain", "login", "cram-md5", "xoauth2"]
+
+_LONGEST_TEXT = 600
+_LOG_IN = frozenset({530, 534, 535, 538})
+"""These ask for a login, for TLS, or for another mechanism (RFC 4954 section 6, RFC 3207 section 4): they are
+said of us, and not of the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +102,43 @@ class RecipientResult:
     outcome: Outcome
     reply: str
     remote: bool = True
+
+
+def one_line(reply: Reply) -> str:
+    """The reply as it is kept: one printable line of at most 600 characters."""
+    return str(reply)[:_LONGEST_TEXT]
+
+
+def refused(number: int, reply: Reply) -> RecipientResult:
+    """A reply other than 2yz before the content: 5yz is for good, anything else for now.
+
+    A code out of place (3yz to RCPT, say) is the hop's error, and one that asks for a login is our own:
+    permanent only by explicit choice.
+    """
+    for_good = reply.permanent and reply.code not in _LOG_IN
+    outcome = Outcome.REJECTED if for_good else Outcome.DEFERRED
+    return RecipientResult(number, outcome, one_line(reply))
+
+
+def final(number: int, reply: Reply) -> RecipientResult:
+    """The reply to the final dot. One that is out of place (3yz) leaves the recipient in doubt."""
+    if reply.positive:
+        outcome = Outcome.DUPLICATE if reply.duplicate else Outcome.ACCEPTED
+        return RecipientResult(number, outcome, one_line(reply))
+    if reply.transient or reply.permanent:
+        return refused(number, reply)
+    return RecipientResult(number, Outcome.IN_DOUBT, one_line(reply))
+
+
+def lost(number: int, step: str) -> RecipientResult:
+    """The session ended before the final dot was written: not taken, to be tried again."""
+    return RecipientResult(number, Outcome.DEFERRED, f"451 4.4.2 Session lost at {step}", remote=False)
+
+
+def in_doubt(number: int) -> RecipientResult:
+    """The session ended between the final dot and its reply."""
+    text = "451 4.4.2 Session lost after the final dot"
+    return RecipientResult(number, Outcome.IN_DOUBT, text, remote=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

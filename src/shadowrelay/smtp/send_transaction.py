@@ -11,8 +11,17 @@ from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.send_client import SESSION_ERRORS, describe
 from shadowrelay.smtp.send_connect import Connection
 from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer, Source, blocks
-from shadowrelay.smtp.send_hop import ConnectionFailed, NextHopServer, Outcome, RecipientResult
-from shadowrelay.smtp.send_replies import final, in_doubt, lost, one_line, refused
+from shadowrelay.smtp.send_hop import (
+    ConnectionFailed,
+    NextHopServer,
+    Outcome,
+    RecipientResult,
+    final,
+    in_doubt,
+    lost,
+    one_line,
+    refused,
+)
 from shadowrelay.wire.replies import Reply
 
 SENT_WITH_THE_DOT = 16 * 1024

@@ -1,0 +1,57 @@
+"""What the silence of a member leads to: one forecast, for the log and for the operator."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """A member cannot be reached: its copies stop counting, and what is held for it is promoted.
+
+    ``losing_in``: failed heartbeats until ``held_by_it`` copies of our messages no longer count.
+    ``promoting_in``: time until ``held_for_it`` messages are promoted; zero when it is due. Not by time while
+    another member has contact with it (``seen_by``), or while this node may be the one that is ``cut_off``.
+    """
+
+    losing_in: int
+    held_by_it: int
+    promoting_in: timedelta
+    held_for_it: int
+    seen_by: ServerName | None
+    cut_off: bool
+
+    def __str__(self) -> str:
+        return f"{self._loss()}; {self._promotion()}"
+
+    def _loss(self) -> str:
+        if not self.losing_in:
+            return "its copies of our messages do not count: they are made again elsewhere"
+        copies = "copy for us no longer counts" if self.held_by_it == 1 else "copies for us no longer count"
+        failures = "failure" if self.losing_in == 1 else "failures"
+        return f"its {self.held_by_it} {copies} after {self.losing_in} more {failures}"
+
+    def _promotion(self) -> str:
+        if not self.held_for_it:
+            return "nothing is held for it"
+        messages = "its message is" if self.held_for_it == 1 else f"its {self.held_for_it} messages are"
+        if self.seen_by:
+            return f"{messages} not promoted by time: {self.seen_by} is in contact with it"
+        if self.cut_off:
+            return f"{messages} not promoted by time: this node reaches no other machine, and may be cut off"
+        when = f"in {spell(self.promoting_in)}" if self.promoting_in > timedelta(0) else "now"
+        return f"{messages} promoted {when}"
+
+
+def spell(length: timedelta) -> str:
+    """A duration in its two largest units: ``2 h 48 min``, ``3 min 5 s``, ``12 s``."""
+    seconds = round(length.total_seconds())
+    parts = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, seconds = divmod(seconds, size)
+        parts.append((count, unit))
+    first = next((index for index, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count) or "0 s"
