@@ -1,12 +1,33 @@
-"""Runs a script on the real world: every step is awaited, its result sent back."""
+"""Runs a script on the real world: every step is performed, and its result sent back."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar, assert_never
 
-from shadowrelay.core.steps import Script, Step
+from shadowrelay.core.conversation import Answered, Greeting
+from shadowrelay.core.decisions import Member
+from shadowrelay.core.delivery import Report
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.redundancy import Attempt
+from shadowrelay.core.steps import (
+    AnyStep,
+    Ask,
+    Beside,
+    Both,
+    Greet,
+    OfferCopy,
+    Pause,
+    Script,
+    SendOn,
+    Sent,
+    Transact,
+    Unanswered,
+    WriteReports,
+)
+from shadowrelay.core.values import dataclass
+from shadowrelay.database.ledger import SqlLedger
 
 T = TypeVar("T")
 
@@ -25,14 +46,57 @@ class Countdown:
         return max(0.0, self._end - now)
 
 
-async def run(script: Script[T], perform: Callable[[Step], Awaitable[Any]]) -> T:
-    """Perform the script's steps in its order; what ``perform`` raises ends the script."""
-    answer: Any = None
-    try:
-        while True:
-            answer = await perform(script.send(answer))
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    finally:
-        script.close()
+def _never(step: object) -> NoReturn:
+    raise TypeError(f"{type(step).__name__}: this stage performs no such step")
+
+
+@dataclass(slots=True, kw_only=True)
+class Performer:
+    """The one interpreter of steps on a node. A stage says how it does those that its scripts have.
+
+    ``transact`` begins the transaction when it is called. ``known``: what memory has of a member.
+    """
+
+    transact: Callable[[Callable[[SqlLedger], Any]], Awaitable[Any]]
+    offer: Callable[[OfferCopy], Awaitable[Attempt]] = _never
+    known: Callable[[ServerName], Member | None] = _never
+    greet: Callable[[Greet], Awaitable[Greeting | Unanswered]] = _never
+    ask: Callable[[Ask], Awaitable[Answered | Unanswered]] = _never
+    send: Callable[[SendOn], Awaitable[Sent]] = _never
+    report: Callable[[WriteReports], Awaitable[tuple[Report, ...]]] = _never
+
+    async def run(self, script: Script[T]) -> T:
+        """Perform the script's steps in its order; what a step raises ends the script."""
+        answer: Any = None
+        try:
+            while True:
+                answer = await self._perform(script.send(answer))
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        finally:
+            script.close()
+
+    async def _perform(self, step: AnyStep) -> object:
+        match step:
+            case Transact(work):
+                return await self.transact(work)
+            case OfferCopy():
+                return await self.offer(step)
+            case Beside(work, offered):
+                arriving = self.transact(work)
+                attempt = await self.offer(offered)
+                return Both(await arriving, attempt, self.known(offered.to))
+            case Pause(length):
+                await asyncio.sleep(length.total_seconds())
+                return None
+            case Greet():
+                return await self.greet(step)
+            case Ask():
+                return await self.ask(step)
+            case SendOn():
+                return await self.send(step)
+            case WriteReports():
+                return await self.report(step)
+            case _:
+                assert_never(step)

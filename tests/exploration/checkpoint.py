@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from io import BytesIO
-from types import CellType, CodeType, FunctionType, GeneratorType
+from types import CellType, CodeType, CoroutineType, FunctionType
 from typing import Any
 
 from shadowrelay.core.greeting import greet
@@ -81,8 +81,8 @@ class _Pickler(pickle.Pickler):
             return _function, (body, value.__closure__), value.__defaults__, None, None, _default
         if kind is CellType:
             return _cell, (), (value.cell_contents,), None, None, _fill
-        if kind is GeneratorType:
-            if value.gi_frame is None:
+        if kind is CoroutineType:
+            if value.cr_frame is None:
                 return _over, (value.__qualname__,)
             return _script, _what_it_was_told(value)
         return NotImplemented
@@ -115,16 +115,16 @@ def _fill(cell: CellType, contents: tuple[Any]) -> None:
     (cell.cell_contents,) = contents
 
 
-def _what_it_was_told(script: GeneratorType[Any, Any, Any]) -> tuple[Any, ...]:
-    begun, names, told = AGAIN.get(script.gi_code, (None, (), ()))
-    known = dict(script.gi_frame.f_locals)
+def _what_it_was_told(script: CoroutineType[Any, Any, Any]) -> tuple[Any, ...]:
+    begun, names, told = AGAIN.get(script.cr_code, (None, (), ()))
+    known = dict(script.cr_frame.f_locals)
     given = [known.pop(name, None) for name in names]
     answers = []
     for answer in told:
         if answer[0] in known:
             values = tuple(known.pop(name) for name in answer)
             answers.append(values if len(values) > 1 else values[0])
-    if begun is None or known.keys() - OWN.get(script.gi_code, set()):
+    if begun is None or known.keys() - OWN.get(script.cr_code, set()):
         raise pickle.PicklingError("it waits for something else")
     return begun, tuple(given), tuple(answers)
 
@@ -134,15 +134,19 @@ def _script(
 ) -> Script[Any]:
     """One that has just told a step, as it was when it was put away."""
     script = begun(*given)
-    next(script)
+    script.send(None)
     for answer in answers:
         script.send(answer)
     return script
 
 
+async def _nothing() -> None:
+    """No step at all."""
+
+
 def _over(title: str) -> Script[Any]:
     """One that has ended, or was dropped."""
-    script: Script[Any] = (step for step in ())
+    script = _nothing()
     script.close()
     script.__qualname__ = title
     return script

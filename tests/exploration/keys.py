@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from hashlib import blake2b
-from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
+from types import BuiltinFunctionType, CoroutineType, FunctionType, MethodType
 from typing import Any
 
 from shadowrelay.core.conversation import Greeting
@@ -185,10 +185,10 @@ class Walk:
         for default in value.__defaults__ or ():
             self.see(default)
 
-    def script(self, value: GeneratorType[Any, Any, Any]) -> None:
+    def script(self, value: CoroutineType[Any, Any, Any]) -> None:
         """Where it is, and what it knows there."""
         self.out.append(value.__qualname__)
-        frame = value.gi_frame
+        frame = value.cr_frame
         if frame is None:
             return
         self.out.append(str(frame.f_lasti))
@@ -196,8 +196,8 @@ class Walk:
         for name in sorted(known):
             self.out.append(name)
             self._variable(name, known[name])
-        if value.gi_yieldfrom is not None:
-            self.see(value.gi_yieldfrom)
+        if type(value.cr_await) is CoroutineType:  # a script within; of a step the place says enough
+            self.see(value.cr_await)
 
     def _variable(self, name: str, value: Any) -> None:
         if name in SESSIONS and type(value) is Greeting:
@@ -285,7 +285,7 @@ EXACTLY: dict[tuple[type, ...], Callable[[Walk, Any], None]] = {
     (timedelta,): Walk.text,
     (FunctionType,): Walk.function,
     (MethodType,): Walk.method,
-    (GeneratorType,): Walk.script,
+    (CoroutineType,): Walk.script,
     (Node, Patient, Elsewhere, Beyond): Walk.name,
     (Peers,): Walk.sessions,
     (Session,): Walk.session,

@@ -15,15 +15,15 @@ from shadowrelay.core.messages import Reason, Role, Stage
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.second_opinion import Others, others
 from shadowrelay.core.shadow_servers import MemberPlace
-from shadowrelay.core.steps import Ask, Script, Step, Transact, Unanswered
+from shadowrelay.core.steps import AnyStep, Ask, Script, Transact, Unanswered
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import Consequence, poll, unreachable
 
 
-def steps(script: Script[Any], on: Books, answer: object) -> Iterator[Step]:
+def steps(script: Script[Any], on: Books, answer: object) -> Iterator[AnyStep]:
     """Each step once it is performed on those books; questions get that answer. The result comes last."""
     try:
-        step = next(script)
+        step = script.send(None)
         while True:
             result = step.work(on) if isinstance(step, Transact) else answer
             yield step

@@ -24,7 +24,7 @@ def test_the_rank_of_an_offer_and_who_may_hold_it_are_written_down_before_it_is_
     """If the answer is lost, or this node, that member is told of the outcome like any other."""
     on = books(A, message())
     script = copy_again(M, boundary().candidates(0.0).healthy, lambda: NOW)
-    reserve = next(script)
+    reserve = script.send(None)
     assert isinstance(reserve, Transact)
     offered = script.send(reserve.work(on))
     assert isinstance(offered, OfferCopy)
@@ -37,7 +37,7 @@ def test_who_refused_the_copy_lately_is_not_asked_and_every_attempt_is_told() ->
     on = books(A, message())
     refused = Attempt(B, Leg.REFUSED, 1, "550 5.7.1", concern=Concern.COPY)
     script = copy_again(M, boundary().candidates(0.0).healthy, lambda: NOW, [refused])
-    reserve = next(script)
+    reserve = script.send(None)
     assert isinstance(reserve, Transact)
     offered = script.send(reserve.work(on))
     assert isinstance(offered, OfferCopy)

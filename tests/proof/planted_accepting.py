@@ -15,11 +15,11 @@ ACCEPTING = (
         file="reception/intake.py",
         edits=(
             (
-                "                case Transact(work):\n"
-                "                    return await members.database.transact_briefly(work)\n",
-                "                case Transact(work):\n"
-                "                    self.later = asyncio.ensure_future(members.database.transact(work))\n"
-                "                    return Answer.ACCEPTED\n",
+                "        performer = Performer(\n            transact=members.database.transact_briefly,\n",
+                "        async def early(work):\n"
+                "            self.later = asyncio.ensure_future(members.database.transact(work))\n"
+                "            return Answer.ACCEPTED\n\n"
+                "        performer = Performer(\n            transact=early,\n",
             ),
         ),
         test="test_persist_then_speak.py::test_a_message_that_could_not_be_written_here_is_answered_by_nothing",
@@ -32,7 +32,7 @@ ACCEPTING = (
             (
                 "        step = offer(",
                 "        first = (Attempt(member, Leg.LOST, len(attempts) + 1, ''),)\n"
-                "        yield Transact(lambda books: books.apply(accept(\n"
+                "        await Transact(lambda books: books.apply(accept(\n"
                 "            books, arrival, content, first, Policy(), clock(), last_resort=True)))\n"
                 "        step = offer(",
             ),
@@ -59,7 +59,7 @@ ACCEPTING = (
         file="reception/two_copies.py",
         edits=(
             (
-                "    return Decided((yield from take_back(arrival, attempts)))\n",
+                "    return Decided(await take_back(arrival, attempts))\n",
                 "    return Decided(Answer.NOT_REDUNDANT)\n",
             ),
         ),
@@ -155,14 +155,14 @@ ACCEPTING = (
     Fault(
         name="what was known of the holder before it was offered the copy decides",
         rule="an acknowledgement counts only on an unbroken lineage",
-        file="reception/intake.py",
+        file="running.py",
         edits=(
             (
-                "                    arriving = members.database.transact_briefly(work)\n",
-                "                    known = members.database.ledger.known(offered.to)\n"
-                "                    arriving = members.database.transact_briefly(work)\n",
+                "                arriving = self.transact(work)\n",
+                "                known = self.known(offered.to)\n"
+                "                arriving = self.transact(work)\n",
             ),
-            ("attempt, members.database.ledger.known(offered.to))", "attempt, known)"),
+            ("attempt, self.known(offered.to))", "attempt, known)"),
         ),
         test="reception/test_intake.py::"
         "test_an_acknowledgement_whose_database_is_gone_when_it_is_read_does_not_count",
@@ -186,7 +186,7 @@ ACCEPTING = (
         file="core/greeting.py",
         edits=(
             (
-                "    yield Transact(lambda books: met(books, greeting, clock(), "
+                "    await Transact(lambda books: met(books, greeting, clock(), "
                 "after_silence=silent, asked_at=asked_at))\n",
                 "    del silent\n",
             ),

@@ -54,7 +54,7 @@ ASKING = (
     Fault(
         name="members that failed are asked again without a pause",
         rule=_COUNTED,
-        file="members/pool.py",
+        file="running.py",
         edits=(("                await asyncio.sleep(length.total_seconds())\n", ""),),
         test="reception/test_outages.py::"
         "test_the_only_member_is_tried_as_often_as_documented_with_pauses[default-2]",

@@ -88,9 +88,9 @@ DAMAGE = (
         file="members/repair.py",
         edits=(
             (
-                "                return await members.offer(step, verified(content, step.digests.content))\n",
-                "                from shadowrelay.database.content import blocks\n"
-                "                return await members.offer(step, blocks(content))\n",
+                "        return await members.offer(step, verified(content, step.digests.content))\n",
+                "        from shadowrelay.database.content import blocks\n"
+                "        return await members.offer(step, blocks(content))\n",
             ),
         ),
         test=_DAMAGE + "test_a_repair_ends_no_offer_of_what_is_damaged",

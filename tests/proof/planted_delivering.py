@@ -81,11 +81,11 @@ DELIVERING = (
         file="delivery/queue.py",
         edits=(
             (
-                "                case SendOn():\n",
-                "                case SendOn():\n"
-                "                    await self._database.transact(\n"
-                "                        lambda it: unclaim(it, claimed.copy.id, claimed.next_hop)\n"
-                "                    )\n",
+                "            nonlocal session, again\n",
+                "            nonlocal session, again\n"
+                "            await self._database.transact(\n"
+                "                lambda it: unclaim(it, claimed.copy.id, claimed.next_hop)\n"
+                "            )\n",
             ),
         ),
         test=_QUEUE + "test_a_message_under_way_is_not_sent_a_second_time",
@@ -103,12 +103,12 @@ DELIVERING = (
         file="delivery/queue.py",
         edits=(
             (
-                "    sent: Sent = yield SendOn(",
+                "    sent = await SendOn(",
                 "    from shadowrelay.core.delivery import Ending, Hop, Result\n"
                 "    early = tuple(Result(r.number, Ending.ACCEPTED, '250 2.0.0') for r in recipients)\n"
-                "    yield Transact(lambda books: books.apply("
+                "    await Transact(lambda books: books.apply("
                 "settle(books, copy.id, early, (), Hop('', False, False), clock())))\n"
-                "    sent: Sent = yield SendOn(",
+                "    sent = await SendOn(",
             ),
         ),
         test=_QUEUE + "test_only_what_was_put_off_is_sent_again",

@@ -133,14 +133,14 @@ HOLDING = (
         file="members/link.py",
         edits=(
             (
-                "        more = yield Transact(apply)\n",
+                "        more = await Transact(apply)\n",
                 "        from shadowrelay.core.discard import applied\n"
                 "        from shadowrelay.core.identifiers import Mark\n"
                 "        last = max((line.event or 0 for line in answered.lines), default=0)\n"
                 "        upto = Mark(answered.mark.incarnation, last)\n"
-                "        yield Transact(lambda books, upto=upto: books.apply(\n"
+                "        await Transact(lambda books, upto=upto: books.apply(\n"
                 "            applied(books, member.name, upto)))\n"
-                "        more = yield Transact(apply)\n",
+                "        more = await Transact(apply)\n",
             ),
         ),
         test="members/test_link_steps.py::test_events_and_how_far_they_are_applied_are_one_transaction",

@@ -35,7 +35,7 @@ def steps(*members: str, each: timedelta, concern: Concern = Concern.MEMBER) -> 
     candidates = Boundary(places[0], tuple(places[1:]), Policy(), _turn=-1).candidates(0.0)
     script = make_redundant(ARRIVAL, Content(data=b"x"), candidates.after, Policy(), lambda: now, DEADLINE)
     found: list[object] = []
-    step = next(script)
+    step = script.send(None)
     while not isinstance(step, Transact):  # the last resort: what policy says of no copy at all
         if isinstance(step, Pause):
             found.append(step.length)

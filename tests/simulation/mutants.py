@@ -184,12 +184,12 @@ MUTANTS = (
         (
             (
                 deliver,
-                "sent: Sent = yield SendOn(next_hop, copy, recipients)",
+                "sent = await SendOn(next_hop, copy, recipients)",
                 "from shadowrelay.core.delivery import Ending, Hop, Result\n"
                 "    early = tuple(Result(r.number, Ending.ACCEPTED, '250 2.0.0') for r in recipients)\n"
-                "    yield Transact(lambda books: books.apply("
+                "    await Transact(lambda books: books.apply("
                 "settle(books, copy.id, early, (), Hop('early', False, False), clock())))\n"
-                "    sent: Sent = yield SendOn(next_hop, copy, recipients)",
+                "    sent = await SendOn(next_hop, copy, recipients)",
             ),
         ),
         seed=0,
@@ -294,7 +294,7 @@ MUTANTS = (
                 "attempts: list[Attempt] = []",
                 "from dataclasses import replace\n"
                 "    lax = replace(policy, reject_message_on_shadow_failure=False)\n"
-                "    yield Transact(lambda books: books.apply("
+                "    await Transact(lambda books: books.apply("
                 "accept(books, arrival, content, (), lax, clock(), last_resort=True)))\n"
                 "    accept_ = accept\n"
                 "    attempts: list[Attempt] = []",

@@ -22,6 +22,7 @@ from shadowrelay.core.redundancy import Answer, Arrival, Attempt
 from shadowrelay.core.reports import ReportKind, is_due, report_id
 from shadowrelay.core.shadow_servers import MemberPlace
 from shadowrelay.core.steps import (
+    AnyStep,
     Ask,
     Beside,
     Both,
@@ -31,7 +32,6 @@ from shadowrelay.core.steps import (
     Script,
     SendOn,
     Sent,
-    Step,
     Transact,
     Unanswered,
     WriteReports,
@@ -323,7 +323,7 @@ class Node:
     def start(self, script: Script[Any], done: Callable[[Any], None]) -> None:
         Task(self, script, done, self.generation).resume()
 
-    def perform(self, step: Step, resume: Callable[[Any], None]) -> None:
+    def perform(self, step: AnyStep, resume: Callable[[Any], None]) -> None:
         match step:
             case OfferCopy():
                 self.peers.offer(step, resume)

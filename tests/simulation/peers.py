@@ -17,7 +17,7 @@ from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Status
 from shadowrelay.core.redundancy import Attempt, Concern, Leg
-from shadowrelay.core.steps import Ask, Greet, OfferCopy, Script, Unanswered
+from shadowrelay.core.steps import Ask, Greet, OfferCopy, Step, Unanswered
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
     RCPT_KEYWORDS,
@@ -67,7 +67,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class _Connect:
+class _Connect(Step[Greeting | Unanswered]):
     """Open a session for copies and greet on it."""
 
     greet: Greet
@@ -228,15 +228,15 @@ class Peers:
             self._meet(name), lambda _: [wish(self.shadow.get(name)) for wish in self.wishes.pop(name)]
         )
 
-    def _meet(self, name: ServerName) -> Script[None]:
+    async def _meet(self, name: ServerName) -> None:
         """As Members.greet does it."""
         boundary, asked_at = self.node.boundary, self.world.now
         number = self.world.session(copies=True)
         script = greet(name, self.node.clock, lambda: boundary.silent(name))
-        step, answer = next(script), None
+        step, answer = script.send(None), None
         try:
             while True:
-                answer = yield _Connect(step, number) if isinstance(step, Greet) else step
+                answer = await (_Connect(step, number) if isinstance(step, Greet) else step)
                 step = script.send(answer)
         except StopIteration as met:
             if not isinstance(met.value, Unanswered):

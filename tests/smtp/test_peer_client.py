@@ -34,7 +34,7 @@ from shadowrelay.core.digests import ContentDigest
 from shadowrelay.core.identifiers import Beginning, Lineage, Mark, NextHop
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.redundancy import Attempt, Concern, Leg
-from shadowrelay.core.steps import Ask, OfferCopy, Unanswered
+from shadowrelay.core.steps import Ask, OfferCopy, Pause, Unanswered
 from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.peer_client import Address, PeerConnection, PeerFailed
 from shadowrelay.smtp.peer_offer import Offering
@@ -545,13 +545,13 @@ async def test_a_caller_that_gives_up_while_it_introduces_itself_leaves_no_sessi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
-        waiting, for_ever = asyncio.Event(), asyncio.Event()
+        waiting = asyncio.Event()
 
-        async def stuck(*_: Any, **__: Any) -> None:
+        async def stuck(*_: object) -> None:
             waiting.set()
-            await for_ever.wait()
+            await Pause(timedelta(hours=1))
 
-        monkeypatch.setattr(owner.node.members, "perform", stuck)
+        monkeypatch.setattr("shadowrelay.members.pool.greet", stuck)
         calling = asyncio.ensure_future(owner.node.members.acquire(holder.name))
         await waiting.wait()
         calling.cancel()

@@ -8,25 +8,23 @@ from datetime import datetime
 from shadowrelay.core.conversation import Greeting, introduce, met
 from shadowrelay.core.identifiers import Lineage, ServerName
 from shadowrelay.core.ledger import Transaction
-from shadowrelay.core.steps import Greet, Script, Transact, Unanswered
+from shadowrelay.core.steps import Greet, Transact, Unanswered
 
 
-def greet(
+async def greet(
     member: ServerName, clock: Callable[[], datetime], after_silence: Callable[[], bool]
-) -> Script[Greeting | Unanswered]:
+) -> Greeting | Unanswered:
     """Introduce ourselves and remember the answer. ``after_silence`` is asked when it is there: was the
     member out of reach until now?
     """
-    mine: Greeting
-    asked_at: Lineage | None
-    mine, asked_at = yield Transact(lambda books: (introduce(books, member), lineage_of(books, member)))
-    theirs: Greeting | Unanswered = yield Greet(member, mine)
+    mine, asked_at = await Transact(lambda books: (introduce(books, member), lineage_of(books, member)))
+    theirs = await Greet(member, mine)
     if isinstance(theirs, Unanswered):
         return theirs
     if theirs.name != member:
         return Unanswered("xshadow", f"it answers as {theirs.name}")
     greeting, silent = theirs, after_silence()
-    yield Transact(lambda books: met(books, greeting, clock(), after_silence=silent, asked_at=asked_at))
+    await Transact(lambda books: met(books, greeting, clock(), after_silence=silent, asked_at=asked_at))
     return greeting
 
 

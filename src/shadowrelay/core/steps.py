@@ -1,16 +1,16 @@
 """Scripts: procedures that decide the order of steps, and leave every step to whoever runs them.
 
-A script is a generator. It yields steps (a transaction, a word with a peer, a delivery) and is sent their
-results, so that the order on which the promise rests (both copies before the 250, persist before speaking,
-ask before delivering) stands in one place: the node runs it on sockets and SQLite, the simulation on a
-virtual clock with faults between any two steps.
+A script is a coroutine that awaits steps, and nothing else: a transaction, a word with a member, a delivery.
+A step that is awaited hands itself to the driver, which sends its result. So the order on which the promise
+rests (both copies before the 250, persist before speaking, ask before delivering) stands in one place: the
+node runs it on sockets and SQLite, the simulation on a virtual clock with faults between any two steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from shadowrelay.core.conversation import Answered, Greeting, Query
 from shadowrelay.core.decisions import Member
@@ -22,18 +22,31 @@ from shadowrelay.core.redundancy import Attempt
 from shadowrelay.core.values import dataclass
 
 T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
+
+Script: TypeAlias = Coroutine[Any, Any, T]
+
+
+class Step(Generic[R_co]):
+    """What a script leaves to whoever runs it; R_co is its result."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Step[R_co], Any, R_co]:
+        result: R_co = yield self
+        return result
 
 
 @dataclass(frozen=True, slots=True)
-class Transact:
+class Transact(Step[T]):
     """Run this in a transaction; its result arrives only after the commit is durable."""
 
-    work: Callable[[Transaction], Any]
+    work: Callable[[Transaction], T]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferCopy:
-    """Send a copy to that member in a shadow session. Result: Attempt.
+class OfferCopy(Step[Attempt]):
+    """Send a copy to that member in a shadow session.
 
     ``recipients`` are all of the message; those that are settled are marked so. ``given_for``: the copy is a
     shadow copy for that owner, and given to replace a damaged one.
@@ -51,62 +64,27 @@ class OfferCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """A transaction while a copy is offered. Result: Both, when both have ended."""
-
-    work: Callable[[Transaction], Any]
-    offer: OfferCopy
-
-
-@dataclass(frozen=True, slots=True)
-class Both:
+class Both(Generic[T]):
     """The results of the transaction and of the offer, and what is known by then of the member (or None)."""
 
-    kept: Any
+    kept: T
     attempt: Attempt
     member: Member | None
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """Wait for that time: who was asked a moment ago would say the same again. Result: None."""
+class Beside(Step[Both[T]], Generic[T]):
+    """A transaction while a copy is offered; the result comes when both have ended."""
+
+    work: Callable[[Transaction], T]
+    offer: OfferCopy
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(Step[None]):
+    """Wait for that time: who was asked a moment ago would say the same again."""
 
     length: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class Greet:
-    """Introduce ourselves. Result: the member's Greeting; Unanswered if it did not answer."""
-
-    to: ServerName
-    greeting: Greeting
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Send an XQDISCARD. Result: Answered or Unanswered."""
-
-    to: ServerName
-    query: Query
-
-
-@dataclass(frozen=True, slots=True)
-class SendOn:
-    """Send a fork to its next hop. Result: Sent."""
-
-    next_hop: NextHop
-    copy: Copy
-    recipients: tuple[Recipient, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WriteReports:
-    """Write the DSNs that these endings call for. Result: a tuple of Report."""
-
-    copy: Copy
-    results: tuple[Result, ...]
-    hop: Hop
-    dsn_offered: bool  # the next hop took the duty to report success
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +93,22 @@ class Unanswered:
 
     step: str
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Greet(Step[Greeting | Unanswered]):
+    """Introduce ourselves; the member's greeting is the result."""
+
+    to: ServerName
+    greeting: Greeting
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(Step[Answered | Unanswered]):
+    """Send an XQDISCARD."""
+
+    to: ServerName
+    query: Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +123,23 @@ class Sent:
     damaged: str = ""
 
 
-Step: TypeAlias = Transact | OfferCopy | Beside | Pause | Greet | Ask | SendOn | WriteReports
-Answer: TypeAlias = Attempt | Both | Greeting | Answered | Unanswered | Sent | tuple[Report, ...]
-Script: TypeAlias = Generator[Step, Any, T]
+@dataclass(frozen=True, slots=True)
+class SendOn(Step[Sent]):
+    """Send a fork to its next hop."""
+
+    next_hop: NextHop
+    copy: Copy
+    recipients: tuple[Recipient, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReports(Step[tuple[Report, ...]]):
+    """Write the DSNs that these endings call for."""
+
+    copy: Copy
+    results: tuple[Result, ...]
+    hop: Hop
+    dsn_offered: bool  # the next hop took the duty to report success
+
+
+AnyStep: TypeAlias = Transact[Any] | OfferCopy | Beside[Any] | Pause | Greet | Ask | SendOn | WriteReports

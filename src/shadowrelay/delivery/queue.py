@@ -15,12 +15,12 @@ from shadowrelay import failpoints
 from shadowrelay.core import chores, heartbeat
 from shadowrelay.core.damage import found
 from shadowrelay.core.decisions import Part
-from shadowrelay.core.delivery import Ending, Hop, Report, settle
+from shadowrelay.core.delivery import Ending, Hop, settle
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route
-from shadowrelay.core.steps import Script, SendOn, Sent, Step, Transact, WriteReports
+from shadowrelay.core.steps import SendOn, Sent, Transact, WriteReports
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import Claim, bring_forward, claim, claim_late, due_hops, unclaim
@@ -29,7 +29,7 @@ from shadowrelay.delivery.attempt import Outbound, Sender
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import Members, seconds
-from shadowrelay.running import run
+from shadowrelay.running import Performer
 from shadowrelay.smtp.send import DeliverySession, NextHopServer
 
 log = structlog.get_logger(__name__)
@@ -41,22 +41,21 @@ IDLE = 1.0  # seconds between looks at the queue when nothing wakes us
 GATHER = 0.01  # seconds between two looks, at least: what comes meanwhile is sent and settled together
 
 
-def deliver(
+async def deliver(
     copy: Copy, next_hop: NextHop, recipients: tuple[Recipient, ...], clock: Callable[[], datetime]
-) -> Script[Copy | None]:
+) -> Copy | None:
     """Send one fork and write down what became of it. The result is the copy after, None if it is gone.
 
     Whatever happens to the message during the attempt, the attempt is allowed to finish: its outcome
     settles recipients in any role.
     """
-    sent: Sent = yield SendOn(next_hop, copy, recipients)
+    sent = await SendOn(next_hop, copy, recipients)
     if sent.damaged:
-        yield Transact(lambda books: books.apply(found(books, copy.id, clock(), sent.damaged)))
-    reports: tuple[Report, ...] = yield WriteReports(copy, sent.results, sent.hop, sent.dsn_offered)
-    after: Copy | None = yield Transact(
+        await Transact(lambda books: books.apply(found(books, copy.id, clock(), sent.damaged)))
+    reports = await WriteReports(copy, sent.results, sent.hop, sent.dsn_offered)
+    return await Transact(
         lambda books: books.apply(settle(books, copy.id, sent.results, reports, sent.hop, clock(), sent=copy))
     )
-    return after
 
 
 class Queue:
@@ -256,25 +255,22 @@ class Queue:
             self.wake.set()
             return None
 
-        async def perform(step: Step) -> object:
+        async def send(_: SendOn) -> Sent:
             nonlocal session, again
-            match step:
-                case SendOn():
-                    sent, session = await self._sender.send(claimed, outbound)
-                    again = not sent.results or any(
-                        one.ending is Ending.DEFERRED and not one.retry_after for one in sent.results
-                    )
-                    failpoints.passed("after-next-hop-reply")
-                    return sent
-                case WriteReports():
-                    return await self._reporter.write(step, claimed.content)
-                case Transact(work):
-                    return await self._settle(claimed, work)
-                case _:
-                    raise TypeError(f"{type(step).__name__} is no step of a delivery")
+            sent, session = await self._sender.send(claimed, outbound)
+            again = not sent.results or any(
+                one.ending is Ending.DEFERRED and not one.retry_after for one in sent.results
+            )
+            failpoints.passed("after-next-hop-reply")
+            return sent
 
+        performer = Performer(
+            transact=partial(self._settle, claimed),
+            send=send,
+            report=partial(self._reporter.write, content=claimed.content),
+        )
         try:
-            await run(deliver(claimed.copy, claimed.next_hop, claimed.recipients, self._clock), perform)
+            await performer.run(deliver(claimed.copy, claimed.next_hop, claimed.recipients, self._clock))
         except DatabaseFailed:
             raise
         except Exception:

@@ -23,14 +23,16 @@ from shadowrelay.core.messages import Reason
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
 from shadowrelay.core.second_opinion import Others
-from shadowrelay.core.steps import Ask, Greet, Script, Step, Transact, Unanswered
+from shadowrelay.core.steps import Ask, Greet, Transact, Unanswered
 from shadowrelay.core.values import dataclass
 from shadowrelay.members.inquiry import AT_ONCE, Inquiry
 from shadowrelay.members.pool import Members, seconds
-from shadowrelay.running import run
+from shadowrelay.running import Performer
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
 
 log = structlog.get_logger(__name__)
+
+NO_SESSION = Unanswered("connect", "there is no session")
 
 MOST_PATIENCE = 10.0  # seconds a heartbeat may take; less where heartbeats are more frequent
 
@@ -38,12 +40,12 @@ MOST_PATIENCE = 10.0  # seconds a heartbeat may take; less where heartbeats are 
 Clock = Callable[[], datetime]
 
 
-def poll(member: Greeting, inquiry: Inquiry, policy: Policy, clock: Clock) -> Script[Unanswered | None]:
+async def poll(member: Greeting, inquiry: Inquiry, policy: Policy, clock: Clock) -> Unanswered | None:
     """Ask for events and about copies, until there is no more to fetch. None when all went well."""
     more = True
     while more:
-        query: Query = yield Transact(lambda books: ask(books, member.name, inquiry, clock(), member.version))
-        answered: Answered | Unanswered = yield Ask(member.name, query)
+        query = await Transact(lambda books: ask(books, member.name, inquiry, clock(), member.version))
+        answered = await Ask(member.name, query)
         if isinstance(answered, Unanswered):
             return answered
         speaker = Speaker(member.name, member.lineage.database_id, answered.mark, member.version)
@@ -56,7 +58,7 @@ def poll(member: Greeting, inquiry: Inquiry, policy: Policy, clock: Clock) -> Sc
         ) -> bool:
             return told(books, speaker, query, answered.lines, inquiry, policy, clock())
 
-        more = yield Transact(apply)
+        more = await Transact(apply)
     return None
 
 
@@ -72,13 +74,13 @@ class Consequence:
 NOTHING = Consequence()
 
 
-def unreachable(
+async def unreachable(
     member: ServerName,
     alarms: Collection[Alarm],
     others: Others,
     silent: Callable[[], bool],
     clock: Clock,
-) -> Script[Consequence]:
+) -> Consequence:
     """What follows when a member cannot be reached. Repeated at every heartbeat, it changes nothing new.
 
     Before anything is promoted by time the other members are asked whether they had contact with it. If no
@@ -94,16 +96,14 @@ def unreachable(
         return heartbeat.lose_holder(books, member, part) if silent() else None
 
     first = Part(most=AT_ONCE)
-    sighting: Sighting | None
-    rest: Part | None
-    sighting, rest = (yield Transact(work)) if alarms else (None, None)
+    sighting, rest = await Transact(work) if alarms else (None, None)
     while rest:
-        rest = yield Transact(partial(lose, part=rest))
+        rest = await Transact(partial(lose, part=rest))
     if sighting is None:
         return NOTHING
     opinions: set[ServerName] = set()
     for other in sorted(others.members):
-        answered: Answered | Unanswered = yield Ask(other, Query(0, sighting=sighting))
+        answered = await Ask(other, Query(0, sighting=sighting))
         if isinstance(answered, Answered):
             opinions.add(other)
             if answered.seen == member:
@@ -118,7 +118,7 @@ def unreachable(
 
     promoting, rest = 0, first
     while rest:
-        more, rest = yield Transact(partial(promote, part=rest))
+        more, rest = await Transact(partial(promote, part=rest))
         promoting += more
     return Consequence(promoting)
 
@@ -194,42 +194,46 @@ class Link:
             fresh or self._greeting is None or not self._holding
         ):  # XSHADOW again is the heartbeat of an idle pair
             silent = self.members.boundary.silent
-            greeting = await run(
-                greet(self.name, self.members.clock, lambda: fresh or silent(self.name)), self._perform
+            greeting = await self._performer().run(
+                greet(self.name, self.members.clock, lambda: fresh or silent(self.name))
             )
             if isinstance(greeting, Unanswered):
                 return greeting
             self._greeting = greeting
         if self._greeting is None:
             return Unanswered("xshadow", "not greeted")
-        return await run(
-            poll(self._greeting, self.inquiry, self.members.policy, self.members.clock), self._perform
+        return await self._performer().run(
+            poll(self._greeting, self.inquiry, self.members.policy, self.members.clock)
         )
 
-    async def _perform(self, step: Step) -> object:
-        session = self._session
+    def _performer(self) -> Performer:
+        return Performer(transact=self.members.database.transact, greet=self._greet, ask=self._ask)
+
+    async def _greet(self, step: Greet) -> Greeting | Unanswered:
+        if self._session is None:
+            return NO_SESSION
         try:
-            match step:
-                case Transact(work):
-                    return await self.members.database.transact(work)
-                case Greet(_, greeting) if session is not None:
-                    theirs = await session.greet(greeting)
-                    self.members.boundary.greeted(theirs.name)
-                    return theirs
-                case Ask(to, _) if to != self.name:  # a second opinion
-                    return await self.members.ask(step, self._patience())
-                case Ask(_, query) if session is not None:
-                    asked_at = seconds()
-                    answered, bad = await session.ask(query)
-                    # A talk about a long queue takes longer than the time span may be.
-                    self.members.boundary.answered(self.name, asked_at)
-                    for line in bad:
-                        log.error("discard_line_skipped", member=self.name, line=line[:200])
-                    return answered
-                case _:
-                    raise TypeError(f"{type(step).__name__} is no step of this talk")
+            theirs = await self._session.greet(step.greeting)
         except PeerFailed as failed:
             return Unanswered(failed.step, failed.error)
+        self.members.boundary.greeted(theirs.name)
+        return theirs
+
+    async def _ask(self, step: Ask) -> Answered | Unanswered:
+        if step.to != self.name:  # a second opinion
+            return await self.members.ask(step, self._patience())
+        if self._session is None:
+            return NO_SESSION
+        asked_at = seconds()
+        try:
+            answered, bad = await self._session.ask(step.query)
+        except PeerFailed as failed:
+            return Unanswered(failed.step, failed.error)
+        # A talk about a long queue takes longer than the time span may be.
+        self.members.boundary.answered(self.name, asked_at)
+        for line in bad:
+            log.error("discard_line_skipped", member=self.name, line=line[:200])
+        return answered
 
     async def _succeeded(self, asked_at: float) -> None:
         watch = self.members.boundary.watches[self.name]
@@ -261,15 +265,14 @@ class Link:
             failures=boundary.watches[self.name].failures,
             next=str(self.forecast()),
         )
-        came = await run(
+        came = await self._performer().run(
             unreachable(
                 self.name,
                 alarms,
                 boundary.others(self.name),
                 lambda: not boundary.watches[self.name].reachable,
                 self.members.clock,
-            ),
-            self._perform,
+            )
         )
         self.opinion = came
         if came.promoting:

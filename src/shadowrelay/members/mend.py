@@ -16,22 +16,22 @@ from functools import partial
 import structlog
 
 from shadowrelay.core import damage
-from shadowrelay.core.conversation import Answered, Query, told
+from shadowrelay.core.conversation import Query, told
 from shadowrelay.core.decisions import DamagedRow, Kind
 from shadowrelay.core.identifiers import MessageId, ServerName, is_uuid
 from shadowrelay.core.ledger import Transaction
-from shadowrelay.core.messages import Copy, Status
+from shadowrelay.core.messages import Status
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.questions import Speaker
-from shadowrelay.core.redundancy import Attempt, Leg
-from shadowrelay.core.steps import Ask, OfferCopy, Script, Transact, Unanswered
+from shadowrelay.core.redundancy import Leg
+from shadowrelay.core.steps import Ask, OfferCopy, Transact, Unanswered
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import damaged_messages
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.pool import Members
 from shadowrelay.members.repair import offered_whole
-from shadowrelay.running import run
+from shadowrelay.running import Performer
 
 log = structlog.get_logger(__name__)
 
@@ -53,9 +53,9 @@ class Sought(Enum):
     NOTHING = "nothing to seek"
 
 
-def seek(
+async def seek(
     message_id: MessageId, member: ServerName, inquiry: Inquiry, policy: Policy, clock: Callable[[], datetime]
-) -> Script[Sought]:
+) -> Sought:
     """Ask a member for a good copy of a message whose copy here is damaged; what else it says is taken as
     ever.
     """
@@ -64,10 +64,10 @@ def seek(
         asked = damage.wanted(books, message_id)
         return Query(0, at=books.lineage.mark, wanted=asked) if asked else None
 
-    query: Query | None = yield Transact(ask)
+    query = await Transact(ask)
     if query is None:
         return Sought.NOTHING
-    answered: Answered | Unanswered = yield Ask(member, query)
+    answered = await Ask(member, query)
     if isinstance(answered, Unanswered):
         return Sought.OPEN
     lines, mark = answered.lines, answered.mark
@@ -83,16 +83,15 @@ def seek(
             return Sought.COMING
         return Sought.NONE_THERE if kinds & damage.FINAL else Sought.OPEN
 
-    found: Sought = yield Transact(learn)
-    return found
+    return await Transact(learn)
 
 
-def give(message_id: MessageId, to: ServerName, clock: Callable[[], datetime]) -> Script[bool]:
+async def give(message_id: MessageId, to: ServerName, clock: Callable[[], datetime]) -> bool:
     """Give the good copy that we hold for that member to it: its own is damaged. True when it is taken."""
-    copy: Copy | None = yield Transact(lambda books: books.copy(message_id))
+    copy = await Transact(lambda books: books.copy(message_id))
     if copy is None or not copy.held or copy.damage or copy.owner != to:
         return False
-    attempt: Attempt = yield OfferCopy(
+    attempt = await OfferCopy(
         to=to,
         message_id=copy.id,
         epoch=copy.epoch,
@@ -105,7 +104,7 @@ def give(message_id: MessageId, to: ServerName, clock: Callable[[], datetime]) -
     )
     if attempt.leg is not Leg.ACKNOWLEDGED:
         return False
-    yield Transact(lambda books: books.apply(damage.given(books, message_id, to, clock())))
+    await Transact(lambda books: books.apply(damage.given(books, message_id, to, clock())))
     return True
 
 
@@ -185,9 +184,8 @@ class Mend:
 
     async def _seek(self, message_id: MessageId, name: ServerName) -> Sought:
         members = self._members
-        return await run(
-            seek(message_id, name, self._inquiry, members.policy, members.clock), members.perform
-        )
+        performer = Performer(transact=members.database.transact, ask=members.ask)
+        return await performer.run(seek(message_id, name, self._inquiry, members.policy, members.clock))
 
     async def _give_up(self, message_id: MessageId) -> None:
         now = self._members.clock()
@@ -230,6 +228,6 @@ class Giver:
 
     async def _give(self, message_id: MessageId, to: ServerName) -> None:
         async with self._slots:
-            script = give(message_id, to, self._members.clock)
+            script = partial(give, message_id, to, self._members.clock)
             taken = await offered_whole(self._members, self._examiner, message_id, script)
             log.info("good_copy_given", message=message_id, to=to, taken=bool(taken))

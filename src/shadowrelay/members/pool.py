@@ -19,11 +19,11 @@ from shadowrelay.core.greeting import greet
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Attempt, Concern, Leg
-from shadowrelay.core.steps import Ask, Greet, OfferCopy, Pause, Step, Transact, Unanswered
+from shadowrelay.core.steps import Ask, Greet, OfferCopy, Unanswered
 from shadowrelay.core.values import replace
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
-from shadowrelay.running import run
+from shadowrelay.running import Performer
 from shadowrelay.smtp.peer_client import NO_ANSWER, Address, PeerConnection, PeerFailed, PeerGone
 from shadowrelay.smtp.peer_offer import Offering
 
@@ -89,14 +89,13 @@ class Members:
         """XSHADOW, with what both sides learn by it written down first. Raises PeerFailed."""
         asked_at = seconds()
 
-        async def perform(step: Step) -> object:
-            if not isinstance(step, Greet):
-                return await self.perform(step)
+        async def introduced(step: Greet) -> Greeting:
             theirs = await session.greet(step.greeting)
             self.boundary.greeted(theirs.name)
             return theirs
 
-        theirs = await run(greet(name, self.clock, lambda: self.boundary.silent(name)), perform)
+        performer = Performer(transact=self.database.transact, greet=introduced)
+        theirs = await performer.run(greet(name, self.clock, lambda: self.boundary.silent(name)))
         if isinstance(theirs, Unanswered):
             raise PeerFailed(theirs.step, theirs.error)
         self.boundary.answered(name, asked_at)
@@ -202,19 +201,6 @@ class Members:
             log.error("discard_line_skipped", member=step.to, line=line[:200])
         self.release(step.to, session)
         return answered
-
-    async def perform(self, step: Step, timeout: float | None = None) -> object:
-        """The steps that need nothing but the database and the channel."""
-        match step:
-            case Transact(work):
-                return await self.database.transact(work)
-            case Ask():
-                return await self.ask(step, timeout)
-            case Pause(length):
-                await asyncio.sleep(length.total_seconds())
-                return None
-            case _:
-                raise TypeError(f"{type(step).__name__} is not a step for the channel")
 
     async def close(self) -> None:
         """Say goodbye on all idle sessions at once, and wait a moment: a frozen member never answers."""

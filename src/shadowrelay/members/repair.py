@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -16,14 +17,14 @@ from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.redundancy import Attempt, repaired, reserve_rank
 from shadowrelay.core.shadow_servers import Turn
-from shadowrelay.core.steps import OfferCopy, Script, Step, Transact
+from shadowrelay.core.steps import OfferCopy, Script, Transact
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import ContentDamaged, stored, verified
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import exposed
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.refusals import REST, Refusals
-from shadowrelay.running import run
+from shadowrelay.running import Performer
 
 log = structlog.get_logger(__name__)
 
@@ -42,12 +43,12 @@ class Repaired:
     attempts: tuple[Attempt, ...] = ()
 
 
-def copy_again(
+async def copy_again(
     message_id: MessageId,
     whom: Callable[[Sequence[Attempt]], Turn | None],
     clock: Callable[[], datetime],
     refused: Sequence[Attempt] = (),
-) -> Script[Repaired]:
+) -> Repaired:
     """Give an exposed message a holder.
 
     ``whom`` to ask next depends on the attempts so far, and on earlier ones that were ``refused``. Each
@@ -61,10 +62,10 @@ def copy_again(
         def reserve(books: Transaction, member: ServerName = member) -> Copy | None:
             return books.apply(reserve_rank(books, message_id, member))
 
-        copy: Copy | None = yield Transact(reserve)
+        copy = await Transact(reserve)
         if copy is None or not copy.exposed or copy.damaged:
             return Repaired(copy is not None and not copy.exposed, tuple(attempts))
-        attempt: Attempt = yield OfferCopy(
+        attempt = await OfferCopy(
             to=member,
             message_id=copy.id,
             epoch=copy.epoch,
@@ -79,7 +80,7 @@ def copy_again(
         def record(books: Transaction, attempt: Attempt = attempt) -> bool:
             return books.apply(repaired(books, message_id, attempt, clock()))
 
-        if (yield Transact(record)):
+        if await Transact(record):
             return Repaired(safe=True)
     return Repaired(safe=False, attempts=tuple(attempts))
 
@@ -146,7 +147,7 @@ class Repair:
         lately = self.refusals.lately(message_id, seconds())
         if candidates.healthy(lately) is None:  # nobody to ask: the content need not be read
             return None
-        script = copy_again(message_id, candidates.healthy, self._members.clock, lately)
+        script = partial(copy_again, message_id, candidates.healthy, self._members.clock, lately)
         ended = await offered_whole(self._members, self._examiner, message_id, script)
         if ended is not None:
             self._note(message_id, ended)
@@ -165,7 +166,7 @@ class Repair:
 
 
 async def offered_whole(
-    members: Members, examiner: Examiner, message_id: MessageId, script: Script[T]
+    members: Members, examiner: Examiner, message_id: MessageId, script: Callable[[], Script[T]]
 ) -> T | None:
     """Run a script that offers copies of a stored message. Its content is compared as it is read: the last of
     it leaves only if all is as it was accepted. None if there is nothing to be offered, or it is not.
@@ -178,17 +179,13 @@ async def offered_whole(
     if copy.digests is None and await examiner.compare(copy, content) is not Finding.SOUND:
         return None
 
-    async def perform(step: Step) -> object:
-        match step:
-            case OfferCopy() if step.digests and step.digests.content:
-                return await members.offer(step, verified(content, step.digests.content))
-            case Transact(work):  # about one message
-                return await members.database.transact_briefly(work)
-            case _:
-                return await members.perform(step)
+    async def offered(step: OfferCopy) -> Attempt:
+        if step.digests is None or not step.digests.content:
+            raise TypeError("what has no digest is offered to nobody")
+        return await members.offer(step, verified(content, step.digests.content))
 
     try:
-        return await run(script, perform)
+        return await Performer(transact=members.database.transact_briefly, offer=offered).run(script())
     except ContentDamaged as error:
         await examiner.damaged(message_id, str(error))
     except OSError as error:

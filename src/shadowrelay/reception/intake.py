@@ -8,7 +8,6 @@ from datetime import datetime
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
-from typing import cast
 
 import structlog
 
@@ -21,7 +20,7 @@ from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival, Attempt
 from shadowrelay.core.routing import Route, postmaster_domain, route_for
-from shadowrelay.core.steps import Ask, Beside, Both, OfferCopy, Step, Transact
+from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.ledger import SqlLedger
@@ -30,7 +29,7 @@ from shadowrelay.members.pool import Members
 from shadowrelay.reception.header_fields import completed, trace
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
-from shadowrelay.running import Countdown, run
+from shadowrelay.running import Countdown, Performer
 from shadowrelay.smtp.receive import Hangup, Peer
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
@@ -228,32 +227,28 @@ class IntakeSink:
         )
         clock, shadow = members.clock, self._shadow
 
-        async def perform(step: Step) -> object:
-            match step:
-                case Transact(work):
-                    return await members.database.transact_briefly(work)
-                case Beside(work, offered):
-                    arriving = members.database.transact_briefly(work)
-                    attempt = cast("Attempt", await perform(offered))
-                    return Both(await arriving, attempt, members.database.ledger.known(offered.to))
-                case OfferCopy() if shadow is not None:
-                    try:
-                        async with asyncio.timeout_at(latest):
-                            return await shadow.offer(step, self._spool.blocks())
-                    except TimeoutError:
-                        return await members.lost(step)
-                case Ask():
-                    return await members.ask(step, revoking.left())
-                case _:
-                    return await members.perform(step)
+        async def offered(step: OfferCopy) -> Attempt:
+            if shadow is None:
+                raise TypeError("nobody was to be asked")
+            try:
+                async with asyncio.timeout_at(latest):
+                    return await shadow.offer(step, self._spool.blocks())
+            except TimeoutError:
+                return await members.lost(step)
 
         deadline = clock() + intake.policy.shadow_time_cap
         latest = asyncio.get_running_loop().time() + intake.policy.shadow_time_cap.total_seconds()
         revoking = Countdown(intake.policy.revoke_timeout.total_seconds())
         whom = shadow.candidates.after if shadow is not None else _nobody
+        performer = Performer(
+            transact=members.database.transact_briefly,
+            offer=offered,
+            known=members.database.ledger.known,
+            ask=lambda step: members.ask(step, revoking.left()),
+        )
         script = make_redundant(self._arrival, content, whom, intake.policy, clock, deadline)
         try:
-            decided = await run(script, perform)
+            decided = await performer.run(script)
         except BaseException:
             await members.database.transact_briefly(self._forget)
             raise

@@ -13,7 +13,7 @@ from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.redundancy import Answer, Arrival, Attempt, Leg, accept, arrive, counts, uncertain
 from shadowrelay.core.shadow_servers import Turn
-from shadowrelay.core.steps import Ask, Beside, Both, OfferCopy, Pause, Script, Transact
+from shadowrelay.core.steps import Ask, Beside, OfferCopy, Pause, Transact
 from shadowrelay.core.values import dataclass
 
 
@@ -36,17 +36,17 @@ class Decided:
     """What the sender is told, and what is to be recorded then (nothing, if it is recorded already)."""
 
     answer: Answer
-    record: Transact | None = None
+    record: Transact[Answer] | None = None
 
 
-def make_redundant(
+async def make_redundant(
     arrival: Arrival,
     content: Content,
     whom: Callable[[Sequence[Attempt]], Turn | None],
     policy: Policy,
     clock: Callable[[], datetime],
     deadline: datetime,
-) -> Script[Decided]:
+) -> Decided:
     """Decide what the sender is told; when this returns, what it means is already on disk.
 
     The first candidate makes its copy durable while we make ours; then the sender may have its 250, and the
@@ -60,7 +60,7 @@ def make_redundant(
     arrived: Copy | None = None
     promoted_from = deadline - policy.shadow_time_cap + policy.shadow_resubmit_time_span
 
-    def decide(*, last_resort: bool, answered: bool = False) -> Transact:
+    def decide(*, last_resort: bool, answered: bool = False) -> Transact[Answer]:
         known, kept, late = tuple(attempts), arrived, clock() >= promoted_from
         return Transact(
             lambda books: books.apply(
@@ -81,25 +81,25 @@ def make_redundant(
 
     while (turn := whom(attempts)) and clock() + turn.pause < deadline:
         if turn.pause:
-            yield Pause(turn.pause)
+            await Pause(turn.pause)
         member = turn.to
         step = offer(arrival, member, len(attempts) + 1)
         if attempts:
-            attempts.append((yield step))
+            attempts.append(await step)
         else:
-            both: Both = yield Beside(_arriving(arrival, content, member, clock), step)
+            both = await Beside(_arriving(arrival, content, member, clock), step)
             arrived = both.kept
             attempts.append(both.attempt)
             if arrived and counts(both.member, both.attempt):
                 return Decided(Answer.ACCEPTED, decide(last_resort=True, answered=True))
         if attempts[-1].leg is Leg.ACKNOWLEDGED:
-            answer: Answer = yield decide(last_resort=False)
+            answer = await decide(last_resort=False)
             if answer is Answer.ACCEPTED:
                 return Decided(answer)
-    answer = yield decide(last_resort=True)
+    answer = await decide(last_resort=True)
     if answer is Answer.ACCEPTED:
         return Decided(answer)
-    return Decided((yield from take_back(arrival, attempts)))
+    return Decided(await take_back(arrival, attempts))
 
 
 def _arriving(
@@ -108,14 +108,14 @@ def _arriving(
     return lambda books: books.apply(arrive(books, arrival, content, member, clock()))
 
 
-def take_back(arrival: Arrival, attempts: Iterable[Attempt]) -> Script[Answer]:
+async def take_back(arrival: Arrival, attempts: Iterable[Attempt]) -> Answer:
     """Before a 4yz nobody may hold a copy (RFC 5321 4.2.5): revoke every one that may be there.
 
     Whatever is not confirmed leaves only one honest way: to close without a reply.
     """
     for attempt in uncertain(tuple(attempts)):
         revocation = Revocation(arrival.id, 1, attempt.rank)
-        answered = yield Ask(attempt.name, Query(0, revoke=revocation))
+        answered = await Ask(attempt.name, Query(0, revoke=revocation))
         confirmed = isinstance(answered, Answered) and any(
             line.verdict.kind is Kind.REJECTED and line.verdict.message_id == arrival.id
             for line in answered.lines
