@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from shadowrelay.cli.user import user
-from shadowrelay.core.users import matches, parse_users
+from shadowrelay.core.reception.users import matches, parse_users
 
 
 def run(*arguments: object, typed: str = "") -> Result:

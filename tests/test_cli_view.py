@@ -38,10 +38,10 @@ from starlette.responses import PlainTextResponse
 from shadowrelay.admin.node import PeerState, Refusal
 from shadowrelay.admin.server import MOST, bind, serve
 from shadowrelay.cli import main, viewing
-from shadowrelay.core.damage import digested
-from shadowrelay.core.delivery import Ending
+from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.members.damage import digested
 from shadowrelay.settings import SettingsInvalid, load_settings
 
 TWINS = ("mx2.north.test", "mx2.south.test")

@@ -13,8 +13,8 @@ import pytest
 from sending import MESSAGE, sent
 from stations import Station, boundary, offer, pieces
 
-from shadowrelay.core.conversation import Answered, Query, Question, Revocation
-from shadowrelay.core.redundancy import Leg
+from shadowrelay.core.members.conversation import Answered, Query, Question, Revocation
+from shadowrelay.core.reception.redundancy import Leg
 from shadowrelay.core.steps import Ask
 from shadowrelay.core.tracking import Taken
 from shadowrelay.database import group_commit

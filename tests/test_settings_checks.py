@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from shadowrelay import authority
-from shadowrelay.core.users import format_users, hashed
+from shadowrelay.core.reception.users import format_users, hashed
 from shadowrelay.settings import SettingsInvalid, effective, settings_from_tree, settings_warnings
 
 PEER = {"listen": "127.0.0.1:2526", "externally_secured": ["127.0.0.0/8"]}

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeVar, assert_never
 
-from shadowrelay.core.conversation import Answered, Greeting
 from shadowrelay.core.decisions import Member
-from shadowrelay.core.delivery import Report
+from shadowrelay.core.delivery.settling import Report
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.redundancy import Attempt
+from shadowrelay.core.members.conversation import Answered, Greeting
+from shadowrelay.core.reception.redundancy import Attempt
 from shadowrelay.core.steps import (
     AnyStep,
     Ask,

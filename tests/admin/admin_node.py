@@ -14,12 +14,10 @@ from typing import Any
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import HopStatus, PeerState, PeerStatus, Refusal
 from shadowrelay.admin.server import bind, serve
-from shadowrelay.core import damage, delivery, heartbeat, holding, redundancy
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, SaveCopy
-from shadowrelay.core.delivery import Ending, Hop, Result
+from shadowrelay.core.delivery import settling
+from shadowrelay.core.delivery.settling import Ending, Hop, Result
 from shadowrelay.core.digests import of_content, of_envelope
-from shadowrelay.core.handover import Remains
-from shadowrelay.core.holding import Offer
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -30,9 +28,14 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
+from shadowrelay.core.members import damage
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Stage, Status
+from shadowrelay.core.ownership import heartbeat
+from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Arrival, Attempt, Leg
+from shadowrelay.core.reception import holding, redundancy
+from shadowrelay.core.reception.holding import Offer
+from shadowrelay.core.reception.redundancy import Arrival, Attempt, Leg
 from shadowrelay.core.values import replace
 from shadowrelay.database import views
 from shadowrelay.database.examining import Examiner
@@ -302,7 +305,7 @@ def attempted(number: int, ending: Ending, reply: str, *recipients: int) -> Call
         for recipient in recipients or (1,)
     ]
     hop = Hop("mail.outside.test", inside=False, mailbox=False)
-    return lambda ledger: ledger.apply(delivery.settle(ledger, message_id(number), results, (), hop, NOW))
+    return lambda ledger: ledger.apply(settling.settle(ledger, message_id(number), results, (), hop, NOW))
 
 
 async def fill(node: FakeNode, *works: Callable[[SqlLedger], object]) -> None:

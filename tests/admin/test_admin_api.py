@@ -35,12 +35,12 @@ from starlette.routing import Route
 from shadowrelay.admin import server
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import HopStatus, PeerState, Refusal
-from shadowrelay.core.damage import digested
 from shadowrelay.core.decisions import Decision, Outcome
-from shadowrelay.core.delivery import Ending
+from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.digests import of_content
-from shadowrelay.core.heartbeat import cut_off
 from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.members.damage import digested
+from shadowrelay.core.ownership.heartbeat import cut_off
 from shadowrelay.database import queue_views
 from shadowrelay.database.queue import claim
 

@@ -29,8 +29,8 @@ from admin_node import (
     unbelievable,
 )
 
-from shadowrelay.core.damage import dropped
 from shadowrelay.core.decisions import Decision, SaveCopy
+from shadowrelay.core.members.damage import dropped
 from shadowrelay.core.messages import Damage, Stage
 from shadowrelay.core.values import replace as changed
 from shadowrelay.database.ledger import SqlLedger

@@ -9,10 +9,10 @@ from admin_node import MX2, MX3, NOW, POLICY, peer
 
 from shadowrelay.admin.node import PeerState, peer_status
 from shadowrelay.admin.render import what_next
-from shadowrelay.core.forecast import spell
-from shadowrelay.core.heartbeat import Watch
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.members.forecast import spell
+from shadowrelay.core.ownership.heartbeat import Watch
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 
 PLACE = MemberPlace(MX2, "here", "rack2")
 GONE = peer(MX2, PeerState.UNREACHABLE, losing_in=0, promoting_in=timedelta(minutes=3, seconds=5))

@@ -35,10 +35,10 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from shadowrelay.admin.node import PeerState
-from shadowrelay.core import holding
-from shadowrelay.core.damage import given
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.delivery import Ending
+from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.core.members.damage import given
+from shadowrelay.core.reception import holding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.opening import Salvaged
 

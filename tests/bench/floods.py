@@ -6,7 +6,7 @@ import secrets
 from contextlib import ExitStack
 from pathlib import Path
 
-from shadowrelay.core.users import SALT, format_users, hashed
+from shadowrelay.core.reception.users import SALT, format_users, hashed
 
 from .attackers import attackers
 from .context import Bench

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, books, message
 
-from shadowrelay.core.answers import answer
 from shadowrelay.core.decisions import Content, Kind, Verdict
-from shadowrelay.core.holding import Held, Offer, hold
 from shadowrelay.core.identifiers import Incarnation, Mark
+from shadowrelay.core.members.answers import answer
+from shadowrelay.core.members.questions import Speaker, learn
 from shadowrelay.core.messages import Confirmation, Copy, Envelope, Holder, HolderState, Role, Stage
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker, learn
+from shadowrelay.core.reception.holding import Held, Offer, hold
 from shadowrelay.members.inquiry import Inquiry
 
 OFFERED = Mark(RUN[B], 9)

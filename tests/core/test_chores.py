@@ -9,14 +9,14 @@ from datetime import timedelta
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core import chores
-from shadowrelay.core.claims import Claim
-from shadowrelay.core.conversation import Query, Question, asked
 from shadowrelay.core.decisions import Chore, DiscardEvent, Kind, Verdict, Work
 from shadowrelay.core.identifiers import Mark, MessageId
+from shadowrelay.core.members.claims import Claim
+from shadowrelay.core.members.conversation import Query, Question, asked
+from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Reason, Role, Stage
+from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker
 
 IDS = tuple(MessageId(f"{M[:-2]}{number:02d}") for number in range(20))
 

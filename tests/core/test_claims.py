@@ -8,16 +8,16 @@ from datetime import timedelta
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.answers import answer
-from shadowrelay.core.claims import Claim, Sighting, judge, sighting_of, vouches
-from shadowrelay.core.conversation import Answered, Query, Question, ask, asked, told
 from shadowrelay.core.decisions import Content, Kind, Member, Outcome
-from shadowrelay.core.holding import Offer, hold
 from shadowrelay.core.identifiers import Mark, ServerName
+from shadowrelay.core.members.answers import answer
+from shadowrelay.core.members.claims import Claim, Sighting, judge, sighting_of, vouches
+from shadowrelay.core.members.conversation import Answered, Query, Question, ask, asked, told
+from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Confirmation, Envelope, HolderState, Reason, Role, Status
-from shadowrelay.core.ownership import intend, withdraw
+from shadowrelay.core.ownership.transfer import intend, withdraw
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker
+from shadowrelay.core.reception.holding import Offer, hold
 from shadowrelay.members.inquiry import Inquiry
 
 POLICY = Policy()

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.answers import answer
-from shadowrelay.core.conversation import Line, Query, Question, asked, told
 from shadowrelay.core.decisions import Kind, Verdict
 from shadowrelay.core.identifiers import Beginning, Incarnation, Lineage, Mark, MessageId
+from shadowrelay.core.members.answers import answer
+from shadowrelay.core.members.conversation import Line, Query, Question, asked, told
+from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Role, Stage, Status
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker
 from shadowrelay.members.inquiry import Inquiry
 
 POLICY = Policy()

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 from ledger_at_hand import DB, NOW, RUN, A, B, M, books, message
 
-from shadowrelay.core.damage import NO_GOOD_COPY, found_rows, given_up
 from shadowrelay.core.decisions import Content, DamagedRow
-from shadowrelay.core.holding import Held, Offer, restore
 from shadowrelay.core.identifiers import Mark
+from shadowrelay.core.members.damage import NO_GOOD_COPY, found_rows, given_up
 from shadowrelay.core.messages import Stage, Status
+from shadowrelay.core.reception.holding import Held, Offer, restore
 from shadowrelay.core.values import replace
 
 LATER = NOW + timedelta(minutes=1)

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, message
 
-from shadowrelay.core import damage
-from shadowrelay.core.answers import answer, for_version_1
-from shadowrelay.core.claims import Claim, judge
-from shadowrelay.core.damage import Wanted
 from shadowrelay.core.decisions import Content, DamagedRow, Kind, Outcome, Verdict
+from shadowrelay.core.delivery.safety_net import expire
 from shadowrelay.core.digests import of_content
-from shadowrelay.core.holding import Held, Offer, hold, revoke
+from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
+from shadowrelay.core.members import damage
+from shadowrelay.core.members.answers import answer, for_version_1
+from shadowrelay.core.members.claims import Claim, judge
+from shadowrelay.core.members.damage import Wanted
+from shadowrelay.core.members.questions import Speaker, learn
 from shadowrelay.core.messages import (
     Copy,
     Damage,
@@ -28,12 +30,10 @@ from shadowrelay.core.messages import (
     Stage,
     Status,
 )
-from shadowrelay.core.ownership import intend, promote, yields
+from shadowrelay.core.ownership.transfer import intend, promote, yields
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker, learn
-from shadowrelay.core.redundancy import Attempt, Leg, repaired, reserve_rank
-from shadowrelay.core.reports import ReportKind, report_id
-from shadowrelay.core.safety_net import expire
+from shadowrelay.core.reception.holding import Held, Offer, hold, revoke
+from shadowrelay.core.reception.redundancy import Attempt, Leg, repaired, reserve_rank
 
 POLICY = Policy()
 SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.conversation import Answered, ask, asked, told
 from shadowrelay.core.decisions import Kind, Member
-from shadowrelay.core.handover import awaits_its_owner, hand_over
 from shadowrelay.core.identifiers import Beginning, Incarnation, Mark, ServerName
+from shadowrelay.core.members.conversation import Answered, ask, asked, told
+from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Reason, Role
+from shadowrelay.core.ownership.handover import awaits_its_owner, hand_over
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker
 from shadowrelay.members.inquiry import Inquiry
 
 POLICY = Policy()

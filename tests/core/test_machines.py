@@ -8,21 +8,22 @@ from datetime import timedelta
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core import heartbeat, side_effects
-from shadowrelay.core.announcements import delivered
-from shadowrelay.core.answers import answer
-from shadowrelay.core.claims import Claim, judge
 from shadowrelay.core.decisions import Kind, Member, Verdict
-from shadowrelay.core.handover import hand_over
-from shadowrelay.core.holding import settle_held
+from shadowrelay.core.delivery.safety_net import expire
+from shadowrelay.core.events import side_effects
+from shadowrelay.core.events.announcements import delivered
+from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
+from shadowrelay.core.members.answers import answer
+from shadowrelay.core.members.claims import Claim, judge
+from shadowrelay.core.members.questions import Speaker, as_holder, learn
 from shadowrelay.core.messages import Holder, HolderState, Reason, Role, Status
-from shadowrelay.core.ownership import intend, promote, yields
+from shadowrelay.core.ownership import heartbeat
+from shadowrelay.core.ownership.handover import hand_over
+from shadowrelay.core.ownership.transfer import intend, promote, yields
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker, as_holder, learn
-from shadowrelay.core.redundancy import Attempt, Leg, repaired
-from shadowrelay.core.reports import ReportKind, report_id
-from shadowrelay.core.safety_net import expire
+from shadowrelay.core.reception.holding import settle_held
+from shadowrelay.core.reception.redundancy import Attempt, Leg, repaired
 
 POLICY = Policy()
 SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}

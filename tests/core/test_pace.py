@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from shadowrelay.core.pace import PER_MESSAGE, Amount, pause, share
+from shadowrelay.core.members.pace import PER_MESSAGE, Amount, pause, share
 
 HOUR = timedelta(hours=1)
 ALL = Amount(10, 10 * PER_MESSAGE)

@@ -8,13 +8,12 @@ from datetime import datetime, timedelta
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core import answers, heartbeat, ownership, questions, redundancy, safety_net, side_effects
-from shadowrelay.core.announcements import addressed, delivered, listeners
-from shadowrelay.core.conversation import Query, Question, ask, asked, told
 from shadowrelay.core.decisions import Content, DropEvents, Kind, Member, Outcome, Part, Tombstone, Verdict
-from shadowrelay.core.delivery import Ending, Hop, Report, Result, settle
-from shadowrelay.core.heartbeat import Alarm, Watch
-from shadowrelay.core.holding import Held, Offer, hold, revoke, settle_held
+from shadowrelay.core.delivery import safety_net
+from shadowrelay.core.delivery.settling import Ending, Hop, Report, Result, settle
+from shadowrelay.core.events import side_effects
+from shadowrelay.core.events.announcements import addressed, delivered, listeners
+from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import (
     Beginning,
     Continuity,
@@ -26,13 +25,18 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
+from shadowrelay.core.members import answers, questions
+from shadowrelay.core.members.conversation import Query, Question, ask, asked, told
+from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Confirmation, Envelope, Holder, HolderState, Reason, Role, Stage, Status
-from shadowrelay.core.ownership import outranks
+from shadowrelay.core.ownership import heartbeat, transfer
+from shadowrelay.core.ownership.heartbeat import Alarm, Watch
+from shadowrelay.core.ownership.transfer import outranks
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker
-from shadowrelay.core.redundancy import Answer, Arrival, Attempt, Leg
-from shadowrelay.core.reports import ReportKind, report_id
-from shadowrelay.core.shadow_servers import MemberPlace, preferred
+from shadowrelay.core.reception import redundancy
+from shadowrelay.core.reception.holding import Held, Offer, hold, revoke, settle_held
+from shadowrelay.core.reception.redundancy import Answer, Arrival, Attempt, Leg
+from shadowrelay.core.reception.shadow_servers import MemberPlace, preferred
 from shadowrelay.members.inquiry import Inquiry
 
 POLICY = Policy(reject_message_on_shadow_failure=True)
@@ -86,8 +90,8 @@ def holder(name: ServerName, state: HolderState = HolderState.HOLDING, rank: int
 
 def take_over(on: Books, reason: Reason = Reason.HEARTBEAT_LOST) -> None:
     """Promote, when nobody had anything against it."""
-    on.apply(ownership.intend(on.copies[M], reason, NOW))
-    on.apply(ownership.promote(on, on.copies[M], NOW))
+    on.apply(transfer.intend(on.copies[M], reason, NOW))
+    on.apply(transfer.promote(on, on.copies[M], NOW))
 
 
 def accept(on: Books, *attempts: Attempt, policy: Policy = POLICY, last_resort: bool = False) -> Answer:

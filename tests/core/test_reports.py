@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from shadowrelay.core.events.reports import ReportKind, is_due, report_id, returns_whole_message
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.reports import ReportKind, is_due, report_id, returns_whole_message
 
 FAILED, DELAYED, RELAYED, DELIVERED = ReportKind
 ENVELOPE = Envelope(sender="sender@example.org", size=10)

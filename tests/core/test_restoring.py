@@ -8,10 +8,10 @@ import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, M, books, message
 
 from shadowrelay.core.decisions import Content, DamagedRow, Kind
-from shadowrelay.core.holding import Held, Offer, hold
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.messages import Status
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.holding import Held, Offer, hold
 
 GIVEN = Offer(
     message_id=M,

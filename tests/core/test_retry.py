@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from shadowrelay.core.delivery.retry import after, delay_notice_due, expired, expires_at
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Recipient, Status
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.retry import after, delay_notice_due, expired, expires_at
 
 RECEIVED = datetime(2026, 11, 21, 10, tzinfo=UTC)
 WAITING = Recipient(1, "a@example.net", NextHop("hop"))

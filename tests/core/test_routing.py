@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.routing import Route, postmaster_domain, route_for
+from shadowrelay.core.reception.routing import Route, postmaster_domain, route_for
 
 ROUTES = (
     Route(NextHop("default"), ("*",)),

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.second_opinion import Others, others
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.members.second_opinion import Others, others
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 
 US, SILENT = ServerName("mx1"), ServerName("mx2")
 

@@ -8,8 +8,8 @@ from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, message
 
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Stage
+from shadowrelay.core.ownership.set_aside import resume
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.set_aside import resume
 from shadowrelay.members.inquiry import Inquiry
 
 HOLDER = Holder(B, DB[B], Mark(RUN[B], 5), 1, HolderState.HOLDING)

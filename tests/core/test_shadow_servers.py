@@ -9,8 +9,8 @@ from ledger_at_hand import A
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy, ShadowMessagePreference
-from shadowrelay.core.redundancy import Attempt, Concern, Leg
-from shadowrelay.core.shadow_servers import MemberPlace, Turn, healthy_turn, next_turn, preferred
+from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.shadow_servers import MemberPlace, Turn, healthy_turn, next_turn, preferred
 
 OWN = MemberPlace(A, "here", "host-a")
 NEAR = tuple(MemberPlace(ServerName(f"near{n}"), "here", f"rack{n}") for n in (1, 2, 3))

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from shadowrelay.core.users import (
+from shadowrelay.core.reception.users import (
     COST,
     Cost,
     Hashed,

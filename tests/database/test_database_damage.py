@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from opened import NOW, database, message, save
 
-from shadowrelay.core.damage import found_rows
 from shadowrelay.core.decisions import DamagedRow
 from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.members.damage import found_rows
 from shadowrelay.core.messages import Confirmation, Status
 from shadowrelay.core.tracking import Taken
 from shadowrelay.database.ledger import SqlLedger

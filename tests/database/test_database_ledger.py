@@ -61,7 +61,7 @@ from shadowrelay.core.messages import (
     Stage,
     Status,
 )
-from shadowrelay.core.ownership import ask_about
+from shadowrelay.core.ownership.transfer import ask_about
 from shadowrelay.core.tracking import Receive, Taken
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger

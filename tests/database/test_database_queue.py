@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from opened import NOW, OTHER, OTHER_DATABASE, SECOND, database, message, save, shadow
 
-from shadowrelay.core.damage import found_rows
 from shadowrelay.core.decisions import (
     DamagedRow,
     Decision,
@@ -20,6 +19,7 @@ from shadowrelay.core.decisions import (
     Verdict,
 )
 from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.members.damage import found_rows
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage, Status
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (

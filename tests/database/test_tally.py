@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from opened import NOW, OTHER, OTHER_DATABASE, database, message, save, shadow
 
-from shadowrelay.core.damage import found_rows
 from shadowrelay.core.decisions import DamagedRow, Decision, DropCopy, SaveCopy
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.members.damage import found_rows
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Role, Stage
 from shadowrelay.core.values import replace
 from shadowrelay.database.ledger import SqlLedger

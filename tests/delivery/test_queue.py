@@ -19,11 +19,11 @@ from sending import MESSAGE, sender, sent
 from stations import Station, at_last, boundary, eventually, station
 
 from shadowrelay.core.decisions import Decision, SaveCopy
-from shadowrelay.core.delivery import Report
+from shadowrelay.core.delivery.settling import Report
+from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Stage, Status
-from shadowrelay.core.ownership import ask_about, saved
-from shadowrelay.core.reports import ReportKind, report_id
+from shadowrelay.core.ownership.transfer import ask_about, saved
 from shadowrelay.core.steps import WriteReports
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import Claim, claim

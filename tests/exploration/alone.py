@@ -17,10 +17,10 @@ from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Digests, Envelope, Recipient
-from shadowrelay.core.ownership import saved
+from shadowrelay.core.ownership.set_aside import resume
+from shadowrelay.core.ownership.transfer import saved
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Arrival
-from shadowrelay.core.set_aside import resume
+from shadowrelay.core.reception.redundancy import Arrival
 from tests.simulation.checks import Broken
 from tests.simulation.node import Node
 from tests.simulation.world import START, Noise, World

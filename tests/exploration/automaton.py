@@ -16,7 +16,7 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 from tests.simulation.books import Disagreement
 from tests.simulation.checks import Broken
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shadowrelay.core import answers, arrivals, concluding, conversation, holding, questions, redundancy
+from shadowrelay.core.members import answers, concluding, conversation, questions
+from shadowrelay.core.reception import arrivals, holding, redundancy
 from tests.simulation.mutants import MUTANTS, Edit, Mutant, planted
 from tests.simulation.node import Node
 

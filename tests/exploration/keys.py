@@ -15,10 +15,10 @@ from hashlib import blake2b
 from types import BuiltinFunctionType, CoroutineType, FunctionType, MethodType
 from typing import Any
 
-from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.decisions import Content
+from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.members.boundary import Boundary, Candidates
 from tests.simulation.books import MemoryBooks
 from tests.simulation.checks import Invariants

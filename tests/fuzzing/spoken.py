@@ -9,8 +9,8 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar
 
-from shadowrelay.core.conversation import Greeting, Query, Said
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Digest, Incarnation, Lineage, Mark, ServerName
+from shadowrelay.core.members.conversation import Greeting, Query, Said
 from shadowrelay.smtp.peer_client import PeerConnection
 from shadowrelay.smtp.receive import ConnectorOptions, Peer
 from shadowrelay.smtp.receive_limits import Register

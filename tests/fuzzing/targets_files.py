@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from shadowrelay.core.users import UsersInvalid, format_users, is_name, parse_users
+from shadowrelay.core.reception.users import UsersInvalid, format_users, is_name, parse_users
 from shadowrelay.settings import Settings, apply_overrides, effective, load_settings
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.overrides import to_toml

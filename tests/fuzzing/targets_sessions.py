@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from ipaddress import ip_address, ip_network
 from itertools import chain
 
-from shadowrelay.core.conversation import Greeting, Query
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.members.conversation import Greeting, Query
 from shadowrelay.core.messages import Digests, Envelope, Recipient
-from shadowrelay.core.redundancy import Leg
+from shadowrelay.core.reception.redundancy import Leg
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
 from shadowrelay.smtp.peer_offer import Offering

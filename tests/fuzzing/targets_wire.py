@@ -7,9 +7,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain
 
+from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.reports import ReportKind
 from shadowrelay.wire import addresses, xqdiscard, xshadow
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,

@@ -12,7 +12,7 @@ from sending import sent
 from stations import Clock, Station, boundary, eventually, offer, pieces
 
 from shadowrelay.core.messages import Copy, Reason
-from shadowrelay.core.ownership import intend
+from shadowrelay.core.ownership.transfer import intend
 from shadowrelay.database.ledger import SqlLedger
 
 HOUR = timedelta(hours=1)

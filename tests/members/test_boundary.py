@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 from ledger_at_hand import A, B, C
 
-from shadowrelay.core.heartbeat import Alarm
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.ownership.heartbeat import Alarm
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Attempt, Concern, Leg
-from shadowrelay.core.shadow_servers import MemberPlace, Turn
+from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.shadow_servers import MemberPlace, Turn
 from shadowrelay.members.boundary import SECOND_CHANCE, Boundary
 
 POLICY = Policy()

@@ -9,10 +9,10 @@ from pathlib import Path
 from stations import Station, boundary, database_id, eventually, full, offer, pieces
 
 from shadowrelay.core.decisions import Decision, DiscardEvent, Kind, Outcome, SaveCopy, Verdict
-from shadowrelay.core.heartbeat import take_over
 from shadowrelay.core.messages import Reason, Role, Stage, Status
-from shadowrelay.core.ownership import promote
-from shadowrelay.core.redundancy import Leg
+from shadowrelay.core.ownership.heartbeat import take_over
+from shadowrelay.core.ownership.transfer import promote
+from shadowrelay.core.reception.redundancy import Leg
 
 CONTENT = b"Subject: held\r\n\r\nbody\r\n"
 

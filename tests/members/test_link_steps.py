@@ -7,14 +7,14 @@ from typing import Any
 
 from ledger_at_hand import NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.conversation import Answered, Greeting, Line, Query
 from shadowrelay.core.decisions import Kind, Verdict
-from shadowrelay.core.heartbeat import Alarm
 from shadowrelay.core.identifiers import Mark, ServerName
+from shadowrelay.core.members.conversation import Answered, Greeting, Line, Query
+from shadowrelay.core.members.second_opinion import Others, others
 from shadowrelay.core.messages import Reason, Role, Stage
+from shadowrelay.core.ownership.heartbeat import Alarm
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.second_opinion import Others, others
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.steps import AnyStep, Ask, Script, Transact, Unanswered
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import Consequence, poll, unreachable

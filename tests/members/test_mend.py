@@ -15,12 +15,12 @@ from scripted_hop import ScriptedHop, original
 from stations import eventually, full
 from structlog.testing import capture_logs
 
-from shadowrelay.core.conversation import Query
-from shadowrelay.core.damage import Wanted
 from shadowrelay.core.decisions import Decision, DropCopy, Kind
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.members.conversation import Query
+from shadowrelay.core.members.damage import Wanted
 from shadowrelay.core.messages import Damage, HolderState, Reason, Stage
-from shadowrelay.core.ownership import intend, saved
+from shadowrelay.core.ownership.transfer import intend, saved
 from shadowrelay.core.steps import Ask, Unanswered
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import mend

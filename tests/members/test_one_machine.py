@@ -9,9 +9,9 @@ from scripted_hop import ScriptedHop
 from sending import sent
 from stations import Station, boundary, eventually, full, station
 
-from shadowrelay.core import heartbeat
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.messages import Copy, HolderState
+from shadowrelay.core.ownership import heartbeat
 from shadowrelay.database import views
 from shadowrelay.operator.drain import Drain
 

@@ -16,7 +16,7 @@ from shadowrelay.core.decisions import Chore, Content, Decision, SaveCopy, Work
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, HolderState, Recipient, Stage
-from shadowrelay.core.ownership import made_here
+from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import refusals, repair
 from shadowrelay.members.chores import Chores

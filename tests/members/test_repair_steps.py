@@ -7,8 +7,8 @@ from ledger_at_hand import NOW, A, B, C, M, books, message
 
 from shadowrelay.core.messages import HolderState
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Attempt, Concern, Leg
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.steps import OfferCopy, Transact
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.repair import Repaired, copy_again

@@ -16,7 +16,7 @@ from stations import Station, boundary, eventually
 from shadowrelay.core.decisions import Decision, DropCopy, SaveCopy
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Damage, HolderState, Status
-from shadowrelay.core.ownership import settled_now
+from shadowrelay.core.ownership.transfer import settled_now
 from shadowrelay.core.values import replace
 from shadowrelay.database import scrubbing
 from shadowrelay.database.ledger import SqlLedger

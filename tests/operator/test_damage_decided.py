@@ -14,7 +14,7 @@ from stations import Station, eventually, full
 
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy, Stage
-from shadowrelay.core.set_aside import resume
+from shadowrelay.core.ownership.set_aside import resume
 from shadowrelay.members import mend
 
 SECRET = b"a line that nobody is to quote"

@@ -4,7 +4,7 @@ import pytest
 from admin_node import MX2, NOW, a_node, ask, fill, message_id, received, serving
 
 from shadowrelay.core.messages import Stage
-from shadowrelay.core.set_aside import set_aside
+from shadowrelay.core.ownership.set_aside import set_aside
 
 
 @pytest.fixture

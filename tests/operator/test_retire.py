@@ -25,7 +25,7 @@ from admin_node import (
 )
 
 from shadowrelay.admin.node import PeerState
-from shadowrelay.core.delivery import Ending
+from shadowrelay.core.delivery.settling import Ending
 
 ASKED: dict[str, Any] = {"method": "POST", "body": b"{}", "content_type": "application/json"}
 TARGET = f"/api/v1/peers/{MX2}/retire"

@@ -14,7 +14,7 @@ ASKING = (
     Fault(
         name="a member that failed is left out though nobody else is left",
         rule=_ONLY,
-        file="core/shadow_servers.py",
+        file="core/reception/shadow_servers.py",
         edits=(
             (
                 "    if turn := healthy_turn(order, attempts, skipped):\n        return turn\n",
@@ -27,21 +27,21 @@ ASKING = (
     Fault(
         name="a member that failed is asked before one that did not",
         rule="one dead peer slows no message while there is another candidate",
-        file="core/shadow_servers.py",
+        file="core/reception/shadow_servers.py",
         edits=(("if not (name in skipped or asked[name])", "if not asked[name]"),),
         test=f"{_SERVERS}test_a_member_that_failed_lately_is_asked_when_no_other_one_is_left",
     ),
     Fault(
         name="a broken session counts as an attempt",
         rule="a broken session is replaced at once",
-        file="core/shadow_servers.py",
+        file="core/reception/shadow_servers.py",
         edits=(("    counted.subtract(broken)\n", ""),),
         test=f"{_SERVERS}test_a_member_whose_sessions_all_break_is_asked_one_time_more_than_others",
     ),
     Fault(
         name="every broken session is replaced without being counted",
         rule=_COUNTED,
-        file="core/shadow_servers.py",
+        file="core/reception/shadow_servers.py",
         edits=(
             (
                 "counted = Counter(attempt.name for attempt in attempts)",
@@ -76,7 +76,7 @@ ASKING = (
     Fault(
         name="in a boundary of one site the preference counts",
         rule="in a boundary of one site the preference is ignored",
-        file="core/shadow_servers.py",
+        file="core/reception/shadow_servers.py",
         edits=(("    if all(member.site == own.site for member in others):\n", "    if not others:\n"),),
         test=f"{_SERVERS}"
         "test_in_a_boundary_of_one_site_the_preference_is_ignored_and_the_local_count_applies[remote_only]",
@@ -159,7 +159,7 @@ ASKING = (
         file="members/repair.py",
         edits=(
             (
-                "copy_again(message_id, candidates.healthy, self._members.clock, lately)",
+                "copy_again, message_id, candidates.healthy, self._members.clock, lately)",
                 "copy_again(message_id, candidates.healthy, self._members.clock)",
             ),
             ("candidates.healthy(lately) is None", "candidates.healthy(()) is None"),

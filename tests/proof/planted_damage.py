@@ -158,28 +158,28 @@ DAMAGE = (
     Fault(
         name="a copy is given to whoever asks",
         rule="a good copy is given to the owner that it is held for",
-        file="core/damage.py",
+        file="core/members/damage.py",
         edits=(("any(verdict.kind is Kind.YOURS for verdict in verdicts)", "True"),),
         test=_CORE + "test_a_good_copy_is_given_to_the_owner_that_it_is_held_for_and_to_nobody_else[rows]",
     ),
     Fault(
         name="what is given replaces what is good",
         rule="a copy that is given is taken for a damaged one alone",
-        file="core/holding.py",
+        file="core/reception/holding.py",
         edits=(("known is None or not known.damaged or", "known is None or"),),
         test=_CORE + "test_a_copy_that_is_given_is_taken_for_a_damaged_one_alone[ours is good]",
     ),
     Fault(
         name="another content is taken for the one that was lost",
         rule="only what never changes is replaced",
-        file="core/holding.py",
+        file="core/reception/holding.py",
         edits=(("known.digests.content != offer.digests.content or ", ""),),
         test=_CORE + "test_a_copy_that_is_given_is_taken_for_a_damaged_one_alone[another content]",
     ),
     Fault(
         name="a damaged holder counts",
         rule="a damaged copy counts as none",
-        file="core/answers.py",
+        file="core/members/answers.py",
         edits=(("    if damaged:\n        return _answer", "    if False:\n        return _answer"),),
         test=_CORE
         + "test_a_copy_that_its_holder_calls_damaged_counts_as_none_and_stays_until_there_is_another",
@@ -187,7 +187,7 @@ DAMAGE = (
     Fault(
         name="damaged rows are called unknown",
         rule="damaged is an answer, and never unknown",
-        file="core/answers.py",
+        file="core/members/answers.py",
         edits=(
             (
                 "    if rows := ledger.damaged(message_id):\n        settled",
@@ -199,7 +199,7 @@ DAMAGE = (
     Fault(
         name="an owner that knows nothing lets its holder drop the copy",
         rule="unknown is not refused",
-        file="core/questions.py",
+        file="core/members/questions.py",
         edits=(("        if speaker.version == 1 and same:\n", "        if same:\n"),),
         test="core/test_redundancy_rules.py::"
         "test_unknown_from_the_owner_promotes_for_a_page_may_be_out_of_date",
@@ -207,14 +207,14 @@ DAMAGE = (
     Fault(
         name="a refusal leaves nothing on record",
         rule="every arrival that ends without a 250 is recorded as refused",
-        file="core/redundancy.py",
+        file="core/reception/redundancy.py",
         edits=(("        if last_resort and uncertain(attempts):\n", "        if False:\n"),),
         test="reception/test_intake.py::test_what_was_refused_is_on_record_before_the_451",
     ),
     Fault(
         name="what arrived and was forgotten is not on record",
         rule="every arrival that ends without a 250 is recorded as refused",
-        file="core/arrivals.py",
+        file="core/reception/arrivals.py",
         edits=(("(DropCopy(arrived), refused(arrived.id, policy, now))", "(DropCopy(arrived),)"),),
         test="core/test_arrivals.py::test_what_its_holder_never_had_is_forgotten",
     ),

@@ -59,7 +59,7 @@ DELIVERING = (
     Fault(
         name="mail that a member at hand holds waits for one that is cut off",
         rule="mail that a member at hand holds does not wait for one out of reach",
-        file="core/heartbeat.py",
+        file="core/ownership/heartbeat.py",
         edits=(("if not copy.kept_by(at_hand):", "if True:"),),
         test=_QUEUE + "test_mail_that_a_member_at_hand_holds_does_not_wait_for_one_that_is_out_of_reach",
     ),
@@ -104,7 +104,7 @@ DELIVERING = (
         edits=(
             (
                 "    sent = await SendOn(",
-                "    from shadowrelay.core.delivery import Ending, Hop, Result\n"
+                "    from shadowrelay.core.delivery.settling import Ending, Hop, Result\n"
                 "    early = tuple(Result(r.number, Ending.ACCEPTED, '250 2.0.0') for r in recipients)\n"
                 "    await Transact(lambda books: books.apply("
                 "settle(books, copy.id, early, (), Hop('', False, False), clock())))\n"
@@ -116,7 +116,7 @@ DELIVERING = (
     Fault(
         name="settled without a word to the holders",
         rule="the discard event is in the transaction that settles",
-        file="core/delivery.py",
+        file="core/delivery/settling.py",
         edits=(
             (
                 "    writes += addressed(listeners(after), delivered(after, settled), now)\n",
@@ -128,7 +128,7 @@ DELIVERING = (
     Fault(
         name="the original is discarded before its report has two copies",
         rule="a recipient settled by a report is released when the report is safe",
-        file="core/delivery.py",
+        file="core/delivery/settling.py",
         edits=(
             (
                 "    awaited = {r.about: r.id for r in made.values() if",
@@ -202,7 +202,7 @@ DELIVERING = (
     Fault(
         name="after a long absence all is set aside that nobody confirms",
         rule="set aside is what was queued during a long absence, and nothing later",
-        file="core/concluding.py",
+        file="core/members/concluding.py",
         edits=(
             (
                 "said.forgotten_since is not None and said.forgotten_since == question.since",

@@ -59,7 +59,7 @@ HOLDING = (
     Fault(
         name="a late question of a process that has a successor counts",
         rule="what a process says counts until its successor introduces itself",
-        file="core/conversation.py",
+        file="core/members/conversation.py",
         edits=(("    if _has_successor(books, asker):\n        return Said(())\n", ""),),
         test="core/test_conversation.py::"
         "test_a_question_of_a_process_that_has_a_successor_counts_for_nothing",
@@ -67,14 +67,14 @@ HOLDING = (
     Fault(
         name="a late answer of a process that has a successor counts",
         rule="what a process says counts until its successor introduces itself",
-        file="core/conversation.py",
+        file="core/members/conversation.py",
         edits=(("    if _has_successor(books, speaker):\n        return False\n", ""),),
         test="core/test_conversation.py::test_an_answer_of_a_process_that_has_a_successor_counts_for_nothing",
     ),
     Fault(
         name="a late greeting of a database that was replaced is believed",
         rule="a word of a database that another one took the place of proves nothing",
-        file="core/heartbeat.py",
+        file="core/ownership/heartbeat.py",
         edits=(
             (
                 "    if found.incarnation == member.replaced and not _is_same(asked_at, former):",
@@ -87,7 +87,7 @@ HOLDING = (
     Fault(
         name="who was replaced is not believed when it answers",
         rule="a word of a database that another one took the place of proves nothing",
-        file="core/heartbeat.py",
+        file="core/ownership/heartbeat.py",
         edits=((" and not _is_same(asked_at, former):", ":"),),
         test="core/test_redundancy_rules.py::"
         "test_who_answers_when_we_know_of_both_is_the_one_that_lives[put back]",
@@ -100,7 +100,7 @@ HOLDING = (
             (
                 "        said = await self.members.database.transact(\n",
                 "        import asyncio\n"
-                "        from shadowrelay.core.conversation import Line\n"
+                "        from shadowrelay.core.members.conversation import Line\n"
                 "        from shadowrelay.core.decisions import Kind, Verdict\n"
                 "        said = Said(())\n"
                 "        if (gone := query.revoke) is not None:\n"
@@ -118,7 +118,7 @@ HOLDING = (
     Fault(
         name="a revoked copy is dropped without a tombstone",
         rule="a body still on its way must not become a copy after the revoke",
-        file="core/holding.py",
+        file="core/reception/holding.py",
         edits=(
             (
                 "return Decision(confirmed, (grave, *released.writes)",
@@ -134,7 +134,7 @@ HOLDING = (
         edits=(
             (
                 "        more = await Transact(apply)\n",
-                "        from shadowrelay.core.discard import applied\n"
+                "        from shadowrelay.core.events.discard import applied\n"
                 "        from shadowrelay.core.identifiers import Mark\n"
                 "        last = max((line.event or 0 for line in answered.lines), default=0)\n"
                 "        upto = Mark(answered.mark.incarnation, last)\n"
@@ -155,7 +155,7 @@ HOLDING = (
     Fault(
         name="a broken lineage passes for a silent owner that is back",
         rule="a broken lineage promotes at first contact",
-        file="core/heartbeat.py",
+        file="core/ownership/heartbeat.py",
         edits=(("    if former is None or continuity is not Continuity.BROKEN:\n", "    if True:\n"),),
         test="members/test_link.py::test_a_member_that_comes_back_with_another_database_loses_its_copies_to_us",
     ),
@@ -175,7 +175,7 @@ HOLDING = (
     Fault(
         name="a node that is opening says what it knows",
         rule="until the opening ends questions hear pending",
-        file="core/conversation.py",
+        file="core/members/conversation.py",
         edits=(("    closed = closed or chores.closed(books)\n", "    closed = False\n"),),
         test="smtp/test_peer_session.py::test_a_node_that_is_opening_greets_and_says_and_takes_nothing",
     ),
@@ -194,7 +194,7 @@ HOLDING = (
     Fault(
         name="what is left of a chore is not written down",
         rule="what is done in parts is found again by the next start",
-        file="core/chores.py",
+        file="core/ownership/chores.py",
         edits=(
             (
                 "    if left := _part_of(books, chore):\n",
@@ -258,14 +258,14 @@ HOLDING = (
     Fault(
         name="a promotion does not wait for the answers",
         rule="a promotion is pending, durably, until all in reach were asked",
-        file="core/concluding.py",
+        file="core/members/concluding.py",
         edits=(("    return reachable - {question.taken_from} <= by\n", "    return True\n"),),
         test=_CLAIMS + "test_nothing_is_promoted_before_every_member_in_reach_was_asked",
     ),
     Fault(
         name="every holder promotes, whatever its rank",
         rule="of several holders the lowest rank promotes",
-        file="core/claims.py",
+        file="core/members/claims.py",
         edits=(
             (
                 "    return (int(verdict.argument), speaker.name) < (copy.rank, ledger.name)\n",
@@ -277,7 +277,7 @@ HOLDING = (
     Fault(
         name="a take over does not tell the other holders",
         rule="every possible holder is told who owns the message now",
-        file="core/ownership.py",
+        file="core/ownership/transfer.py",
         edits=(
             ("    told = [holder.database_id for holder in fellows]\n", "    told: list[DatabaseId] = []\n"),
         ),
@@ -286,21 +286,21 @@ HOLDING = (
     Fault(
         name="a take over does not tell the former owner",
         rule="a returning owner must learn that it owns the message no more",
-        file="core/ownership.py",
+        file="core/ownership/transfer.py",
         edits=(("        told.append(copy.owner_database)\n", "        pass\n"),),
         test=_RULES + "test_promotion_raises_the_epoch_and_tells_the_former_owner",
     ),
     Fault(
         name="roles are swapped without what is settled here",
         rule="half a message delivered is half a message discarded",
-        file="core/ownership.py",
+        file="core/ownership/transfer.py",
         edits=(("        *addressed([owner_database], delivered(held, settled), now),\n", ""),),
         test=_RULES + "test_what_was_settled_here_travels_to_the_new_owner",
     ),
     Fault(
         name="an owner yields to hearsay of another of the same epoch",
         rule="of two owners of one epoch, one alone yields",
-        file="core/questions.py",
+        file="core/members/questions.py",
         edits=(("speaker.name == (owner if copy.owned else copy.owner)\n", "copy.owned\n"),),
         test=_RULES + "test_an_owner_yields_at_equal_epoch_to_the_rival_itself_and_asks_after_hearsay",
     ),

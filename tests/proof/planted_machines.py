@@ -11,7 +11,7 @@ MACHINES = (
     Fault(
         name="a message is handed over to a copy on its own machine",
         rule=_RULE,
-        file="core/handover.py",
+        file="core/ownership/handover.py",
         edits=(
             (
                 "if holder.state is not HolderState.HOLDING or",
@@ -31,14 +31,14 @@ MACHINES = (
     Fault(
         name="a report is safe with an owner on the same machine",
         rule=_RULE,
-        file="core/ownership.py",
+        file="core/ownership/transfer.py",
         edits=((" if elsewhere else Decision(None)", ""),),
         test=f"{_CORE}test_a_report_that_another_node_owns_is_safe_only_if_that_is_another_machine",
     ),
     Fault(
         name="a report that is held beside its owner counts as safe",
         rule=_RULE,
-        file="core/side_effects.py",
+        file="core/events/side_effects.py",
         edits=(
             ("        return holding(ledger, copy.owner) is HolderState.HOLDING\n", "        return True\n"),
         ),
@@ -47,21 +47,21 @@ MACHINES = (
     Fault(
         name="a report that is superseded is waited for",
         rule="an original waits for its report, and not for ever",
-        file="core/questions.py",
+        file="core/members/questions.py",
         edits=((".after(report_is_safe(ledger, copy, now))", ""),),
         test=f"{_CORE}test_a_wait_for_a_report_beside_its_owner_ends_with_the_copy",
     ),
     Fault(
         name="a rank outlives the ownership in which it was given",
         rule="superseded counts up to the rank that its owner gave",
-        file="core/ownership.py",
+        file="core/ownership/transfer.py",
         edits=(("        rank=0 if copy.held else copy.rank,", "        #"),),
         test="core/test_damage_rules.py::test_a_rank_that_another_owner_gave_does_not_outlive_its_ownership",
     ),
     Fault(
         name="what a maker's holder has of its report is taken for another maker's",
         rule="digests are compared by id and maker",
-        file="core/ownership.py",
+        file="core/ownership/transfer.py",
         edits=(
             ("copy.role is Role.SHADOW or copy.former_owner is None", "copy.former_owner is None and ours"),
             ("    from_a_maker =", "    ours = copy.role is Role.PRIMARY\n    from_a_maker ="),

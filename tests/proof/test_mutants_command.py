@@ -67,7 +67,12 @@ def test_tests_that_fail_without_a_fault_show_nothing(quick: dict[str, Outcome])
 def test_a_planted_bug_of_the_simulation_is_a_row_of_the_same_table() -> None:
     code, told = run("--only", "the epoch forgotten")
     (row,) = told["faults"]  # type: ignore[misc]
-    assert (code, row["kind"], row["where"], row["test"]) == (0, "simulation", "core/ownership.py", "seed 0")
+    assert (code, row["kind"], row["where"], row["test"]) == (
+        0,
+        "simulation",
+        "core/ownership/transfer.py",
+        "seed 0",
+    )
 
 
 def test_a_name_that_is_none_is_told() -> None:

@@ -19,7 +19,7 @@ from .planting import ROOT, SOURCE, Bench, Ending, Fault
 SMALL = Fault(
     name="a report is drawn",
     rule="two nodes cannot make two reports",
-    file="core/reports.py",
+    file="core/events/reports.py",
     edits=(('    about = f"report', '    about = f"{object()}report'),),
     test="core/test_reports.py::test_a_report_id_is_the_same_wherever_it_is_made",
 )

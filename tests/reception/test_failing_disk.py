@@ -11,7 +11,7 @@ import pytest
 from sending import sent
 from stations import boundary, offer, pieces
 
-from shadowrelay.core.redundancy import Leg
+from shadowrelay.core.reception.redundancy import Leg
 
 LARGE = b"Subject: large\r\n\r\n" + (b"x" * 78 + b"\r\n") * 2000
 

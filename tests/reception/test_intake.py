@@ -18,10 +18,10 @@ from sending import MESSAGE, sender, sent
 from stations import Station, at_last, boundary, database_id, eventually, full, incarnation, station
 
 from shadowrelay.authority import authority_pair, init, issue
-from shadowrelay.core.heartbeat import meet
 from shadowrelay.core.identifiers import Beginning, Lineage
 from shadowrelay.core.messages import HolderState, Role
-from shadowrelay.core.users import Cost, format_users, hashed
+from shadowrelay.core.ownership.heartbeat import meet
+from shadowrelay.core.reception.users import Cost, format_users, hashed
 from shadowrelay.database.content import Spool
 from shadowrelay.members.answering import Desk, HoldSink
 from shadowrelay.smtp.receive import Hangup

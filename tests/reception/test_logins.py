@@ -13,7 +13,7 @@ from statistics import median
 import pytest
 import structlog
 
-from shadowrelay.core.users import Cost, Hashed, format_users, hashed, matches
+from shadowrelay.core.reception.users import Cost, Hashed, format_users, hashed, matches
 from shadowrelay.reception import logins
 from shadowrelay.reception.logins import AT_A_TIME, MOST_WAITING, UserLogins
 from shadowrelay.smtp.receive import Peer

@@ -9,8 +9,8 @@ from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Arrival, Attempt, Concern, Leg
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.reception.redundancy import Arrival, Attempt, Concern, Leg
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.steps import Beside, Both, OfferCopy, Pause, Transact
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.reception.two_copies import make_redundant

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from shadowrelay.core import chores
 from shadowrelay.core.decisions import (
     ALL,
     AcknowledgeEvents,
@@ -45,6 +44,7 @@ from shadowrelay.core.decisions import (
 )
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage, Status
+from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Digests, Envelope, Recipient
-from shadowrelay.core.redundancy import Arrival
+from shadowrelay.core.reception.redundancy import Arrival
 
 from .checks import Invariants
 from .world import Submission, World

@@ -15,27 +15,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from shadowrelay.core import (
-    announcements,
+from shadowrelay.core import identifiers, machines
+from shadowrelay.core.delivery import settling
+from shadowrelay.core.events import announcements, reports
+from shadowrelay.core.members import (
     answers,
-    arrivals,
-    chores,
     claims,
     concluding,
     conversation,
     damage,
-    delivery,
-    heartbeat,
-    holding,
-    identifiers,
-    machines,
-    ownership,
     questions,
-    redundancy,
-    reports,
     second_opinion,
-    shadow_servers,
 )
+from shadowrelay.core.ownership import chores, heartbeat, transfer
+from shadowrelay.core.reception import arrivals, holding, redundancy, shadow_servers
 from shadowrelay.database import ledger
 from shadowrelay.delivery.queue import deliver
 from shadowrelay.members import repair
@@ -185,7 +178,7 @@ MUTANTS = (
             (
                 deliver,
                 "sent = await SendOn(next_hop, copy, recipients)",
-                "from shadowrelay.core.delivery import Ending, Hop, Result\n"
+                "from shadowrelay.core.delivery.settling import Ending, Hop, Result\n"
                 "    early = tuple(Result(r.number, Ending.ACCEPTED, '250 2.0.0') for r in recipients)\n"
                 "    await Transact(lambda books: books.apply("
                 "settle(books, copy.id, early, (), Hop('early', False, False), clock())))\n"
@@ -194,7 +187,7 @@ MUTANTS = (
         ),
         seed=0,
     ),
-    Mutant("the epoch forgotten", ((ownership.promote, "epoch=copy.epoch + 1", "epoch=copy.epoch"),), seed=0),
+    Mutant("the epoch forgotten", ((transfer.promote, "epoch=copy.epoch + 1", "epoch=copy.epoch"),), seed=0),
     Mutant(
         "delivery before asking on return",
         (
@@ -227,7 +220,7 @@ MUTANTS = (
         "a discard is told to the wrong holder",
         (
             (
-                ownership.with_better_holder,
+                transfer.with_better_holder,
                 "gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(other.rank)),)\n"
                 "            told += addressed([other.database_id], gone, now)",
                 "gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(holder.rank)),)\n"
@@ -401,7 +394,7 @@ MUTANTS = (
         "the original is discarded before its report is safe",
         (
             (
-                delivery.settle,
+                settling.settle,
                 "awaited = {r.about: r.id for r in made.values()",
                 "awaited = {r.about: r.id for r in ()",
             ),
@@ -433,7 +426,7 @@ MUTANTS = (
         "a promoted copy begins again with all recipients",
         (
             (
-                ownership.promote,
+                transfer.promote,
                 "        copy,\n        epoch",
                 "        copy.with_recipients(\n"
                 "            replace(r, status=type(r.status).READY) for r in copy.recipients\n"
@@ -480,7 +473,7 @@ MUTANTS = (
     ),
     Mutant(
         "a report that another node made is waited for",
-        ((delivery.settle, "if r.settles and not already_safe(ledger, r.id)", "if r.settles"),),
+        ((settling.settle, "if r.settles and not already_safe(ledger, r.id)", "if r.settles"),),
         seed=194,
     ),
     Mutant(
@@ -697,7 +690,7 @@ MUTANTS = (
                 "if copy.pending and copy.damaged:\n        return Conclusion.OPEN\n",
                 "if copy.pending and copy.damaged:\n        said = replace(said, sound=True)\n",
             ),
-            (ownership.promote, "or copy.damaged", ""),
+            (transfer.promote, "or copy.damaged", ""),
         ),
         scenario="damaged_copy_is_not_promoted",
     ),
@@ -725,7 +718,7 @@ MUTANTS = (
     ),
     Mutant(
         "the report of another maker is taken for ours",
-        ((ownership.yields, "if made_by_two else copy.damage", "if False else copy.damage"),),
+        ((transfer.yields, "if made_by_two else copy.damage", "if False else copy.damage"),),
         scenario="two_nodes_make_the_same_report",
     ),
     Mutant(

@@ -7,20 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from shadowrelay.core import chores, damage, delivery, heartbeat, questions, retry, safety_net
-from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.decisions import Content, DamagedRow
-from shadowrelay.core.delivery import Ending, Hop, Report, Result
+from shadowrelay.core.delivery import retry, safety_net, settling
+from shadowrelay.core.delivery.settling import Ending, Hop, Report, Result
 from shadowrelay.core.digests import of_content
+from shadowrelay.core.events.reports import ReportKind, is_due, report_id
 from shadowrelay.core.greeting import greet
-from shadowrelay.core.handover import hand_over
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
 from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.members import damage, questions
+from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.messages import Confirmation, Copy, Recipient, Status
+from shadowrelay.core.ownership import chores, heartbeat
+from shadowrelay.core.ownership.handover import hand_over
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Answer, Arrival, Attempt
-from shadowrelay.core.reports import ReportKind, is_due, report_id
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.reception.redundancy import Answer, Arrival, Attempt
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.steps import (
     AnyStep,
     Ask,
@@ -587,7 +589,7 @@ class Node:
 
     def _deliver(self, copy: Copy, hop: NextHop) -> None:
         due = tuple(
-            recipient for recipient in delivery.forks(copy)[hop] if self._is_due(recipient, self.clock())
+            recipient for recipient in settling.forks(copy)[hop] if self._is_due(recipient, self.clock())
         )
 
         def done(_: Any) -> None:

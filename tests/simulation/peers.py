@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from shadowrelay.core import chores, conversation
-from shadowrelay.core.conversation import Answered, Greeting
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.greeting import greet
-from shadowrelay.core.holding import Held, Offer, hold
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.members import conversation
+from shadowrelay.core.members.conversation import Answered, Greeting
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Status
-from shadowrelay.core.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.ownership import chores
+from shadowrelay.core.reception.holding import Held, Offer, hold
+from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Step, Unanswered
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,

@@ -37,8 +37,8 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
 
+from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.reports import ReportKind, report_id
 
 from . import rot
 from .books import Disagreement

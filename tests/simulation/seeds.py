@@ -9,7 +9,7 @@ from typing import Any
 
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.policy import Policy, ShadowMessagePreference
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 
 from . import rot
 from .books import Disagreement, SqlBooks

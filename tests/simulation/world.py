@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 
 if TYPE_CHECKING:
     from .node import Node

@@ -28,12 +28,12 @@ from stations import (
     station,
 )
 
-from shadowrelay.core.conversation import Greeting, Query, Revocation
 from shadowrelay.core.decisions import Kind
 from shadowrelay.core.digests import ContentDigest
 from shadowrelay.core.identifiers import Beginning, Lineage, Mark, NextHop
+from shadowrelay.core.members.conversation import Greeting, Query, Revocation
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import Ask, OfferCopy, Pause, Unanswered
 from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.peer_client import Address, PeerConnection, PeerFailed

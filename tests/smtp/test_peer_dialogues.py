@@ -13,9 +13,9 @@ from golden_dialogues import FILES, read
 from receiving import Client
 from stations import Station, database_id, full, incarnation, offer, station
 
-from shadowrelay.core.damage import found
 from shadowrelay.core.decisions import Content, Decision, DiscardEvent, Outcome, SaveCopy
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.members.damage import found
 from shadowrelay.core.messages import Copy, Role
 from shadowrelay.core.tracking import Receive
 from shadowrelay.wire.xqdiscard import parse_line

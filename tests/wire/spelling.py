@@ -6,16 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
-from shadowrelay.core.conversation import (
-    MAX_LINES,
-    MAX_QUESTIONS,
-    Greeting,
-    Line,
-    Query,
-    Question,
-    Revocation,
-)
-from shadowrelay.core.damage import Wanted
 from shadowrelay.core.decisions import Kind, Verdict
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.identifiers import (
@@ -28,6 +18,16 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
+from shadowrelay.core.members.conversation import (
+    MAX_LINES,
+    MAX_QUESTIONS,
+    Greeting,
+    Line,
+    Query,
+    Question,
+    Revocation,
+)
+from shadowrelay.core.members.damage import Wanted
 from shadowrelay.core.messages import Status
 from shadowrelay.wire.xshadow import VERSIONS, OfferMark
 

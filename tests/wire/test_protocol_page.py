@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from golden_dialogues import FILES, Exchange, read
 
-from shadowrelay.core.conversation import MAX_LINES, MAX_QUESTIONS
 from shadowrelay.core.decisions import Kind
+from shadowrelay.core.members.conversation import MAX_LINES, MAX_QUESTIONS
 from shadowrelay.wire.esmtp import parse_mail, parse_rcpt
 from shadowrelay.wire.xqdiscard import format_line, format_query, parse_line, parse_query
 from shadowrelay.wire.xshadow import (

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.reports import ReportKind
 from shadowrelay.wire.report import MOST_HEADER, MOST_RETURNED, build_report
 from shadowrelay.wire.report_fields import field, status
 

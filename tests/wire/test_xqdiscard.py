@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from spelling import lines, queries, recipient_lists
 
-from shadowrelay.core.announcements import RECIPIENTS_PER_EVENT
-from shadowrelay.core.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
-from shadowrelay.core.damage import Wanted
 from shadowrelay.core.decisions import Kind, Verdict
 from shadowrelay.core.digests import of_content
+from shadowrelay.core.events.announcements import RECIPIENTS_PER_EVENT
 from shadowrelay.core.identifiers import Incarnation, Mark, MessageId
+from shadowrelay.core.members.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
+from shadowrelay.core.members.damage import Wanted
 from shadowrelay.wire.replies import Reply
 from shadowrelay.wire.xqdiscard import (
     format_line,

@@ -11,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from spelling import forks, greetings, offers
 
-from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -23,6 +22,7 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
+from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.messages import Status
 from shadowrelay.wire.esmtp import (
     RCPT_KEYWORDS,

@@ -20,8 +20,8 @@ from shadowrelay.admin.guard import Refused, check_change, check_host, check_tok
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import Node, PeerState
 from shadowrelay.admin.server import LIVE
-from shadowrelay.core.damage import needed
 from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.members.damage import needed
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue_views import Queues, ShadowQueues

@@ -12,8 +12,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from shadowrelay.admin.node import PeerState, PeerStatus, ScrubState
-from shadowrelay.core.damage import Counted
-from shadowrelay.core.pace import share
+from shadowrelay.core.members.damage import Counted
+from shadowrelay.core.members.pace import share
 from shadowrelay.core.tracking import Told
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.database.opening import Opening

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from shadowrelay.core.handover import Remains
-from shadowrelay.core.heartbeat import Watch
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.pace import Amount, Round
+from shadowrelay.core.members.pace import Amount, Round
+from shadowrelay.core.ownership.handover import Remains
+from shadowrelay.core.ownership.heartbeat import Watch
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase

@@ -8,12 +8,12 @@ from typing import Any
 
 from shadowrelay.admin.node import HopStatus, Node, PeerState, PeerStatus, ScrubState
 from shadowrelay.core.decisions import Member
-from shadowrelay.core.forecast import Forecast
-from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import Mark, ServerName
-from shadowrelay.core.pace import Round, share
-from shadowrelay.core.second_opinion import others
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.members.forecast import Forecast
+from shadowrelay.core.members.pace import Round, share
+from shadowrelay.core.members.second_opinion import others
+from shadowrelay.core.ownership.handover import Remains
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.opening import Opening
 from shadowrelay.database.queue_views import Queue, ShadowQueue

@@ -11,7 +11,15 @@ from pathlib import Path
 
 import click
 
-from shadowrelay.core.users import SALT, Hashed, UsersInvalid, format_users, hashed, is_name, parse_users
+from shadowrelay.core.reception.users import (
+    SALT,
+    Hashed,
+    UsersInvalid,
+    format_users,
+    hashed,
+    is_name,
+    parse_users,
+)
 
 _MOST = 1024  # octets of a password
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from shadowrelay.core.conversation import Greeting, introduce, met
 from shadowrelay.core.identifiers import Lineage, ServerName
 from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.members.conversation import Greeting, introduce, met
 from shadowrelay.core.steps import Greet, Transact, Unanswered
 
 

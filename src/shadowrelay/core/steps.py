@@ -12,13 +12,13 @@ from collections.abc import Callable, Coroutine, Generator
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from shadowrelay.core.conversation import Answered, Greeting, Query
 from shadowrelay.core.decisions import Member
-from shadowrelay.core.delivery import Hop, Report, Result
+from shadowrelay.core.delivery.settling import Hop, Report, Result
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.members.conversation import Answered, Greeting, Query
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
-from shadowrelay.core.redundancy import Attempt
+from shadowrelay.core.reception.redundancy import Attempt
 from shadowrelay.core.values import dataclass
 
 T = TypeVar("T")

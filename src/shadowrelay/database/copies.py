@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from shadowrelay import failpoints
-from shadowrelay.core.damage import Counted
 from shadowrelay.core.decisions import DamagedRow, SaveCopy
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.database import records, sums
 from shadowrelay.database.queries import load

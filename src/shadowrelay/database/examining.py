@@ -8,9 +8,9 @@ from enum import Enum
 
 import structlog
 
-from shadowrelay.core import damage
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.members import damage
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import ContentDamaged, examine, stored

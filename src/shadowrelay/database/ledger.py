@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import TypeVar, assert_never
 
 from shadowrelay import failpoints
-from shadowrelay.core.damage import counted
 from shadowrelay.core.decisions import (
     ALL,
     AcknowledgeEvents,
@@ -39,6 +38,7 @@ from shadowrelay.core.decisions import (
     Write,
 )
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
+from shadowrelay.core.members.damage import counted
 from shadowrelay.core.messages import Copy, Role, Stage
 from shadowrelay.core.tracking import Load, RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent

@@ -17,9 +17,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
-from shadowrelay.core import chores
 from shadowrelay.core.decisions import Chore, Work
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
+from shadowrelay.core.ownership import chores
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records, sums
 from shadowrelay.database.ledger import LINEAGE_FROM, SQL, SqlLedger

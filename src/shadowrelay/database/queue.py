@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from shadowrelay.core import chores
 from shadowrelay.core.decisions import Content
+from shadowrelay.core.delivery.retry import brought_forward
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
-from shadowrelay.core.ownership import NO_INCARNATION, saved
-from shadowrelay.core.retry import brought_forward
+from shadowrelay.core.ownership import chores
+from shadowrelay.core.ownership.transfer import NO_INCARNATION, saved
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records, sums
 from shadowrelay.database.content import stored

@@ -7,11 +7,11 @@ import os
 from datetime import datetime
 from pathlib import Path
 
-from shadowrelay.core.damage import Counted
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.members.damage import Counted
+from shadowrelay.core.members.pace import Amount
 from shadowrelay.core.messages import Copy, Stage
-from shadowrelay.core.pace import Amount
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records
 from shadowrelay.database.content import stored

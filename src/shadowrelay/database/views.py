@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
-from shadowrelay.core.damage import Counted
 from shadowrelay.core.decisions import DamagedRow, Member, Outcome, Tombstone
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop, ServerName
+from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records

@@ -10,12 +10,12 @@ from functools import partial
 
 import structlog
 
-from shadowrelay.core import retry
-from shadowrelay.core.delivery import Ending, Hop, Result
+from shadowrelay.core.delivery import retry
+from shadowrelay.core.delivery.settling import Ending, Hop, Result
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.routing import Route, route_for
+from shadowrelay.core.reception.routing import Route, route_for
 from shadowrelay.core.steps import Sent
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import ContentDamaged, source

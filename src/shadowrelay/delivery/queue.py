@@ -12,14 +12,14 @@ from typing import TypeVar
 import structlog
 
 from shadowrelay import failpoints
-from shadowrelay.core import chores, heartbeat
-from shadowrelay.core.damage import found
 from shadowrelay.core.decisions import Part
-from shadowrelay.core.delivery import Ending, Hop, settle
+from shadowrelay.core.delivery.settling import Ending, Hop, settle
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.members.damage import found
 from shadowrelay.core.messages import Confirmation, Copy, Recipient
+from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.routing import Route
+from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.steps import SendOn, Sent, Transact, WriteReports
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger

@@ -8,13 +8,13 @@ from datetime import datetime
 import structlog
 
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.delivery import Ending, Report, Result
+from shadowrelay.core.delivery.retry import expires_at
+from shadowrelay.core.delivery.settling import Ending, Report, Result
+from shadowrelay.core.events.reports import ReportKind, is_due, report_id, returns_whole_message
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reports import ReportKind, is_due, report_id, returns_whole_message
-from shadowrelay.core.retry import expires_at
-from shadowrelay.core.routing import Route, route_for
+from shadowrelay.core.reception.routing import Route, route_for
 from shadowrelay.core.steps import WriteReports
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import ContentDamaged, head

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import structlog
 
-from shadowrelay.core import chores
-from shadowrelay.core.conversation import Greeting, Query, Said, asked, introduce
 from shadowrelay.core.decisions import SaveCopy
 from shadowrelay.core.digests import of_envelope
-from shadowrelay.core.holding import Held, Offer, hold
 from shadowrelay.core.identifiers import Digest, Mark, MessageId, ServerName
+from shadowrelay.core.members.conversation import Greeting, Query, Said, asked, introduce
+from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Digests, Envelope, Recipient
+from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker
+from shadowrelay.core.reception.holding import Held, Offer, hold
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.ledger import SqlLedger

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
-from shadowrelay.core.heartbeat import Alarm, Watch
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.members.second_opinion import Others, others
+from shadowrelay.core.ownership.heartbeat import Alarm, Watch
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Attempt, Concern, Leg
-from shadowrelay.core.second_opinion import Others, others
-from shadowrelay.core.shadow_servers import MemberPlace, Sites, Turn, healthy_turn, next_turn, preferred
+from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.shadow_servers import (
+    MemberPlace,
+    Sites,
+    Turn,
+    healthy_turn,
+    next_turn,
+    preferred,
+)
 from shadowrelay.core.values import dataclass, replace
 
 SECOND_CHANCE = 1.0

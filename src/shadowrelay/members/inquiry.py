@@ -7,13 +7,14 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from itertools import islice
 
-from shadowrelay.core import arrivals, concluding
-from shadowrelay.core.concluding import Conclusion, Said
 from shadowrelay.core.decisions import OpenQuestion
 from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
+from shadowrelay.core.members import concluding
+from shadowrelay.core.members.concluding import Conclusion, Said
 from shadowrelay.core.messages import Confirmation, Copy
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception import arrivals
 from shadowrelay.core.values import dataclass
 
 AT_ONCE = 500

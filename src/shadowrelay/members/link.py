@@ -10,19 +10,19 @@ from functools import partial
 
 import structlog
 
-from shadowrelay.core import heartbeat
-from shadowrelay.core.claims import Sighting, sighting_of
-from shadowrelay.core.conversation import Answered, Greeting, Query, ask, told
 from shadowrelay.core.decisions import Part
-from shadowrelay.core.forecast import Forecast
 from shadowrelay.core.greeting import greet
-from shadowrelay.core.heartbeat import Alarm
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.members.claims import Sighting, sighting_of
+from shadowrelay.core.members.conversation import Answered, Greeting, Query, ask, told
+from shadowrelay.core.members.forecast import Forecast
+from shadowrelay.core.members.questions import Speaker
+from shadowrelay.core.members.second_opinion import Others
 from shadowrelay.core.messages import Reason
+from shadowrelay.core.ownership import heartbeat
+from shadowrelay.core.ownership.heartbeat import Alarm
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker
-from shadowrelay.core.second_opinion import Others
 from shadowrelay.core.steps import Ask, Greet, Transact, Unanswered
 from shadowrelay.core.values import dataclass
 from shadowrelay.members.inquiry import AT_ONCE, Inquiry

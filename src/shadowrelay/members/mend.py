@@ -15,15 +15,15 @@ from functools import partial
 
 import structlog
 
-from shadowrelay.core import damage
-from shadowrelay.core.conversation import Query, told
 from shadowrelay.core.decisions import DamagedRow, Kind
 from shadowrelay.core.identifiers import MessageId, ServerName, is_uuid
 from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.members import damage
+from shadowrelay.core.members.conversation import Query, told
+from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Status
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker
-from shadowrelay.core.redundancy import Leg
+from shadowrelay.core.reception.redundancy import Leg
 from shadowrelay.core.steps import Ask, OfferCopy, Transact, Unanswered
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger

@@ -14,11 +14,11 @@ from datetime import datetime
 
 import structlog
 
-from shadowrelay.core.conversation import Answered, Greeting, met
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.members.conversation import Answered, Greeting, met
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Unanswered
 from shadowrelay.core.values import replace
 from shadowrelay.database.transport import TransportDatabase

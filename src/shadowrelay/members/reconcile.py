@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import structlog
 
-from shadowrelay.core import chores
 from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.ownership import chores
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members.inquiry import AT_ONCE, Inquiry

@@ -9,7 +9,7 @@ from dataclasses import field
 from datetime import datetime
 
 from shadowrelay.core.identifiers import MessageId, ServerName
-from shadowrelay.core.redundancy import Attempt, Concern
+from shadowrelay.core.reception.redundancy import Attempt, Concern
 from shadowrelay.core.values import dataclass
 
 REST = 60.0

@@ -15,8 +15,8 @@ from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Copy
-from shadowrelay.core.redundancy import Attempt, repaired, reserve_rank
-from shadowrelay.core.shadow_servers import Turn
+from shadowrelay.core.reception.redundancy import Attempt, repaired, reserve_rank
+from shadowrelay.core.reception.shadow_servers import Turn
 from shadowrelay.core.steps import OfferCopy, Script, Transact
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import ContentDamaged, stored, verified

@@ -16,9 +16,9 @@ from functools import partial
 import structlog
 
 from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.members.pace import Amount, Round, pause, share
+from shadowrelay.core.members.questions import shared_with
 from shadowrelay.core.messages import Copy, Damage
-from shadowrelay.core.pace import Amount, Round, pause, share
-from shadowrelay.core.questions import shared_with
 from shadowrelay.core.values import replace
 from shadowrelay.database import scrubbing
 from shadowrelay.database.examining import Examiner, Finding

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.delivery import Ending, Hop, Result, settle
+from shadowrelay.core.delivery.settling import Ending, Hop, Result, settle
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.steps import WriteReports

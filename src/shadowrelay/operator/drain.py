@@ -15,9 +15,9 @@ from typing import Any
 
 import structlog
 
-from shadowrelay.core import chores
-from shadowrelay.core.handover import Remains, hand_over
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.ownership import chores
+from shadowrelay.core.ownership.handover import Remains, hand_over
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core.damage import dropped
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.members.damage import dropped
 from shadowrelay.database.ledger import SqlLedger
 
 

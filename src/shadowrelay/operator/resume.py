@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core import set_aside
 from shadowrelay.core.decisions import DamagedRow
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.ownership import set_aside
 from shadowrelay.database.ledger import SqlLedger
 
 QUEUED = "it is in the queue again, and its age begins anew"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from shadowrelay.core import heartbeat
 from shadowrelay.core.decisions import Decision, DropEvents, Member, Write
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.messages import Reason
+from shadowrelay.core.ownership import heartbeat
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 

@@ -8,7 +8,7 @@ from email.utils import format_datetime
 from functools import lru_cache
 
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.redundancy import Arrival
+from shadowrelay.core.reception.redundancy import Arrival
 from shadowrelay.smtp.receive import Peer
 from shadowrelay.wire.header import received_field
 

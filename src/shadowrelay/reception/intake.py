@@ -12,14 +12,14 @@ from pathlib import Path
 import structlog
 
 from shadowrelay import failpoints
-from shadowrelay.core.arrivals import forgotten
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Answer, Arrival, Attempt
-from shadowrelay.core.routing import Route, postmaster_domain, route_for
+from shadowrelay.core.reception.arrivals import forgotten
+from shadowrelay.core.reception.redundancy import Answer, Arrival, Attempt
+from shadowrelay.core.reception.routing import Route, postmaster_domain, route_for
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from shadowrelay.core.users import COST, SALT, Hashed, UsersInvalid, matches, parse_users
+from shadowrelay.core.reception.users import COST, SALT, Hashed, UsersInvalid, matches, parse_users
 from shadowrelay.smtp.receive import Peer
 from shadowrelay.smtp.receive_limits import source_of
 from shadowrelay.wire.replies import Refused

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterable, Callable
 
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.redundancy import Attempt
+from shadowrelay.core.reception.redundancy import Attempt
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.members.pool import EARLY_SESSIONS, Members, seconds
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from shadowrelay.core.conversation import Answered, Query, Revocation
 from shadowrelay.core.decisions import Content, Kind
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.members.conversation import Answered, Query, Revocation
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.redundancy import Answer, Arrival, Attempt, Leg, accept, arrive, counts, uncertain
-from shadowrelay.core.shadow_servers import Turn
+from shadowrelay.core.reception.redundancy import (
+    Answer,
+    Arrival,
+    Attempt,
+    Leg,
+    accept,
+    arrive,
+    counts,
+    uncertain,
+)
+from shadowrelay.core.reception.shadow_servers import Turn
 from shadowrelay.core.steps import Ask, Beside, OfferCopy, Pause, Transact
 from shadowrelay.core.values import dataclass
 

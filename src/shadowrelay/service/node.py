@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from shadowrelay.admin.node import HopStatus, PeerStatus, Refusal, peer_status
-from shadowrelay.core.handover import Remains
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Status
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.ownership.handover import Remains
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.outbox import rows_about

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from shadowrelay.core.policy import ShadowMessagePreference
-from shadowrelay.core.users import UsersInvalid, parse_users
+from shadowrelay.core.reception.users import UsersInvalid, parse_users
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
 from shadowrelay.settings.schema import ReceiveConnector, Route, Settings, Tls

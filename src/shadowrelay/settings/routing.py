@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.routing import Route
+from shadowrelay.core.reception.routing import Route
 from shadowrelay.settings.schema import Settings
 
 

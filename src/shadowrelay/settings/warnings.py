@@ -8,8 +8,8 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address
 from pathlib import Path
 
 from shadowrelay.core.policy import ShadowMessagePreference
-from shadowrelay.core.routing import postmaster_domain, route_for
-from shadowrelay.core.users import parse_users
+from shadowrelay.core.reception.routing import postmaster_domain, route_for
+from shadowrelay.core.reception.users import parse_users
 from shadowrelay.settings.routing import routes
 from shadowrelay.settings.schema import Member, ReceiveConnector, Settings
 from shadowrelay.settings.values import format_duration

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import ssl
 
-from shadowrelay.core.conversation import Answered, Greeting, Line, Query
 from shadowrelay.core.identifiers import Mark, ServerName
+from shadowrelay.core.members.conversation import Answered, Greeting, Line, Query
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.duplex import BLOCK, Duplex, Interrupted, Why
 from shadowrelay.wire import xqdiscard, xshadow

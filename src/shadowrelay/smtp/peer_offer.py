@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from shadowrelay.core.identifiers import Digest, Mark
 from shadowrelay.core.messages import Recipient, Status
-from shadowrelay.core.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed, PeerGone, marked

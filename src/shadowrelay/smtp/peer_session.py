@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import ClassVar, Protocol, cast
 
 from shadowrelay import failpoints
-from shadowrelay.core.conversation import Greeting, Query, Said
 from shadowrelay.core.digests import is_digest
 from shadowrelay.core.identifiers import Digest, Mark
+from shadowrelay.core.members.conversation import Greeting, Query, Said
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.receive import ConnectorOptions, Peer, Receiver
 from shadowrelay.smtp.receive_connection import syntax

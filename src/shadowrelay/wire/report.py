@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+from shadowrelay.core.events.reports import ReportKind, returns_whole_message
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.reports import ReportKind, returns_whole_message
 from shadowrelay.wire.report_fields import (
     ascii_only,
     clean,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.reports import ReportKind
 from shadowrelay.wire.xtext import decode_xtext
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

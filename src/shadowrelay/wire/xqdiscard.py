@@ -24,11 +24,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from shadowrelay.core.claims import Claim, Sighting
-from shadowrelay.core.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
-from shadowrelay.core.damage import Wanted
 from shadowrelay.core.decisions import Kind, Verdict
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.members.claims import Claim, Sighting
+from shadowrelay.core.members.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
+from shadowrelay.core.members.damage import Wanted
 from shadowrelay.core.messages import Reason
 from shadowrelay.wire.xshadow import (
     Malformed,

@@ -20,7 +20,6 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from shadowrelay.core import digests
-from shadowrelay.core.conversation import Greeting
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -33,6 +32,7 @@ from shadowrelay.core.identifiers import (
     ServerName,
     is_uuid,
 )
+from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.messages import Status
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire.xtext import decode_xtext, encode_xtext

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.shadow_servers import MemberPlace
+from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.values import dataclass
 
 

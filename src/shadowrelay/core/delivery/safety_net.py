@@ -6,13 +6,13 @@ from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, DropCopy, Outcome
-from shadowrelay.core.discard import remembered_for
+from shadowrelay.core.events.discard import remembered_for
+from shadowrelay.core.events.side_effects import report_is_safe, waited_in_vain
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Copy, Stage
-from shadowrelay.core.ownership import saved
+from shadowrelay.core.ownership.transfer import saved
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.side_effects import report_is_safe, waited_in_vain
 from shadowrelay.core.tracking import HaDiscard
 from shadowrelay.core.values import replace
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core import arrivals
-from shadowrelay.core.announcements import delivered
 from shadowrelay.core.decisions import Decision, Kind, SaveCopy, Verdict
+from shadowrelay.core.events.announcements import delivered
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import machines
+from shadowrelay.core.members.questions import Speaker, as_holder
 from shadowrelay.core.messages import Copy, Holder, HolderState, Reason, Role, Stage
-from shadowrelay.core.ownership import (
+from shadowrelay.core.ownership.transfer import (
     ask_about,
     outranks,
     saved,
@@ -19,7 +19,7 @@ from shadowrelay.core.ownership import (
     withdraw,
     yields,
 )
-from shadowrelay.core.questions import Speaker, as_holder
+from shadowrelay.core.reception import arrivals
 from shadowrelay.core.tracking import HaRedirect
 from shadowrelay.core.values import replace
 

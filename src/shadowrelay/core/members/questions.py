@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core import arrivals
-from shadowrelay.core.announcements import STATUS
 from shadowrelay.core.decisions import DamagedRow, Decision, DropDamaged, Kind, Outcome, SaveCopy, Verdict
-from shadowrelay.core.discard import remembered_for
-from shadowrelay.core.handover import awaits_its_owner
-from shadowrelay.core.holding import release, settle_held
+from shadowrelay.core.events.announcements import STATUS
+from shadowrelay.core.events.discard import remembered_for
+from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import DatabaseId, Mark, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding
 from shadowrelay.core.messages import Copy, Holder, HolderState, Reason, Recipient, Status
-from shadowrelay.core.ownership import (
+from shadowrelay.core.ownership.handover import awaits_its_owner
+from shadowrelay.core.ownership.set_aside import set_aside
+from shadowrelay.core.ownership.transfer import (
     ask_about,
     intend,
     saved,
     yields,
 )
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.set_aside import set_aside
-from shadowrelay.core.side_effects import report_is_safe
+from shadowrelay.core.reception import arrivals
+from shadowrelay.core.reception.holding import release, settle_held
 from shadowrelay.core.values import dataclass, replace
 
 _COPIES = frozenset({HolderState.HOLDING, HolderState.LOST, HolderState.BESIDE})

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from shadowrelay.core.announcements import addressed
 from shadowrelay.core.decisions import Decision, Kind, Verdict
+from shadowrelay.core.events.announcements import addressed
 from shadowrelay.core.identifiers import Continuity, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState
-from shadowrelay.core.ownership import NO_INCARNATION, yields
+from shadowrelay.core.ownership.transfer import NO_INCARNATION, yields
 from shadowrelay.core.values import dataclass
 
 

@@ -6,13 +6,13 @@ from collections.abc import Set
 from datetime import datetime
 from enum import Enum
 
-from shadowrelay.core import arrivals
 from shadowrelay.core.decisions import Decision, OpenQuestion, SaveCopy
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
-from shadowrelay.core.ownership import promote, withdraw
-from shadowrelay.core.set_aside import set_aside
+from shadowrelay.core.ownership.set_aside import set_aside
+from shadowrelay.core.ownership.transfer import promote, withdraw
+from shadowrelay.core.reception import arrivals
 from shadowrelay.core.values import dataclass, replace
 
 

@@ -17,7 +17,7 @@ from shadowrelay.core.decisions import AskAbout, CheckCopies, Chore, ChoreDone, 
 from shadowrelay.core.identifiers import Lineage, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Copy, Holder, HolderState, Reason
-from shadowrelay.core.ownership import ask_about, intend, saved
+from shadowrelay.core.ownership.transfer import ask_about, intend, saved
 from shadowrelay.core.values import replace
 
 Step: TypeAlias = Callable[[Transaction, Chore, Part], Part | None]

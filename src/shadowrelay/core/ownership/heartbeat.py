@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
 
-from shadowrelay.core import chores
 from shadowrelay.core.decisions import ALL, Chore, Decision, DropEvents, Heard, Member, Part, Work
 from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
-from shadowrelay.core.ownership import asked_about, intend, saved
+from shadowrelay.core.ownership import chores
+from shadowrelay.core.ownership.transfer import asked_about, intend, saved
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.values import dataclass, replace
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from shadowrelay.core.announcements import delivered
-from shadowrelay.core.answers import answer
 from shadowrelay.core.decisions import Decision, Kind, Verdict
+from shadowrelay.core.events.announcements import delivered
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger
+from shadowrelay.core.members.answers import answer
+from shadowrelay.core.members.questions import Speaker, as_holder
 from shadowrelay.core.messages import Copy, HolderState, Reason
-from shadowrelay.core.ownership import intended, saved
-from shadowrelay.core.questions import Speaker, as_holder
+from shadowrelay.core.ownership.transfer import intended, saved
 from shadowrelay.core.values import dataclass, replace
 
 

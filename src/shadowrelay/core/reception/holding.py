@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from enum import Enum
 
-from shadowrelay.core.announcements import addressed, delivered
 from shadowrelay.core.decisions import (
     Content,
     Decision,
@@ -17,13 +16,15 @@ from shadowrelay.core.decisions import (
     Verdict,
     Write,
 )
-from shadowrelay.core.discard import remembered_for
-from shadowrelay.core.heartbeat import heard
+from shadowrelay.core.events.announcements import addressed, delivered
+from shadowrelay.core.events.discard import remembered_for
+from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding, machines
 from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, Reason, Recipient, Role, Stage
-from shadowrelay.core.ownership import (
+from shadowrelay.core.ownership.heartbeat import heard
+from shadowrelay.core.ownership.transfer import (
     ask_about,
     asked_about,
     made_here,
@@ -32,7 +33,6 @@ from shadowrelay.core.ownership import (
     yields,
 )
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaDiscard, HaReceive, HaRestore
 from shadowrelay.core.values import dataclass, replace
 

@@ -10,17 +10,19 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from shadowrelay.core import answers, chores, damage, discard, heartbeat, questions
-from shadowrelay.core.arrivals import in_question
-from shadowrelay.core.claims import Claim, Sighting, claim_of, judge, vouches, yields_to
-from shadowrelay.core.damage import Wanted
 from shadowrelay.core.decisions import Kind, OpenQuestion, Verdict
-from shadowrelay.core.holding import revoke
+from shadowrelay.core.events import discard
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
+from shadowrelay.core.members import answers, damage, questions
+from shadowrelay.core.members.claims import Claim, Sighting, claim_of, judge, vouches, yields_to
+from shadowrelay.core.members.damage import Wanted
+from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Copy
+from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.questions import Speaker
+from shadowrelay.core.reception.arrivals import in_question
+from shadowrelay.core.reception.holding import revoke
 from shadowrelay.core.values import dataclass
 
 MAX_LINES = 200

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
 
-from shadowrelay.core.announcements import addressed, delivered
-from shadowrelay.core.arrivals import refused
 from shadowrelay.core.decisions import Content, Decision, DropCopy, Kind, Member, SaveCopy, Verdict, Write
-from shadowrelay.core.heartbeat import heard
+from shadowrelay.core.events.announcements import addressed, delivered
+from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import machines
@@ -23,9 +22,10 @@ from shadowrelay.core.messages import (
     Recipient,
     Stage,
 )
-from shadowrelay.core.ownership import ask_about, made_here, vouches, with_better_holder
+from shadowrelay.core.ownership.heartbeat import heard
+from shadowrelay.core.ownership.transfer import ask_about, made_here, vouches, with_better_holder
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.side_effects import report_is_safe
+from shadowrelay.core.reception.arrivals import refused
 from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import dataclass, replace

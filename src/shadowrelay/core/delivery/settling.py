@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
 
-from shadowrelay.core.announcements import addressed, delivered, listeners
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, SaveCopy, SaveDamaged, Write
 from shadowrelay.core.digests import of_content, of_envelope
+from shadowrelay.core.events.announcements import addressed, delivered, listeners
+from shadowrelay.core.events.side_effects import already_safe, report_is_safe
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, Recipient, Role, Status
-from shadowrelay.core.ownership import made_here, settled_now
-from shadowrelay.core.side_effects import already_safe, report_is_safe
+from shadowrelay.core.ownership.transfer import made_here, settled_now
 from shadowrelay.core.tracking import (
     Defer,
     Deliver,

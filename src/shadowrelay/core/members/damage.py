@@ -10,14 +10,14 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from shadowrelay.core import answers
 from shadowrelay.core.decisions import DamagedRow, Decision, DropDamaged, Kind, SaveCopy, SaveDamaged, Verdict
 from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.identifiers import Digest, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger
+from shadowrelay.core.members import answers
+from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Copy, Damage, Digests
-from shadowrelay.core.questions import Speaker
-from shadowrelay.core.set_aside import set_aside
+from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.core.tracking import HaDamage, HaRestore, RowsDamaged, SnapshotEnd, Told
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import dataclass, replace

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core.announcements import addressed, delivered, listeners
 from shadowrelay.core.decisions import Decision, SaveCopy
+from shadowrelay.core.events.announcements import addressed, delivered, listeners
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding

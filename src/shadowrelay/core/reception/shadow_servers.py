@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy, ShadowMessagePreference
-from shadowrelay.core.redundancy import Attempt, Concern
+from shadowrelay.core.reception.redundancy import Attempt, Concern
 from shadowrelay.core.values import dataclass
 
 AT_ONCE = timedelta()

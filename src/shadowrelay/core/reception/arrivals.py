@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, DropCopy, Kind, Outcome, SaveCopy, Verdict
-from shadowrelay.core.discard import remembered_for
+from shadowrelay.core.events.discard import remembered_for
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import machines

@@ -8,7 +8,7 @@ from shadowrelay.core.decisions import DamagedRow, Decision, SaveCopy, SaveDamag
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
-from shadowrelay.core.ownership import intended
+from shadowrelay.core.ownership.transfer import intended
 from shadowrelay.core.tracking import Resume, RowsDamaged, Suspend, Told
 from shadowrelay.core.values import replace
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from shadowrelay.core.announcements import addressed, delivered
 from shadowrelay.core.decisions import Decision, Kind, Member, SaveCopy, Verdict, Write
+from shadowrelay.core.events.announcements import addressed, delivered
+from shadowrelay.core.events.reports import is_derived
+from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Incarnation, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding, machines
@@ -26,8 +28,6 @@ from shadowrelay.core.messages import (
     Role,
     Stage,
 )
-from shadowrelay.core.reports import is_derived
-from shadowrelay.core.side_effects import report_is_safe
 from shadowrelay.core.tracking import HaReceive, HaRedirect, Resubmit, Transfer
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import replace

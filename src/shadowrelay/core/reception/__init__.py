@@ -1,0 +1,1 @@
+"""A message comes in: its route, its second copy, and the holder that takes it."""
