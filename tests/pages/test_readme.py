@@ -1,4 +1,4 @@
-"""README fits on a few screens, its example is complete; the lab's tour by hand is typed as it stands there."""
+"""README is short and its example complete; the tour by hand of the lab's page is typed as it stands there."""
 
 from __future__ import annotations
 
