@@ -1,4 +1,4 @@
-"""README is short and its example complete; the tour by hand of the lab's page is typed as it stands there."""
+"""README is short and its example complete; the tour by hand (the lab's page) is typed as it stands there."""
 
 from __future__ import annotations
 
