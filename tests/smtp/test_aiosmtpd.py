@@ -144,6 +144,16 @@ async def test_all_of_it_that_the_page_says_runs_does_run(contexts: Contexts) ->
     assert seen == {name for name, kind in table().items() if kind != "never"}
 
 
+async def test_help_has_a_line_on_each_verb_that_it_names(contexts: Contexts) -> None:
+    async with secured(contexts, Users(), max_protocol_errors=50) as client:
+        verbs = (await client.say("HELP")).removeprefix("214 2.0.0 ").split()
+        assert {"AUTH", "BDAT", "MAIL"} <= set(verbs)
+        for verb in verbs:
+            assert (await client.say(f"HELP {verb}")).startswith(f"214 2.0.0 Syntax: {verb}")
+        for verb in ("EXPN", "LHLO", "PROXY", "FROBNICATE"):
+            assert (await client.say(f"HELP {verb}")).startswith("501 5.5.4 Supported commands: AUTH BDAT ")
+
+
 def test_every_reply_of_the_library_has_an_enhanced_code_or_is_one_that_has_none() -> None:
     """All that it pushes as text, whether we let it come to that or not."""
     source = inspect.getsource(SMTP)
