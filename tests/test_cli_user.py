@@ -71,6 +71,14 @@ def test_what_is_no_password_is_refused(tmp_path: Path, typed: str) -> None:
     assert "a password has" in refused.output
 
 
+def test_without_standard_input_there_is_no_password(tmp_path: Path) -> None:
+    command = f'exec "{sys.executable}" -m shadowrelay user add alice --file "{tmp_path}/users" <&-'
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "Error: no password: standard input is closed\n"
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("alice:{PLAIN}Sesame\n")

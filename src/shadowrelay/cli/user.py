@@ -71,9 +71,11 @@ def remove(name: str, path: Path) -> None:
 
 
 def _password() -> bytes:
+    if sys.stdin is None:  # it was closed
+        raise click.ClickException("no password: standard input is closed")
     if sys.stdin.isatty():
         text: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
-        password = text.encode()
+        password = text.encode(errors="surrogateescape")
     else:
         password = sys.stdin.buffer.readline(_MOST + 3).rstrip(b"\r\n")
     if not password or len(password) > _MOST or b"\0" in password:
