@@ -20,7 +20,7 @@ class Sender:
         self.reader, self.writer = reader, writer
 
     async def reply(self) -> str:
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(30):
             while (line := (await self.reader.readline()).decode())[3:4] == "-":
                 pass
         return line.rstrip("\r\n")

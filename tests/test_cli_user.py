@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,14 @@ def test_what_is_no_password_is_refused(tmp_path: Path, typed: str) -> None:
     assert "a password has" in refused.output
 
 
+def test_without_standard_input_there_is_no_password(tmp_path: Path) -> None:
+    command = f'exec "{sys.executable}" -m shadowrelay user add alice --file "{tmp_path}/users" <&-'
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "Error: no password: standard input is closed\n"
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("alice:{PLAIN}Sesame\n")
@@ -76,6 +86,38 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert refused.exit_code == 1
     assert "line 1 has no hash of scrypt" in refused.output
     assert file.read_text() == "alice:{PLAIN}Sesame\n"
+
+
+def test_many_at_once_lose_nobody(tmp_path: Path) -> None:
+    file, names = tmp_path / "users", [f"user{number}" for number in range(6)]
+    command = [sys.executable, "-m", "shadowrelay", "user", "add", "--file", str(file)]
+    adding = [
+        subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for name in names
+    ]
+    said = [process.communicate("Sesame\n", timeout=60)[0] for process in adding]
+    assert said == [f"{name} may log in\n" for name in names]
+    assert sorted(parse_users(file.read_text("utf-8"))) == names
+    assert os.listdir(tmp_path) == ["users"]
+
+
+def test_remarks_stay_and_so_does_a_link(tmp_path: Path) -> None:
+    file, link = tmp_path / "users", tmp_path / "link"
+    file.write_text("# the office\n\n")
+    link.symlink_to(file)
+    assert run("add", "alice", "--file", link, typed="Sesame\n").exit_code == 0
+    assert file.read_text().startswith("# the office\n\nalice:$scrypt$")
+    assert run("remove", "alice", "--file", link).exit_code == 0
+    assert file.read_text() == "# the office\n\n"
+    assert link.is_symlink()
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "users"
+    os.mkfifo(pipe)
+    refused = run("add", "alice", "--file", pipe, typed="Sesame\n")
+    assert (refused.exit_code, refused.output) == (1, f"Error: {pipe} is no file\n")
+    assert pipe.is_fifo()
 
 
 def test_who_is_not_there_cannot_be_removed(tmp_path: Path) -> None:

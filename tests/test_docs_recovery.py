@@ -17,7 +17,7 @@ def rows() -> dict[str, list[str]]:
     _, _, section = PAGE.read_text("utf-8").partition("\n## Shown by tests\n")
     table = [line for line in section.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1:]]
-    return {happens: re.findall(r"`([^`]+)`", tests) for happens, _, tests in cells}
+    return {happens: re.findall(r"`([^`]+)`", tests) for happens, tests in cells}
 
 
 def functions_of(module: str) -> set[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.policy import Policy
 from shadowrelay.delivery.attempt import Outbound
 from shadowrelay.service.hops import hop_status
+from shadowrelay.smtp.send import Login, NextHopServer
 
 NOW = datetime(2026, 11, 22, 6, 0, tzinfo=UTC)
 OUTSIDE = NextHop("outside")
@@ -40,6 +42,21 @@ def test_a_hop_that_turned_one_session_away_takes_no_more_for_a_while():
     hop.turned_away(99.0, POLICY)
     hop.workers = 1  # the one that was turned away has ended
     assert keeps(outside=hop) == "no session is free: 1 of 1 in use (the next hop takes no more)"
+
+
+async def test_a_hop_that_wants_a_login_has_one_session_until_that_went_through():
+    login = Login(username="relay", password_file=Path("password"))
+    server = NextHopServer(
+        name=OUTSIDE, host="hop", port=587, local_hostname="mx1.example.net", tls="required", login=login
+    )
+    hop = Outbound(server)
+    assert keeps(outside=hop) == ""
+    async with asyncio.TaskGroup() as group:
+        hop.probes.add(group.create_task(asyncio.sleep(0)))
+        hop.workers = 1
+        assert keeps(outside=hop) == "no session is free: 1 of 1 in use (one session logs in first)"
+        hop.let_in = True
+        assert keeps(outside=hop) == ""
 
 
 async def test_a_hop_that_failed_is_tried_by_one_session_besides_those_of_before():

@@ -114,14 +114,15 @@ def test_users_log_in_over_tls_alone_from_a_file_of_users(tmp_path: Path):
     assert set(told(listen)) == {"receive.a.tls_certificate"}
 
 
-def test_users_that_everybody_can_read_and_a_file_without_any_are_warnings(tmp_path: Path):
+@pytest.mark.parametrize("mode", [0o644, 0o602])
+def test_users_for_everybody_and_a_file_without_any_are_warnings(tmp_path: Path, mode: int):
     files, file = issued(tmp_path), tmp_path / "users"
     file.write_text("")
-    file.chmod(0o644)
+    file.chmod(mode)
     connector = {"listen": "127.0.0.1:587", "users_file": str(file)}
     connector |= {"tls_certificate": files["certificate"], "tls_key": files["key"]}
     found = warnings_of(receive={"a": connector})
-    assert "receive.a.users_file can be read by everybody on this machine" in found
+    assert f"receive.a.users_file, {file}, has mode {mode:04o}: any user of this machine" in found
     assert "receive.a.users_file has no user: AUTH is not offered" in found
 
 

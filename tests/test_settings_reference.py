@@ -12,7 +12,8 @@ import pytest
 from shadowrelay.core.policy import Policy
 from shadowrelay.settings import Described, SettingsInvalid, described, settings_from_tree
 
-PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "settings.md").read_text()
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "reference" / "settings.md").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (.*?) \| (.*) \|$", re.MULTILINE)
 ROWS = {found[1]: found for found in ROW.finditer(PAGE) if re.fullmatch(r"[a-z_.\[\]A-Z]+", found[1])}
 DERIVED = {
@@ -51,8 +52,10 @@ def test_settings_that_are_ours_stand_apart_from_those_of_exchange():
         assert (ours < place < end) == (tunable.metadata["source"] == "ours"), tunable.name
 
 
-def test_the_example_is_right_but_for_the_files_that_are_not_here():
-    (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+def test_the_example_that_the_page_leads_to_is_right_but_for_the_files_that_are_not_here():
+    assert "(../../README.md#a-cluster-of-three-nodes)" in PAGE
+    (example,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     with pytest.raises(SettingsInvalid) as refused:
         settings_from_tree(tomllib.loads(example))
-    assert {error.message for error in refused.value.errors} == {"there is no such file"}
+    missing = {"there is no such file", "cannot be read: No such file or directory"}
+    assert {error.message for error in refused.value.errors} == missing

@@ -38,6 +38,12 @@ def route(port: int, *domains: str, **changes: Any) -> dict[str, Any]:
     return {"domains": list(domains or ("*",)), "host": "127.0.0.1", "port": port, "tls": "none"} | changes
 
 
+def submission(password: Path, hop: ScriptedHop) -> dict[str, Any]:
+    """Routes that log in."""
+    login = {"username": "relay", "password_file": str(password), "login_without_tls": True}
+    return {"out": route(hop.port, **login)}
+
+
 @asynccontextmanager
 async def relay(
     tmp_path: Path, hop: ScriptedHop | int, *, run: bool = True, **changes: Any
@@ -209,14 +215,13 @@ async def test_a_hop_that_turns_everybody_away_rests(tmp_path: Path) -> None:
 async def test_a_refused_login_lets_mail_wait_with_the_reason_until_the_password_is_right(
     tmp_path: Path,
 ) -> None:
-    password, right = tmp_path / "password", "AUTH PLAIN AHJlbGF5AHJpZ2h0"
-    await asyncio.to_thread(password.write_text, "wrong")
     refused = b"535 5.7.8 no such name or password\r\n"
-    login = {"username": "relay", "password_file": str(password), "login_without_tls": True}
-    script = {"AUTH": refused, right: b"235 2.7.0 welcome\r\n"}
+    script = {"AUTH": refused, "AUTH PLAIN AHJlbGF5AHJpZ2h0": b"235 2.7.0 welcome\r\n"}
+    password = tmp_path / "password"
+    await asyncio.to_thread(password.write_text, "wrong")
     async with (
         ScriptedHop(offers=("AUTH PLAIN",), **script) as hop,
-        relay(tmp_path, hop, routes={"out": route(hop.port, **login)}) as found,
+        relay(tmp_path, hop, routes=submission(password, hop)) as found,
     ):
         await sent(found, MESSAGE)
         outbound = found.node.queue.hops[NextHop("out")]
@@ -229,6 +234,60 @@ async def test_a_refused_login_lets_mail_wait_with_the_reason_until_the_password
         await eventually(lambda: settled(found))
         assert (hop.verbs().count("MAIL"), len(hop.contents)) == (1, 1)
         assert "FAIL" not in await found.events()
+
+
+async def test_the_report_of_what_expired_for_want_of_a_password_names_no_file_of_ours(
+    tmp_path: Path,
+) -> None:
+    password = tmp_path / "secret-place"
+    await asyncio.to_thread(password.write_text, "right")
+    async with (
+        ScriptedHop(offers=("AUTH PLAIN",), AUTH=b"235 2.7.0 ok\r\n") as hop,
+        relay(tmp_path, hop, routes=submission(password, hop)) as found,
+    ):
+        await asyncio.to_thread(password.unlink)
+        await sent(found, MESSAGE)
+        await eventually(lambda: found.node.queue.hops[NextHop("out")].failures >= 1)
+        await asyncio.to_thread(password.write_text, "right")
+        later(found, timedelta(days=3))
+        await eventually(lambda: settled(found))
+    _, _, _, recipient, _ = parts(hop.contents[-1])
+    told = " ".join(recipient["Diagnostic-Code"].split())
+    assert told.endswith(
+        "last error: 451 4.4.1 auth: password_file cannot be read: No such file or directory"
+    )
+    assert b"secret-place" not in hop.contents[-1]
+
+
+async def test_a_wrong_password_is_refused_once_and_not_in_each_session_that_there_is_mail_for(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedHop(offers=("AUTH PLAIN",), AUTH=b"535 5.7.8 no\r\n") as hop:
+        password = tmp_path / "password"
+        await asyncio.to_thread(password.write_text, "wrong")
+        async with relay(tmp_path, hop, run=False, routes=submission(password, hop)) as found:
+            for _ in range(8):
+                await sent(found, MESSAGE)
+            found.run_queue()
+            outbound = found.node.queue.hops[NextHop("out")]
+            for attempt in (1, 2):
+                await eventually(lambda: outbound.failures == attempt)  # noqa: B023
+                assert hop.verbs().count("AUTH") == attempt
+
+
+async def test_once_a_login_went_through_others_follow_before_its_message_is_sent(tmp_path: Path) -> None:
+    sent_on = asyncio.Event()
+    async with ScriptedHop(offers=("AUTH PLAIN",), AUTH=b"235 2.7.0 ok\r\n", pause=sent_on.wait) as hop:
+        password = tmp_path / "password"
+        await asyncio.to_thread(password.write_text, "right")
+        async with relay(tmp_path, hop, run=False, routes=submission(password, hop)) as found:
+            for _ in range(8):
+                await sent(found, MESSAGE)
+            found.run_queue()
+            await eventually(lambda: hop.verbs().count("DATA") == 8)
+            assert hop.verbs()[:3] == ["EHLO", "AUTH", "MAIL"]
+            sent_on.set()
+            await eventually(lambda: settled(found))
 
 
 # Reports

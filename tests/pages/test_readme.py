@@ -1,10 +1,11 @@
-"""README's tour by hand, typed as it stands there, with the ports that the lab chose."""
+"""README is short and its example complete; the tour by hand (the lab's page) is typed as it stands there."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,18 +14,35 @@ from tests.pages.agreement import disagreement
 from tests.pages.commands import Command, commands
 from tests.pages.shell import Shell
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
-
 ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+LAB = ROOT / "docs" / "operations" / "lab.md"
 LOOKS = ("shadowlab status", "shadowrelay message list", "find ")
 PATIENCE = 20.0  # seconds for what a reader looks at to be as it is shown
 PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+")
 
 
+def test_readme_has_at_most_150_lines_and_the_picture_at_its_top() -> None:
+    lines = README.read_text("utf-8").splitlines()
+    assert len(lines) <= 150
+    assert "docs/pictures/flow.svg" in "".join(lines[:5])
+    assert "It is not for you" in "".join(lines[:30])
+
+
+def test_readme_has_a_complete_example_with_a_smart_host() -> None:
+    """That its settings are right is shown for every page with settings (test_docs_links)."""
+    (example,) = re.findall(r"^```toml\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    world = tomllib.loads(example)["routes"]["world"]
+    assert world["port"] == 587
+    assert {"username", "password_file"} <= world.keys()
+
+
+@pytest.mark.lab
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("swaks") is None, reason="swaks is missing")
 def test_the_tour_by_hand_goes_as_it_is_shown(tmp_path: Path) -> None:
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
-    to_run = [command for command in commands(ROOT / "README.md") if not command.not_run]
+    to_run = [command for command in commands(LAB) if not command.not_run]
     ports: dict[str, str] = {}
     with Shell(tmp_path) as shell:
         try:

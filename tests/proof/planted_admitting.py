@@ -21,7 +21,7 @@ ADMITTING = (
         file="reception/logins.py",
         edits=(
             (
-                "            right = await self._matches(session, password, kept or self._decoy)\n",
+                "            right = await self._matches(session, password, kept or self._decoy(name))\n",
                 "            right = kept is not None and await self._matches(session, password, kept)\n",
             ),
         ),

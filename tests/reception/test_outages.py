@@ -90,8 +90,7 @@ async def under_load(
         async with asyncio.TaskGroup() as group:
             for _ in range(senders):
                 group.create_task(load.send())
-            await asyncio.sleep(0.3)
-            assert load.told
+            await eventually(lambda: bool(load.told), within=30)
             yield load, there
             load.over = True
         load.exposed = await exposed(owner)

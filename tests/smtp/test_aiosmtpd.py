@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import logging
 import re
 import ssl
 import sys
@@ -144,6 +145,16 @@ async def test_all_of_it_that_the_page_says_runs_does_run(contexts: Contexts) ->
     assert seen == {name for name, kind in table().items() if kind != "never"}
 
 
+async def test_help_has_a_line_on_each_verb_that_it_names(contexts: Contexts) -> None:
+    async with secured(contexts, Users(), max_protocol_errors=50) as client:
+        verbs = (await client.say("HELP")).removeprefix("214 2.0.0 ").split()
+        assert {"AUTH", "BDAT", "MAIL"} <= set(verbs)
+        for verb in verbs:
+            assert (await client.say(f"HELP {verb}")).startswith(f"214 2.0.0 Syntax: {verb}")
+        for verb in ("EXPN", "LHLO", "PROXY", "FROBNICATE"):
+            assert (await client.say(f"HELP {verb}")).startswith("501 5.5.4 Supported commands: AUTH BDAT ")
+
+
 def test_every_reply_of_the_library_has_an_enhanced_code_or_is_one_that_has_none() -> None:
     """All that it pushes as text, whether we let it come to that or not."""
     source = inspect.getsource(SMTP)
@@ -235,21 +246,28 @@ async def test_a_refused_greeting_keeps_the_transaction() -> None:
 
 
 async def test_ehlo_does_not_lengthen_what_a_command_may_be_neither_here_nor_elsewhere() -> None:
-    longest = 512 + 26 + 17 + 10 + 124 + 500
+    """The table of limits is the class's in the library: other sessions, and other connectors, share it."""
     async with (
         listening(MemoryReceiver()) as connector,
+        listening(MemoryReceiver(), max_command_line=4096) as roomy,
         connected(connector) as one,
-        connected(connector) as other,
+        connected(roomy) as other,
+        connected(connector) as third,
     ):
-        for client in (one, other):
+        for client in (one, other, third):
             await client.line()
         for _ in range(40):
             await one.say("EHLO client.example")
-        await other.say("EHLO client.example")
-        for client in (one, other):
+        for client in (other, third):
+            await client.say("EHLO client.example")
+        for client, base in ((one, 512), (other, 4096), (third, 512)):
+            longest = base + 26 + 17 + 10 + 124 + 500
             fits = "MAIL FROM:<a@b> ENVID=".ljust(longest - 2, "x")
             assert (await client.say(fits)).startswith("501 5.5.4 ENVID")
             assert (await client.say(fits + "x")).startswith("500 5.5.2 Command line too long")
+        session = next(iter(connector._register._sessions))
+        assert isinstance(session, ReceiveSession)
+        assert session.command_size_limits["MAIL"] == session.command_size_limit == longest
 
 
 async def test_commands_have_no_limit_that_never_ends() -> None:
@@ -262,14 +280,44 @@ async def test_commands_have_no_limit_that_never_ends() -> None:
         assert await client.say("NOOP") == "250 2.0.0 OK"
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\r\n", b"\rx\r\n", b"\x00\r\n"])
-async def test_only_crlf_ends_a_command(end: bytes) -> None:
+@pytest.mark.parametrize(
+    ("end", "answer"),
+    [
+        (b"\n", "500 5.5.2 Command line must end in CRLF"),
+        (b"\r\r\n", "500 5.5.2 Command line must end in CRLF"),
+        (b"\rx\r\n", "500 5.5.2 Command line must end in CRLF"),
+        (b"\x00\r\n", "501 5.5.2 Control character in command"),
+    ],
+)
+async def test_only_crlf_ends_a_command(end: bytes, answer: str) -> None:
     receiver = MemoryReceiver()
     async with conversation(receiver) as client:
         client.send(b"HELO c\r\nMAIL FROM:<a@b>" + end)
         assert (await client.line()).startswith("250 ")
-        assert (await client.line())[:3] in {"500", "501"}
+        assert await client.line() == answer
     assert receiver.calls == []
+
+
+async def test_a_login_is_no_warning(contexts: Contexts, caplog: pytest.LogCaptureFixture) -> None:
+    """The library warns at each of them of what it has deprecated itself."""
+    with caplog.at_level(logging.INFO, "mail.log"):
+        async with secured(contexts, Users()) as client:
+            assert (await client.say(f"AUTH PLAIN {sasl('', 'alice', 'Sesame')}"))[:3] == "235"
+    told = [record for record in caplog.records if record.name == "mail.log"]
+    assert told
+    assert not [record.getMessage() for record in told if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("ending", ["RSET", "EHLO client.example", "HELO client.example"])
+async def test_a_transaction_is_forgotten_before_the_library_drops_it(ending: str) -> None:
+    """Whoever takes the message is told, and what came of it is thrown away."""
+    receiver = MemoryReceiver()
+    async with conversation(receiver) as client:
+        await client.begin()
+        client.send(b"BDAT 3\r\nabc")
+        assert (await client.line()).startswith("250 ")
+        assert (await client.say(ending)).startswith("250")
+        assert (receiver.resets, receiver.aborted) == (1, 1)
 
 
 @pytest.mark.parametrize("verb", ["MA\u0131L FROM:<a@b>", "\u017fTARTTLS", "mail\u00a0FROM:<a@b>"])

@@ -302,3 +302,21 @@ async def test_a_stop_does_not_wait_for_checks(contexts: Contexts) -> None:
         async with asyncio.timeout(5):
             await connector.stop(0.1)
         assert await client.line() == "421 4.3.2 Service is shutting down"
+
+
+@pytest.mark.parametrize("said", [["AUTH PLAIN"], ["AUTH LOGIN", sasl("alice")]])
+async def test_a_stop_does_not_wait_for_the_next_line_of_an_exchange(
+    contexts: Contexts, said: list[str]
+) -> None:
+    server, client_side = contexts
+    async with (
+        listening(MemoryReceiver(), tls=server, implicit_tls=True, logins=Users()) as connector,
+        connected(connector, tls=client_side) as client,
+    ):
+        await client.line()
+        await client.say("EHLO client.example")
+        for line in said:
+            assert (await client.say(line)).startswith("334")
+        async with asyncio.timeout(5):
+            await connector.stop(60)
+        assert await client.line() == "421 4.3.2 Service is shutting down"

@@ -90,12 +90,19 @@ async def test_the_client_is_the_one_behind_the_proxy(
         v2(command=0),
         v2_of(0, b"", command=0),
         v2_of(0, b""),
+        v2_of(0x11, b"", command=0),  # the family counts for nothing then
+        v2_of(0x21, b"half", command=0),
+        v2_of(0xFF, b"", command=0),
+        v2_of(0, b"\4\0\1x", command=0),
     ],
 )
-async def test_a_proxy_may_speak_for_itself(header: bytes) -> None:
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "octet for octet"])
+async def test_a_proxy_may_speak_for_itself(header: bytes, whole: bool) -> None:
     receiver = MemoryReceiver()
     async with behind(receiver) as connector, connected(connector) as client:
-        client.send(header)
+        for piece in [header] if whole else [header[at : at + 1] for at in range(len(header))]:
+            client.send(piece)
+            await asyncio.sleep(0)
         await sends(client)
     assert receiver.kept[0].peer.address == "127.0.0.1"
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hmac
 import logging
+import os
 import ssl
 import traceback
 from collections.abc import AsyncIterator
@@ -195,8 +196,18 @@ async def test_without_a_password_nothing_is_said_and_the_reason_is_told(
     async with ScriptedHop(offers=("AUTH PLAIN",)) as hop:
         with pytest.raises(ConnectionFailed) as failure:
             await send(hop, login(file, without_tls=True), None)
-    assert str(failure.value) == f"auth: {file} {why}"
+    assert str(failure.value) == f"auth: password_file {why}"
     assert hop.verbs() == ["EHLO"]
+
+
+async def test_a_password_file_that_is_a_pipe_is_refused_and_nobody_waits_for_its_writer(
+    tmp_path: Path,
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    async with ScriptedHop(offers=("AUTH PLAIN",)) as hop:
+        with pytest.raises(ConnectionFailed, match="password_file is not a regular file"):
+            await asyncio.wait_for(send(hop, login(pipe, without_tls=True), None), 5)
 
 
 @pytest.mark.parametrize("mechanism", ["plain", "login", "xoauth2"])
@@ -214,6 +225,20 @@ async def test_a_server_that_repeats_the_password_does_not_bring_it_into_logs_an
     told = "".join(traceback.format_exception(failure.value)) + repr(failure.value.__dict__) + caplog.text
     secrets = {PASSWORD, PASSWORD.encode("ascii", "replace").decode(), last.split()[-1], b64(PASSWORD)}
     assert not [secret for secret in secrets if secret in told]
+
+
+@pytest.mark.parametrize("mechanism", ["plain", "login", "xoauth2"])
+async def test_a_part_of_the_password_that_a_server_repeats_is_kept_no_more_than_the_whole(
+    mechanism: str, file: Path
+) -> None:
+    last = list(WAYS[mechanism])[-1]
+    for part in (last[: len(last) * 2 // 3], last.rstrip("=")):
+        echo = f"500 5.5.2 what is {part}...?\r\n".encode()
+        async with ScriptedHop(offers=OFFERS, **{**WAYS[mechanism], last: echo}) as hop:
+            with pytest.raises(ConnectionFailed) as failure:
+                await send(hop, login(file, mechanism=mechanism, without_tls=True), None)
+        assert failure.value.reply.startswith("500 5.5.2 what is ")
+        assert failure.value.reply.endswith("********...?")
 
 
 async def test_a_server_that_falls_silent_in_a_login_is_waited_for_no_longer_than_its_deadline(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 from scripted_hop import CLOSE, HANG, ScriptedHop, envelope, recipients
@@ -133,9 +134,29 @@ async def test_a_session_that_cannot_be_opened_names_the_step(script: dict[str, 
 
 
 async def test_a_slow_greeting_is_waited_for_no_longer_than_its_timeout() -> None:
-    async with ScriptedHop(GREETING=HANG) as hop:
+    async with ScriptedHop(GREETING=HANG) as hop, asyncio.timeout(5):
         with pytest.raises(ConnectionFailed, match="greeting"):
-            await connected(hop, timeouts=Timeouts(greeting=0.05))
+            await connected(hop, timeouts=Timeouts(connect=60, greeting=0.05))
+
+
+async def test_the_deadline_of_connecting_is_not_that_of_the_greeting() -> None:
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.3)
+        writer.write(b"421 4.3.2 busy\r\n")
+        writer.close()
+
+    hop = ScriptedHop()
+    server = await asyncio.start_server(late, "127.0.0.1", 0)
+    hop.port = server.sockets[0].getsockname()[1]
+    async with server:
+        with pytest.raises(ConnectionFailed, match="greeting: refused"):
+            await connected(hop, timeouts=Timeouts(connect=0.1, greeting=60))
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf:
+        hop.port = deaf.getsockname()[1]
+        with socket.create_connection(deaf.getsockname()):  # more are not let in
+            async with asyncio.timeout(5):
+                with pytest.raises(ConnectionFailed, match="connect: TimeoutError"):
+                    await connected(hop, timeouts=Timeouts(connect=0.1, greeting=60))
 
 
 async def test_a_server_older_than_ehlo_is_greeted_with_helo() -> None:

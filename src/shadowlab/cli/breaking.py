@@ -40,14 +40,14 @@ def heal(directory: Path) -> None:
     done(directory, lambda cluster: cluster.heal(), "all links are whole")
 
 
-def _faults(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
     """The names of faults in ``value``; none, where it is the default."""
     from shadowlab.chaos.catalogue import CATALOGUE
 
     del ctx
     if value is None or value == param.default:
         return ()
-    names = tuple(dict.fromkeys(name.strip() for name in (value or "").split(",") if name.strip()))
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
     unknown = [name for name in names if name not in CATALOGUE]
     if unknown or not names:
         told = ", ".join(unknown) or "none named"
@@ -55,7 +55,7 @@ def _faults(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
     return names
 
 
-def _possible(asked: tuple[str, ...], without: tuple[str, ...]) -> tuple[str, ...]:
+def _possible(asked: tuple[str, ...], without: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Those that were asked for, or all that this machine allows; the rest is told. Raises UsageError."""
     from shadowlab.chaos.catalogue import CATALOGUE
     from shadowlab.chaos.equipment import Need, lacking
@@ -86,7 +86,13 @@ def _possible(asked: tuple[str, ...], without: tuple[str, ...]) -> tuple[str, ..
     callback=_faults,
     help="Names, comma-separated. What all leaves out on a machine is told, with what it lacks.",
 )
-@click.option("--without", callback=_faults, help="Names, comma-separated, of faults to leave out.")
+@click.option(
+    "--without",
+    default="none",
+    show_default=True,
+    callback=_faults,
+    help="Names, comma-separated, of faults to leave out.",
+)
 @click.option(
     "--clients", type=click.IntRange(1, 100), default=6, show_default=True, help="Senders at a time."
 )

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
-from shadowrelay.core.reception.users import (
-    SALT,
-    Hashed,
-    UsersInvalid,
-    format_users,
-    hashed,
-    is_name,
-    parse_users,
-)
+from shadowrelay.core.reception.users import SALT, UsersInvalid, format_users, hashed, is_name, parse_users
 
 _MOST = 1024  # octets of a password
 
@@ -49,9 +42,10 @@ def add(name: str, path: Path) -> None:
         raise click.ClickException(
             "a name has 1 to 128 letters, digits and . _ @ + = ~ / - and begins with one of the first two"
         )
-    users = _read(path)
-    users[name] = hashed(_password(), secrets.token_bytes(SALT))
-    _write(path, users)
+    _read(path)  # what is wrong with it is told before a password is asked for
+    line = format_users({name: hashed(_password(), secrets.token_bytes(SALT))}).rstrip("\n")
+    with _changing(path) as lines:
+        lines[:] = [*_without(name, lines), line]
     click.echo(f"{name} may log in")
 
 
@@ -59,7 +53,7 @@ def add(name: str, path: Path) -> None:
 @_file
 def list_users(path: Path) -> None:
     """The names, one a line."""
-    for name in _read(path):
+    for name in parse_users(_read(path)):
         click.echo(name)
 
 
@@ -68,17 +62,20 @@ def list_users(path: Path) -> None:
 @_file
 def remove(name: str, path: Path) -> None:
     """Remove the user NAME. What is logged in stays so until its connection ends."""
-    users = _read(path)
-    if users.pop(name, None) is None:
-        raise click.ClickException(f"{path} has no user {name}")
-    _write(path, users)
+    with _changing(path) as lines:
+        others = _without(name, lines)
+        if others == lines:
+            raise click.ClickException(f"{path} has no user {name}")
+        lines[:] = others
     click.echo(f"{name} may log in no more")
 
 
 def _password() -> bytes:
+    if sys.stdin is None:  # it was closed
+        raise click.ClickException("no password: standard input is closed")
     if sys.stdin.isatty():
         text: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
-        password = text.encode()
+        password = text.encode(errors="surrogateescape")
     else:
         password = sys.stdin.buffer.readline(_MOST + 3).rstrip(b"\r\n")
     if not password or len(password) > _MOST or b"\0" in password:
@@ -86,32 +83,59 @@ def _password() -> bytes:
     return password
 
 
-def _read(path: Path) -> dict[str, Hashed]:
+@contextmanager
+def _changing(path: Path) -> Iterator[list[str]]:
+    """The lines of the file, remarks among them, to be changed. Nobody else changes them meanwhile."""
+    path = path.resolve()  # a link stays one
     try:
-        return parse_users(path.read_text("utf-8"))
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        lines = _read(path).splitlines()
+        yield lines
+        try:
+            _write(path, lines)
+            os.fsync(folder)
+        except OSError as error:
+            raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        os.close(folder)
+
+
+def _without(name: str, lines: Sequence[str]) -> list[str]:
+    return [line for line in lines if line.partition(":")[0] != name]
+
+
+def _read(path: Path) -> str:
+    """The text of a file of users; that of none is empty."""
+    try:
+        if path.exists() and not path.is_file():  # a device would be replaced
+            raise click.ClickException(f"{path} is no file")
+        text = path.read_text("utf-8")
+        parse_users(text)
     except FileNotFoundError:
-        return {}
+        return ""
     except (UsersInvalid, UnicodeDecodeError) as error:
         raise click.ClickException(f"{path}: {error}") from error
     except OSError as error:
         raise click.ClickException(f"{path} cannot be read: {error.strerror}") from error
+    return text
 
 
-def _write(path: Path, users: Mapping[str, Hashed]) -> None:
-    """The file as a whole, durably, with owner and mode of the one before, else for its owner alone."""
+def _write(path: Path, lines: Sequence[str]) -> None:
+    """The file as a whole, with owner and mode of the one before, else for its owner alone."""
     fresh = path.with_name(f".{path.name}.new")
-    try:
-        before = path.stat() if path.exists() else None
-        fresh.unlink(missing_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(format_users(users))
-            if before is not None:
-                os.fchmod(handle, before.st_mode & 0o777)
-                with suppress(PermissionError):  # somebody else's: who may write there sees to it
-                    os.fchown(handle, before.st_uid, before.st_gid)
-            file.flush()
-            os.fsync(handle)
-        os.rename(fresh, path)
-    except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
+    before = path.stat() if path.exists() else None
+    fresh.unlink(missing_ok=True)
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+        if before is not None:
+            os.fchmod(handle, before.st_mode & 0o777)
+            with suppress(PermissionError):  # somebody else's: who may write there sees to it
+                os.fchown(handle, before.st_uid, before.st_gid)
+        file.flush()
+        os.fsync(handle)
+    os.rename(fresh, path)

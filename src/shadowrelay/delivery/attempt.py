@@ -31,7 +31,8 @@ class Outbound:
     """A next hop as this process knows it: its sessions, and how it has failed.
 
     ``probes``: workers that were begun since it failed. Those of before may wait for a reply for minutes, and
-    are no reason to keep the mail of a hop that is back.
+    are no reason to keep the mail of a hop that is back. ``let_in``: a session was opened since there was
+    none. Before that, a wrong password would be refused in as many sessions as there is mail for.
     """
 
     server: NextHopServer | None
@@ -40,6 +41,7 @@ class Outbound:
     failures: int = 0
     retry_at: datetime | None = None
     last_error: str = ""
+    let_in: bool = False
     idle: list[tuple[DeliverySession, float]] = field(default_factory=list)
     fewer: int = 0
     fewer_until: float = 0.0  # of the loop's time
@@ -54,6 +56,12 @@ class Outbound:
         """It took no session of one of several workers."""
         self.fewer = max(1, min(self.places(now, policy), self.workers) - 1)
         self.fewer_until = now + policy.queue_glitch_retry_interval.total_seconds()
+
+    @property
+    def probed(self) -> bool:
+        """One session goes first: the next hop failed, or wants a login and nobody is logged in."""
+        logged_in = self.let_in and (self.workers or self.idle)
+        return bool(self.failures or (self.server and self.server.login and not logged_in))
 
     def resting(self, now: datetime) -> bool:
         """It failed, and is not to be tried yet."""
@@ -168,6 +176,7 @@ class Sender:
             if session is None or not session.alive:
                 session = DeliverySession(server)
                 await session.connect()
+                outbound.let_in = True
                 if not await self._still_ours(claimed):
                     raise Overtaken(session)
             try:

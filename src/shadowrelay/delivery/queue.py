@@ -127,8 +127,8 @@ class Queue:
                 continue
             free = outbound.places(asyncio.get_running_loop().time(), self._policy) - outbound.workers
             free = min(free, self._policy.max_outbound_connections - len(self._workers))
-            if outbound.failures:
-                free = min(free, 1 - len(outbound.probes))  # one session probes a hop that failed
+            if outbound.probed:
+                free = min(free, 1 - len(outbound.probes))
             if free <= 0 or await self._start(name, outbound, free) == free:
                 self._short = True
         self._close_idle()
@@ -217,11 +217,13 @@ class Queue:
         self._begin(outbound, claims)
 
     def _begin(self, outbound: Outbound, claims: list[Claim]) -> None:
+        outbound.let_in &= bool(outbound.workers or outbound.idle)
+        probed = outbound.probed
         for claimed in claims:
             worker = asyncio.create_task(self._work(outbound, claimed))
             outbound.workers += 1
             self._workers.add(worker)
-            if outbound.failures:
+            if probed:
                 outbound.probes.add(worker)
             worker.add_done_callback(lambda task: self._ended(task, outbound))
 

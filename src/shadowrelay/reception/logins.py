@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import secrets
+import stat
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -48,8 +49,9 @@ class UserLogins:
         self.counts = Counter(NONE)
         self._path, self._connector = path, connector
         self._users: dict[str, Hashed] = {}
-        self._decoy = Hashed(COST, secrets.token_bytes(SALT), secrets.token_bytes(32))
+        self._nothing = secrets.token_bytes(SALT), secrets.token_bytes(32)
         self._seen: tuple[int, ...] | None = None
+        self._wrong = ""  # with the file
         self._looked_at = -_LOOK_AGAIN
         self._key = secrets.token_bytes(32)
         self._right: dict[bytes, Hashed] = {}
@@ -66,8 +68,7 @@ class UserLogins:
         secret = hashlib.blake2b(name.encode() + b"\0" + password, key=self._key).digest()
         right = kept is not None and self._right.get(secret) == kept
         if not right:
-            # Whoever is unknown takes as long: nothing matches the decoy.
-            right = await self._matches(session, password, kept or self._decoy)
+            right = await self._matches(session, password, kept or self._decoy(name))
             if right and kept is not None:
                 self._remember(secret, kept)
         self.counts[SUCCEEDED if right else FAILED] += 1
@@ -76,6 +77,12 @@ class UserLogins:
             known = {"user": name} if kept else {}
             log.info("login_failed", client=session.address, connector=self._connector, **known)
         return right
+
+    def _decoy(self, name: str) -> Hashed:
+        """Nothing matches it, and that takes as long as for a user: for one name always the same one."""
+        costs = [kept.cost for kept in self._users.values()] or [COST]
+        number = int.from_bytes(hashlib.blake2b(name.encode(), key=self._key, digest_size=8).digest(), "big")
+        return Hashed(costs[number % len(costs)], *self._nothing)
 
     async def _matches(self, session: Peer, password: bytes, kept: Hashed) -> bool:
         """The check, in its turn: one of each source at a time, so that a crowd waits for its own."""
@@ -103,10 +110,14 @@ class UserLogins:
         now = monotonic()
         if now - self._looked_at >= _LOOK_AGAIN:
             self._looked_at = now
+            wrong = ""
             try:
                 self._look()
             except (OSError, UnicodeDecodeError, UsersInvalid) as error:
-                log.error("users_not_read", file=str(self._path), error=str(error))
+                wrong = str(error)
+                if wrong != self._wrong:  # told once
+                    log.error("users_not_read", file=str(self._path), error=wrong)
+            self._wrong = wrong
         return self._users
 
     def _look(self) -> None:
@@ -115,6 +126,8 @@ class UserLogins:
         except FileNotFoundError:
             self._users, self._seen = {}, None
             raise
+        if not stat.S_ISREG(found.st_mode):  # reading might never end
+            raise UsersInvalid("is no file")
         seen = (found.st_ino, found.st_size, found.st_mtime_ns)
         if seen == self._seen:
             return

@@ -22,8 +22,9 @@ def hop_status(hops: Mapping[NextHop, Outbound], name: NextHop, policy: Policy, 
     in_all = policy.max_outbound_connections - sum(one.workers for one in hops.values()) + hop.workers
     if in_all < places:
         places, limit = in_all, _IN_ALL
-    if hop.failures:  # one session probes it; those that were begun before it failed may still wait
-        places = min(places, hop.workers - len(hop.probes) + 1)
+    # One session probes it; those that were begun before it failed may still wait.
+    if hop.probed and (alone := hop.workers - len(hop.probes) + 1) < places:
+        places, limit = alone, "one session logs in first"
     return HopStatus(
         sessions=hop.workers,
         places=places,

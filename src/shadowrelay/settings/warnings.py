@@ -14,6 +14,8 @@ from shadowrelay.settings.routing import routes
 from shadowrelay.settings.schema import Member, ReceiveConnector, Settings
 from shadowrelay.settings.values import format_duration
 
+_ANY_USER = "any user of this machine may use it; chmod 600, or 640 for the node's group"
+
 
 def settings_warnings(settings: Settings) -> list[str]:
     """What is allowed but hardly meant, one sentence each."""
@@ -48,8 +50,7 @@ def settings_warnings(settings: Settings) -> list[str]:
     for name, route in settings.routes.items():
         if route.password_file is not None and (mode := _open_to_all(route.password_file)):
             found.append(
-                f"routes.{name}.password_file, {route.password_file}, has mode {mode:04o}: any user of this "
-                "machine may use it; chmod 600, or 640 for the node's group"
+                f"routes.{name}.password_file, {route.password_file}, has mode {mode:04o}: {_ANY_USER}"
             )
     for domain in settings.accepted_domains:
         if not route_for("anyone@" + domain.replace("*", "any"), routes(settings)):
@@ -75,8 +76,8 @@ def _who_is_believed(key: str, connector: ReceiveConnector) -> Iterator[str]:
     if (file := connector.users_file) is None:
         return
     try:
-        if file.stat().st_mode & stat.S_IROTH:
-            yield f"{key}.users_file can be read by everybody on this machine"
+        if mode := _open_to_all(file):
+            yield f"{key}.users_file, {file}, has mode {mode:04o}: {_ANY_USER}"
         if not parse_users(file.read_text("utf-8")):
             yield f"{key}.users_file has no user: AUTH is not offered"
     except (OSError, ValueError):  # an error of that setting

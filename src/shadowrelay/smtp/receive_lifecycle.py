@@ -232,8 +232,8 @@ class SessionLifecycle(Connection):
                 return True
 
     def _syntax_available(self, method: Callable[..., object]) -> bool:
-        """For HELP."""
-        return self.offers(method.__name__.removeprefix("smtp_"))
+        """For HELP; of EXPN, which is refused, the library has no syntax to tell."""
+        return hasattr(method, "__smtp_syntax__") and self.offers(method.__name__.removeprefix("smtp_"))
 
     # Replies
 

@@ -174,6 +174,12 @@ class ReceiveSession(SessionLifecycle):
             self.peer = replace(self.peer, login=name)
         return AuthResult(success=right, handled=False)
 
+    def drain(self) -> None:
+        super().drain()
+        # An exchange, whose next line may be long in coming, is no transaction.
+        if self.verb == "AUTH" and self.transaction is None:
+            self.duplex.interrupt(Why.STOPPING)
+
     # A check may wait for many others: whoever has gone, or is to go, does not.
 
     async def _awaited(self, check: Coroutine[None, None, bool]) -> bool:

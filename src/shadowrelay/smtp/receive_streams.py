@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from aiosmtpd.proxy_protocol import AF, PROTO, V2_CMD, ProxyData
+from aiosmtpd.proxy_protocol import AF, PROTO, V2_CMD, V2_SIGNATURE, ProxyData
 
 from shadowrelay.smtp.duplex import Duplex
 from shadowrelay.wire.replies import Refused
@@ -20,6 +20,9 @@ _MOST_SASL = 12_288
 
 _MOST_V1 = 107
 """Octets of a version 1 header, CRLF included."""
+
+_LOCAL = V2_SIGNATURE + b"\x20"
+"""Before the family of addresses, which counts for nothing where a proxy speaks for itself."""
 
 _V1 = re.compile(
     rb"PROXY (?:UNKNOWN(?: [ -~]*)?"
@@ -54,9 +57,15 @@ class HeaderReader:
     def __init__(self, duplex: Duplex, deadline: float) -> None:
         self._duplex = duplex
         self._deadline = deadline
+        self._begun = b""  # up to what the family is of
 
     async def read(self, most: int) -> bytes:
-        return await self._duplex.read_block(most, self._deadline)
+        block = await self._duplex.read_block(most, self._deadline)
+        at = len(_LOCAL) - len(self._begun)
+        if 0 <= at < len(block) and self._begun + block[:at] == _LOCAL:
+            block = block[:at] + b"\0" + block[at + 1 :]  # the library would want addresses of it
+        self._begun += block[: at + 1]
+        return block
 
     async def readexactly(self, octets: int) -> bytes:
         found = b""

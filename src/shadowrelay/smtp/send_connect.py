@@ -103,7 +103,8 @@ async def _log_in(client: HopClient, login: Login) -> None:
     try:
         password = await asyncio.to_thread(send_password.read, login.password_file)
     except send_password.NoPassword as error:
-        raise ConnectionFailed("auth", f"{login.password_file} {error}") from error
+        # Without its path: the sender of a message that waits for it is told the reason.
+        raise ConnectionFailed("auth", f"password_file {error}") from error
     with step("auth"):
         try:
             await client.login(login.username, password, timeout=client.server.timeouts.auth)

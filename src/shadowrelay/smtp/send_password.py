@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
+import stat
 from pathlib import Path
 
 _LONGEST = 8 * 1024  # octets; an access token has a few thousand
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _MASK = "********"
+_BEGINNING = 8  # characters of Base64 by which a secret is known: a server may cut what it repeats
 
 
 class NoPassword(Exception):
@@ -18,6 +20,8 @@ class NoPassword(Exception):
 def read(path: Path) -> bytes:
     """The one line of the file, without its end. Raises NoPassword."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # who opens a pipe waits for a writer
+            raise NoPassword("is not a regular file")
         with path.open("rb") as file:
             content = file.read(_LONGEST + 1)
     except OSError as error:
@@ -35,12 +39,12 @@ def read(path: Path) -> bytes:
 def masked(text: str, username: str, password: bytes) -> str:
     """The text without the password: some servers repeat what they refuse, as it is or in Base64."""
     name = username.encode()
-    said = (
-        password,
-        base64.b64encode(password),  # LOGIN
-        base64.b64encode(b"\0" + name + b"\0" + password),  # PLAIN
-        base64.b64encode(b"user=" + name + b"\1auth=Bearer " + password + b"\1\1"),  # XOAUTH2
-    )
-    for secret in sorted(said, key=len, reverse=True):
-        text = text.replace(secret.decode("utf-8", "replace"), _MASK)
+    text = text.replace(password.decode("utf-8", "replace"), _MASK)
+    for said in (
+        b"\0" + name + b"\0" + password,  # PLAIN
+        b"user=" + name + b"\1auth=Bearer " + password + b"\1\1",  # XOAUTH2
+        password,  # LOGIN
+    ):
+        beginning = base64.b64encode(said).decode("ascii")[:_BEGINNING]
+        text = re.sub(re.escape(beginning) + "[A-Za-z0-9+/=]*", _MASK, text)
     return text
