@@ -13,9 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from shadowrelay import __doc__ as summary
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells count it: nothing was decided, nothing failed."""
+from shadowrelay.signals import INTERRUPTED, interrupted_as_usual, interrupted_at_once
 
 # A command NAME is the attribute NAME of the module `cli.NAME` (hyphens as underscores). Its line for help
 # stands here too, so that `--help` imports nothing.
@@ -46,7 +44,6 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
         if cmd_name not in COMMANDS:
             return None
         command = getattr(
@@ -54,6 +51,8 @@ class LazyGroup(click.Group):
         )
         if not isinstance(command, click.Command):
             raise TypeError(f"{cmd_name} is not a command")
+        if interrupted_as_usual():
+            ctx.call_on_close(interrupted_at_once)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from shadowrelay.cli import INTERRUPTED
 from shadowrelay.lab.cluster import Cluster
 from shadowrelay.lab.errors import LabError, NoSuchNode
 from shadowrelay.lab.guard import terminable
+from shadowrelay.signals import INTERRUPTED
 
 
 class Number(click.FloatRange):
