@@ -58,7 +58,7 @@ def interrupted_as_usual() -> bool:
 
 def spoken_of() -> None:
     """For a process that will be a service: what ends it before it listens to signals itself is told."""
-    # The thread that enables it gets a small stack for signals, which Python's own handlers share: on the main
+    # The thread that enables it gets a small stack for signals, which Python's handlers share: on the main
     # thread a few signals at once would overflow it, and kill the process.
     enabling = threading.Thread(target=_show_where_it_broke)
     enabling.start()
