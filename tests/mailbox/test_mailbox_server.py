@@ -38,6 +38,15 @@ async def test_a_message_is_kept_byte_for_byte_below_our_trace_fields(tmp_path: 
     assert trace[5:] == [""]
 
 
+async def test_a_text_without_header_is_not_taken_for_one(tmp_path: Path) -> None:
+    async with serving(tmp_path) as lab:
+        assert (await lab.send(b"hello: and\r\n"))[-1] == DELIVERED
+        assert (await lab.send(b"hello\r\nworld"))[-1] == DELIVERED
+        field, text = sorted(lab.contents(), key=len)
+    assert b"\r\n\r\n" not in field
+    assert text.endswith(b"\r\n\r\nhello\r\nworld")
+
+
 async def test_a_large_message_takes_the_same_way(tmp_path: Path) -> None:
     large = MESSAGE + (b"x" * 70 + b"\r\n") * 20_000
     async with serving(tmp_path) as lab:

@@ -138,6 +138,7 @@ class ConnectorOptions:
     max_message_size: int = 36 * 1024 * 1024
     max_header_size: int = 256 * 1024
     max_text_line: int | None = 1000  # CRLF included
+    any_dots: bool = False  # local parts such as user..name are taken
     line_ends_checked: bool = True  # a CR or LF that stands alone in the content is refused
     max_command_line: int = COMMAND_LINE  # CRLF included; extended per verb by its parameters
     logins: Logins | None = None  # AUTH is offered where TLS is active
