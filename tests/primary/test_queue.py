@@ -223,7 +223,7 @@ async def test_a_refused_login_lets_mail_wait_with_the_reason_until_the_password
         await eventually(lambda: outbound.failures >= 2)
         assert outbound.last_error == "auth: 535 5.7.8 no such name or password"
         (recipient,) = (await only(found)).recipients
-        assert recipient.last_reply == f"451 4.4.1 {outbound.last_error}"
+        assert recipient.last_reply == f"451 4.7.8 {outbound.last_error}"
         assert {"FAIL", "DSN"}.isdisjoint(await found.events())
         await asyncio.to_thread(password.write_text, "right")
         await eventually(lambda: settled(found))
@@ -258,6 +258,7 @@ async def test_a_permanent_refusal_is_reported_to_the_sender(tmp_path: Path) -> 
     assert report["Auto-Submitted"].startswith("auto-replied")
     assert message["Reporting-MTA"] == f"dns; {found.name}"
     assert (recipient["Action"], recipient["Status"]) == ("failed", "5.1.1")
+    assert recipient["Remote-MTA"] == "dns; [127.0.0.1]"
     assert recipient["Final-Recipient"] == "rfc822; b@example.net"
     assert "550 5.1.1 nobody here" in recipient["Diagnostic-Code"]
     assert b"Message-ID: <1@example.org>" in returned
@@ -331,10 +332,62 @@ async def test_a_message_too_old_is_given_up_and_reported(tmp_path: Path) -> Non
         await eventually(lambda: settled(found))
         tracked = {row["event-id"]: row for row in await found.tracked()}
         assert tracked["FAIL"]["source-context"] == (
-            "554 5.4.7 Message expired in the queue; last error: 451 4.2.1 not today"
+            "451 4.2.1 Message expired in the queue; last error: 451 4.2.1 not today"
         )
     _, _, _, recipient, _ = parts(hop.contents[-1])
-    assert (recipient["Action"], recipient["Status"]) == ("failed", "5.4.7")
+    assert (recipient["Action"], recipient["Status"]) == ("failed", "4.2.1")
+    assert "Remote-MTA" not in recipient, "that the time is over is our word"
+
+
+async def test_each_recipient_that_is_given_up_hears_of_its_own_problem(tmp_path: Path) -> None:
+    answers = {
+        "RCPT TO:<b@example.net>": b"450 4.2.1 mailbox disabled\r\n",
+        "RCPT TO:<c@example.net>": b"452 4.2.2 mailbox full\r\n",
+    }
+    async with ScriptedHop(**answers) as hop, relay(tmp_path, hop) as found:
+        await sent(found, MESSAGE, "b@example.net", "c@example.net")
+        await eventually(tried(1, found))
+        later(found, timedelta(days=3))
+        await eventually(lambda: sum(b"report-type" in content for content in hop.contents) == 2)
+    fields = [parts(content)[3] for content in hop.contents if b"report-type" in content]
+    told = {str(one["Final-Recipient"]): (one["Status"], one["Action"]) for one in fields}
+    assert told == {
+        "rfc822; b@example.net": ("4.2.1", "failed"),
+        "rfc822; c@example.net": ("4.2.2", "failed"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "error"),
+    [
+        ({"GREETING": b"521 5.7.1 blocked\r\n"}, "4.7.1", "greeting: 521 5.7.1 blocked"),
+        ({"GREETING": b"554 no service\r\n"}, "4.0.0", "greeting: 554 no service"),
+        ({"EHLO": CLOSE}, "4.4.2", "ehlo: closed by the next hop"),
+    ],
+    ids=["blocked", "without a status", "closed"],
+)
+async def test_mail_of_a_hop_that_turns_us_away_has_the_status_of_that(
+    tmp_path: Path, script: dict[str, Any], status: str, error: str
+) -> None:
+    async with ScriptedHop(**script) as hop, relay(tmp_path, hop) as found:
+        await sent(found, MESSAGE)
+        await eventually(tried(1, found))
+        assert (await only(found)).recipients[0].last_reply == f"451 {status} {error}"
+
+
+async def test_a_message_that_was_never_tried_is_given_up_for_its_age_alone(tmp_path: Path) -> None:
+    async with ScriptedHop() as hop, relay(tmp_path, hop, run=False) as found:
+        await sent(found, MESSAGE)
+        later(found, timedelta(days=3))
+        found.run_queue()
+
+        async def failed() -> str:
+            return "".join(
+                row["source-context"] for row in await found.tracked() if row["event-id"] == "FAIL"
+            )
+
+        await eventually(failed)
+        assert await failed() == "451 4.4.7 Message expired in the queue"
 
 
 async def test_a_delay_is_reported_once(tmp_path: Path) -> None:

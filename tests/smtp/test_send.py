@@ -154,6 +154,28 @@ async def test_multi_line_replies_and_several_in_one_segment_stay_paired() -> No
     assert result.results[0].reply == "550 5.1.1 no such user"
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (b"250-first\r\n550 5.7.1 second\r\n", "250-first 550 5.7.1 second"),
+        (b"gibberish \x07\r\n", "gibberish ?"),
+    ],
+    ids=["codes that differ", "gibberish"],
+)
+@pytest.mark.parametrize("verb", ["MAIL", "RCPT", "DATA", "DOT"])
+async def test_what_is_no_reply_is_shown_as_the_server_said_it(verb: str, said: bytes, shown: str) -> None:
+    async with ScriptedHop(**{verb: said}) as hop:
+        if verb == "MAIL":
+            with pytest.raises(ConnectionFailed) as failure:
+                await send(hop)
+            assert failure.value.error == shown
+            return
+        result = await send(hop)
+    assert outcomes(result) == [Outcome.IN_DOUBT if verb == "DOT" else Outcome.DEFERRED] * 2
+    lost = "after the final dot" if verb == "DOT" else f"at {verb}"
+    assert {one.reply for one in result.results} == {f"451 4.4.2 Session lost {lost}: {shown}"}
+
+
 async def test_a_reply_beyond_32_kib_still_means_what_its_code_says() -> None:
     long = b"".join(b"250-2.0.0 " + b"x" * 400 + b"\r\n" for _ in range(100)) + b"250 2.0.0 done\r\n"
     async with ScriptedHop(DOT=long) as hop:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from shadowrelay.core.delivery import Ending, Hop, Result
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reports import ReportKind
 from shadowrelay.core.routing import Route, route_for
 from shadowrelay.core.steps import Sent
 from shadowrelay.core.values import dataclass, replace
@@ -22,8 +24,11 @@ from shadowrelay.database.content import ContentDamaged, source
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import FRONT, Claim, Place
 from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, NextHopServer, Withdrawn
+from shadowrelay.wire.report_fields import status
 
 log = structlog.get_logger(__name__)
+
+_CODES = re.compile(r"[45]\d\d(?: [45]\.\d{1,3}\.\d{1,3})?(?= |$)", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -40,6 +45,7 @@ class Outbound:
     failures: int = 0
     retry_at: datetime | None = None
     last_error: str = ""
+    status: str = ""  # of that error, as RFC 3463 has it
     idle: list[tuple[DeliverySession, float]] = field(default_factory=list)
     fewer: int = 0
     fewer_until: float = 0.0  # of the loop's time
@@ -63,6 +69,27 @@ class Outbound:
         """It took mail."""
         self.failures, self.retry_at, self.last_error = 0, None, ""
         self.probes.clear()
+
+
+def _status(failed: ConnectionFailed) -> str:
+    """The status of a failure that defers all mail of a next hop: what its own reply says, else what went
+    wrong with the connection (RFC 3463 3.5, 3.8).
+    """
+    if failed.reply:
+        return "4" + status(ReportKind.FAILED, failed.reply)[1:]
+    if failed.step in {"tls", "auth"}:
+        return "4.7.0"
+    return "4.4.1" if failed.step == "connect" else "4.4.2"
+
+
+def _expired(last: str) -> str:
+    """What a recipient is told at the end, with the codes of the actual problem, if any is known: that the
+    time is over is what RFC 3463 3.5 wants to hear only if there is nothing else to say.
+    """
+    codes = _CODES.match(last)
+    if codes is None:
+        return "451 4.4.7 Message expired in the queue"
+    return f"{codes[0]} Message expired in the queue; last error: {last}"
 
 
 class Overtaken(Exception):
@@ -107,15 +134,18 @@ class Sender:
                     return Sent((), hop), None  # it waits for a good copy, whatever its age
                 case Finding.UNREADABLE:
                     return self._unreadable(claimed, hop, "its content cannot be read"), None
-            last = claimed.recipients[0].last_reply or outbound.last_error
-            reply = f"554 5.4.7 Message expired in the queue; last error: {last}"
+            hops = f"451 {outbound.status} {outbound.last_error}" if outbound.last_error else ""
             return Sent(
-                tuple(Result(r.number, Ending.EXPIRED, reply, remote=False) for r in claimed.recipients), hop
+                tuple(
+                    Result(r.number, Ending.EXPIRED, _expired(r.last_reply or hops), remote=False)
+                    for r in claimed.recipients
+                ),
+                hop,
             ), None
         if server is None:
             return self.all_deferred(claimed, hop, "451 4.4.4 No route to that domain", 1), None
         if outbound.resting(self._clock()):
-            reply = f"451 4.4.1 {outbound.last_error}"
+            reply = f"451 {outbound.status} {outbound.last_error}"
             return self.all_deferred(claimed, hop, reply, outbound.failures), None
         try:
             session, result = await self._attempt(claimed, outbound, server)
@@ -202,7 +232,8 @@ class Sender:
             failures=outbound.failures,
             retry_in=pause.total_seconds(),
         )
-        reply = f"451 4.4.1 {outbound.last_error}"
+        outbound.status = _status(failed)
+        reply = f"451 {outbound.status} {outbound.last_error}"
         return self.all_deferred(claimed, hop, reply, outbound.failures)
 
     def all_deferred(self, claimed: Claim, hop: Hop, reply: str, failures: int) -> Sent:

@@ -83,5 +83,10 @@ def step(name: Step) -> Iterator[None]:
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line, for the log: never for a peer."""
-    return str(error) or type(error).__name__
+    """An error in one line, for the log and the queue list. Of what is no reply: the server's own text."""
+    return no_reply(error) or str(error) or type(error).__name__
+
+
+def no_reply(error: BaseException) -> str:
+    """What the server said that is no reply; '' if the error is another one."""
+    return error.message if isinstance(error, SMTPResponseException) else ""

@@ -37,12 +37,19 @@ def final(number: int, reply: Reply) -> RecipientResult:
     return RecipientResult(number, Outcome.IN_DOUBT, one_line(reply))
 
 
-def lost(number: int, step: str) -> RecipientResult:
-    """The session ended before the final dot was written: not taken, to be tried again."""
-    return RecipientResult(number, Outcome.DEFERRED, f"451 4.4.2 Session lost at {step}", remote=False)
+def lost(number: int, step: str, said: str = "") -> RecipientResult:
+    """The session ended before the final dot was written: not taken, to be tried again. ``said``: the
+    server's own text, if it was no reply.
+    """
+    text = _with(f"451 4.4.2 Session lost at {step}", said)
+    return RecipientResult(number, Outcome.DEFERRED, text, remote=False)
 
 
-def in_doubt(number: int) -> RecipientResult:
+def in_doubt(number: int, said: str = "") -> RecipientResult:
     """The session ended between the final dot and its reply."""
-    text = "451 4.4.2 Session lost after the final dot"
+    text = _with("451 4.4.2 Session lost after the final dot", said)
     return RecipientResult(number, Outcome.IN_DOUBT, text, remote=False)
+
+
+def _with(text: str, said: str) -> str:
+    return f"{text}: {said}"[:_LONGEST_TEXT] if said else text

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Literal, NoReturn
 
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.smtp.send_client import SESSION_ERRORS, describe
+from shadowrelay.smtp.send_client import SESSION_ERRORS, describe, no_reply
 from shadowrelay.smtp.send_connect import Connection
 from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer, Source, blocks
 from shadowrelay.smtp.send_hop import ConnectionFailed, NextHopServer, Outcome, RecipientResult
@@ -160,9 +160,10 @@ class Transaction:
             return
         try:
             await self.connection.protocol.write_block(block, self.server.timeouts.block)
-        except SESSION_ERRORS:
+        except SESSION_ERRORS as error:
             self._leave_at_early_reply()
-            self._give_up(lambda number: lost(number, "content"))
+            said = no_reply(error)
+            self._give_up(lambda number: lost(number, "content", said))
 
     def _leave_at_early_reply(self) -> None:
         """A reply before the final dot cannot mean that the message was taken, whatever its code."""
@@ -174,8 +175,9 @@ class Transaction:
         """The reply to the final dot: one for all, or with LMTP one for each, in the order of RCPT."""
         try:
             reply = await self.connection.protocol.reply(self.server.timeouts.final_dot)
-        except SESSION_ERRORS:
-            self._give_up(in_doubt)
+        except SESSION_ERRORS as error:
+            said = no_reply(error)
+            self._give_up(lambda number: in_doubt(number, said))
         self._leave_at_421(reply)
         self.results.update((number, final(number, reply)) for number in numbers)
         if not (reply.positive or reply.transient or reply.permanent):
@@ -185,14 +187,16 @@ class Transaction:
         try:
             self.connection.protocol.expect(replies)
             self.connection.protocol.write(octets)
-        except SESSION_ERRORS:
-            self._give_up(lambda number: lost(number, step))
+        except SESSION_ERRORS as error:
+            said = no_reply(error)
+            self._give_up(lambda number: lost(number, step, said))
 
     async def _hear(self, step: Literal["rcpt", "data"], timeout: float) -> Reply:
         try:
             reply = await self.connection.protocol.reply(timeout)
-        except SESSION_ERRORS:
-            self._give_up(lambda number: lost(number, step.upper()))
+        except SESSION_ERRORS as error:
+            said = no_reply(error)
+            self._give_up(lambda number: lost(number, step.upper(), said))
         if reply.code == 421 and self.reused and self._open:
             # It has had enough of this session, after so many messages or recipients. A fresh one may do.
             raise ConnectionFailed(step, "session closed", reply=one_line(reply), reused=True)
