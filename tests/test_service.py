@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_hop import ScriptedHop
 
 from shadowrelay.database.opening import CannotOpen, lock
 from shadowrelay.lab.ports import free_ports
@@ -80,6 +82,9 @@ class Process:
     def client(self) -> smtplib.SMTP:
         return smtplib.SMTP("127.0.0.1", self.smtp, timeout=10)
 
+    def tracked(self) -> str:
+        return "".join(file.read_text() for file in self.tracking("*"))
+
     def tracking(self, pattern: str) -> list[Path]:
         return list((self.directory / "data" / "tracking").glob(pattern))
 
@@ -98,6 +103,32 @@ def node(tmp_path: Path) -> Iterator[Process]:
     if process.running and process.running.poll() is None:
         process.running.kill()
         process.running.wait()
+
+
+async def test_a_node_that_is_killed_knows_for_whom_its_mailbox_server_had_answered(tmp_path: Path) -> None:
+    answers = [b"250 2.1.5 first\r\n", b"250 2.1.5 second\r\n"]  # for one of two, then for the other one
+    async with ScriptedHop(DOT=answers) as hop:
+        route = {"domains": ["*"], "host": "127.0.0.1", "port": hop.port, "tls": "none", "protocol": "lmtp"}
+        node = Process(tmp_path, routes={"in": route})
+        try:
+            await asyncio.to_thread(node.up)
+            await asyncio.to_thread(send, node, "b@example.net", "c@example.net")
+            await asyncio.to_thread(wait_for, lambda: len(hop.contents) == 1)
+            await asyncio.to_thread(wait_for, lambda: "DELIVER" in node.tracked())
+            node.signal(signal.SIGKILL)
+            await asyncio.to_thread(node.ended)
+            await asyncio.to_thread(node.start)
+            await asyncio.to_thread(wait_for, lambda: len(hop.contents) == 2)
+        finally:
+            node.signal(signal.SIGKILL)
+            await asyncio.to_thread(node.ended)
+    rcpts = [command.split(" ")[1] for command in hop.commands if command.startswith("RCPT")]
+    assert rcpts == ["TO:<b@example.net>", "TO:<c@example.net>", "TO:<c@example.net>"]
+
+
+def send(node: Process, *recipients: str) -> None:
+    with node.client() as client:
+        client.sendmail("a@example.org", recipients, MESSAGE)
 
 
 def in_transaction(client: smtplib.SMTP) -> None:

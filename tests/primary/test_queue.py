@@ -88,6 +88,36 @@ async def test_a_message_leaves_octet_for_octet(tmp_path: Path) -> None:
         assert (await only(found)).recipients[0].status is Status.RELAYED
 
 
+async def test_what_a_mailbox_server_answers_for_one_recipient_does_not_wait_for_the_others(
+    tmp_path: Path,
+) -> None:
+    routes = {"out": route(await free_port(), protocol="lmtp", inside=True)}
+    async with ScriptedHop(DOT=[b"250 2.1.5 one\r\n452 4.2.2 full\r\n", b"250 2.0.0 ok\r\n"]) as hop:
+        routes["out"]["port"] = hop.port
+        async with relay(tmp_path, hop, routes=routes) as found:
+            await sent(found, MESSAGE, "b@example.net", "c@example.net", "d@example.net")
+
+            async def statuses() -> list[tuple[Status, str]]:
+                return [(one.status, one.last_reply) for one in (await only(found)).recipients]
+
+            expected = [
+                (Status.DELIVERED, "250 2.1.5 one"),
+                (Status.READY, "452 4.2.2 full"),
+                (Status.READY, ""),
+            ]
+            await eventually(lambda: asyncio.ensure_future(is_equal(statuses, expected)))
+            rows = await found.tracked()
+            delivered = [row["recipient-address"] for row in rows if row["event-id"] == "DELIVER"]
+            assert delivered == ["b@example.net"]
+            later(found, timedelta(minutes=2))
+            await asyncio.sleep(0.1)
+            assert hop.connections == 1, "the fork is still being sent"
+
+
+async def is_equal(what: Callable[[], Awaitable[Any]], expected: object) -> bool:
+    return await what() == expected
+
+
 async def test_a_transient_refusal_is_tried_again_after_the_glitch_interval(tmp_path: Path) -> None:
     answers = [b"451 4.7.1 greylisted\r\n", b"250 2.0.0 now\r\n"]
     async with ScriptedHop(DOT=answers) as hop, relay(tmp_path, hop) as found:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from scripted_hop import CLOSE, HANG, ScriptedHop, envelope, original, recipients
 
@@ -214,6 +216,29 @@ async def test_lmtp_gives_one_reply_for_each_recipient_taken() -> None:
         result = await send(hop, *TWO, "c@example.net", "d@example.net", protocol="lmtp")
     assert hop.commands[0] == "LHLO mx1.example.org"
     assert outcomes(result) == [Outcome.ACCEPTED, Outcome.REJECTED, Outcome.DEFERRED, Outcome.DUPLICATE]
+
+
+async def test_each_answer_of_an_lmtp_server_is_told_when_it_comes() -> None:
+    told: list[tuple[int, Outcome]] = []
+
+    async def heard(answer: DeliveryResult) -> None:
+        told.extend((one.number, one.outcome) for one in answer.results)
+
+    async with ScriptedHop(DOT=b"250 2.1.5 one\r\n452 4.2.2 two\r\n") as hop:
+        timeouts = Timeouts(final_dot=0.2, quit=0.05)
+        session = DeliverySession(hop.server(protocol="lmtp", timeouts=timeouts))
+        await session.connect()
+        task = asyncio.create_task(
+            session.deliver(envelope(), recipients(*TWO, "c@example.net"), MESSAGE, heard=heard)
+        )
+        async with asyncio.timeout(5):
+            while len(told) < 2:
+                assert not task.done()
+                await asyncio.sleep(0.01)
+        assert told == [(1, Outcome.ACCEPTED), (2, Outcome.DEFERRED)]
+        result = await task
+    assert outcomes(result) == [Outcome.ACCEPTED, Outcome.DEFERRED, Outcome.IN_DOUBT]
+    assert len(told) == 2
 
 
 async def test_lmtp_recipients_not_answered_before_the_session_is_lost_are_in_doubt() -> None:

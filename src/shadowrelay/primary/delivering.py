@@ -23,6 +23,13 @@ def deliver(
     sent: Sent = yield SendOn(next_hop, copy, recipients)
     if sent.damaged:
         yield Transact(lambda books: books.apply(found(books, copy.id, clock(), sent.damaged)))
+    return (yield from write_down(copy, sent, clock))
+
+
+def write_down(copy: Copy, sent: Sent, clock: Callable[[], datetime]) -> Script[Copy | None]:
+    """Settle what an attempt did for these recipients, and announce it. An LMTP server answers for one after
+    the other, and may take minutes: each answer is written down when it comes.
+    """
     reports: tuple[Report, ...] = yield WriteReports(copy, sent.results, sent.hop, sent.dsn_offered)
     after: Copy | None = yield Transact(
         lambda books: books.apply(settle(books, copy.id, sent.results, reports, sent.hop, clock(), sent=copy))

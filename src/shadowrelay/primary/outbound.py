@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import field
 from datetime import datetime, timedelta
 from functools import partial
@@ -115,8 +115,11 @@ class Sender:
     _policy: Policy
     _clock: Callable[[], datetime]
 
-    async def send(self, claimed: Claim, outbound: Outbound) -> tuple[Sent, DeliverySession | None]:
+    async def send(
+        self, claimed: Claim, outbound: Outbound, heard: Callable[[Sent], Awaitable[None]]
+    ) -> tuple[Sent, DeliverySession | None]:
         """One attempt, and the session that is left of it. What goes wrong is a result, not an exception.
+        ``heard`` is told of recipients that are answered for while others wait; the result lacks them.
 
         Neither session nor result: there is none for this worker, and the fork stays due for the others.
         """
@@ -147,8 +150,14 @@ class Sender:
         if outbound.resting(self._clock()):
             reply = f"451 {outbound.status} {outbound.last_error}"
             return self.all_deferred(claimed, hop, reply, outbound.failures), None
+        told: set[int] = set()
+
+        async def tell(answer: DeliveryResult) -> None:
+            told.update(one.number for one in answer.results)
+            await heard(self._sent(claimed, hop, answer, frozenset()))
+
         try:
-            session, result = await self._attempt(claimed, outbound, server)
+            session, result = await self._attempt(claimed, outbound, server, tell)
         except Overtaken as overtaken:
             log.info("delivery_overtaken", message=claimed.copy.id, next_hop=claimed.next_hop)
             return Sent((), hop), overtaken.session
@@ -166,6 +175,10 @@ class Sender:
         if outbound.failures:
             log.info("next_hop_restored", next_hop=claimed.next_hop, failures=outbound.failures)
         outbound.restored()
+        return self._sent(claimed, hop, result, told), session
+
+    def _sent(self, claimed: Claim, hop: Hop, result: DeliveryResult, but: Set[int]) -> Sent:
+        """What the answers of a next hop come to."""
         tried = {recipient.number: recipient for recipient in claimed.recipients}
         results = tuple(
             Result(
@@ -179,11 +192,16 @@ class Sender:
                 late=self._late(claimed, tried[one.number]),
             )
             for one in result.results
+            if one.number not in but
         )
-        return Sent(results, hop, result.dsn_offered), session
+        return Sent(results, hop, result.dsn_offered)
 
     async def _attempt(
-        self, claimed: Claim, outbound: Outbound, server: NextHopServer
+        self,
+        claimed: Claim,
+        outbound: Outbound,
+        server: NextHopServer,
+        heard: Callable[[DeliveryResult], Awaitable[None]],
     ) -> tuple[DeliverySession, DeliveryResult]:
         """Deliver in an idle session, or in a new one; a dead idle one is replaced at once.
 
@@ -203,7 +221,9 @@ class Sender:
             try:
                 envelope = claimed.copy.envelope
                 wanted = partial(self._still_ours, claimed)
-                return session, await session.deliver(envelope, claimed.recipients, octets, wanted=wanted)
+                return session, await session.deliver(
+                    envelope, claimed.recipients, octets, wanted=wanted, heard=heard
+                )
             except Withdrawn:
                 raise Overtaken(None) from None
             except ConnectionFailed as failed:

@@ -20,13 +20,13 @@ from shadowrelay.core.inquiry import AT_ONCE
 from shadowrelay.core.messages import Confirmation
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.routing import Route
-from shadowrelay.core.steps import SendOn, Step, Transact, WriteReports
+from shadowrelay.core.steps import SendOn, Sent, Step, Transact, WriteReports
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import Claim, bring_forward, claim, claim_late, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.members import Members, seconds
-from shadowrelay.primary.delivering import deliver
+from shadowrelay.primary.delivering import deliver, write_down
 from shadowrelay.primary.outbound import Outbound, Sender
 from shadowrelay.primary.reporting import Reporter
 from shadowrelay.running import run
@@ -238,11 +238,23 @@ class Queue:
             self.wake.set()
             return None
 
+        async def write(step: Step) -> object:
+            match step:
+                case WriteReports():
+                    return await self._reporter.write(step, claimed.content)
+                case Transact(work):  # the claim stays: the next hop has not answered for all yet
+                    return await self._database.transact_briefly(work)
+                case _:
+                    raise TypeError(f"{type(step).__name__} is no step of writing down")
+
+        async def heard(sent: Sent) -> None:
+            await run(write_down(claimed.copy, sent, self._clock), write)
+
         async def perform(step: Step) -> object:
             nonlocal session, again
             match step:
                 case SendOn():
-                    sent, session = await self._sender.send(claimed, outbound)
+                    sent, session = await self._sender.send(claimed, outbound, heard)
                     again = not sent.results or any(
                         one.ending is Ending.DEFERRED and not one.retry_after for one in sent.results
                     )

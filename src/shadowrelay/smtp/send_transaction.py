@@ -32,6 +32,7 @@ class _Over(Exception):
 class Transaction:
     """For one use. When ``run`` returns, ``results`` holds every recipient.
 
+    ``heard`` is told what an LMTP server answered for one recipient, while others wait for their answer.
     ``needs_reset``: the server may still remember a sender and recipients. ``overflow``: see DeliveryResult.
     """
 
@@ -41,6 +42,7 @@ class Transaction:
     mail: bytes
     rcpts: Sequence[tuple[int, bytes]]
     wanted: Callable[[], Awaitable[bool]] | None = None
+    heard: Callable[[RecipientResult], Awaitable[None]] | None = None
     results: dict[int, RecipientResult] = field(default_factory=dict)
     overflow: list[int] = field(default_factory=list)
     needs_reset: bool = False
@@ -151,6 +153,8 @@ class Transaction:
         if self.server.protocol == "lmtp":
             for number in self._open:
                 await self._final([number])
+                if self.heard is not None and self._open:
+                    await self.heard(self.results[number])
         else:
             await self._final(self._open)
 
