@@ -227,6 +227,17 @@ async def test_messages_that_wait_for_a_free_session_are_counted_and_told_the_li
     assert [item["why"] for item in waiting] == [told, told]
 
 
+async def test_a_queue_says_what_its_next_hop_is_waited_for_and_since_when(node):
+    await fill(node, received(1, MX2))
+    await fill(node, lambda ledger: claim(ledger, NextHop("outside"), NOW, 1))
+    since = NOW - timedelta(seconds=90)
+    node.hops["outside"] = HopStatus(sessions=1, places=9, limit="", awaits="greeting", awaits_since=since)
+    async with serving(node) as port:
+        (queue,) = (await ask(port, "/api/v1/queues")).json["queues"]
+    assert (queue["awaits"], queue["awaits_since"]) == ("greeting", "2026-11-21T09:58:30.000Z")
+    assert queue["why"] == "waits for the greeting of the next hop since 2026-11-21T09:58:30.000Z"
+
+
 async def test_a_queue_with_nothing_due_waits_for_no_session(node):
     await fill(node, received(1, MX2), received(2, MX2), attempted(2, Ending.DEFERRED, "451 later"))
     await fill(node, lambda ledger: claim(ledger, NextHop("outside"), NOW, 1))

@@ -25,6 +25,7 @@ from shadowrelay.core.messages import Confirmation, Copy, HolderState, Stage, St
 from shadowrelay.core.ownership import ask_about, saved
 from shadowrelay.core.reports import ReportKind, report_id
 from shadowrelay.core.steps import WriteReports
+from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import Claim, claim
 from shadowrelay.members import seconds
@@ -840,6 +841,78 @@ async def listening_on(port: int) -> AsyncIterator[ScriptedHop]:
         hop._server.close()
         hop._server = await asyncio.start_server(hop._accept, "127.0.0.1", port)
         yield hop
+
+
+@pytest.mark.parametrize(
+    ("script", "awaits", "told"),
+    [
+        ({"GREETING": HANG}, "greeting", "waits for the greeting of the next hop since "),
+        ({"EHLO": HANG}, "ehlo", "waits for its reply to EHLO since "),
+        ({"MAIL": HANG}, "mail", "waits for its reply to MAIL since "),
+        ({"DATA": HANG}, "data", "waits for its reply to DATA since "),
+        ({"DOT": HANG}, "final dot", "waits for the reply to the content since "),
+    ],
+    ids=["greeting", "ehlo", "mail", "data", "dot"],
+)
+async def test_what_is_awaited_of_a_next_hop_is_known_and_since_when(
+    tmp_path: Path, script: dict[str, Any], awaits: str, told: str
+) -> None:
+    name = NextHop("out")
+    async with ScriptedHop(**script) as hop, relay(tmp_path, hop) as found:
+        before = datetime.now(UTC)
+        assert found.node.hop(name).awaits == ""
+        await sent(found, MESSAGE)
+        await eventually(lambda: found.node.hop(name).awaits == awaits)
+        status = found.node.hop(name)
+        assert status.awaits_since is not None
+        assert before <= status.awaits_since <= datetime.now(UTC)
+        assert status.awaited(status.awaits_since + timedelta(seconds=1)) == "", "that is no long time"
+        minute = status.awaits_since + timedelta(minutes=1)
+        assert status.awaited(minute) == told + timestamp(status.awaits_since)
+        crowded = replace(status, places=status.sessions)
+        assert crowded.keeps(minute).endswith(f"; one {told}{timestamp(status.awaits_since)}")
+
+
+async def test_after_a_delivery_nothing_is_awaited(tmp_path: Path) -> None:
+    async with ScriptedHop() as hop, relay(tmp_path, hop) as found:
+        await sent(found, MESSAGE)
+        await eventually(lambda: settled(found))
+        assert found.node.hop(NextHop("out")).awaits == ""
+
+
+@pytest.mark.parametrize("verb", ["GREETING", "EHLO"])
+async def test_a_message_expires_though_its_next_hop_keeps_us_waiting(tmp_path: Path, verb: str) -> None:
+    async with ScriptedHop(**{verb: HANG}) as hop, relay(tmp_path, hop, run=False) as found:
+        await sent(found, MESSAGE)
+        found.clock.ahead = found.node.policy.message_expiration_timeout - timedelta(seconds=1)
+        found.run_queue()
+
+        async def failed() -> bool:
+            return "FAIL" in await found.events()
+
+        await eventually(lambda: hop.connections)
+        assert not await failed()
+        await eventually(failed)
+        assert not found.node.queue.hops[NextHop("out")].failures, "it did nothing wrong"
+
+
+async def test_mail_expires_though_all_sessions_of_its_next_hop_are_in_use(tmp_path: Path) -> None:
+    async with (
+        ScriptedHop(DOT=HANG) as hop,
+        relay(tmp_path, hop, max_per_domain_outbound_connections=1) as found,
+    ):
+        await sent(found, MESSAGE)
+        await eventually(lambda: hop.contents)
+        await sent(found, MESSAGE, "c@example.net")
+        later(found, timedelta(days=3))
+
+        async def failed() -> list[str]:
+            rows = await found.tracked()
+            return [row["recipient-address"] for row in rows if row["event-id"] == "FAIL"]
+
+        await eventually(failed)
+        assert await failed() == ["c@example.net"], "the other one may have been taken"
+        assert hop.connections == 1
 
 
 async def test_the_pauses_follow_the_documented_order(tmp_path: Path) -> None:

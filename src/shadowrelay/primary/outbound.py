@@ -46,6 +46,7 @@ class Outbound:
     retry_at: datetime | None = None
     last_error: str = ""
     status: str = ""  # of that error, as RFC 3463 has it
+    busy: set[DeliverySession] = field(default_factory=set)  # those that send, or are about to
     idle: list[tuple[DeliverySession, float]] = field(default_factory=list)
     fewer: int = 0
     fewer_until: float = 0.0  # of the loop's time
@@ -90,6 +91,10 @@ def _expired(last: str) -> str:
     if codes is None:
         return "451 4.4.7 Message expired in the queue"
     return f"{codes[0]} Message expired in the queue; last error: {last}"
+
+
+class OutOfTime(Exception):
+    """While the next hop was being reached, the message expired."""
 
 
 class Overtaken(Exception):
@@ -158,6 +163,8 @@ class Sender:
 
         try:
             session, result = await self._attempt(claimed, outbound, server, tell)
+        except OutOfTime:
+            return Sent((), hop), None  # it is still due, and will be given up without a session
         except Overtaken as overtaken:
             log.info("delivery_overtaken", message=claimed.copy.id, next_hop=claimed.next_hop)
             return Sent((), hop), overtaken.session
@@ -213,12 +220,12 @@ class Sender:
         octets = source(content, digests.content)
         while True:
             session = outbound.idle.pop()[0] if outbound.idle and server is outbound.server else None
-            if session is None or not session.alive:
-                session = DeliverySession(server)
-                await session.connect()
-                if not await self._still_ours(claimed):
-                    raise Overtaken(session)
+            connected = session is not None and session.alive
+            session = session if session is not None and connected else DeliverySession(server)
+            outbound.busy.add(session)
             try:
+                if not connected:
+                    await self._connect(session, claimed)
                 envelope = claimed.copy.envelope
                 wanted = partial(self._still_ours, claimed)
                 return session, await session.deliver(
@@ -231,6 +238,20 @@ class Sender:
                 if not failed.reused:
                     raise
                 octets = source(content, digests.content)
+            finally:
+                outbound.busy.discard(session)
+
+    async def _connect(self, session: DeliverySession, claimed: Claim) -> None:
+        """Until the message expires at most: its sender does not wait for a next hop that says nothing."""
+        left = retry.expires_at(claimed.copy.received_at, self._policy) - self._clock()
+        try:
+            async with asyncio.timeout(left.total_seconds()):
+                await session.connect()
+        except TimeoutError:
+            session.abort()
+            raise OutOfTime from None
+        if not await self._still_ours(claimed):
+            raise Overtaken(session)
 
     def _hop_failed(self, claimed: Claim, outbound: Outbound, hop: Hop, failed: ConnectionFailed) -> Sent:
         """The hop cannot be reached: it rests, in the documented retry order, and with it all its mail.

@@ -112,7 +112,10 @@ class Queue:
             free = min(free, self._policy.max_outbound_connections - len(self._workers))
             if outbound.failures:
                 free = min(free, 1 - len(outbound.probes))  # one session probes a hop that failed
-            if free <= 0 or await self._start(name, outbound, free) == free:
+            if free <= 0:
+                self._short = True
+                await self._start_late(name, outbound)
+            elif await self._start(name, outbound, free) == free:
                 self._short = True
         self._close_idle()
         return max(pause, 0.01)
@@ -180,7 +183,8 @@ class Queue:
         return len(claims)
 
     async def _start_late(self, name: NextHop, outbound: Outbound) -> None:
-        """Of a hop that rests: mail whose sender has to be told of the delay, or of the end.
+        """Of a hop that rests: mail whose sender has to be told of the delay, or of the end. Of one whose
+        sessions are all in use, and may wait for it: of the end.
 
         While there is none, a part of the queue is looked through each second, however long it is.
         """
@@ -191,6 +195,8 @@ class Queue:
         now = self._clock()
         delayed = now - self._policy.delay_notification_timeout
         expired = now - self._policy.message_expiration_timeout
+        if not outbound.resting(now):
+            delayed = expired
         behind = outbound.late_from
         claims, outbound.late_from = await self._database.transact(
             lambda ledger: claim_late(ledger, name, now, delayed, expired, behind)

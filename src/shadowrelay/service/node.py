@@ -115,7 +115,7 @@ class Node:
         ]
 
     def hop(self, name: NextHop) -> HopStatus:
-        return hop_status(self.queue.hops, name, self.policy, asyncio.get_running_loop().time())
+        return hop_status(self.queue.hops, name, self.policy, asyncio.get_running_loop().time(), utcnow())
 
     def refusals(self, message_id: MessageId) -> Sequence[Refusal]:
         return [

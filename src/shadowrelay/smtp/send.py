@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.smtp.send_client import SESSION_ERRORS, step
+from shadowrelay.smtp.send_client import SESSION_ERRORS
 from shadowrelay.smtp.send_commands import mail_command, rcpt_command, refusals
 from shadowrelay.smtp.send_connect import Connection, open_connection
 from shadowrelay.smtp.send_content import Source, examine
 from shadowrelay.smtp.send_hop import (
+    Awaited,
     ConnectionFailed,
     DeliveryResult,
     Login,
@@ -41,6 +42,7 @@ class DeliverySession:
 
     def __init__(self, server: NextHopServer) -> None:
         self.server = server
+        self.awaits = Awaited()
         self._connection: Connection | None = None
         self._reused = False
         self._needs_reset = False
@@ -58,7 +60,7 @@ class DeliverySession:
     async def connect(self) -> None:
         """Open the session, AUTH included. Raises ConnectionFailed; may be called again after that."""
         self.abort()
-        self._connection = await open_connection(self.server)
+        self._connection = await open_connection(self.server, self.awaits)
         self._reused = self._needs_reset = False
 
     async def deliver(
@@ -104,7 +106,10 @@ class DeliverySession:
                 wanted=wanted,
                 heard=None if heard is None else partial(self._heard, heard, connection),
             )
-            await transaction.run(content)
+            try:
+                await transaction.run(content)
+            finally:
+                self.awaits.end()
             self._reused = True
             self._needs_reset = transaction.needs_reset
             results |= transaction.results
@@ -130,7 +135,7 @@ class DeliverySession:
         """RSET. Raises ConnectionFailed."""
         client = self._usable("rset").client
         try:
-            with step("rset"):
+            with client.step("rset"):
                 await client.rset(timeout=self.server.timeouts.mail)
         except ConnectionFailed as failed:
             self.abort()

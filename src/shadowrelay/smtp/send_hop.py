@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
@@ -72,6 +73,22 @@ class NextHopServer:
             raise ValueError("local_hostname is a domain name or an address literal")
         if self.login and self.tls != "required" and not self.login.without_tls:
             raise ValueError("a password is said under verified TLS only")
+
+
+@dataclass(slots=True)
+class Awaited:
+    """What a session waits for at this moment, and since when on the loop's clock. '' if for nothing."""
+
+    what: Step | Literal["content", "final dot", ""] = ""
+    since: float = 0.0
+
+    def begin(self, what: Step | Literal["content", "final dot"]) -> None:
+        """From now on it waits for that."""
+        self.what, self.since = what, asyncio.get_running_loop().time()
+
+    def end(self) -> None:
+        """It waits for nothing."""
+        self.what = ""
 
 
 class Outcome(StrEnum):

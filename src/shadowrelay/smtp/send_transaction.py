@@ -92,6 +92,7 @@ class Transaction:
         try:
             protocol.expect(replies)
             protocol.write(commands)
+            self._wait_for("mail")
             reply = await protocol.reply(self.server.timeouts.mail)
         except SESSION_ERRORS as error:
             raise ConnectionFailed("mail", describe(error), reused=self.reused) from error
@@ -162,6 +163,7 @@ class Transaction:
         self._leave_at_early_reply()
         if not block:
             return
+        self._wait_for("content")
         try:
             await self.connection.protocol.write_block(block, self.server.timeouts.block)
         except SESSION_ERRORS as error:
@@ -177,6 +179,7 @@ class Transaction:
 
     async def _final(self, numbers: Sequence[int]) -> None:
         """The reply to the final dot: one for all, or with LMTP one for each, in the order of RCPT."""
+        self._wait_for("final dot")
         try:
             reply = await self.connection.protocol.reply(self.server.timeouts.final_dot)
         except SESSION_ERRORS as error:
@@ -196,6 +199,7 @@ class Transaction:
             self._give_up(lambda number: lost(number, step, said))
 
     async def _hear(self, step: Literal["rcpt", "data"], timeout: float) -> Reply:
+        self._wait_for(step)
         try:
             reply = await self.connection.protocol.reply(timeout)
         except SESSION_ERRORS as error:
@@ -206,6 +210,9 @@ class Transaction:
             raise ConnectionFailed(step, "session closed", reply=one_line(reply), reused=True)
         self._leave_at_421(reply)
         return reply
+
+    def _wait_for(self, what: Literal["mail", "rcpt", "data", "content", "final dot"]) -> None:
+        self.connection.client.awaits.begin(what)
 
     def _leave_at_421(self, reply: Reply) -> None:
         if reply.code == 421:
