@@ -247,15 +247,25 @@ async def test_a_queue_with_nothing_due_waits_for_no_session(node):
     assert (queue["active"], queue["waiting"], queue["why"]) == (1, 0, "")
 
 
-async def test_a_shadow_queue_is_named_after_its_primary(node):
+async def test_a_shadow_queue_is_named_after_its_primary_and_lists_its_next_hops(node):
     node.statuses = [UNREACHABLE, peer(MX3)]
-    await fill(node, held(3, MX2, "a@b.test", "c@d.test"), held(4, MX2), held(5, MX3), received(1, MX2))
+    await fill(
+        node,
+        held(3, MX2, "a@b.test", "c@inside.test"),
+        held(4, MX2),
+        held(5, MX3, "e@inside.test"),
+        received(1, MX2),
+    )
     async with serving(node) as port:
         first, second = (await ask(port, "/api/v1/shadow-queues")).json["shadow_queues"]
         assert (await ask(port, "/api/v1/queues")).json["queues"][0]["messages"] == 1
     assert first["identity"] == f"{OURS}\\Shadow\\{MX2}"
     assert first["messages"] == 2
-    assert first["next_hops"] == [{"next_hop": "outside", "messages": 2, "recipients": 3}]
+    assert first["next_hops"] == [
+        {"next_hop": "inside", "messages": 1, "recipients": 1},
+        {"next_hop": "outside", "messages": 2, "recipients": 2},
+    ]
+    assert [found["next_hop"] for found in second["next_hops"]] == ["inside"]
     assert (first["primary_state"], second["primary_state"]) == ("unreachable", "reachable")
     assert "promoted in 2 h 48 min" in first["next"]
 

@@ -63,6 +63,32 @@ async def test_the_250_stands_for_two_copies(tmp_path: Path) -> None:
         assert await holder.events() == ["HARECEIVE"]
 
 
+async def test_a_node_owns_what_it_received_and_holds_what_others_did(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2", reject_message_on_shadow_failure=True) as nodes:
+        for one in nodes:
+            assert (await sent(one, MESSAGE)).startswith("250 ")
+        for one, other in (nodes, reversed(nodes)):
+            roles = {copy.role: copy.owner for copy in await one.copies()}
+            assert roles == {Role.PRIMARY: one.name, Role.SHADOW: other.name}
+
+
+async def test_beyond_the_boundary_shadowing_begins_again(tmp_path: Path) -> None:
+    """The next hop of one boundary is a node of another one: to that it is mail of a sender."""
+    strict: dict[str, Any] = {"reject_message_on_shadow_failure": True}
+    async with boundary(tmp_path / "there", "mx3", "mx4", **strict) as (beyond, behind):
+        out = {"domains": ["*"], "host": "127.0.0.1", "port": beyond.port, "tls": "none"}
+        here_too = {"routes": {"out": out}, **strict}
+        async with boundary(tmp_path / "here", "mx1", "mx2", **here_too) as (owner, holder):
+            owner.run_queue()
+            await sent(owner, MESSAGE)
+            await eventually(beyond.copies)
+            (here,), (held,) = await owner.copies(), await holder.copies()
+            (there,), (shadow,) = await beyond.copies(), await behind.copies()
+            assert here.id == held.id
+            assert there.id == shadow.id != here.id
+            assert (there.role, shadow.role, shadow.owner) == (Role.PRIMARY, Role.SHADOW, beyond.name)
+
+
 async def test_the_250_waits_for_the_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, may = asyncio.Event(), asyncio.Event()
     finish = HoldSink.finish
