@@ -115,6 +115,10 @@ class Connection(SMTP):
             self.options.inactivity_timeout.total_seconds(),
             None if whole is None else self.loop.time() + whole.total_seconds(),
         )
+        # Without a callback no StreamWriter is made. One that nobody keeps would close the connection: Python
+        # 3.13 keeps none.
+        self._client_connected_cb = self._strong_reader = None
+        self._cb_client_connected()
         super().connection_made(transport)
 
     def _has_tls(self, transport: asyncio.BaseTransport) -> None:
@@ -128,7 +132,7 @@ class Connection(SMTP):
             return False
         return any(address in network for network in self.options.proxy_networks)
 
-    def _cb_client_connected(self, reader: object, writer: object) -> None:
+    def _cb_client_connected(self, reader: object = None, writer: object = None) -> None:
         """In place of the library's streams."""
         del reader, writer
         timeout = self._proxy_timeout
@@ -202,5 +206,4 @@ class Connection(SMTP):
     def release(self) -> None:
         """Nothing more is said: cut what would keep this session until the garbage is collected."""
         self._smtp_methods, self._auth_methods = {}, {}
-        self._client_connected_cb = None
         self._reader = self._writer = cast("Any", None)
