@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,18 +50,20 @@ class Process:
         self.said = directory / "said"
         self.running: subprocess.Popen[bytes] | None = None
 
-    def start(self, **options: Any) -> None:
+    def start(self) -> None:
         with self.said.open("ab") as said:
             self.running = subprocess.Popen(
-                [sys.executable, "-m", "shadowrelay", "run", str(self.file)],
-                stdout=said,
-                stderr=said,
-                **options,
+                [sys.executable, "-m", "shadowrelay", "run", str(self.file)], stdout=said, stderr=said
             )
 
-    def up(self, **options: Any) -> None:
-        """Start, and wait until it takes mail."""
-        self.start(**options)
+    def up(self, *, limits: Mapping[int, tuple[int, int]] | None = None) -> None:
+        """Start, and wait until it takes mail. ``limits`` of its resources: set while it is still loading, as
+        nothing may run between fork and exec in a process with threads.
+        """
+        self.start()
+        assert self.running
+        for which, limit in (limits or {}).items():
+            resource.prlimit(self.running.pid, which, limit)
         wait_for(lambda: "node_started" in self.text())
 
     def text(self) -> str:
@@ -190,7 +192,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(node: Process) -> None:
 
 
 def test_a_node_may_have_as_many_descriptors_as_the_administrator_allows(node: Process) -> None:
-    node.up(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1500)))
+    node.up(limits={resource.RLIMIT_NOFILE: (256, 1500)})
     assert node.running
     assert resource.prlimit(node.running.pid, resource.RLIMIT_NOFILE) == (1500, 1500)
 
@@ -244,7 +246,7 @@ def send_until_it_fails(node: Process) -> int:
 def test_a_disk_that_fails_ends_the_node_with_the_reason(node: Process) -> None:
     """It exits, so that the holders take over; nothing was acknowledged that is not there."""
     limit = 3_000_000
-    node.up(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)))
+    node.up(limits={resource.RLIMIT_FSIZE: (limit, resource.RLIM_INFINITY)})
     acknowledged = send_until_it_fails(node)
     assert node.ended() == 1
     assert "Error: transport database" in node.text()
