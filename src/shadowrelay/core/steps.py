@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from shadowrelay.core.conversation import Answered, Greeting, Query
+from shadowrelay.core.conversation import Greeting, Query
 from shadowrelay.core.decisions import Member
-from shadowrelay.core.delivery import Hop, Report, Result
+from shadowrelay.core.delivery import Hop, Result
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
@@ -130,5 +130,4 @@ class Sent:
 
 
 Step: TypeAlias = Transact | OfferCopy | Beside | Pause | Greet | Ask | SendOn | WriteReports
-Answer: TypeAlias = Attempt | Both | Greeting | Answered | Unanswered | Sent | tuple[Report, ...]
 Script: TypeAlias = Generator[Step, Any, T]

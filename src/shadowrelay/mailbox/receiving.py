@@ -189,4 +189,4 @@ def _refused(error: OSError) -> Refused:
     log.error("delivery_failed", error=str(error))
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     reply = NO_SPACE if full else TABLE_FAILED
-    return Refused(reply.code, reply.enhanced or "4.3.0", "".join(reply.lines))
+    return Refused.by(reply)

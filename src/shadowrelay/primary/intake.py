@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import cast
 
@@ -31,7 +31,7 @@ from shadowrelay.primary.accepting import Decided, make_redundant, offer
 from shadowrelay.primary.shadowing import ShadowSession
 from shadowrelay.primary.trace import completed, trace
 from shadowrelay.running import Countdown, run
-from shadowrelay.smtp.receive import Hangup, Peer
+from shadowrelay.smtp.receive import Hangup, Peer, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
@@ -137,8 +137,7 @@ class Intake:
             shadow.drop()
 
     def _in_relay_networks(self, address: str) -> bool:
-        client = ip_address(address.partition("%")[0])
-        return any(client in network for network in self.options.relay_networks)
+        return within(address, self.options.relay_networks)
 
     def _recipients(self, recipients: Sequence[RcptTo]) -> Iterator[Recipient]:
         for number, rcpt in enumerate(recipients, 1):
@@ -215,7 +214,7 @@ class IntakeSink:
         log.error("spool_failed", message=self._arrival.id, error=str(error))
         if not is_full(error):
             self._intake.members.database.fail(error)
-        return Refused(452, "4.3.1", "Insufficient system resources")
+        return Refused.by(NO_ROOM)
 
     async def _accept(self, content: Content) -> Decided:
         intake, members = self._intake, self._intake.members

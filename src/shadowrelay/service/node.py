@@ -69,7 +69,7 @@ class Node:
         self.host = settings.host
         self.policy = settings.policy()
         places = tuple(MemberPlace(ServerName(m.name), m.site, m.host) for m in settings.members)
-        self.addresses = {member.name: str(member.address) for member in settings.members}
+        self._called_at = {member.name: str(member.address) for member in settings.members}
         self.boundary = Boundary(MemberPlace(self.name, self.site, self.host), places, self.policy)
         self.members = Members(database, self.boundary, addresses(settings), self.policy, utcnow)
         away_too_long = database.opened.away_for > self.policy.shadow_message_auto_discard_interval
@@ -104,7 +104,7 @@ class Node:
         return [
             peer_status(
                 place,
-                self.addresses[place.name],
+                self._called_at[place.name],
                 self.boundary.watches[place.name],
                 self.policy,
                 clock=clock,

@@ -11,7 +11,6 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
-from ipaddress import ip_address
 from typing import Any, TypeVar, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword, Session
@@ -19,7 +18,7 @@ from aiosmtpd.smtp import syntax as library_syntax
 
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import Duplex
-from shadowrelay.smtp.receive import ConnectorOptions, Peer
+from shadowrelay.smtp.receive import ConnectorOptions, Peer, within
 from shadowrelay.smtp.receive_streams import CommandReader, HeaderReader
 
 LINGER = 1.0
@@ -126,11 +125,7 @@ class Connection(SMTP):
         self._tls_protocol = cast("Any", transport)
 
     def _is_proxy(self) -> bool:
-        try:
-            address = ip_address(self.peer.address.partition("%")[0])
-        except ValueError:
-            return False
-        return any(address in network for network in self.options.proxy_networks)
+        return within(self.peer.address, self.options.proxy_networks)
 
     def _cb_client_connected(self, reader: object = None, writer: object = None) -> None:
         """In place of the library's streams."""

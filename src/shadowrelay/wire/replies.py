@@ -96,6 +96,11 @@ class Refused(Exception):
         super().__init__(code, enhanced, text)
         self.reply = Reply(code, enhanced, text)
 
+    @classmethod
+    def by(cls, reply: Reply) -> Refused:
+        """With a reply that has one line and an enhanced code."""
+        return cls(reply.code, reply.enhanced or "", "".join(reply.lines))
+
 
 NO_ROOM = Reply(452, "4.3.1", "Insufficient system resources")
 """A node that runs out of disk takes nothing for now, from senders and members alike."""
