@@ -45,7 +45,7 @@ def _faults(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
     from shadowrelay.lab.chaos.catalogue import CATALOGUE
 
     del ctx
-    if value == param.default:
+    if value is None or value == param.default:
         return ()
     names = tuple(dict.fromkeys(name.strip() for name in (value or "").split(",") if name.strip()))
     unknown = [name for name in names if name not in CATALOGUE]
