@@ -51,6 +51,11 @@ async def listening(host: str, port: int) -> list[socket.socket]:
     return made
 
 
+_TURNS = 5
+"""Of the event loop: in them a connection that was accepted a moment ago becomes a session, and is closed as
+the others are."""
+
+
 class Connector:
     """Serves between ``start`` and ``stop``. ``session`` makes the protocol of each connection."""
 
@@ -115,6 +120,8 @@ class Connector:
         self._waiting, self._servers = [], []
         if self._secure is not None:
             await self._secure.stop()
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
         await self._register.close(drain)
         log.info("connector_stopped", connector=self.options.name)
 
