@@ -123,8 +123,8 @@ class Connector:
         log.info("connector_stopped", connector=self.options.name)
 
     async def _accept_no_more(self) -> None:
-        """What was accepted a moment ago becomes a session first, and is told and closed as the others are. If
-        its server were closed meanwhile, asyncio would drop it without a word.
+        """What was accepted a moment ago becomes a session first, and is told and closed as the others are.
+        If its server were closed meanwhile, asyncio would drop it without a word.
         """
         loop = asyncio.get_running_loop()
         for server in self._servers:
