@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from proof.planted import FAULTS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "shadowrelay"
 TESTS = ROOT / "tests"
 PAGES = ("specification.md", "dependencies.md")
 MARKS = re.compile(r"(Yes|\*Partial\*|\*Not yet\*|\*Other\*)(\W|$)")
+PLANTED = re.compile(r"\*([^*]+)\*")
 CODE = re.compile(r"`([^`]+)`")
 
 
@@ -77,6 +79,14 @@ def test_every_place_exists(rule: Rule):
         text = (SOURCE / file).read_text("utf-8")
         for identifier in identifiers:
             assert re.search(rf"\b{re.escape(identifier)}\b", text), f"{identifier} is not in {file}"
+
+
+def test_a_fault_that_is_named_is_planted_and_caught_by_a_test_of_its_row():
+    catches = {fault.name: re.sub(r"\[.*\]$", "", fault.test) for fault in FAULTS}
+    named = [(rule, name) for rule in RULES for name in PLANTED.findall(rule.tests.partition("planted: ")[2])]
+    assert len(named) >= 17
+    for rule, name in named:
+        assert catches[name] in CODE.findall(rule.tests), f"{name} is not caught by a test of {rule.text!r}"
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.text[:60])

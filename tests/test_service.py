@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
@@ -11,11 +12,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_hop import ScriptedHop
 
 from shadowlab.ports import free_ports
 from shadowrelay.database.opening import CannotOpen, lock
@@ -48,18 +50,20 @@ class Process:
         self.said = directory / "said"
         self.running: subprocess.Popen[bytes] | None = None
 
-    def start(self, **options: Any) -> None:
+    def start(self) -> None:
         with self.said.open("ab") as said:
             self.running = subprocess.Popen(
-                [sys.executable, "-m", "shadowrelay", "run", str(self.file)],
-                stdout=said,
-                stderr=said,
-                **options,
+                [sys.executable, "-m", "shadowrelay", "run", str(self.file)], stdout=said, stderr=said
             )
 
-    def up(self, **options: Any) -> None:
-        """Start, and wait until it takes mail."""
-        self.start(**options)
+    def up(self, *, limits: Mapping[int, tuple[int, int]] | None = None) -> None:
+        """Start, and wait until it takes mail. ``limits`` of its resources: set while it is still loading, as
+        nothing may run between fork and exec in a process with threads.
+        """
+        self.start()
+        assert self.running
+        for which, limit in (limits or {}).items():
+            resource.prlimit(self.running.pid, which, limit)
         wait_for(lambda: "node_started" in self.text())
 
     def text(self) -> str:
@@ -80,6 +84,9 @@ class Process:
     def client(self) -> smtplib.SMTP:
         return smtplib.SMTP("127.0.0.1", self.smtp, timeout=10)
 
+    def tracked(self) -> str:
+        return "".join(file.read_text() for file in self.tracking("*"))
+
     def tracking(self, pattern: str) -> list[Path]:
         return list((self.directory / "data" / "tracking").glob(pattern))
 
@@ -98,6 +105,32 @@ def node(tmp_path: Path) -> Iterator[Process]:
     if process.running and process.running.poll() is None:
         process.running.kill()
         process.running.wait()
+
+
+async def test_a_node_that_is_killed_knows_for_whom_its_mailbox_server_had_answered(tmp_path: Path) -> None:
+    answers = [b"250 2.1.5 first\r\n", b"250 2.1.5 second\r\n"]  # for one of two, then for the other one
+    async with ScriptedHop(DOT=answers) as hop:
+        route = {"domains": ["*"], "host": "127.0.0.1", "port": hop.port, "tls": "none", "protocol": "lmtp"}
+        node = Process(tmp_path, routes={"in": route})
+        try:
+            await asyncio.to_thread(node.up)
+            await asyncio.to_thread(send, node, "b@example.net", "c@example.net")
+            await asyncio.to_thread(wait_for, lambda: len(hop.contents) == 1)
+            await asyncio.to_thread(wait_for, lambda: "DELIVER" in node.tracked())
+            node.signal(signal.SIGKILL)
+            await asyncio.to_thread(node.ended)
+            await asyncio.to_thread(node.start)
+            await asyncio.to_thread(wait_for, lambda: len(hop.contents) == 2)
+        finally:
+            node.signal(signal.SIGKILL)
+            await asyncio.to_thread(node.ended)
+    rcpts = [command.split(" ")[1] for command in hop.commands if command.startswith("RCPT")]
+    assert rcpts == ["TO:<b@example.net>", "TO:<c@example.net>", "TO:<c@example.net>"]
+
+
+def send(node: Process, *recipients: str) -> None:
+    with node.client() as client:
+        client.sendmail("a@example.org", recipients, MESSAGE)
 
 
 def in_transaction(client: smtplib.SMTP) -> None:
@@ -159,7 +192,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(node: Process) -> None:
 
 
 def test_a_node_may_have_as_many_descriptors_as_the_administrator_allows(node: Process) -> None:
-    node.up(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1500)))
+    node.up(limits={resource.RLIMIT_NOFILE: (256, 1500)})
     assert node.running
     assert resource.prlimit(node.running.pid, resource.RLIMIT_NOFILE) == (1500, 1500)
 
@@ -213,7 +246,7 @@ def send_until_it_fails(node: Process) -> int:
 def test_a_disk_that_fails_ends_the_node_with_the_reason(node: Process) -> None:
     """It exits, so that the holders take over; nothing was acknowledged that is not there."""
     limit = 3_000_000
-    node.up(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)))
+    node.up(limits={resource.RLIMIT_FSIZE: (limit, resource.RLIM_INFINITY)})
     acknowledged = send_until_it_fails(node)
     assert node.ended() == 1
     assert "Error: transport database" in node.text()

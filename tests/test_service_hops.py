@@ -19,7 +19,7 @@ POLICY = Policy(max_per_domain_outbound_connections=3, max_outbound_connections=
 
 def keeps(policy: Policy = POLICY, **hops: Outbound) -> str:
     by_name = {NextHop(name): hop for name, hop in hops.items()}
-    return hop_status(by_name, OUTSIDE, policy, clock=100.0).keeps(NOW)
+    return hop_status(by_name, OUTSIDE, policy, clock=100.0, now=NOW).keeps(NOW)
 
 
 def test_a_hop_that_nothing_was_sent_to_has_room():

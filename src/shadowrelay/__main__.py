@@ -1,6 +1,28 @@
-"""``python -m shadowrelay``."""
+"""``python -m shadowrelay``, and the command itself: as little as a signal needs, then the rest."""
 
-from shadowrelay.cli import main
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # the part of `signal` that needs no loading
+import sys
+
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+from shadowrelay import signals
+
+SERVICES = {"run", "mailbox"}
+"""Commands that go on until they are told to stop."""
+
+
+def main() -> None:
+    """Run the command."""
+    signals.interrupted_at_once()
+    if sys.argv[1:2] and sys.argv[1] in SERVICES:
+        signals.spoken_of()
+    from shadowrelay.cli import main as command
+
+    command(prog_name="shadowrelay")
+
 
 if __name__ == "__main__":
-    main(prog_name="shadowrelay")
+    main()

@@ -281,7 +281,8 @@ def held(number: int, owner: ServerName, *to: str) -> Callable[[SqlLedger], obje
     """A copy that we hold for that member."""
     envelope = Envelope(sender="bob@example.net", size=4)
     recipients = tuple(
-        Recipient(count, address, NextHop("outside")) for count, address in enumerate(to or ("a@b.test",), 1)
+        Recipient(count, address, NextHop("inside" if "inside" in address else "outside"))
+        for count, address in enumerate(to or ("a@b.test",), 1)
     )
     offer = Offer(
         message_id=message_id(number),

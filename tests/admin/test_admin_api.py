@@ -227,6 +227,17 @@ async def test_messages_that_wait_for_a_free_session_are_counted_and_told_the_li
     assert [item["why"] for item in waiting] == [told, told]
 
 
+async def test_a_queue_says_what_its_next_hop_is_waited_for_and_since_when(node):
+    await fill(node, received(1, MX2))
+    await fill(node, lambda ledger: claim(ledger, NextHop("outside"), NOW, 1))
+    since = NOW - timedelta(seconds=90)
+    node.hops["outside"] = HopStatus(sessions=1, places=9, limit="", awaits="greeting", awaits_since=since)
+    async with serving(node) as port:
+        (queue,) = (await ask(port, "/api/v1/queues")).json["queues"]
+    assert (queue["awaits"], queue["awaits_since"]) == ("greeting", "2026-11-21T09:58:30.000Z")
+    assert queue["why"] == "waits for the greeting of the next hop since 2026-11-21T09:58:30.000Z"
+
+
 async def test_a_queue_with_nothing_due_waits_for_no_session(node):
     await fill(node, received(1, MX2), received(2, MX2), attempted(2, Ending.DEFERRED, "451 later"))
     await fill(node, lambda ledger: claim(ledger, NextHop("outside"), NOW, 1))
@@ -236,15 +247,25 @@ async def test_a_queue_with_nothing_due_waits_for_no_session(node):
     assert (queue["active"], queue["waiting"], queue["why"]) == (1, 0, "")
 
 
-async def test_a_shadow_queue_is_named_after_its_primary(node):
+async def test_a_shadow_queue_is_named_after_its_primary_and_lists_its_next_hops(node):
     node.statuses = [UNREACHABLE, peer(MX3)]
-    await fill(node, held(3, MX2, "a@b.test", "c@d.test"), held(4, MX2), held(5, MX3), received(1, MX2))
+    await fill(
+        node,
+        held(3, MX2, "a@b.test", "c@inside.test"),
+        held(4, MX2),
+        held(5, MX3, "e@inside.test"),
+        received(1, MX2),
+    )
     async with serving(node) as port:
         first, second = (await ask(port, "/api/v1/shadow-queues")).json["shadow_queues"]
         assert (await ask(port, "/api/v1/queues")).json["queues"][0]["messages"] == 1
     assert first["identity"] == f"{OURS}\\Shadow\\{MX2}"
     assert first["messages"] == 2
-    assert first["next_hops"] == [{"next_hop": "outside", "messages": 2, "recipients": 3}]
+    assert first["next_hops"] == [
+        {"next_hop": "inside", "messages": 1, "recipients": 1},
+        {"next_hop": "outside", "messages": 2, "recipients": 2},
+    ]
+    assert [found["next_hop"] for found in second["next_hops"]] == ["inside"]
     assert (first["primary_state"], second["primary_state"]) == ("unreachable", "reachable")
     assert "promoted in 2 h 48 min" in first["next"]
 

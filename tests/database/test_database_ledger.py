@@ -380,6 +380,17 @@ async def test_events_are_forgotten_as_far_as_they_were_acknowledged(tmp_path: P
         assert (await left(), await left(DATABASE)) == ([], [5])
 
 
+async def test_discard_notifications_survive_a_restart(tmp_path: Path) -> None:
+    async def left(to: DatabaseId) -> list[int]:
+        return [event.number for event in await found.transact(lambda ledger: ledger.events_for(to, 99))]
+
+    async with database(tmp_path, run=1) as found:
+        await found.transact(tell(3))
+        await found.transact(acknowledge(1, 1))
+    async with database(tmp_path, run=2) as found:
+        assert await left(OTHER_DATABASE) == [2, 3]
+
+
 async def test_an_acknowledgement_of_another_life_forgets_no_new_events(tmp_path: Path) -> None:
     """After a rollback numbers are used again: what was acknowledged in the lost run says nothing of them."""
     async with database(tmp_path, run=1) as found:

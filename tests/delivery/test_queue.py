@@ -25,6 +25,7 @@ from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Stage, Status
 from shadowrelay.core.ownership.transfer import ask_about, saved
 from shadowrelay.core.steps import WriteReports
+from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import Claim, claim
 from shadowrelay.delivery import queue
@@ -92,6 +93,36 @@ async def test_a_message_leaves_octet_for_octet(tmp_path: Path) -> None:
         assert original(hop.contents[0]) == stored
         assert await found.events() == ["HAREDIRECTFAIL", "RECEIVE", "SENDEXTERNAL"]
         assert (await only(found)).recipients[0].status is Status.RELAYED
+
+
+async def test_what_a_mailbox_server_answers_for_one_recipient_does_not_wait_for_the_others(
+    tmp_path: Path,
+) -> None:
+    routes = {"out": route(await free_port(), protocol="lmtp", inside=True)}
+    async with ScriptedHop(DOT=[b"250 2.1.5 one\r\n452 4.2.2 full\r\n", b"250 2.0.0 ok\r\n"]) as hop:
+        routes["out"]["port"] = hop.port
+        async with relay(tmp_path, hop, routes=routes) as found:
+            await sent(found, MESSAGE, "b@example.net", "c@example.net", "d@example.net")
+
+            async def statuses() -> list[tuple[Status, str]]:
+                return [(one.status, one.last_reply) for one in (await only(found)).recipients]
+
+            expected = [
+                (Status.DELIVERED, "250 2.1.5 one"),
+                (Status.READY, "452 4.2.2 full"),
+                (Status.READY, ""),
+            ]
+            await eventually(lambda: asyncio.ensure_future(is_equal(statuses, expected)))
+            rows = await found.tracked()
+            delivered = [row["recipient-address"] for row in rows if row["event-id"] == "DELIVER"]
+            assert delivered == ["b@example.net"]
+            later(found, timedelta(minutes=2))
+            await asyncio.sleep(0.1)
+            assert hop.connections == 1, "the fork is still being sent"
+
+
+async def is_equal(what: Callable[[], Awaitable[Any]], expected: object) -> bool:
+    return await what() == expected
 
 
 async def test_a_transient_refusal_is_tried_again_after_the_glitch_interval(tmp_path: Path) -> None:
@@ -228,7 +259,7 @@ async def test_a_refused_login_lets_mail_wait_with_the_reason_until_the_password
         await eventually(lambda: outbound.failures >= 2)
         assert outbound.last_error == "auth: 535 5.7.8 no such name or password"
         (recipient,) = (await only(found)).recipients
-        assert recipient.last_reply == f"451 4.4.1 {outbound.last_error}"
+        assert recipient.last_reply == f"451 4.7.8 {outbound.last_error}"
         assert {"FAIL", "DSN"}.isdisjoint(await found.events())
         await asyncio.to_thread(password.write_text, "right")
         await eventually(lambda: settled(found))
@@ -254,7 +285,7 @@ async def test_the_report_of_what_expired_for_want_of_a_password_names_no_file_o
     _, _, _, recipient, _ = parts(hop.contents[-1])
     told = " ".join(recipient["Diagnostic-Code"].split())
     assert told.endswith(
-        "last error: 451 4.4.1 auth: password_file cannot be read: No such file or directory"
+        "last error: 451 4.7.0 auth: password_file cannot be read: No such file or directory"
     )
     assert b"secret-place" not in hop.contents[-1]
 
@@ -317,6 +348,7 @@ async def test_a_permanent_refusal_is_reported_to_the_sender(tmp_path: Path) -> 
     assert report["Auto-Submitted"].startswith("auto-replied")
     assert message["Reporting-MTA"] == f"dns; {found.name}"
     assert (recipient["Action"], recipient["Status"]) == ("failed", "5.1.1")
+    assert recipient["Remote-MTA"] == "dns; [127.0.0.1]"
     assert recipient["Final-Recipient"] == "rfc822; b@example.net"
     assert "550 5.1.1 nobody here" in recipient["Diagnostic-Code"]
     assert b"Message-ID: <1@example.org>" in returned
@@ -390,10 +422,62 @@ async def test_a_message_too_old_is_given_up_and_reported(tmp_path: Path) -> Non
         await eventually(lambda: settled(found))
         tracked = {row["event-id"]: row for row in await found.tracked()}
         assert tracked["FAIL"]["source-context"] == (
-            "554 5.4.7 Message expired in the queue; last error: 451 4.2.1 not today"
+            "451 4.2.1 Message expired in the queue; last error: 451 4.2.1 not today"
         )
     _, _, _, recipient, _ = parts(hop.contents[-1])
-    assert (recipient["Action"], recipient["Status"]) == ("failed", "5.4.7")
+    assert (recipient["Action"], recipient["Status"]) == ("failed", "4.2.1")
+    assert "Remote-MTA" not in recipient, "that the time is over is our word"
+
+
+async def test_each_recipient_that_is_given_up_hears_of_its_own_problem(tmp_path: Path) -> None:
+    answers = {
+        "RCPT TO:<b@example.net>": b"450 4.2.1 mailbox disabled\r\n",
+        "RCPT TO:<c@example.net>": b"452 4.2.2 mailbox full\r\n",
+    }
+    async with ScriptedHop(**answers) as hop, relay(tmp_path, hop) as found:
+        await sent(found, MESSAGE, "b@example.net", "c@example.net")
+        await eventually(tried(1, found))
+        later(found, timedelta(days=3))
+        await eventually(lambda: sum(b"report-type" in content for content in hop.contents) == 2)
+    fields = [parts(content)[3] for content in hop.contents if b"report-type" in content]
+    told = {str(one["Final-Recipient"]): (one["Status"], one["Action"]) for one in fields}
+    assert told == {
+        "rfc822; b@example.net": ("4.2.1", "failed"),
+        "rfc822; c@example.net": ("4.2.2", "failed"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "error"),
+    [
+        ({"GREETING": b"521 5.7.1 blocked\r\n"}, "4.7.1", "greeting: 521 5.7.1 blocked"),
+        ({"GREETING": b"554 no service\r\n"}, "4.0.0", "greeting: 554 no service"),
+        ({"EHLO": CLOSE}, "4.4.2", "ehlo: closed by the next hop"),
+    ],
+    ids=["blocked", "without a status", "closed"],
+)
+async def test_mail_of_a_hop_that_turns_us_away_has_the_status_of_that(
+    tmp_path: Path, script: dict[str, Any], status: str, error: str
+) -> None:
+    async with ScriptedHop(**script) as hop, relay(tmp_path, hop) as found:
+        await sent(found, MESSAGE)
+        await eventually(tried(1, found))
+        assert (await only(found)).recipients[0].last_reply == f"451 {status} {error}"
+
+
+async def test_a_message_that_was_never_tried_is_given_up_for_its_age_alone(tmp_path: Path) -> None:
+    async with ScriptedHop() as hop, relay(tmp_path, hop, run=False) as found:
+        await sent(found, MESSAGE)
+        later(found, timedelta(days=3))
+        found.run_queue()
+
+        async def failed() -> str:
+            return "".join(
+                row["source-context"] for row in await found.tracked() if row["event-id"] == "FAIL"
+            )
+
+        await eventually(failed)
+        assert await failed() == "451 4.4.7 Message expired in the queue"
 
 
 async def test_a_delay_is_reported_once(tmp_path: Path) -> None:
@@ -816,6 +900,78 @@ async def listening_on(port: int) -> AsyncIterator[ScriptedHop]:
         hop._server.close()
         hop._server = await asyncio.start_server(hop._accept, "127.0.0.1", port)
         yield hop
+
+
+@pytest.mark.parametrize(
+    ("script", "awaits", "told"),
+    [
+        ({"GREETING": HANG}, "greeting", "waits for the greeting of the next hop since "),
+        ({"EHLO": HANG}, "ehlo", "waits for its reply to EHLO since "),
+        ({"MAIL": HANG}, "mail", "waits for its reply to MAIL since "),
+        ({"DATA": HANG}, "data", "waits for its reply to DATA since "),
+        ({"DOT": HANG}, "final dot", "waits for the reply to the content since "),
+    ],
+    ids=["greeting", "ehlo", "mail", "data", "dot"],
+)
+async def test_what_is_awaited_of_a_next_hop_is_known_and_since_when(
+    tmp_path: Path, script: dict[str, Any], awaits: str, told: str
+) -> None:
+    name = NextHop("out")
+    async with ScriptedHop(**script) as hop, relay(tmp_path, hop) as found:
+        before = datetime.now(UTC)
+        assert found.node.hop(name).awaits == ""
+        await sent(found, MESSAGE)
+        await eventually(lambda: found.node.hop(name).awaits == awaits)
+        status = found.node.hop(name)
+        assert status.awaits_since is not None
+        assert before <= status.awaits_since <= datetime.now(UTC)
+        assert status.awaited(status.awaits_since + timedelta(seconds=1)) == "", "that is no long time"
+        minute = status.awaits_since + timedelta(minutes=1)
+        assert status.awaited(minute) == told + timestamp(status.awaits_since)
+        crowded = replace(status, places=status.sessions)
+        assert crowded.keeps(minute).endswith(f"; one {told}{timestamp(status.awaits_since)}")
+
+
+async def test_after_a_delivery_nothing_is_awaited(tmp_path: Path) -> None:
+    async with ScriptedHop() as hop, relay(tmp_path, hop) as found:
+        await sent(found, MESSAGE)
+        await eventually(lambda: settled(found))
+        assert found.node.hop(NextHop("out")).awaits == ""
+
+
+@pytest.mark.parametrize("verb", ["GREETING", "EHLO"])
+async def test_a_message_expires_though_its_next_hop_keeps_us_waiting(tmp_path: Path, verb: str) -> None:
+    async with ScriptedHop(**{verb: HANG}) as hop, relay(tmp_path, hop, run=False) as found:
+        await sent(found, MESSAGE)
+        found.clock.ahead = found.node.policy.message_expiration_timeout - timedelta(seconds=1)
+        found.run_queue()
+
+        async def failed() -> bool:
+            return "FAIL" in await found.events()
+
+        await eventually(lambda: hop.connections)
+        assert not await failed()
+        await eventually(failed)
+        assert not found.node.queue.hops[NextHop("out")].failures, "it did nothing wrong"
+
+
+async def test_mail_expires_though_all_sessions_of_its_next_hop_are_in_use(tmp_path: Path) -> None:
+    async with (
+        ScriptedHop(DOT=HANG) as hop,
+        relay(tmp_path, hop, max_per_domain_outbound_connections=1) as found,
+    ):
+        await sent(found, MESSAGE)
+        await eventually(lambda: hop.contents)
+        await sent(found, MESSAGE, "c@example.net")
+        later(found, timedelta(days=3))
+
+        async def failed() -> list[str]:
+            rows = await found.tracked()
+            return [row["recipient-address"] for row in rows if row["event-id"] == "FAIL"]
+
+        await eventually(failed)
+        assert await failed() == ["c@example.net"], "the other one may have been taken"
+        assert hop.connections == 1
 
 
 async def test_the_pauses_follow_the_documented_order(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def run(
 
     ``told`` hears now and then how those under way are doing. Whatever happens, no worker stays behind.
     """
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")  # threads that draw a bar may run here
     until = time.monotonic() + minutes * 60 if minutes else float("inf")
     left = list(jobs)
     team: list[Worker] = []

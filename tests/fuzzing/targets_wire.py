@@ -20,7 +20,7 @@ from shadowrelay.wire.esmtp import (
     parse_rcpt,
     refuse_routing,
 )
-from shadowrelay.wire.header import HeaderScan, received_field
+from shadowrelay.wire.header import HeaderScan, lacks_header, received_field
 from shadowrelay.wire.replies import Refused, ReplyError, ReplyReader
 from shadowrelay.wire.report import build_report
 from shadowrelay.wire.xtext import decode_xtext, encode_xtext, is_xtext
@@ -161,7 +161,8 @@ def check_header(data: bytes) -> None:
             at += 1
         scanned.finish()
         body = scanned.rest + b"".join(parts[at + 1 :])
-        must(scanned.section + body == message, "nothing is lost")
+        above = b"\r\n" if lacks_header(message) else b""
+        must(scanned.section + body == above + message, "nothing is lost")
         return scanned.section, scanned.message_id, scanned.subject, scanned.received, scanned.names
 
     must(scan(pieces(message, sizes)) == scan(pieces(message, [len(message) or 1])), "however it is cut")

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import socket
+import sqlite3
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from mailboxes import MESSAGE, serving
 
 from shadowrelay.database.delivered_to import DeliveredTo, TableError, TableUnusable
-from shadowrelay.mailbox import maildir
+from shadowrelay.mailbox import maildir, server
 from shadowrelay.mailbox.server import CannotListen, MailboxOptions, MailboxServer
 
 DELIVERED = "250 2.0.0 Delivered"
@@ -36,6 +37,15 @@ async def test_a_message_is_kept_byte_for_byte_below_our_trace_fields(tmp_path: 
     )
     assert trace[4].startswith("\tfor <Alice@example.net>; ")
     assert trace[5:] == [""]
+
+
+async def test_a_text_without_header_is_not_taken_for_one(tmp_path: Path) -> None:
+    async with serving(tmp_path) as lab:
+        assert (await lab.send(b"hello: and\r\n"))[-1] == DELIVERED
+        assert (await lab.send(b"hello\r\nworld"))[-1] == DELIVERED
+        field, text = sorted(lab.contents(), key=len)
+    assert b"\r\n\r\n" not in field
+    assert text.endswith(b"\r\n\r\nhello\r\nworld")
 
 
 async def test_a_large_message_takes_the_same_way(tmp_path: Path) -> None:
@@ -103,6 +113,18 @@ async def test_nothing_is_remembered_beyond_the_tracking_time(tmp_path: Path) ->
         await lab.send(MESSAGE)
         await asyncio.sleep(0.002)
         assert (await lab.send(MESSAGE))[-1] == DELIVERED
+
+
+async def test_the_table_is_swept_while_the_server_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_SWEEP", 0.05)
+    async with serving(tmp_path, track=timedelta(seconds=1)) as lab:
+        await lab.send(MESSAGE)
+        await asyncio.sleep(1.5)
+    with sqlite3.connect(tmp_path / server.TABLE_FILE) as table:  # the server had it for itself alone
+        assert table.execute("SELECT count(*) FROM delivered_to").fetchone() == (0,)
+    table.close()
 
 
 async def test_lmtp_answers_for_each_recipient(tmp_path: Path) -> None:

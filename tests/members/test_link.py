@@ -31,7 +31,8 @@ async def tell(owner: Station, holder: Station, *verdicts: Verdict) -> None:
 
 
 async def test_a_delivered_copy_moves_to_safety_net_within_the_poll_interval(tmp_path: Path) -> None:
-    async with boundary(tmp_path, "mx1", "mx2", orphan_check_interval="1h") as (owner, holder):
+    rarely = {"orphan_check_interval": "1h", "shadow_heartbeat_frequency": "1m"}
+    async with boundary(tmp_path, "mx1", "mx2", **rarely) as (owner, holder):
         message = await held(owner, holder)
         holder.run_links()
         await eventually(lambda: holder.node.links[owner.name]._holding)

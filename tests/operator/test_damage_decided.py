@@ -109,7 +109,7 @@ async def test_its_sender_is_told_when_it_is_given_up_and_nothing_of_it_is_quote
         assert await at.owner.node.give_up(at.copy.id)
         await eventually(lambda: len(at.hop.contents) == 1, within=20)
         report = at.hop.contents[0]
-        assert b"5.4.7" in report
+        assert b"5.3.0" in report
         assert SECRET not in report
         assert b"subject: large" not in report
         assert (await at.now()).stage is Stage.SAFETY_NET

@@ -17,6 +17,7 @@ from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
 from .planted_machines import MACHINES
+from .planted_specified import SPECIFIED
 from .planting import Fault
 
 RELAY: tuple[Fault, ...] = (
@@ -28,6 +29,7 @@ RELAY: tuple[Fault, ...] = (
     *DELIVERING,
     *DAMAGE,
     *DATABASE,
+    *SPECIFIED,
 )
 AUDIT: tuple[Fault, ...] = (
     *READING,

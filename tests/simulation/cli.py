@@ -24,7 +24,7 @@ def run_many(seeds: range, jobs: int) -> Iterator[Verdict]:
     if jobs <= 1:
         yield from map(_one, seeds)
         return
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         yield from pool.imap_unordered(_one, seeds, chunksize=20)
 
 

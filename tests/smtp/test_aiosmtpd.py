@@ -35,7 +35,7 @@ PRIVATE = {
     "_auth_interact", "_auth_methods", "_cb_client_connected", "_client_connected_cb",
     "_create_envelope", "_create_session", "_getaddr", "_handle_client", "_handler_coroutine",
     "_over_ssl", "_proxy_timeout", "_reader", "_reset_timeout", "_set_post_data_state",
-    "_set_rset_state", "_smtp_methods", "_syntax_available", "_timeout_cb", "_tls_protocol",
+    "_set_rset_state", "_smtp_methods", "_strong_reader", "_syntax_available", "_timeout_cb", "_tls_protocol",
     "_transport", "_writer",
 }  # fmt: skip
 """Of the library, or of asyncio's StreamReaderProtocol below it."""
@@ -346,3 +346,24 @@ async def test_whoever_says_quit_is_forgotten() -> None:
         assert await client.closed()
         await eventually(lambda: connector.sessions == 0)
     assert receiver.resets == 1
+
+
+async def test_nothing_of_the_library_closes_a_connection_that_it_does_not_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A StreamWriter closes it when it is collected: from Python 3.13 on at once."""
+    made: list[str] = []
+    init = asyncio.StreamWriter.__init__
+
+    def counted(self: asyncio.StreamWriter, transport: asyncio.WriteTransport, *others: Any) -> None:
+        if transport.get_extra_info("sockname")[1] == port:
+            made.append("of the server")
+        init(self, transport, *others)
+
+    async with listening(MemoryReceiver()) as connector:
+        port = connector.address[1]  # type: ignore[attr-defined]
+        monkeypatch.setattr(asyncio.StreamWriter, "__init__", counted)
+        async with connected(connector) as client:
+            gc.collect()
+            assert (await client.line()).startswith("220 ")
+    assert made == []

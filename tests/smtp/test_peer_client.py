@@ -675,8 +675,10 @@ async def test_a_member_that_failed_lately_has_a_second_to_be_greeted(
 ) -> None:
     monkeypatch.setattr("shadowrelay.members.boundary.SECOND_CHANCE", 0.1)
 
+    kept: list[asyncio.StreamWriter] = []
+
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        del writer
+        kept.append(writer)  # Python 3.13 closes what nobody keeps
         await reader.read(-1)
 
     found = await station(tmp_path, "mx1", ["mx2"], shadow_attempt_timeout="500ms")
@@ -688,6 +690,8 @@ async def test_a_member_that_failed_lately_has_a_second_to_be_greeted(
         began = time.monotonic()
         attempts.append(await found.node.members.offer(offer(full("mx2")), pieces(b"")))
         took.append(time.monotonic() - began)
+    for writer in kept:
+        writer.close()
     server.close()
     await found.stop()
     assert [(one.leg, one.concern) for one in attempts] == [(Leg.REFUSED, Concern.MEMBER)] * 2

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
+import warnings
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from receiving import QUEUED, Client, MemoryReceiver, connected, conversation, eventually, listening
+from receiving import QUEUED, QUICK, Client, MemoryReceiver, connected, conversation, eventually, listening
 
 from shadowrelay.smtp import receive_connection, receive_lifecycle
 from shadowrelay.smtp.receive import ConnectorOptions
@@ -253,3 +257,34 @@ async def test_under_implicit_tls_the_peer_has_a_name(contexts: Contexts) -> Non
     certificate = receiver.kept[0].peer.certificate
     assert certificate is not None
     assert ("DNS", "mx2.example.net") in certificate["subjectAltName"]
+
+
+async def test_a_connection_that_is_accepted_while_the_connector_stops_is_closed_as_others_are(
+    loops: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """At whatever turn of the event loop the connector stops."""
+    unseen: list[dict[str, Any]] = []
+
+    async def many() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+        for turns in range(12):
+            connector = Connector(QUICK, MemoryReceiver())
+            address = await connector.start()
+            calls = [asyncio.create_task(asyncio.open_connection(*address)) for _ in range(5)]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await connector.stop(0)
+            for call in await asyncio.gather(*calls, return_exceptions=True):
+                if not isinstance(call, BaseException):
+                    call[1].close()
+        gc.collect()
+        await asyncio.sleep(0)
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=loops) as runner:
+            runner.run(many())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        await asyncio.to_thread(run)
+    assert unseen == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from scripted_hop import CLOSE, HANG, ScriptedHop, envelope, original, recipients
 
@@ -154,6 +156,28 @@ async def test_multi_line_replies_and_several_in_one_segment_stay_paired() -> No
     assert result.results[0].reply == "550 5.1.1 no such user"
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (b"250-first\r\n550 5.7.1 second\r\n", "250-first 550 5.7.1 second"),
+        (b"gibberish \x07\r\n", "gibberish ?"),
+    ],
+    ids=["codes that differ", "gibberish"],
+)
+@pytest.mark.parametrize("verb", ["MAIL", "RCPT", "DATA", "DOT"])
+async def test_what_is_no_reply_is_shown_as_the_server_said_it(verb: str, said: bytes, shown: str) -> None:
+    async with ScriptedHop(**{verb: said}) as hop:
+        if verb == "MAIL":
+            with pytest.raises(ConnectionFailed) as failure:
+                await send(hop)
+            assert failure.value.error == shown
+            return
+        result = await send(hop)
+    assert outcomes(result) == [Outcome.IN_DOUBT if verb == "DOT" else Outcome.DEFERRED] * 2
+    lost = "after the final dot" if verb == "DOT" else f"at {verb}"
+    assert {one.reply for one in result.results} == {f"451 4.4.2 Session lost {lost}: {shown}"}
+
+
 async def test_a_reply_beyond_32_kib_still_means_what_its_code_says() -> None:
     long = b"".join(b"250-2.0.0 " + b"x" * 400 + b"\r\n" for _ in range(100)) + b"250 2.0.0 done\r\n"
     async with ScriptedHop(DOT=long) as hop:
@@ -192,6 +216,29 @@ async def test_lmtp_gives_one_reply_for_each_recipient_taken() -> None:
         result = await send(hop, *TWO, "c@example.net", "d@example.net", protocol="lmtp")
     assert hop.commands[0] == "LHLO mx1.example.org"
     assert outcomes(result) == [Outcome.ACCEPTED, Outcome.REJECTED, Outcome.DEFERRED, Outcome.DUPLICATE]
+
+
+async def test_each_answer_of_an_lmtp_server_is_told_when_it_comes() -> None:
+    told: list[tuple[int, Outcome]] = []
+
+    async def heard(answer: DeliveryResult) -> None:
+        told.extend((one.number, one.outcome) for one in answer.results)
+
+    async with ScriptedHop(DOT=b"250 2.1.5 one\r\n452 4.2.2 two\r\n") as hop:
+        timeouts = Timeouts(final_dot=0.2, quit=0.05)
+        session = DeliverySession(hop.server(protocol="lmtp", timeouts=timeouts))
+        await session.connect()
+        task = asyncio.create_task(
+            session.deliver(envelope(), recipients(*TWO, "c@example.net"), MESSAGE, heard=heard)
+        )
+        async with asyncio.timeout(5):
+            while len(told) < 2:
+                assert not task.done()
+                await asyncio.sleep(0.01)
+        assert told == [(1, Outcome.ACCEPTED), (2, Outcome.DEFERRED)]
+        result = await task
+    assert outcomes(result) == [Outcome.ACCEPTED, Outcome.DEFERRED, Outcome.IN_DOUBT]
+    assert len(told) == 2
 
 
 async def test_lmtp_recipients_not_answered_before_the_session_is_lost_are_in_doubt() -> None:

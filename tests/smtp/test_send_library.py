@@ -17,6 +17,7 @@ from test_send_login import OFFERS, WAYS, login
 
 from shadowrelay.smtp.send import ConnectionFailed, DeliverySession
 from shadowrelay.smtp.send_client import HopClient
+from shadowrelay.smtp.send_hop import Awaited
 
 MODULES = (smtp, protocol, esmtp, auth)
 LARGE = (b"x" * 998 + b"\r\n") * 5_000
@@ -67,7 +68,7 @@ async def test_what_runs_of_the_library_is_what_the_page_says(
 
 async def test_what_would_rewrite_the_content_refuses() -> None:
     async with ScriptedHop() as hop:
-        client = HopClient(hop.server())
+        client = HopClient(hop.server(), Awaited())
         await client.connect()
         with pytest.raises(NotImplementedError):
             await client.sendmail("a@example.org", ["b@example.net"], b"Text\n")
@@ -80,7 +81,7 @@ async def test_what_would_rewrite_the_content_refuses() -> None:
 
 async def test_connecting_is_left_to_create_connection_and_losing_it_is_told_to_on_connection_lost() -> None:
     async with ScriptedHop() as hop:
-        client = HopClient(hop.server())
+        client = HopClient(hop.server(), Awaited())
         greeting = await client.connect(timeout=5)
         assert (greeting.code, greeting.message) == (220, "hop.example ESMTP")
         spoken = client.protocol
@@ -99,7 +100,7 @@ async def test_connecting_is_left_to_create_connection_and_losing_it_is_told_to_
 
 async def test_a_block_waits_by_paused_and_the_drain_helper() -> None:
     async with ScriptedHop() as hop:
-        client = HopClient(hop.server())
+        client = HopClient(hop.server(), Awaited())
         await client.connect()
         spoken = client.protocol
         assert spoken is not None

@@ -133,6 +133,14 @@ async def test_a_session_that_cannot_be_opened_names_the_step(script: dict[str, 
     assert failure.value.step == step
 
 
+@pytest.mark.parametrize("verb", ["GREETING", "EHLO"])
+async def test_a_reply_whose_codes_differ_is_shown_as_the_server_said_it(verb: str) -> None:
+    async with ScriptedHop(**{verb: b"220-hop.test\r\n521 5.7.1 blocked\r\n"}) as hop:
+        with pytest.raises(ConnectionFailed) as failure:
+            await connected(hop)
+    assert failure.value.error == "220-hop.test 521 5.7.1 blocked"
+
+
 async def test_a_slow_greeting_is_waited_for_no_longer_than_its_timeout() -> None:
     async with ScriptedHop(GREETING=HANG) as hop, asyncio.timeout(5):
         with pytest.raises(ConnectionFailed, match="greeting"):

@@ -11,6 +11,7 @@ from shadowrelay.wire.addresses import AddressError, is_domain, is_literal, is_r
         ("<>", ("", "", "")),
         ("<a@b>", ("", "a@b", "")),
         ("  <a@b> X=1", ("", "a@b", " X=1")),
+        ("\t \t<a@b>", ("", "a@b", "")),
         ("<@x,@y.z:a@b>", ("@x,@y.z:", "a@b", "")),
         ("<Postmaster>", ("", "Postmaster", "")),
         ('<"a>b \\" c"@b.c>', ("", '"a>b \\" c"@b.c', "")),
@@ -64,6 +65,39 @@ def test_a_path_is_split_from_what_follows(text: str, expected: tuple[str, str, 
 def test_what_is_no_path_is_refused(text: str) -> None:
     with pytest.raises(AddressError):
         read_path(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<user..name@b>", "two dots in a row"),
+        ("<.user@b>", "at its beginning or end"),
+        ("<user.@b>", "at its beginning or end"),
+        ("<user name@b>", "Malformed address"),
+        ("<user>", "needs a domain"),
+        ("<user@b", "Malformed address"),
+        ("a@b", "angle brackets"),
+    ],
+)
+def test_the_reason_is_true(text: str, why: str) -> None:
+    with pytest.raises(AddressError, match=why):
+        read_path(text)
+
+
+@pytest.mark.parametrize("local", ["user..name", ".user", "user.", "..", "ü..ü"])
+def test_where_dots_may_be_anywhere_such_a_local_part_is_quoted_and_stays_the_same(local: str) -> None:
+    _, address, rest = read_path(f"<{local}@b> X=1", any_dots=True)
+    assert (address, rest) == (f'"{local}"@b', " X=1")
+    assert split(address) == (local, "b")
+    assert read_path(f"<{address}>") == ("", address, ""), "everybody takes it so"
+    assert read_path("<a.b@c>", any_dots=True) == ("", "a.b@c", "")
+    assert read_path('<"a..b"@c>', any_dots=True) == ("", '"a..b"@c', "")
+
+
+@pytest.mark.parametrize("text", ["<user..name>", "<a..b@c@d>", f"<{'.' * 65}@b>", "<a.. b@c>", "<a..%b@c"])
+def test_but_for_their_dots_they_are_addresses(text: str) -> None:
+    with pytest.raises(AddressError):
+        read_path(text, any_dots=True)
 
 
 def test_the_limits_are_octets() -> None:

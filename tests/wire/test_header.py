@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shadowrelay.wire.header import HeaderScan, received_field
+from shadowrelay.wire.header import LONGEST_FIELD_NAME, HeaderScan, lacks_header, received_field
 
 pieces = st.sampled_from(
     [
@@ -47,7 +47,7 @@ def scanned(content: bytes, *cuts: int) -> HeaderScan:
 def test_nothing_is_lost_or_changed_however_it_arrives(content: bytes, cuts: list[int]) -> None:
     cuts = [min(cut, len(content)) for cut in cuts]
     scan, whole = scanned(content, *cuts), scanned(content)
-    assert scan.section + scan.rest == content
+    assert scan.section + scan.rest == (b"\r\n" if lacks_header(content) else b"") + content
     assert (scan.section, scan.names, scan.received, scan.message_id) == (
         whole.section,
         whole.names,
@@ -69,6 +69,24 @@ def test_a_message_may_have_no_header_or_no_body() -> None:
     headless = scanned(b"Subject: only\r\n")
     assert (headless.section, headless.rest, headless.subject) == (b"Subject: only\r\n", b"", "only")
     assert scanned(b"").section == b""
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (3, 5, 7)], ids=str)
+def test_a_message_that_begins_with_its_text_has_an_empty_line_above_it(cuts: tuple[int, ...]) -> None:
+    text = b"Dear all,\r\nSubject: is no field here\r\n\r\nReceived: neither\r\n"
+    scan = scanned(text, *cuts)
+    assert (scan.section, scan.rest) == (b"", b"\r\n" + text)
+    assert (scan.names, scan.subject, scan.received) == (set(), "", 0)
+
+
+def test_a_text_in_one_line_is_known_before_it_ends() -> None:
+    scan = HeaderScan()
+    assert scan.feed(b"x" * LONGEST_FIELD_NAME)
+
+
+@pytest.mark.parametrize("first", [b"X :", b"From a@b Mon Jan 1\r\n", b">From a\r\n", b"\r\n", b""], ids=repr)
+def test_a_field_the_line_of_a_mailbox_file_and_an_empty_line_are_no_text(first: bytes) -> None:
+    assert not lacks_header(first)
 
 
 def test_what_is_read_of_it() -> None:

@@ -16,7 +16,7 @@ from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.wire.report import MOST_HEADER, MOST_RETURNED, build_report
-from shadowrelay.wire.report_fields import field, status
+from shadowrelay.wire.report_fields import field, mta, status
 
 RECEIVED = datetime(2026, 11, 21, 10, 0, 5, tzinfo=UTC)
 ORIGINAL = b"Subject: hello\r\nMessage-ID: <m1@example.org>\r\n\r\nText.\r\n"
@@ -117,6 +117,18 @@ def test_a_delay_says_until_when_it_will_be_tried() -> None:
 def test_a_success_has_a_status_of_class_2(kind: ReportKind) -> None:
     _, recipient = blocks(report(kind=kind, reply="250 2.1.5 ok"))
     assert (recipient["Action"], recipient["Status"]) == (kind, "2.1.5")
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        ("hop.example.net:25", "hop.example.net"),
+        ("192.0.2.1:2525", "[192.0.2.1]"),
+        ("2001:db8::1:25", "[IPv6:2001:db8::1]"),
+    ],
+)
+def test_a_next_hop_is_named_as_the_dns_does_without_a_port(server: str, expected: str) -> None:
+    assert mta(server) == expected
 
 
 def test_our_own_reply_is_not_passed_off_as_the_next_hops() -> None:

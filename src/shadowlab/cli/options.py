@@ -13,7 +13,7 @@ import click
 from shadowlab.cluster import Cluster
 from shadowlab.errors import LabError, NoSuchNode
 from shadowlab.guard import terminable
-from shadowrelay.cli import INTERRUPTED
+from shadowrelay.signals import INTERRUPTED
 
 
 class Number(click.FloatRange):

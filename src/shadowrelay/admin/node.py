@@ -18,6 +18,15 @@ from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 
+_A_WHILE = timedelta(seconds=2)
+_AWAITED = {
+    "connect": "the connection",
+    "greeting": "the greeting of the next hop",
+    "tls": "the TLS handshake",
+    "content": "the next hop to read the content",
+    "final dot": "the reply to the content",
+}
+
 
 class PeerState(StrEnum):
     """Whether a member can be reached. NOT_CONFIGURED: the database knows it, the settings do not."""
@@ -55,7 +64,8 @@ class PeerStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HopStatus:
-    """What this process knows of a next hop, in memory.
+    """What this process knows of a next hop, in memory. ``awaits`` is the step that a session waits for
+    longest, since ``awaits_since``.
 
     ``sessions`` send its mail, of at most ``places`` at this moment, which ``limit`` is the reason for.
     ``failures`` in a row, and the last ``error``: nobody tries it before ``rests_until``, then one session.
@@ -67,6 +77,15 @@ class HopStatus:
     failures: int = 0
     error: str = ""
     rests_until: datetime | None = None
+    awaits: str = ""
+    awaits_since: datetime | None = None
+
+    def awaited(self, now: datetime) -> str:
+        """What is awaited, as a sentence, once that takes a while; else empty."""
+        if self.awaits_since is None or now - self.awaits_since < _A_WHILE:
+            return ""
+        what = _AWAITED.get(self.awaits, f"its reply to {self.awaits.upper()}")
+        return f"waits for {what} since {timestamp(self.awaits_since)}"
 
     def resting(self, now: datetime) -> bool:
         return self.rests_until is not None and now < self.rests_until
@@ -82,9 +101,10 @@ class HopStatus:
             return f"the next hop rests until {timestamp(self.rests_until)}: {failed}"
         if self.sessions < self.places:
             return ""
+        awaited = f"; one {self.awaited(now)}" if self.awaited(now) else ""
         if self.failures:
-            return f"one session tries the next hop first: {failed}"
-        return f"no session is free: {self.sessions} of {self.places} in use ({self.limit})"
+            return f"one session tries the next hop first: {failed}{awaited}"
+        return f"no session is free: {self.sessions} of {self.places} in use ({self.limit}){awaited}"
 
 
 @dataclass(frozen=True, slots=True)

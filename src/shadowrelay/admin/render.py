@@ -238,11 +238,13 @@ def queue(name: str, found: Queue, hop: HopStatus, now: datetime) -> Json:
         "oldest": timestamp(found.oldest),
         "next_attempt": maybe(found.due and hop.tried_at(found.due, now)),
         "last_error": found.last_error,
-        "why": hop.keeps(now) if found.waiting or hop.resting(now) else "",
+        "why": (hop.keeps(now) if found.waiting or hop.resting(now) else "") or hop.awaited(now),
         "sessions": hop.sessions,
         "places": hop.places,
         "failures": hop.failures,
         "rests_until": maybe(hop.rests_until) if hop.resting(now) else None,
+        "awaits": hop.awaits,
+        "awaits_since": maybe(hop.awaits_since),
     }
 
 

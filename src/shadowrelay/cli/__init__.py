@@ -14,9 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from shadowrelay import __doc__ as summary
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells count it: nothing was decided, nothing failed."""
+from shadowrelay.signals import INTERRUPTED, interrupted_as_usual, interrupted_at_once
 
 # A command NAME is the attribute NAME of the module `cli.NAME` (hyphens as underscores). Its line for help
 # stands here too, so that `--help` imports nothing.
@@ -56,6 +54,15 @@ class Commands(click.Group):
                 raise
             click.echo(f"Error: what this command prints cannot be written: {why}", err=True)
             sys.exit(1)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command is loaded by now: Ctrl-C is an exception that it may catch."""
+        found = super().resolve_command(ctx, args)
+        if interrupted_as_usual():
+            ctx.call_on_close(interrupted_at_once)
+        return found
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

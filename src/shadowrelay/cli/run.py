@@ -23,8 +23,9 @@ _SWITCH = 0.0005
 def run(file: Path) -> None:
     """Run the node that FILE describes, until SIGTERM or Ctrl-C.
 
-    Sessions under way are finished first; a second signal does not hurry it. Exit codes: 0 stopped,
-    1 the node could not go on (the message says why), 2 the settings are wrong.
+    Sessions under way are finished first; a second signal does not hurry it. SIGHUP and other signals are
+    logged, and change nothing. Exit codes: 0 stopped, 1 the node could not go on (the message says why),
+    2 the settings are wrong.
     """
     from shadowrelay import failpoints, logs
     from shadowrelay.admin.server import CannotListen

@@ -8,7 +8,6 @@ import time
 import click
 
 from shadowrelay.admin.client import Client
-from shadowrelay.cli import INTERRUPTED
 from shadowrelay.cli.viewing import (
     Json,
     console,
@@ -19,6 +18,7 @@ from shadowrelay.cli.viewing import (
     print_table,
     reporting,
 )
+from shadowrelay.signals import INTERRUPTED
 
 _POLL = 0.2  # seconds
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import field
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,6 +13,7 @@ import structlog
 
 from shadowrelay.core.delivery import retry
 from shadowrelay.core.delivery.settling import Ending, Hop, Result
+from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy
@@ -22,8 +24,11 @@ from shadowrelay.database.content import ContentDamaged, source
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import FRONT, Claim, Place
 from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, NextHopServer, Withdrawn
+from shadowrelay.wire.report_fields import status
 
 log = structlog.get_logger(__name__)
+
+_CODES = re.compile(r"[45]\d\d(?: [45]\.\d{1,3}\.\d{1,3})?(?= |$)", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -42,6 +47,8 @@ class Outbound:
     retry_at: datetime | None = None
     last_error: str = ""
     let_in: bool = False
+    status: str = ""  # of that error, as RFC 3463 has it
+    busy: set[DeliverySession] = field(default_factory=set)  # those that send, or are about to
     idle: list[tuple[DeliverySession, float]] = field(default_factory=list)
     fewer: int = 0
     fewer_until: float = 0.0  # of the loop's time
@@ -73,6 +80,31 @@ class Outbound:
         self.probes.clear()
 
 
+def _status(failed: ConnectionFailed) -> str:
+    """The status of a failure that defers all mail of a next hop: what its own reply says, else what went
+    wrong with the connection (RFC 3463 3.5, 3.8).
+    """
+    if failed.reply:
+        return "4" + status(ReportKind.FAILED, failed.reply)[1:]
+    if failed.step in {"tls", "auth"}:
+        return "4.7.0"
+    return "4.4.1" if failed.step == "connect" else "4.4.2"
+
+
+def _expired(last: str) -> str:
+    """What a recipient is told at the end, with the codes of the actual problem, if any is known: that the
+    time is over is what RFC 3463 3.5 wants to hear only if there is nothing else to say.
+    """
+    codes = _CODES.match(last)
+    if codes is None:
+        return "451 4.4.7 Message expired in the queue"
+    return f"{codes[0]} Message expired in the queue; last error: {last}"
+
+
+class OutOfTime(Exception):
+    """While the next hop was being reached, the message expired."""
+
+
 class Overtaken(Exception):
     """While the next hop was being reached, the fork ceased to be this node's to send."""
 
@@ -96,8 +128,11 @@ class Sender:
     _policy: Policy
     _clock: Callable[[], datetime]
 
-    async def send(self, claimed: Claim, outbound: Outbound) -> tuple[Sent, DeliverySession | None]:
+    async def send(
+        self, claimed: Claim, outbound: Outbound, heard: Callable[[Sent], Awaitable[None]]
+    ) -> tuple[Sent, DeliverySession | None]:
         """One attempt, and the session that is left of it. What goes wrong is a result, not an exception.
+        ``heard`` is told of recipients that are answered for while others wait; the result lacks them.
 
         Neither session nor result: there is none for this worker, and the fork stays due for the others.
         """
@@ -115,18 +150,29 @@ class Sender:
                     return Sent((), hop), None  # it waits for a good copy, whatever its age
                 case Finding.UNREADABLE:
                     return self._unreadable(claimed, hop, "its content cannot be read"), None
-            last = claimed.recipients[0].last_reply or outbound.last_error
-            reply = f"554 5.4.7 Message expired in the queue; last error: {last}"
+            hops = f"451 {outbound.status} {outbound.last_error}" if outbound.last_error else ""
             return Sent(
-                tuple(Result(r.number, Ending.EXPIRED, reply, remote=False) for r in claimed.recipients), hop
+                tuple(
+                    Result(r.number, Ending.EXPIRED, _expired(r.last_reply or hops), remote=False)
+                    for r in claimed.recipients
+                ),
+                hop,
             ), None
         if server is None:
             return self.all_deferred(claimed, hop, "451 4.4.4 No route to that domain", 1), None
         if outbound.resting(self._clock()):
-            reply = f"451 4.4.1 {outbound.last_error}"
+            reply = f"451 {outbound.status} {outbound.last_error}"
             return self.all_deferred(claimed, hop, reply, outbound.failures), None
+        told: set[int] = set()
+
+        async def tell(answer: DeliveryResult) -> None:
+            told.update(one.number for one in answer.results)
+            await heard(self._sent(claimed, hop, answer, frozenset()))
+
         try:
-            session, result = await self._attempt(claimed, outbound, server)
+            session, result = await self._attempt(claimed, outbound, server, tell)
+        except OutOfTime:
+            return Sent((), hop), None  # it is still due, and will be given up without a session
         except Overtaken as overtaken:
             log.info("delivery_overtaken", message=claimed.copy.id, next_hop=claimed.next_hop)
             return Sent((), hop), overtaken.session
@@ -144,6 +190,10 @@ class Sender:
         if outbound.failures:
             log.info("next_hop_restored", next_hop=claimed.next_hop, failures=outbound.failures)
         outbound.restored()
+        return self._sent(claimed, hop, result, told), session
+
+    def _sent(self, claimed: Claim, hop: Hop, result: DeliveryResult, but: Set[int]) -> Sent:
+        """What the answers of a next hop come to."""
         tried = {recipient.number: recipient for recipient in claimed.recipients}
         results = tuple(
             Result(
@@ -157,11 +207,16 @@ class Sender:
                 late=self._late(claimed, tried[one.number]),
             )
             for one in result.results
+            if one.number not in but
         )
-        return Sent(results, hop, result.dsn_offered), session
+        return Sent(results, hop, result.dsn_offered)
 
     async def _attempt(
-        self, claimed: Claim, outbound: Outbound, server: NextHopServer
+        self,
+        claimed: Claim,
+        outbound: Outbound,
+        server: NextHopServer,
+        heard: Callable[[DeliveryResult], Awaitable[None]],
     ) -> tuple[DeliverySession, DeliveryResult]:
         """Deliver in an idle session, or in a new one; a dead idle one is replaced at once.
 
@@ -173,16 +228,17 @@ class Sender:
         octets = source(content, digests.content)
         while True:
             session = outbound.idle.pop()[0] if outbound.idle and server is outbound.server else None
-            if session is None or not session.alive:
-                session = DeliverySession(server)
-                await session.connect()
-                outbound.let_in = True
-                if not await self._still_ours(claimed):
-                    raise Overtaken(session)
+            connected = session is not None and session.alive
+            session = session if session is not None and connected else DeliverySession(server)
+            outbound.busy.add(session)
             try:
+                if not connected:
+                    await self._connect(session, claimed, outbound)
                 envelope = claimed.copy.envelope
                 wanted = partial(self._still_ours, claimed)
-                return session, await session.deliver(envelope, claimed.recipients, octets, wanted=wanted)
+                return session, await session.deliver(
+                    envelope, claimed.recipients, octets, wanted=wanted, heard=heard
+                )
             except Withdrawn:
                 raise Overtaken(None) from None
             except ConnectionFailed as failed:
@@ -190,6 +246,21 @@ class Sender:
                 if not failed.reused:
                     raise
                 octets = source(content, digests.content)
+            finally:
+                outbound.busy.discard(session)
+
+    async def _connect(self, session: DeliverySession, claimed: Claim, outbound: Outbound) -> None:
+        """Until the message expires at most: its sender does not wait for a next hop that says nothing."""
+        left = retry.expires_at(claimed.copy.received_at, self._policy) - self._clock()
+        try:
+            async with asyncio.timeout(left.total_seconds()):
+                await session.connect()
+        except TimeoutError:
+            session.abort()
+            raise OutOfTime from None
+        outbound.let_in = True
+        if not await self._still_ours(claimed):
+            raise Overtaken(session)
 
     def _hop_failed(self, claimed: Claim, outbound: Outbound, hop: Hop, failed: ConnectionFailed) -> Sent:
         """The hop cannot be reached: it rests, in the documented retry order, and with it all its mail.
@@ -211,7 +282,8 @@ class Sender:
             failures=outbound.failures,
             retry_in=pause.total_seconds(),
         )
-        reply = f"451 4.4.1 {outbound.last_error}"
+        outbound.status = _status(failed)
+        reply = f"451 {outbound.status} {outbound.last_error}"
         return self.all_deferred(claimed, hop, reply, outbound.failures)
 
     def all_deferred(self, claimed: Claim, hop: Hop, reply: str, failures: int) -> Sent:

@@ -52,6 +52,13 @@ async def deliver(
     sent = await SendOn(next_hop, copy, recipients)
     if sent.damaged:
         await Transact(lambda books: books.apply(found(books, copy.id, clock(), sent.damaged)))
+    return await write_down(copy, sent, clock)
+
+
+async def write_down(copy: Copy, sent: Sent, clock: Callable[[], datetime]) -> Copy | None:
+    """Settle what an attempt did for these recipients, and announce it. An LMTP server answers for one after
+    the other, and may take minutes: each answer is written down when it comes.
+    """
     reports = await WriteReports(copy, sent.results, sent.hop, sent.dsn_offered)
     return await Transact(
         lambda books: books.apply(settle(books, copy.id, sent.results, reports, sent.hop, clock(), sent=copy))
@@ -129,7 +136,10 @@ class Queue:
             free = min(free, self._policy.max_outbound_connections - len(self._workers))
             if outbound.probed:
                 free = min(free, 1 - len(outbound.probes))
-            if free <= 0 or await self._start(name, outbound, free) == free:
+            if free <= 0:
+                self._short = True
+                await self._start_late(name, outbound)
+            elif await self._start(name, outbound, free) == free:
                 self._short = True
         self._close_idle()
         return max(pause, 0.01)
@@ -197,7 +207,8 @@ class Queue:
         return len(claims)
 
     async def _start_late(self, name: NextHop, outbound: Outbound) -> None:
-        """Of a hop that rests: mail whose sender has to be told of the delay, or of the end.
+        """Of a hop that rests: mail whose sender has to be told of the delay, or of the end. Of one whose
+        sessions are all in use, and may wait for it: of the end.
 
         While there is none, a part of the queue is looked through each second, however long it is.
         """
@@ -208,6 +219,8 @@ class Queue:
         now = self._clock()
         delayed = now - self._policy.delay_notification_timeout
         expired = now - self._policy.message_expiration_timeout
+        if not outbound.resting(now):
+            delayed = expired
         behind = outbound.late_from
         claims, outbound.late_from = await self._database.transact(
             lambda ledger: claim_late(ledger, name, now, delayed, expired, behind)
@@ -257,20 +270,23 @@ class Queue:
             self.wake.set()
             return None
 
+        writing = partial(self._reporter.write, content=claimed.content)
+        # The claim stays while the next hop has not answered for all.
+        meanwhile = Performer(transact=self._database.transact_briefly, report=writing)
+
+        async def heard(sent: Sent) -> None:
+            await meanwhile.run(write_down(claimed.copy, sent, self._clock))
+
         async def send(_: SendOn) -> Sent:
             nonlocal session, again
-            sent, session = await self._sender.send(claimed, outbound)
+            sent, session = await self._sender.send(claimed, outbound, heard)
             again = not sent.results or any(
                 one.ending is Ending.DEFERRED and not one.retry_after for one in sent.results
             )
             failpoints.passed("after-next-hop-reply")
             return sent
 
-        performer = Performer(
-            transact=partial(self._settle, claimed),
-            send=send,
-            report=partial(self._reporter.write, content=claimed.content),
-        )
+        performer = Performer(transact=partial(self._settle, claimed), send=send, report=writing)
         try:
             await performer.run(deliver(claimed.copy, claimed.next_hop, claimed.recipients, self._clock))
         except DatabaseFailed:

@@ -19,6 +19,7 @@ from shadowrelay.core.steps import WriteReports
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import ContentDamaged, head
 from shadowrelay.wire.report import build_report
+from shadowrelay.wire.report_fields import mta
 
 log = structlog.get_logger(__name__)
 
@@ -90,7 +91,7 @@ class Reporter:
             recipient=recipient,
             kind=kind,
             reply=result.reply,
-            remote_mta=(step.hop.server or None) if result.remote else None,
+            remote_mta=mta(step.hop.server) if result.remote and step.hop.server else None,
             now=now,
             will_retry_until=expires_at(copy.received_at, self.policy)
             if kind is ReportKind.DELAYED

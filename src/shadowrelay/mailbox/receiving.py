@@ -18,6 +18,7 @@ from shadowrelay.mailbox.identity import Fingerprint
 from shadowrelay.mailbox.maildir import Letter, folder_of, mailbox_of, store
 from shadowrelay.smtp.receive import Peer, Sink
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
+from shadowrelay.wire.header import LONGEST_FIELD_NAME, lacks_header
 from shadowrelay.wire.replies import DUPLICATE_DROPPED, Refused, Reply
 
 log = structlog.get_logger(__name__)
@@ -148,7 +149,9 @@ class MailboxSink:
         if not fresh:
             return
         receiver, now = self._receiver, self._receiver.clock()
-        letters = [Letter(key.recipient, self._prefix(key.recipient, now)) for key in fresh]
+        self._content.seek(0)
+        end = b"\r\n" if lacks_header(self._content.read(LONGEST_FIELD_NAME)) else b""
+        letters = [Letter(key.recipient, self._prefix(key.recipient, now) + end) for key in fresh]
         try:
             await asyncio.to_thread(store, receiver.root, letters, self._content, host=receiver.hostname)
         except OSError as error:
@@ -186,4 +189,4 @@ def _refused(error: OSError) -> Refused:
     log.error("delivery_failed", error=str(error))
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     reply = NO_SPACE if full else TABLE_FAILED
-    return Refused(reply.code, reply.enhanced or "4.3.0", "".join(reply.lines))
+    return Refused.by(reply)

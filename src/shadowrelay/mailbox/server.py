@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import structlog
 
+from shadowrelay import signals
 from shadowrelay.database.delivered_to import DeliveredTo, TableError
 from shadowrelay.mailbox.maildir import prepare
 from shadowrelay.mailbox.receiving import MailboxReceiver
@@ -96,24 +96,19 @@ class MailboxServer:
 
 
 async def run(options: MailboxOptions) -> None:
-    """Serve until SIGTERM or SIGINT. Raises as ``MailboxServer.start`` does."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    """Serve until a signal stops it. Raises as ``MailboxServer.start`` does."""
     server = MailboxServer(options)
-    try:
-        bound = await server.start()
-        addresses = {name: _spelt(*address) for name, address in bound.items()}
-        log.info("mailbox_server_ready", directory=str(options.directory), **addresses)
-        if options.ready_file is not None:
-            _write_whole(options.ready_file, json.dumps(addresses) + "\n")
-        await stop.wait()
-        log.info("mailbox_server_stopping")
-    finally:
-        await server.stop(options.drain.total_seconds())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+    with signals.heard() as stop:
+        try:
+            bound = await server.start()
+            addresses = {name: _spelt(*address) for name, address in bound.items()}
+            log.info("mailbox_server_ready", directory=str(options.directory), **addresses)
+            if options.ready_file is not None:
+                _write_whole(options.ready_file, json.dumps(addresses) + "\n")
+            await stop.wait()
+            log.info("mailbox_server_stopping")
+        finally:
+            await server.stop(options.drain.total_seconds())
 
 
 async def _listen(connector: Connector) -> tuple[str, int]:

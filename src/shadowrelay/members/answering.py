@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 import structlog
@@ -23,7 +23,7 @@ from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.members.pool import Members, seconds
-from shadowrelay.smtp.receive import Peer
+from shadowrelay.smtp.receive import Peer, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
@@ -87,8 +87,7 @@ class Desk:
         return peer.certificate is not None or self._secured(peer)
 
     def _secured(self, peer: Peer) -> bool:
-        client = ip_address(peer.address.partition("%")[0])
-        return any(client in network for network in self.options.externally_secured)
+        return within(peer.address, self.options.externally_secured)
 
     async def greet(self, peer: Peer, theirs: Greeting) -> Greeting:
         names = {
@@ -224,7 +223,7 @@ class HoldSink:
             self._spool.write(data)
         except OSError as error:
             self._no_room(error)
-            raise Refused(452, "4.3.1", "Insufficient system resources") from error
+            raise Refused.by(NO_ROOM) from error
 
     async def finish(self) -> Sequence[Reply]:
         self._scan.finish()

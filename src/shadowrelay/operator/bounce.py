@@ -14,7 +14,7 @@ from shadowrelay.database.content import stored
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.reports import Reporter
 
-REPLY = "554 5.4.7 Given up by the postmaster after a failure of the mail system"
+REPLY = "554 5.3.0 Given up by the postmaster after a failure of the mail system"
 
 
 async def give_up(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 import structlog
@@ -30,7 +30,7 @@ from shadowrelay.reception.header_fields import completed, trace
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
 from shadowrelay.running import Countdown, Performer
-from shadowrelay.smtp.receive import Hangup, Peer
+from shadowrelay.smtp.receive import Hangup, Peer, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
@@ -136,8 +136,7 @@ class Intake:
             shadow.drop()
 
     def _in_relay_networks(self, address: str) -> bool:
-        client = ip_address(address.partition("%")[0])
-        return any(client in network for network in self.options.relay_networks)
+        return within(address, self.options.relay_networks)
 
     def _recipients(self, recipients: Sequence[RcptTo]) -> Iterator[Recipient]:
         for number, rcpt in enumerate(recipients, 1):
@@ -214,7 +213,7 @@ class IntakeSink:
         log.error("spool_failed", message=self._arrival.id, error=str(error))
         if not is_full(error):
             self._intake.members.database.fail(error)
-        return Refused(452, "4.3.1", "Insufficient system resources")
+        return Refused.by(NO_ROOM)
 
     async def _accept(self, content: Content) -> Decided:
         intake, members = self._intake, self._intake.members

@@ -54,6 +54,8 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         max_recipients_per_message=connector.max_recipients_per_message,
         max_message_size=connector.max_message_size,
         max_header_size=connector.max_header_size,
+        max_text_line=connector.max_text_line,
+        any_dots=connector.any_dots,
         logins=node.logins.get(name),
         proxy_networks=tuple(connector.proxy_networks),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from shadowrelay.admin.node import HopStatus
 from shadowrelay.core.identifiers import NextHop
@@ -12,7 +13,9 @@ from shadowrelay.delivery.attempt import Outbound
 _PER_HOP, _IN_ALL = "max_per_domain_outbound_connections", "max_outbound_connections"
 
 
-def hop_status(hops: Mapping[NextHop, Outbound], name: NextHop, policy: Policy, clock: float) -> HopStatus:
+def hop_status(
+    hops: Mapping[NextHop, Outbound], name: NextHop, policy: Policy, clock: float, now: datetime
+) -> HopStatus:
     """One of them. ``clock`` is the present moment on the loop's clock."""
     hop = hops.get(name) or Outbound(None)
     places, limit = (
@@ -25,6 +28,8 @@ def hop_status(hops: Mapping[NextHop, Outbound], name: NextHop, policy: Policy, 
     # One session probes it; those that were begun before it failed may still wait.
     if hop.probed and (alone := hop.workers - len(hop.probes) + 1) < places:
         places, limit = alone, "one session logs in first"
+    waiting = [session.awaits for session in hop.busy if session.awaits.what]
+    longest = min(waiting, key=lambda awaited: awaited.since, default=None)
     return HopStatus(
         sessions=hop.workers,
         places=places,
@@ -32,4 +37,6 @@ def hop_status(hops: Mapping[NextHop, Outbound], name: NextHop, policy: Policy, 
         failures=hop.failures,
         error=hop.last_error,
         rests_until=hop.retry_at,
+        awaits=longest.what if longest else "",
+        awaits_since=now - timedelta(seconds=clock - longest.since) if longest else None,
     )

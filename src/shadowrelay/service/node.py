@@ -68,7 +68,7 @@ class Node:
         self.host = settings.host
         self.policy = settings.policy()
         places = tuple(MemberPlace(ServerName(m.name), m.site, m.host) for m in settings.members)
-        self.addresses = {member.name: str(member.address) for member in settings.members}
+        self._called_at = {member.name: str(member.address) for member in settings.members}
         self.boundary = Boundary(MemberPlace(self.name, self.site, self.host), places, self.policy)
         self.members = Members(database, self.boundary, addresses(settings), self.policy, utcnow)
         away_too_long = database.opened.away_for > self.policy.shadow_message_auto_discard_interval
@@ -103,7 +103,7 @@ class Node:
         return [
             peer_status(
                 place,
-                self.addresses[place.name],
+                self._called_at[place.name],
                 self.boundary.watches[place.name],
                 self.policy,
                 clock=clock,
@@ -115,7 +115,7 @@ class Node:
         ]
 
     def hop(self, name: NextHop) -> HopStatus:
-        return hop_status(self.queue.hops, name, self.policy, asyncio.get_running_loop().time())
+        return hop_status(self.queue.hops, name, self.policy, asyncio.get_running_loop().time(), utcnow())
 
     def refusals(self, message_id: MessageId) -> Sequence[Refusal]:
         return [

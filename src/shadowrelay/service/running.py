@@ -7,12 +7,12 @@ import contextlib
 import gc
 import os
 import secrets
-import signal
 from pathlib import Path
 from uuid import uuid4
 
 import structlog
 
+from shadowrelay import signals
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
@@ -64,7 +64,7 @@ async def _track(writer: TrackingWriter, directory: Path, stop: asyncio.Event) -
 
 
 async def run_node(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT. Raises NodeFailed, CannotOpen or OSError when the node cannot go on."""
+    """Run until a signal stops it. Raises NodeFailed, CannotOpen or OSError when the node cannot go on."""
     now = utcnow()
     name = ServerName(settings.name)
     database = await TransportDatabase.open(
@@ -75,7 +75,15 @@ async def run_node(settings: Settings) -> None:
         now,
         machines(settings),
     )
-    stop = _told_to_stop()  # before anybody can see that the node runs
+    with signals.heard() as stop:  # before anybody can see that the node runs
+        _tell_what_was_opened(settings, database)
+        try:
+            await _serve(Node(settings, database), stop)
+        finally:
+            await database.close(utcnow())
+
+
+def _tell_what_was_opened(settings: Settings, database: TransportDatabase) -> None:
     if database.opened.set_aside is not None:
         log.critical(
             "corrupt_database_set_aside",
@@ -107,18 +115,6 @@ async def run_node(settings: Settings) -> None:
         sequence=database.lineage.sequence,
         created=database.opened.created,
     )
-    try:
-        await _serve(Node(settings, database), stop)
-    finally:
-        await database.close(utcnow())
-
-
-def _told_to_stop() -> asyncio.Event:
-    """Set by SIGTERM or SIGINT."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
 
 
 async def _serve(node: Node, stop: asyncio.Event) -> None:

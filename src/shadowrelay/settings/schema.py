@@ -99,6 +99,12 @@ class ReceiveConnector(Section):
     )
     max_message_size: Size = Field(64 * 2**20, ge=2**10, le=2**31, description="Largest message (RFC 1870).")
     max_header_size: Size = Field(256 * 2**10, ge=2**10, le=2**24, description="Largest header section.")
+    max_text_line: Size = Field(
+        1000, ge=1000, le=2**31, description="Longest text line, CRLF included (RFC 5321 4.5.3.1.6)."
+    )
+    any_dots: Flag = Field(
+        default=False, description="Take local parts such as `user..name`; they go on in quotes."
+    )
     connection_timeout: Duration = Field(
         timedelta(minutes=10), ge=_SECOND, le=_DAY, description="Longest session, busy or not."
     )

@@ -7,9 +7,9 @@ Receiver: ``mail``, ``rcpt`` per recipient, ``content`` once, and then the Sink 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Any, Literal, Protocol, TypeAlias
 
 from shadowrelay.core.values import dataclass
@@ -17,6 +17,15 @@ from shadowrelay.wire.esmtp import COMMAND_LINE, MailFrom, RcptTo
 from shadowrelay.wire.replies import Reply
 
 Service: TypeAlias = Literal["SMTP", "ESMTP", "LMTP"]
+
+
+def within(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+    """Is that client in one of them? One whose address is unknown is in none."""
+    try:
+        client = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    return any(client in network for network in networks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +147,7 @@ class ConnectorOptions:
     max_message_size: int = 36 * 1024 * 1024
     max_header_size: int = 256 * 1024
     max_text_line: int | None = 1000  # CRLF included
+    any_dots: bool = False  # local parts such as user..name are taken
     line_ends_checked: bool = True  # a CR or LF that stands alone in the content is refused
     max_command_line: int = COMMAND_LINE  # CRLF included; extended per verb by its parameters
     logins: Logins | None = None  # AUTH is offered where TLS is active

@@ -11,7 +11,6 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
-from ipaddress import ip_address
 from typing import Any, TypeVar, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword, Session
@@ -19,7 +18,7 @@ from aiosmtpd.smtp import syntax as library_syntax
 
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import Duplex
-from shadowrelay.smtp.receive import ConnectorOptions, Peer
+from shadowrelay.smtp.receive import ConnectorOptions, Peer, within
 from shadowrelay.smtp.receive_streams import CommandReader, HeaderReader
 
 LINGER = 1.0
@@ -115,6 +114,10 @@ class Connection(SMTP):
             self.options.inactivity_timeout.total_seconds(),
             None if whole is None else self.loop.time() + whole.total_seconds(),
         )
+        # Without a callback no StreamWriter is made. One that nobody keeps would close the connection: Python
+        # 3.13 keeps none.
+        self._client_connected_cb = self._strong_reader = None
+        self._cb_client_connected()
         super().connection_made(transport)
 
     def _has_tls(self, transport: asyncio.BaseTransport) -> None:
@@ -122,13 +125,9 @@ class Connection(SMTP):
         self._tls_protocol = cast("Any", transport)
 
     def _is_proxy(self) -> bool:
-        try:
-            address = ip_address(self.peer.address.partition("%")[0])
-        except ValueError:
-            return False
-        return any(address in network for network in self.options.proxy_networks)
+        return within(self.peer.address, self.options.proxy_networks)
 
-    def _cb_client_connected(self, reader: object, writer: object) -> None:
+    def _cb_client_connected(self, reader: object = None, writer: object = None) -> None:
         """In place of the library's streams."""
         del reader, writer
         timeout = self._proxy_timeout
@@ -202,5 +201,4 @@ class Connection(SMTP):
     def release(self) -> None:
         """Nothing more is said: cut what would keep this session until the garbage is collected."""
         self._smtp_methods, self._auth_methods = {}, {}
-        self._client_connected_cb = None
         self._reader = self._writer = cast("Any", None)

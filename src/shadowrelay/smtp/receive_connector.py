@@ -51,6 +51,9 @@ async def listening(host: str, port: int) -> list[socket.socket]:
     return made
 
 
+_TURNS = 5  # of the event loop, in which a connection that was accepted becomes a session
+
+
 class Connector:
     """Serves between ``start`` and ``stop``. ``session`` makes the protocol of each connection."""
 
@@ -110,6 +113,7 @@ class Connector:
         """
         for unserved in self._waiting:
             unserved.close()
+        await self._accept_no_more()
         for server in self._servers:
             server.close()
         self._waiting, self._servers = [], []
@@ -117,6 +121,17 @@ class Connector:
             await self._secure.stop()
         await self._register.close(drain)
         log.info("connector_stopped", connector=self.options.name)
+
+    async def _accept_no_more(self) -> None:
+        """What was accepted a moment ago becomes a session first, and is told and closed as the others are.
+        If its server were closed meanwhile, asyncio would drop it without a word.
+        """
+        loop = asyncio.get_running_loop()
+        for server in self._servers:
+            for sock in server.sockets:
+                loop.remove_reader(sock.fileno())  # which makes no difference to uvloop
+        for _ in range(_TURNS if self._servers else 0):
+            await asyncio.sleep(0)
 
     def _session(self) -> ReceiveSession:
         return self._make_session(self._receiver, self.options, self._register)

@@ -224,7 +224,7 @@ class ReceiveSession(SessionLifecycle):
         if self.transaction is not None or envelope is None:
             raise Refused(503, "5.5.1", "A transaction is under way")
         keywords = self._parameters(MAIL_KEYWORDS, self.extra_mail_parameters)
-        envelope.mail = parse_mail(f"FROM:{path}", keywords=keywords)
+        envelope.mail = parse_mail(f"FROM:{path}", keywords=keywords, any_dots=self.options.any_dots)
         return envelope.mail.sender or "<>"  # to the library nothing is no address
 
     def _recipient(self, path: str) -> str:
@@ -234,7 +234,12 @@ class ReceiveSession(SessionLifecycle):
         if transaction.chunking:
             raise Refused(503, "5.5.1", "BDAT is under way")
         keywords = self._parameters(RCPT_KEYWORDS, self.extra_rcpt_parameters)
-        rcpt = parse_rcpt(f"TO:{path}", smtputf8=transaction.mail.smtputf8, keywords=keywords)
+        rcpt = parse_rcpt(
+            f"TO:{path}",
+            smtputf8=transaction.mail.smtputf8,
+            keywords=keywords,
+            any_dots=self.options.any_dots,
+        )
         self.judge(rcpt)
         transaction.rcpt = rcpt
         return rcpt.address

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.smtp.send_client import SESSION_ERRORS, step
+from shadowrelay.smtp.send_client import SESSION_ERRORS
 from shadowrelay.smtp.send_commands import mail_command, rcpt_command, refusals
 from shadowrelay.smtp.send_connect import Connection, open_connection
 from shadowrelay.smtp.send_content import Source, examine
 from shadowrelay.smtp.send_hop import (
+    Awaited,
     ConnectionFailed,
     DeliveryResult,
     Login,
@@ -40,6 +42,7 @@ class DeliverySession:
 
     def __init__(self, server: NextHopServer) -> None:
         self.server = server
+        self.awaits = Awaited()
         self._connection: Connection | None = None
         self._reused = False
         self._needs_reset = False
@@ -57,7 +60,7 @@ class DeliverySession:
     async def connect(self) -> None:
         """Open the session, AUTH included. Raises ConnectionFailed; may be called again after that."""
         self.abort()
-        self._connection = await open_connection(self.server)
+        self._connection = await open_connection(self.server, self.awaits)
         self._reused = self._needs_reset = False
 
     async def deliver(
@@ -68,13 +71,15 @@ class DeliverySession:
         *,
         eight_bit: bool | None = None,
         wanted: Callable[[], Awaitable[bool]] | None = None,
+        heard: Callable[[DeliveryResult], Awaitable[None]] | None = None,
     ) -> DeliveryResult:
         """Offer one message for these recipients, and say what became of each.
 
         The content has CRLF line ends and leaves octet for octet; one that lacks the last CRLF gets it. A
         stream is the caller's to close, and is touched before DATA only to look at its header.
         ``eight_bit`` says whether a streamed content holds octets above 127 (None: as BODY declares).
-        ``wanted`` is asked before the content leaves.
+        ``wanted`` is asked before the content leaves. ``heard`` is told each answer of an LMTP server but the
+        last, as soon as it comes; the result at the end has it too.
 
         Raises ConnectionFailed, with nothing changed for any recipient, until MAIL is answered, and at a 421
         in a used session until the content leaves; if it says ``reused``, try again at once on a fresh
@@ -99,8 +104,12 @@ class DeliverySession:
                 mail=mail_command(envelope, need, connection.offer),
                 rcpts=[(one.number, rcpt_command(one, connection.offer)) for one in offered],
                 wanted=wanted,
+                heard=None if heard is None else partial(self._heard, heard, connection),
             )
-            await transaction.run(content)
+            try:
+                await transaction.run(content)
+            finally:
+                self.awaits.end()
             self._reused = True
             self._needs_reset = transaction.needs_reset
             results |= transaction.results
@@ -113,11 +122,20 @@ class DeliverySession:
             overflow=tuple(overflow) if taken else (),
         )
 
+    async def _heard(
+        self,
+        heard: Callable[[DeliveryResult], Awaitable[None]],
+        connection: Connection,
+        result: RecipientResult,
+    ) -> None:
+        offered = "DSN" in connection.offer
+        await heard(DeliveryResult(results=(result,), dsn_offered=offered, encrypted=connection.encrypted))
+
     async def reset(self) -> None:
         """RSET. Raises ConnectionFailed."""
         client = self._usable("rset").client
         try:
-            with step("rset"):
+            with client.step("rset"):
                 await client.rset(timeout=self.server.timeouts.mail)
         except ConnectionFailed as failed:
             self.abort()

@@ -15,7 +15,7 @@ from aiosmtplib.errors import SMTPException, SMTPHeloError, SMTPResponseExceptio
 from aiosmtplib.response import SMTPResponse
 from aiosmtplib.typing import SMTPStatus
 
-from shadowrelay.smtp.send_hop import ConnectionFailed, NextHopServer, Step, one_line
+from shadowrelay.smtp.send_hop import Awaited, ConnectionFailed, NextHopServer, Step, one_line
 from shadowrelay.smtp.send_protocol import HopProtocol
 from shadowrelay.wire.replies import Reply
 
@@ -24,11 +24,13 @@ SESSION_ERRORS = (SMTPException, OSError, TimeoutError)
 
 
 class HopClient(SMTP):
-    """For one connection. Each of its commands raises what the library raises: see ``step``."""
+    """For one connection. Each of its commands raises what the library raises: see ``step``. ``awaits`` is
+    kept up to date.
+    """
 
     protocol: HopProtocol | None
 
-    def __init__(self, server: NextHopServer) -> None:
+    def __init__(self, server: NextHopServer, awaits: Awaited) -> None:
         # Without a local hostname the library would look one up in the DNS, and block the event loop for it.
         super().__init__(
             hostname=server.host,
@@ -38,6 +40,7 @@ class HopClient(SMTP):
             timeout=server.timeouts.ehlo,
         )
         self.server = server
+        self.awaits = awaits
         if server.login is not None:
             # One alone: of several, ``login`` goes on to the next one when the first is refused.
             self.AUTH_METHODS = (server.login.mechanism,)
@@ -47,12 +50,12 @@ class HopClient(SMTP):
         both. Raises ConnectionFailed.
         """
         loop = asyncio.get_running_loop()
-        with step("connect"):
+        with self.step("connect"):
             async with asyncio.timeout(timeout):
                 self.transport, self.protocol = await loop.create_connection(
                     lambda: HopProtocol(loop, self._on_connection_lost), self.server.host, self.server.port
                 )
-        with step("greeting"):
+        with self.step("greeting"):
             greeting = await self.protocol.read_response(self.server.timeouts.greeting)
             if greeting.code != SMTPStatus.ready:
                 raise SMTPResponseException(greeting.code, greeting.message)
@@ -66,21 +69,28 @@ class HopClient(SMTP):
         self.last_ehlo_response = response
         return response
 
-
-@contextmanager
-def step(name: Step) -> Iterator[None]:
-    """What the library raises meanwhile becomes ConnectionFailed, with the server's own words if any."""
-    try:
-        yield
-    except SMTPResponseException as error:
-        if error.code < 0:
-            raise ConnectionFailed(name, error.message) from error
-        reply = Reply(error.code, None, tuple(error.message.split("\n")))
-        raise ConnectionFailed(name, "refused", reply=one_line(reply)) from error
-    except SESSION_ERRORS as error:
-        raise ConnectionFailed(name, describe(error)) from error
+    @contextmanager
+    def step(self, name: Step) -> Iterator[None]:
+        """What the library raises meanwhile becomes ConnectionFailed, with the server's own words if any."""
+        self.awaits.begin(name)
+        try:
+            yield
+        except SMTPResponseException as error:
+            if error.code < 0:
+                raise ConnectionFailed(name, error.message) from error
+            reply = Reply(error.code, None, tuple(error.message.split("\n")))
+            raise ConnectionFailed(name, "refused", reply=one_line(reply)) from error
+        except SESSION_ERRORS as error:
+            raise ConnectionFailed(name, describe(error)) from error
+        finally:
+            self.awaits.end()
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line, for the log: never for a peer."""
-    return str(error) or type(error).__name__
+    """An error in one line, for the log and the queue list. Of what is no reply: the server's own text."""
+    return no_reply(error) or str(error) or type(error).__name__
+
+
+def no_reply(error: BaseException) -> str:
+    """What the server said that is no reply; '' if the error is another one."""
+    return error.message if isinstance(error, SMTPResponseException) else ""

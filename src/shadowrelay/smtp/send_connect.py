@@ -11,9 +11,9 @@ from aiosmtplib.errors import SMTPAuthenticationError, SMTPHeloError, SMTPRespon
 
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp import send_password
-from shadowrelay.smtp.send_client import HopClient, step
+from shadowrelay.smtp.send_client import HopClient
 from shadowrelay.smtp.send_commands import Offer
-from shadowrelay.smtp.send_hop import ConnectionFailed, Login, NextHopServer
+from shadowrelay.smtp.send_hop import Awaited, ConnectionFailed, Login, NextHopServer
 from shadowrelay.smtp.send_protocol import HopProtocol
 
 _MECHANISM = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)  # RFC 4422 3.1, as the library spells it
@@ -33,23 +33,23 @@ class Connection:
     encrypted: str = ""
 
 
-async def open_connection(server: NextHopServer) -> Connection:
+async def open_connection(server: NextHopServer, awaits: Awaited) -> Connection:
     """Connect, introduce ourselves, and log in if we are to. Raises ConnectionFailed.
 
     Where TLS is opportunistic and fails, a second connection is made in clear text: the first one is in no
     known state. Where it is required, nothing is said in clear text after EHLO.
     """
     try:
-        return await _open(server)
+        return await _open(server, awaits)
     except ConnectionFailed as failure:
         if failure.step != "tls" or server.tls != "opportunistic":
             raise
         log.warning("tls_failed_falling_back", next_hop=server.name, host=server.host, error=failure.error)
-        return await _open(replace(server, tls="none"))
+        return await _open(replace(server, tls="none"), awaits)
 
 
-async def _open(server: NextHopServer) -> Connection:
-    client = HopClient(server)
+async def _open(server: NextHopServer, awaits: Awaited) -> Connection:
+    client = HopClient(server, awaits)
     await client.connect(timeout=server.timeouts.connect)
     protocol = client.protocol
     if protocol is None:
@@ -68,7 +68,7 @@ async def _open(server: NextHopServer) -> Connection:
 
 async def _introduce(client: HopClient) -> Offer:
     server = client.server
-    with step("ehlo"):
+    with client.step("ehlo"):
         try:
             await (client.lhlo() if server.protocol == "lmtp" else client.ehlo())
         except SMTPHeloError as refused:
@@ -85,7 +85,7 @@ async def _encrypt(connection: Connection) -> None:
         if server.tls == "required":
             raise ConnectionFailed("tls", "STARTTLS is not offered")
         return
-    with step("tls"):
+    with client.step("tls"):
         context = await asyncio.to_thread(_context, server)
         await client.starttls(tls_context=context, timeout=server.timeouts.tls)
         connection.encrypted = client.get_transport_info("ssl_object").version() or "TLS"
@@ -105,7 +105,7 @@ async def _log_in(client: HopClient, login: Login) -> None:
     except send_password.NoPassword as error:
         # Without its path: the sender of a message that waits for it is told the reason.
         raise ConnectionFailed("auth", f"password_file {error}") from error
-    with step("auth"):
+    with client.step("auth"):
         try:
             await client.login(login.username, password, timeout=client.server.timeouts.auth)
         except SMTPResponseException as error:

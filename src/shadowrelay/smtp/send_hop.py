@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
@@ -80,6 +81,22 @@ class NextHopServer:
             raise ValueError("a password is said under verified TLS only")
 
 
+@dataclass(slots=True)
+class Awaited:
+    """What a session waits for at this moment, and since when on the loop's clock. '' if for nothing."""
+
+    what: Step | Literal["content", "final dot", ""] = ""
+    since: float = 0.0
+
+    def begin(self, what: Step | Literal["content", "final dot"]) -> None:
+        """From now on it waits for that."""
+        self.what, self.since = what, asyncio.get_running_loop().time()
+
+    def end(self) -> None:
+        """It waits for nothing."""
+        self.what = ""
+
+
 class Outcome(StrEnum):
     """What became of one recipient in one attempt.
 
@@ -130,15 +147,22 @@ def final(number: int, reply: Reply) -> RecipientResult:
     return RecipientResult(number, Outcome.IN_DOUBT, one_line(reply))
 
 
-def lost(number: int, step: str) -> RecipientResult:
-    """The session ended before the final dot was written: not taken, to be tried again."""
-    return RecipientResult(number, Outcome.DEFERRED, f"451 4.4.2 Session lost at {step}", remote=False)
+def lost(number: int, step: str, said: str = "") -> RecipientResult:
+    """The session ended before the final dot was written: not taken, to be tried again. ``said``: the
+    server's own text, if it was no reply.
+    """
+    text = _with(f"451 4.4.2 Session lost at {step}", said)
+    return RecipientResult(number, Outcome.DEFERRED, text, remote=False)
 
 
-def in_doubt(number: int) -> RecipientResult:
+def in_doubt(number: int, said: str = "") -> RecipientResult:
     """The session ended between the final dot and its reply."""
-    text = "451 4.4.2 Session lost after the final dot"
+    text = _with("451 4.4.2 Session lost after the final dot", said)
     return RecipientResult(number, Outcome.IN_DOUBT, text, remote=False)
+
+
+def _with(text: str, said: str) -> str:
+    return f"{text}: {said}"[:_LONGEST_TEXT] if said else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ class HopProtocol(SMTPProtocol):
                 self._replies.extend(complete)
                 self._outstanding -= len(complete)
         except ReplyError as error:
-            self._break(SMTPResponseException(SMTPStatus.invalid_response.value, str(error)))
+            self._break(SMTPResponseException(SMTPStatus.invalid_response.value, error.said or str(error)))
             self.abort()
         self._news.set()
 

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Literal, NoReturn
 
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.smtp.send_client import SESSION_ERRORS, describe
+from shadowrelay.smtp.send_client import SESSION_ERRORS, describe, no_reply
 from shadowrelay.smtp.send_connect import Connection
 from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer, Source, blocks
 from shadowrelay.smtp.send_hop import (
@@ -41,6 +41,7 @@ class _Over(Exception):
 class Transaction:
     """For one use. When ``run`` returns, ``results`` holds every recipient.
 
+    ``heard`` is told what an LMTP server answered for one recipient, while others wait for their answer.
     ``needs_reset``: the server may still remember a sender and recipients. ``overflow``: see DeliveryResult.
     """
 
@@ -50,6 +51,7 @@ class Transaction:
     mail: bytes
     rcpts: Sequence[tuple[int, bytes]]
     wanted: Callable[[], Awaitable[bool]] | None = None
+    heard: Callable[[RecipientResult], Awaitable[None]] | None = None
     results: dict[int, RecipientResult] = field(default_factory=dict)
     overflow: list[int] = field(default_factory=list)
     needs_reset: bool = False
@@ -99,6 +101,7 @@ class Transaction:
         try:
             protocol.expect(replies)
             protocol.write(commands)
+            self._wait_for("mail")
             reply = await protocol.reply(self.server.timeouts.mail)
         except SESSION_ERRORS as error:
             raise ConnectionFailed("mail", describe(error), reused=self.reused) from error
@@ -160,6 +163,8 @@ class Transaction:
         if self.server.protocol == "lmtp":
             for number in self._open:
                 await self._final([number])
+                if self.heard is not None and self._open:
+                    await self.heard(self.results[number])
         else:
             await self._final(self._open)
 
@@ -167,11 +172,13 @@ class Transaction:
         self._leave_at_early_reply()
         if not block:
             return
+        self._wait_for("content")
         try:
             await self.connection.protocol.write_block(block, self.server.timeouts.block)
-        except SESSION_ERRORS:
+        except SESSION_ERRORS as error:
             self._leave_at_early_reply()
-            self._give_up(lambda number: lost(number, "content"))
+            said = no_reply(error)
+            self._give_up(lambda number: lost(number, "content", said))
 
     def _leave_at_early_reply(self) -> None:
         """A reply before the final dot cannot mean that the message was taken, whatever its code."""
@@ -181,10 +188,12 @@ class Transaction:
 
     async def _final(self, numbers: Sequence[int]) -> None:
         """The reply to the final dot: one for all, or with LMTP one for each, in the order of RCPT."""
+        self._wait_for("final dot")
         try:
             reply = await self.connection.protocol.reply(self.server.timeouts.final_dot)
-        except SESSION_ERRORS:
-            self._give_up(in_doubt)
+        except SESSION_ERRORS as error:
+            said = no_reply(error)
+            self._give_up(lambda number: in_doubt(number, said))
         self._leave_at_421(reply)
         self.results.update((number, final(number, reply)) for number in numbers)
         if not (reply.positive or reply.transient or reply.permanent):
@@ -194,19 +203,25 @@ class Transaction:
         try:
             self.connection.protocol.expect(replies)
             self.connection.protocol.write(octets)
-        except SESSION_ERRORS:
-            self._give_up(lambda number: lost(number, step))
+        except SESSION_ERRORS as error:
+            said = no_reply(error)
+            self._give_up(lambda number: lost(number, step, said))
 
     async def _hear(self, step: Literal["rcpt", "data"], timeout: float) -> Reply:
+        self._wait_for(step)
         try:
             reply = await self.connection.protocol.reply(timeout)
-        except SESSION_ERRORS:
-            self._give_up(lambda number: lost(number, step.upper()))
+        except SESSION_ERRORS as error:
+            said = no_reply(error)
+            self._give_up(lambda number: lost(number, step.upper(), said))
         if reply.code == 421 and self.reused and self._open:
             # It has had enough of this session, after so many messages or recipients. A fresh one may do.
             raise ConnectionFailed(step, "session closed", reply=one_line(reply), reused=True)
         self._leave_at_421(reply)
         return reply
+
+    def _wait_for(self, what: Literal["mail", "rcpt", "data", "content", "final dot"]) -> None:
+        self.connection.client.awaits.begin(what)
 
     def _leave_at_421(self, reply: Reply) -> None:
         if reply.code == 421:

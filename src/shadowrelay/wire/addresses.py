@@ -1,7 +1,8 @@
 """Mailbox addresses and paths as MAIL and RCPT carry them (RFC 5321 section 4.1.2, RFC 6531 section 3.3).
 
 Two deliberate leniencies: an underscore may stand in a domain (hosts are named so), and white space may
-stand before the opening bracket. Everything else follows the grammar.
+stand before the opening bracket. Everything else follows the grammar, but for dots where a connector is told
+to take them.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ MAX_PATH = 256
 """RFC 5321 section 4.5.3.1, octets; the path's includes its brackets."""
 
 _UTF8 = "\u00a0-\ud7ff\ue000-\U0010ffff"
-_ATOM = rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_UTF8}-]+"
+_ATEXT = rf"A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_UTF8}-"
+_ATOM = rf"[{_ATEXT}]+"
 _LABEL = rf"[A-Za-z0-9_{_UTF8}](?:[A-Za-z0-9_{_UTF8}-]*[A-Za-z0-9_{_UTF8}])?"
 _DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _LOCAL_PART = re.compile(rf'{_ATOM}(?:\.{_ATOM})*|"(?:[ !#-\[\]-~{_UTF8}]|\\[ -~])*"')
+_WITH_DOTS = re.compile(rf"[.{_ATEXT}]+")
 _ROUTE = re.compile(rf"@{_LABEL}(?:\.{_LABEL})*(?:,@{_LABEL}(?:\.{_LABEL})*)*:")
 _BREAKING = frozenset({"Cc", "Zl", "Zp", "Cs"})
 
@@ -28,13 +31,15 @@ class AddressError(ValueError):
     """The text is no address, or is too long to be one. Its message is fit to be sent to a peer."""
 
 
-def read_path(text: str) -> tuple[str, str, str]:
+def read_path(text: str, *, any_dots: bool = False) -> tuple[str, str, str]:
     """Split ``<path> rest`` into (source route, address, rest); the address of the null path is ''.
 
     The route is returned as it stands (``@a,@b:``) so that the caller decides; '' when there is none.
-    ``<Postmaster>`` needs no domain (RFC 5321 section 4.1.1.3). Raises AddressError.
+    ``<Postmaster>`` needs no domain (RFC 5321 section 4.1.1.3). With ``any_dots`` a local part may have dots
+    where the grammar has none, as ``user..name``; then it is returned in quotes, as the grammar spells it.
+    Raises AddressError.
     """
-    text = text.lstrip(" ")
+    text = text.lstrip(" \t")
     if not text.startswith("<"):
         raise AddressError("Path must be enclosed in angle brackets")
     # What is printable holds none of them, and is known at a glance.
@@ -43,23 +48,37 @@ def read_path(text: str) -> tuple[str, str, str]:
     found = _ROUTE.match(text, 1)
     route = found[0] if found else ""
     begin = 1 + len(route)
-    local = _LOCAL_PART.match(text, begin)
-    if local is None:
-        if text.startswith("<>"):
-            return "", "", text[2:]
-        raise AddressError("Malformed address")
-    end = local.end()
+    if text.startswith("<>"):
+        return "", "", text[2:]
+    local = _local_part(text, begin, any_dots=any_dots)
+    end = middle = begin + len(local)
     if text.startswith("@", end):
         end = _end_of_domain(text, end + 1)
-    elif local[0].lower() != "postmaster":
+    elif text.startswith(">", end) and local.lower() != "postmaster":
         raise AddressError("Address needs a domain")
     if not text.startswith(">", end):
         raise AddressError("Malformed address")
     if _octets(text[: end + 1]) > MAX_PATH:
         raise AddressError("Path too long")
-    if _octets(local[0]) > MAX_LOCAL_PART:
+    if _octets(local) > MAX_LOCAL_PART:
         raise AddressError("Local part too long")
-    return route, text[begin:end], text[end + 1 :]
+    address = f'"{local}"{text[middle:end]}' if _misplaced_dots(local) else text[begin:end]
+    return route, address, text[end + 1 :]
+
+
+def _local_part(text: str, begin: int, *, any_dots: bool) -> str:
+    if (found := _WITH_DOTS.match(text, begin)) and _misplaced_dots(found[0]):
+        if not any_dots:
+            raise AddressError("Local part has two dots in a row, or one at its beginning or end")
+        return found[0]
+    local = _LOCAL_PART.match(text, begin)
+    if local is None:
+        raise AddressError("Malformed address")
+    return local[0]
+
+
+def _misplaced_dots(local: str) -> bool:
+    return not local.startswith('"') and (local.startswith(".") or local.endswith(".") or ".." in local)
 
 
 def _end_of_domain(text: str, begin: int) -> int:

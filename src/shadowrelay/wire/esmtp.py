@@ -65,13 +65,15 @@ class RcptTo:
     extra: Mapping[str, str] = field(default_factory=_nothing)
 
 
-def parse_mail(argument: str, *, keywords: Collection[str] = MAIL_KEYWORDS) -> MailFrom:
+def parse_mail(
+    argument: str, *, keywords: Collection[str] = MAIL_KEYWORDS, any_dots: bool = False
+) -> MailFrom:
     """Read what follows ``MAIL``. ``keywords`` are the parameters on offer (none at all after HELO).
 
     A source route in the reverse-path is dropped, as RFC 5321 appendix C asks. Raises Refused.
     """
     try:
-        _, sender, rest = addresses.read_path(_after("FROM:", argument))
+        _, sender, rest = addresses.read_path(_after("FROM:", argument), any_dots=any_dots)
     except addresses.AddressError as error:
         raise Refused(501, "5.1.7", str(error)) from None
     if sender and "@" not in sender:
@@ -96,13 +98,15 @@ def parse_mail(argument: str, *, keywords: Collection[str] = MAIL_KEYWORDS) -> M
     )
 
 
-def parse_rcpt(argument: str, *, smtputf8: bool, keywords: Collection[str] = RCPT_KEYWORDS) -> RcptTo:
+def parse_rcpt(
+    argument: str, *, smtputf8: bool, keywords: Collection[str] = RCPT_KEYWORDS, any_dots: bool = False
+) -> RcptTo:
     """Read what follows ``RCPT``; ``smtputf8`` is whether the MAIL command gave that parameter.
 
     A source route is refused; for the other spellings of the same see ``refuse_routing``. Raises Refused.
     """
     try:
-        route, address, rest = addresses.read_path(_after("TO:", argument))
+        route, address, rest = addresses.read_path(_after("TO:", argument), any_dots=any_dots)
     except addresses.AddressError as error:
         raise Refused(501, "5.1.3", str(error)) from None
     if not address:

@@ -16,11 +16,17 @@ MAX_REPLY_LINE = 512
 
 _ENHANCED = re.compile(r"([245])\.(\d{1,3})\.(\d{1,3})(?: |$)", re.ASCII)
 _LINE = re.compile(rb"([2-5][0-9]{2})(?:([ -])|\Z)(.*)", re.DOTALL)
+_LONGEST_SAID = 600  # characters of what is no reply
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 class ReplyError(ValueError):
-    """What the peer sent is not an SMTP reply, or is longer than we are willing to read."""
+    """What the peer sent is not an SMTP reply, or is longer than we are willing to read.
+
+    ``said``: its own text, in one printable line; '' if there is none to show.
+    """
+
+    said = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,11 @@ class Refused(Exception):
         super().__init__(code, enhanced, text)
         self.reply = Reply(code, enhanced, text)
 
+    @classmethod
+    def by(cls, reply: Reply) -> Refused:
+        """With a reply that has one line and an enhanced code."""
+        return cls(reply.code, reply.enhanced or "", "".join(reply.lines))
+
 
 NO_ROOM = Reply(452, "4.3.1", "Insufficient system resources")
 """A node that runs out of disk takes nothing for now, from senders and members alike."""
@@ -154,9 +165,17 @@ class ReplyReader:
             if self._held > self._most:
                 raise ReplyError("reply too long")
             if line[3:4] != b"-":
-                replies.append(parse_reply(self._lines))
-                self._lines, self._held = [], 0
+                replies.append(self._parsed())
         del self._buffer[:begin]
         if self._held + len(self._buffer) > self._most:
             raise ReplyError("reply too long")
         return replies
+
+    def _parsed(self) -> Reply:
+        lines, self._lines, self._held = self._lines, [], 0
+        try:
+            return parse_reply(lines)
+        except ReplyError as error:
+            text = b" ".join(lines).decode("utf-8", "replace")
+            error.said = _UNPRINTABLE.sub("?", text).strip()[:_LONGEST_SAID]
+            raise

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.wire.addresses import is_literal
 from shadowrelay.wire.xtext import decode_xtext
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -86,6 +87,14 @@ def status(kind: ReportKind, reply: str) -> str:
     if found[3]:
         return f"{found[1]}.{int(found[3])}.{int(found[4])}"
     return _SUBJECT_OF_CODE.get(found[1] + found[2], f"{found[1]}.0.0")
+
+
+def mta(server: str) -> str:
+    """``host:port`` as a name of type dns: without the port, and an address as a literal (RFC 3461 9.2)."""
+    host = server.rpartition(":")[0]
+    if is_literal(literal := f"[IPv6:{host}]" if ":" in host else f"[{host}]"):
+        return literal
+    return host
 
 
 def field(name: str, value: str) -> str:
