@@ -24,7 +24,7 @@ MACHINES = (
         name="a drain waits for members on its own machine",
         rule=_RULE,
         file="operator/drain.py",
-        edits=(("remains.reachable.isdisjoint(self.members.boundary.elsewhere())", "not remains.reachable"),),
+        edits=(("remains.reachable.isdisjoint(self.boundary.elsewhere())", "not remains.reachable"),),
         test="members/test_one_machine.py::"
         "test_where_only_its_own_machine_can_be_reached_a_drain_does_not_wait_for_it",
     ),
