@@ -8,7 +8,7 @@ _ONLY = "the only candidate left is never skipped"
 _COUNTED = "attempts are counted as documented, and spaced"
 _COPY = "a copy that is refused is not a member that is gone"
 _ALL = "a holder takes every envelope that an owner took"
-_SERVERS = "core/test_shadow_servers.py::"
+_SERVERS = "core/reception/test_shadow_servers.py::"
 
 ASKING = (
     Fault(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .planting import Fault
 
 _RULES = "core/test_redundancy_rules.py::"
-_CLAIMS = "core/test_claims.py::"
+_CLAIMS = "core/members/test_claims.py::"
 
 HOLDING = (
     Fault(
@@ -61,7 +61,7 @@ HOLDING = (
         rule="what a process says counts until its successor introduces itself",
         file="core/members/conversation.py",
         edits=(("    if _has_successor(books, asker):\n        return Said(())\n", ""),),
-        test="core/test_conversation.py::"
+        test="core/members/test_conversation.py::"
         "test_a_question_of_a_process_that_has_a_successor_counts_for_nothing",
     ),
     Fault(
@@ -69,7 +69,7 @@ HOLDING = (
         rule="what a process says counts until its successor introduces itself",
         file="core/members/conversation.py",
         edits=(("    if _has_successor(books, speaker):\n        return False\n", ""),),
-        test="core/test_conversation.py::test_an_answer_of_a_process_that_has_a_successor_counts_for_nothing",
+        test="core/members/test_conversation.py::test_an_answer_of_a_process_that_has_a_successor_counts_for_nothing",
     ),
     Fault(
         name="a late greeting of a database that was replaced is believed",
