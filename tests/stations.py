@@ -21,7 +21,7 @@ from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.queue import Queue
-from shadowrelay.members.reconcile import Reconcile
+from shadowrelay.operator.drain import Drain
 from shadowrelay.service.adapters import machines, servers
 from shadowrelay.service.connectors import for_members, for_senders
 from shadowrelay.service.node import Node
@@ -76,11 +76,15 @@ class Clock:
 
 @dataclass
 class Station:
-    """One node. ``port`` and ``peer_port`` are where it listens; ``clock`` is that of its queue."""
+    """One node. ``port`` and ``peer_port`` are where it listens.
+
+    ``clock`` is that of its queue, ``wall`` of all else.
+    """
 
     name: ServerName
     node: Node
     directory: Path
+    wall: Clock = field(default_factory=Clock)
     clock: Clock = field(default_factory=Clock)
     port: int = 0
     peer_port: int = 0
@@ -151,15 +155,11 @@ class Station:
         self.run(self.node.repair.run())
 
     def run_reconcile(self) -> None:
-        self.run(
-            Reconcile(
-                self.node.members,
-                self.node.inquiry,
-                self.node.examiner,
-                self.node.queue.wake.set,
-                self.node.nudge,
-            ).run()
-        )
+        self.run(self.node.reconcile().run())
+
+    def drain(self) -> Drain:
+        node = self.node
+        return Drain(node.database, node.boundary, node.policy, node.clock, lambda: None)
 
     def run_mend(self) -> None:
         self.run(self.node.mend.run())
@@ -248,11 +248,14 @@ async def station(
         datetime.now(UTC),
         machines(found),
     )
-    node = Node(found, database)
+    wall = Clock()
+    node = Node(found, database, wall)
     content.prepare(node.spool)
-    made = Station(full(name), node, directory / name)
+    made = Station(full(name), node, directory / name, wall)
     reporter = replace(node.reporter, clock=made.clock)
-    node.queue = Queue(node.members, servers(found), node.routes, reporter, node.policy, made.clock)
+    node.queue = Queue(
+        database, node.boundary, servers(found), node.routes, reporter, node.policy, made.clock
+    )
     for link in node.links.values():
         link.changed = node.queue.wake.set
     assert found.peer

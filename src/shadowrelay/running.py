@@ -27,7 +27,6 @@ from shadowrelay.core.steps import (
     WriteReports,
 )
 from shadowrelay.core.values import dataclass
-from shadowrelay.database.ledger import SqlLedger
 
 T = TypeVar("T")
 
@@ -57,7 +56,7 @@ class Performer:
     ``transact`` begins the transaction when it is called. ``known``: what memory has of a member.
     """
 
-    transact: Callable[[Callable[[SqlLedger], Any]], Awaitable[Any]]
+    transact: Callable[[Callable[[Any], Any]], Awaitable[Any]]
     offer: Callable[[OfferCopy], Awaitable[Attempt]] = _never
     known: Callable[[ServerName], Member | None] = _never
     greet: Callable[[Greet], Awaitable[Greeting | Unanswered]] = _never

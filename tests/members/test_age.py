@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scripted_hop import ScriptedHop
 from sending import sent
-from stations import Clock, Station, boundary, eventually, offer, pieces
+from stations import Station, boundary, eventually, offer, pieces
 
 from shadowrelay.core.messages import Copy, Reason
 from shadowrelay.core.ownership.transfer import intend
@@ -35,7 +35,7 @@ async def test_a_message_is_no_older_for_the_wrong_clock_of_its_owner(
         route = {"domains": ["*"], "host": "127.0.0.1", "port": hop.port, "tls": "none"}
         changes = {"message_expiration_timeout": "1h", "reconcile_timeout": "1s", "routes": {"out": route}}
         async with boundary(tmp_path, "mx1", "mx2", **changes) as (owner, holder):
-            owner.node.members.clock = Clock(ahead)
+            owner.wall.ahead = ahead
             assert (await sent(owner, MESSAGE)).startswith("250 ")
             copy = await held(holder)
             assert abs(copy.received_at - datetime.now(UTC)) < MOMENT
@@ -55,8 +55,8 @@ async def test_a_message_is_no_older_for_the_wrong_clock_of_its_owner(
 
 async def test_a_message_is_as_old_at_its_holder_as_at_its_owner(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
-        owner.node.members.clock = Clock(-3 * HOUR)
-        received_at = owner.node.members.clock() - HOUR  # by its own clock
+        owner.wall.ahead = -3 * HOUR
+        received_at = owner.wall() - HOUR  # by its own clock
         await owner.node.members.offer(
             offer(holder.name, content=b"x", received_at=received_at), pieces(b"x")
         )

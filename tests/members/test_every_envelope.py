@@ -14,7 +14,6 @@ from stations import Station, boundary, eventually
 
 from shadowrelay.core.messages import Copy, Role, Status
 from shadowrelay.core.values import replace
-from shadowrelay.operator.drain import Drain
 from shadowrelay.wire.xtext import encode_xtext
 
 # What a client may say: more than is taken, so that it is the connector that decides.
@@ -154,7 +153,7 @@ async def _goes_on(owner: Station, holder: Station, hop: ScriptedHop, taken: lis
     for each in (owner, holder):
         each.run_links()
     holder.run_reconcile()
-    drain = Drain(owner.node.members, lambda: None)
+    drain = owner.drain()
     assert (await drain.run(asyncio.get_running_loop().time() + 20, bool)).done
     holder.run_queue()
 

@@ -240,7 +240,7 @@ async def test_nothing_is_set_aside_before_the_member_that_is_away_was_asked(tmp
 
         async def asked() -> bool:
             events = await owner.events()
-            unanswered = [watch for watch in owner.node.members.boundary.watches.values() if watch.failures]
+            unanswered = [watch for watch in owner.node.boundary.watches.values() if watch.failures]
             return "HADAMAGE" in events and [watch.name for watch in unanswered] == [holder.name]
 
         await eventually(asked, within=15)

@@ -13,7 +13,6 @@ from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.messages import Copy, HolderState
 from shadowrelay.core.ownership import heartbeat
 from shadowrelay.database import views
-from shadowrelay.operator.drain import Drain
 
 OCTETS = b"Subject: on one machine\r\n\r\n" + b"a line of the body\r\n" * 20
 HOSTS = {"mx1": "rack1", "mx2": "rack1", "mx3": "rack2"}
@@ -167,10 +166,10 @@ async def test_where_only_its_own_machine_can_be_reached_a_drain_does_not_wait_f
             await gone(mx3)
             mx1.run_links()
             mx2.run_links()
-            boundary_of = mx1.node.members.boundary
+            boundary_of = mx1.node.boundary
             await eventually(lambda: boundary_of.reachable() == {mx2.name}, within=10)
             loop = asyncio.get_running_loop()
             began = loop.time()
-            remains = await Drain(mx1.node.members, lambda: None).run(began + 30, lambda: False)
+            remains = await mx1.drain().run(began + 30, lambda: False)
             assert loop.time() - began < 15
             assert (remains.queued, remains.handed_over) == (1, {})

@@ -15,9 +15,9 @@ ACCEPTING = (
         file="reception/intake.py",
         edits=(
             (
-                "        performer = Performer(\n            transact=members.database.transact_briefly,\n",
+                "        performer = Performer(\n            transact=intake.database.transact_briefly,\n",
                 "        async def early(work):\n"
-                "            self.later = asyncio.ensure_future(members.database.transact(work))\n"
+                "            self.later = asyncio.ensure_future(intake.database.transact(work))\n"
                 "            return Answer.ACCEPTED\n\n"
                 "        performer = Performer(\n            transact=early,\n",
             ),
@@ -147,7 +147,7 @@ ACCEPTING = (
         name="what arrived is left behind when a holder could not be offered it",
         rule=_REFUSED,
         file="reception/intake.py",
-        edits=(("            await members.database.transact_briefly(self._forget)\n", ""),),
+        edits=(("            await intake.database.transact_briefly(self._forget)\n", ""),),
         test="reception/test_intake.py::"
         "test_a_content_that_cannot_be_read_for_its_holder_is_not_accepted_and_nothing_is_left_of_it"
         "[for the second one]",

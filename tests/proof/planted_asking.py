@@ -8,7 +8,7 @@ _ONLY = "the only candidate left is never skipped"
 _COUNTED = "attempts are counted as documented, and spaced"
 _COPY = "a copy that is refused is not a member that is gone"
 _ALL = "a holder takes every envelope that an owner took"
-_SERVERS = "core/test_shadow_servers.py::"
+_SERVERS = "core/reception/test_shadow_servers.py::"
 
 ASKING = (
     Fault(
@@ -150,7 +150,7 @@ ASKING = (
         name="each message waits for a member that failed as long as the first one",
         rule="one dead peer slows no message while there is another candidate",
         file="members/pool.py",
-        edits=(("asyncio.timeout(self.boundary.patience(name, seconds()))", "asyncio.timeout(None)"),),
+        edits=(("asyncio.timeout(self._boundary.patience(name, seconds()))", "asyncio.timeout(None)"),),
         test="smtp/test_peer_client.py::test_a_member_that_failed_lately_has_a_second_to_be_greeted",
     ),
     Fault(
@@ -159,8 +159,8 @@ ASKING = (
         file="members/repair.py",
         edits=(
             (
-                "copy_again, message_id, candidates.healthy, self._members.clock, lately)",
-                "copy_again(message_id, candidates.healthy, self._members.clock)",
+                "copy_again, message_id, candidates.healthy, self._clock, lately)",
+                "copy_again, message_id, candidates.healthy, self._clock)",
             ),
             ("candidates.healthy(lately) is None", "candidates.healthy(()) is None"),
         ),

@@ -10,7 +10,7 @@ _FETCHED = "a good copy is fetched before a message is set aside"
 _DAMAGE = "members/test_mend.py::"
 _A_FILE = _DAMAGE + "test_a_damaged_content_is_fetched_and_leaves_as_it_was_accepted[one bit flipped]"
 _A_ROW = _DAMAGE + "test_a_damaged_row_damages_that_message_alone_and_is_restored"
-_CORE = "core/test_damage_rules.py::"
+_CORE = "core/members/test_damage_rules.py::"
 _OFFERED = "smtp/test_peer_dialogues.py::test_the_dialogue_goes_as_it_is_written[hold_and_discard]"
 
 DAMAGE = (
@@ -216,7 +216,7 @@ DAMAGE = (
         rule="every arrival that ends without a 250 is recorded as refused",
         file="core/reception/arrivals.py",
         edits=(("(DropCopy(arrived), refused(arrived.id, policy, now))", "(DropCopy(arrived),)"),),
-        test="core/test_arrivals.py::test_what_its_holder_never_had_is_forgotten",
+        test="core/reception/test_arrivals.py::test_what_its_holder_never_had_is_forgotten",
     ),
     Fault(
         name="a message is new to its holder",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .planting import Fault
 
 _RULES = "core/test_redundancy_rules.py::"
-_CLAIMS = "core/test_claims.py::"
+_CLAIMS = "core/members/test_claims.py::"
 
 HOLDING = (
     Fault(
@@ -14,9 +14,9 @@ HOLDING = (
         file="members/answering.py",
         edits=(
             (
-                "        held, stored = await self._desk.members.database.transact_briefly(work)\n",
+                "        held, stored = await self._desk.database.transact_briefly(work)\n",
                 "        import asyncio\n"
-                "        self.later = asyncio.ensure_future(self._desk.members.database.transact(work))\n"
+                "        self.later = asyncio.ensure_future(self._desk.database.transact(work))\n"
                 "        held, stored = Held.QUEUED, True\n",
             ),
         ),
@@ -28,8 +28,8 @@ HOLDING = (
         file="members/answering.py",
         edits=(
             (
-                "        return self.members.database.lineage.mark\n",
-                "        return self.members.database.ledger.lineage.mark\n",
+                "        return self.database.lineage.mark\n",
+                "        return self.database.ledger.lineage.mark\n",
             ),
         ),
         test="test_persist_then_speak.py::"
@@ -41,15 +41,15 @@ HOLDING = (
         file="members/answering.py",
         edits=(
             (
-                "        await self.members.meet(theirs)\n        self.members.boundary.called",
-                "        answer = await self.members.database.transact("
+                "        await self._meet(theirs)\n        self.boundary.called",
+                "        answer = await self.database.transact("
                 "lambda ledger: introduce(ledger, theirs.name))\n"
                 "        import asyncio\n"
-                "        self.later = asyncio.ensure_future(self.members.meet(theirs))\n"
-                "        self.members.boundary.called",
+                "        self.later = asyncio.ensure_future(self._meet(theirs))\n"
+                "        self.boundary.called",
             ),
             (
-                "        return await self.members.database.transact("
+                "        return await self.database.transact("
                 "lambda ledger: introduce(ledger, theirs.name))\n",
                 "        return answer\n",
             ),
@@ -61,7 +61,7 @@ HOLDING = (
         rule="what a process says counts until its successor introduces itself",
         file="core/members/conversation.py",
         edits=(("    if _has_successor(books, asker):\n        return Said(())\n", ""),),
-        test="core/test_conversation.py::"
+        test="core/members/test_conversation.py::"
         "test_a_question_of_a_process_that_has_a_successor_counts_for_nothing",
     ),
     Fault(
@@ -69,7 +69,7 @@ HOLDING = (
         rule="what a process says counts until its successor introduces itself",
         file="core/members/conversation.py",
         edits=(("    if _has_successor(books, speaker):\n        return False\n", ""),),
-        test="core/test_conversation.py::test_an_answer_of_a_process_that_has_a_successor_counts_for_nothing",
+        test="core/members/test_conversation.py::test_an_answer_of_a_process_that_has_a_successor_counts_for_nothing",
     ),
     Fault(
         name="a late greeting of a database that was replaced is believed",
@@ -98,7 +98,7 @@ HOLDING = (
         file="members/answering.py",
         edits=(
             (
-                "        said = await self.members.database.transact(\n",
+                "        said = await self.database.transact(\n",
                 "        import asyncio\n"
                 "        from shadowrelay.core.members.conversation import Line\n"
                 "        from shadowrelay.core.decisions import Kind, Verdict\n"
@@ -106,7 +106,7 @@ HOLDING = (
                 "        if (gone := query.revoke) is not None:\n"
                 "            verdict = Verdict(gone.message_id, gone.epoch, Kind.REJECTED)\n"
                 "            said = Said((Line(None, verdict),))\n"
-                "        self.later = asyncio.ensure_future(self.members.database.transact(\n",
+                "        self.later = asyncio.ensure_future(self.database.transact(\n",
             ),
             (
                 "sighted, self.policy, now, closed=closed\n            )\n        )\n",
@@ -149,7 +149,7 @@ HOLDING = (
         name="a member's lineage is not looked at when it calls",
         rule="a broken lineage promotes at first contact",
         file="members/answering.py",
-        edits=(("        await self.members.meet(theirs)\n        self.members", "        self.members"),),
+        edits=(("        await self._meet(theirs)\n        self.boundary", "        self.boundary"),),
         test="smtp/test_peer_session.py::test_a_member_that_introduces_itself_with_a_broken_lineage_is_noticed",
     ),
     Fault(
@@ -185,7 +185,7 @@ HOLDING = (
         file="members/answering.py",
         edits=(
             (
-                "        if self._opening() or chores.takes_no_copies(self.members.database.ledger):\n",
+                "        if self._opening() or chores.takes_no_copies(self.database.ledger):\n",
                 "        if False:\n",
             ),
         ),

@@ -24,7 +24,7 @@ MACHINES = (
         name="a drain waits for members on its own machine",
         rule=_RULE,
         file="operator/drain.py",
-        edits=(("remains.reachable.isdisjoint(self.members.boundary.elsewhere())", "not remains.reachable"),),
+        edits=(("remains.reachable.isdisjoint(self.boundary.elsewhere())", "not remains.reachable"),),
         test="members/test_one_machine.py::"
         "test_where_only_its_own_machine_can_be_reached_a_drain_does_not_wait_for_it",
     ),
@@ -56,7 +56,7 @@ MACHINES = (
         rule="superseded counts up to the rank that its owner gave",
         file="core/ownership/transfer.py",
         edits=(("        rank=0 if copy.held else copy.rank,", "        #"),),
-        test="core/test_damage_rules.py::test_a_rank_that_another_owner_gave_does_not_outlive_its_ownership",
+        test="core/members/test_damage_rules.py::test_a_rank_that_another_owner_gave_does_not_outlive_its_ownership",
     ),
     Fault(
         name="what a maker's holder has of its report is taken for another maker's",
@@ -66,7 +66,7 @@ MACHINES = (
             ("copy.role is Role.SHADOW or copy.former_owner is None", "copy.former_owner is None and ours"),
             ("    from_a_maker =", "    ours = copy.role is Role.PRIMARY\n    from_a_maker ="),
         ),
-        test="core/test_damage_rules.py::test_so_does_the_copy_that_its_maker_had_made_of_it",
+        test="core/members/test_damage_rules.py::test_so_does_the_copy_that_its_maker_had_made_of_it",
     ),
     Fault(
         name="a node does not know on which machines its members stand",

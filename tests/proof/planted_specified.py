@@ -57,7 +57,7 @@ SPECIFIED: tuple[Fault, ...] = (
         rule="the preference decides the sites and their order",
         file="core/reception/shadow_servers.py",
         edits=(("            return remote, local\n", "            return local, remote\n"),),
-        test="core/test_shadow_servers.py::test_the_preference_decides_the_sites_and_their_order",
+        test="core/reception/test_shadow_servers.py::test_the_preference_decides_the_sites_and_their_order",
     ),
     Fault(
         name="a member is asked once for a message",
@@ -69,18 +69,13 @@ SPECIFIED: tuple[Fault, ...] = (
                 " for name in sites.members) < min(sites.attempts, len(sites.members)):\n",
             ),
         ),
-        test="core/test_shadow_servers.py::test_few_members_are_tried_as_often_as_there_are_attempts",
+        test="core/reception/test_shadow_servers.py::test_few_members_are_tried_as_often_as_there_are_attempts",
     ),
     Fault(
         name="a link that holds copies asks no oftener than the heartbeat",
         rule="the shadow server asks what became of its copies",
         file="members/link.py",
-        edits=(
-            (
-                "pause = policy.discard_poll_interval if busy else policy.shadow_heartbeat_frequency\n",
-                "pause = policy.shadow_heartbeat_frequency\n",
-            ),
-        ),
+        edits=(("pause = self.policy.discard_poll_interval if busy else ", "pause = "),),
         test=_LINKS + "test_a_delivered_copy_moves_to_safety_net_within_the_poll_interval",
     ),
     Fault(
@@ -100,7 +95,7 @@ SPECIFIED: tuple[Fault, ...] = (
                 "        return False\n",
             ),
         ),
-        test="core/test_second_opinion.py::test_only_another_machine_shows_that_we_are_not_cut_off",
+        test="core/members/test_second_opinion.py::test_only_another_machine_shows_that_we_are_not_cut_off",
     ),
     Fault(
         name="a queue is handed over to the last of its holders",
@@ -112,7 +107,7 @@ SPECIFIED: tuple[Fault, ...] = (
                 "    to = max(holders, key=lambda holder: (holder.rank, holder.name))\n",
             ),
         ),
-        test="core/test_handover.py::"
+        test="core/ownership/test_handover.py::"
         "test_the_first_holder_that_can_be_reached_becomes_the_owner_and_we_its_holder",
     ),
     Fault(

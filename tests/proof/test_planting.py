@@ -21,7 +21,7 @@ SMALL = Fault(
     rule="two nodes cannot make two reports",
     file="core/events/reports.py",
     edits=(('    about = f"report', '    about = f"{object()}report'),),
-    test="core/test_reports.py::test_a_report_id_is_the_same_wherever_it_is_made",
+    test="core/events/test_reports.py::test_a_report_id_is_the_same_wherever_it_is_made",
 )
 
 
@@ -63,14 +63,14 @@ def test_a_planted_fault_is_seen_by_its_test_alone(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "test", ["core/test_reports.py::test_there_is_no_such_test", "core/test_no_such_file.py"]
+    "test", ["core/events/test_reports.py::test_there_is_no_such_test", "core/test_no_such_file.py"]
 )
 def test_a_test_that_is_not_there_catches_nothing(bench: Bench, test: str) -> None:
     assert bench.try_out(replace(SMALL, test=test)).ending is Ending.STRANGE
 
 
 def test_a_fault_that_the_test_does_not_notice_is_not_caught(bench: Bench) -> None:
-    unnoticed = replace(SMALL, test="core/test_reports.py::test_a_report_id_is_a_uuid_of_version_8")
+    unnoticed = replace(SMALL, test="core/events/test_reports.py::test_a_report_id_is_a_uuid_of_version_8")
     assert bench.try_out(unnoticed).ending is Ending.PASSED
 
 
@@ -100,7 +100,7 @@ def test_the_plugin_refuses_a_relay_from_elsewhere(tmp_path: Path) -> None:
             "-p",
             "tests.proof.whence",
             "--collect-only",
-            "tests/core/test_reports.py",
+            "tests/core/events/test_reports.py",
         ],
         cwd=ROOT,
         env={"PATH": "/usr/bin:/bin", "MUTANT_SOURCE": str(tmp_path)},

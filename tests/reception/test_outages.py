@@ -103,7 +103,8 @@ async def test_the_only_member_is_tried_as_often_as_documented_with_pauses(
     quick = AS_DOCUMENTED | {"reject_message_on_shadow_failure": True, "shadow_retry_interval": "100ms"}
     async with boundary(tmp_path, "mx1", "mx2", **quick) as (owner, holder):
         members, dialled = owner.node.members, []
-        members.boundary.places = tuple(replace(one, site=site) for one in members.boundary.places)
+        known = owner.node.boundary
+        known.places = tuple(replace(one, site=site) for one in known.places)
         owner.knows(replace(holder, peer_port=1))
         dial = members.dial
 

@@ -636,7 +636,7 @@ async def test_when_a_session_ends_the_others_with_that_member_are_not_trusted(t
         attempt = await members.offer(offer(holder.name, content=b"x"), pieces(b"x"))
         assert (attempt.leg, attempt.concern) == (Leg.LOST, Concern.SESSION)
         assert members.pooled(holder.name) is None
-        assert not members.boundary.skipped(seconds())
+        assert not owner.node.boundary.skipped(seconds())
         attempt = await members.offer(offer(holder.name, rank=2, content=b"x"), pieces(b"x"))
         assert attempt.leg is Leg.ACKNOWLEDGED
 
@@ -667,7 +667,7 @@ async def test_a_session_that_breaks_right_after_it_was_opened_speaks_of_the_mem
         members = owner.node.members
         attempt = await members.offer(offer(holder.name, epoch=10**19), pieces(b"x"))  # 501 of the parser
         assert attempt.concern is Concern.MEMBER
-        assert members.boundary.skipped(seconds()) == {holder.name}
+        assert owner.node.boundary.skipped(seconds()) == {holder.name}
 
 
 async def test_a_member_that_failed_lately_has_a_second_to_be_greeted(

@@ -24,11 +24,12 @@ from shadowrelay.core.steps import SendOn, Sent, Transact, WriteReports
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import Claim, bring_forward, claim, claim_late, due_hops, unclaim
-from shadowrelay.database.transport import DatabaseFailed
+from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.delivery.attempt import Outbound, Sender
 from shadowrelay.delivery.reports import Reporter
+from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE
-from shadowrelay.members.pool import Members, seconds
+from shadowrelay.members.pool import seconds
 from shadowrelay.running import Performer
 from shadowrelay.smtp.send import DeliverySession, NextHopServer
 
@@ -70,7 +71,8 @@ class Queue:
 
     def __init__(
         self,
-        members: Members,
+        database: TransportDatabase,
+        boundary: Boundary,
         servers: Mapping[NextHop, NextHopServer],
         routes: tuple[Route, ...],
         reporter: Reporter,
@@ -79,8 +81,8 @@ class Queue:
     ) -> None:
         self.wake = asyncio.Event()
         self.hops = {name: Outbound(server) for name, server in servers.items()}
-        self._members = members
-        self._database = members.database
+        self._database = database
+        self._boundary = boundary
         self._examiner = Examiner(self._database, clock)
         self._sender = Sender(self._still_ours, self._examiner, self.hops, routes, policy, clock)
         self._reporter = reporter
@@ -162,14 +164,14 @@ class Queue:
         """Frozen, or alone for long: others may own by now what we think is ours. Until that is written down,
         part by part, nothing is claimed or sent.
         """
-        boundary = self._members.boundary
+        boundary = self._boundary
         while boundary.cut_off(seconds()):
             async with self._noting:
                 for member in boundary.cut_off(seconds()):
                     await self._ask_about_what_it_holds(member)
 
     async def _ask_about_what_it_holds(self, member: ServerName) -> None:
-        boundary = self._members.boundary
+        boundary = self._boundary
         part: Part | None = Part(most=AT_ONCE)
         while part is not None:
             at = seconds()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -22,7 +22,9 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
-from shadowrelay.members.pool import Members, seconds
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.receive import Peer, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
@@ -48,9 +50,12 @@ class DeskOptions:
 class Desks:
     """Opens a desk for each session of the members' connector."""
 
-    members: Members
+    database: TransportDatabase
+    boundary: Boundary
     options: DeskOptions
     policy: Policy
+    clock: Callable[[], datetime]
+    meet: Callable[[Greeting], Awaitable[None]]  # a member shows who it is
     in_flight: Collection[MessageId]
     met: Callable[[ServerName], None]  # a member called: after what it said or asked is on disk
     give: Callable[[MessageId, ServerName], None]  # a good copy, to a member whose own is damaged
@@ -65,10 +70,13 @@ class Desk:
     """One session of a member."""
 
     def __init__(self, desks: Desks) -> None:
-        self.members = desks.members
+        self.database = desks.database
+        self.boundary = desks.boundary
+        self.clock = desks.clock
         self.options = desks.options
         self.policy = desks.policy
         self._in_flight = desks.in_flight
+        self._meet = desks.meet
         self._met = desks.met
         self._give = desks.give
         self._draining = desks.draining
@@ -79,7 +87,7 @@ class Desk:
         self.digest: Digest | None = None  # what the content of this transaction has to be
 
     def mark(self) -> Mark:
-        return self.members.database.lineage.mark
+        return self.database.lineage.mark
 
     def admits(self, peer: Peer) -> bool:
         if not self.policy.shadow_redundancy_enabled:
@@ -95,40 +103,40 @@ class Desk:
             for kind, value in (peer.certificate or {}).get("subjectAltName", ())
             if kind == "DNS"
         }
-        is_member = theirs.name in self.members.boundary.watches
+        is_member = theirs.name in self.boundary.watches
         if not is_member or (theirs.name not in names and not self._secured(peer)):
             log.warning("stranger_refused", client=peer.address, said=theirs.name, certificate=sorted(names))
             raise Refused(550, "5.7.1", "Not a member")
-        known = await self.members.database.transact(lambda ledger: ledger.member(theirs.name))
+        known = await self.database.transact(lambda ledger: ledger.member(theirs.name))
         if known is not None and known.retired:
             raise Refused(550, "5.7.1", "Not a member")
         if known is not None and known.replaced == theirs.lineage.incarnation:
             # Its last word, read late; or it still runs, beside another node of that name.
             log.warning("replaced_member_refused", member=theirs.name, incarnation=known.replaced)
             raise Refused(451, "4.3.0", "Another database took the place of yours")
-        watch = self.members.boundary.watches[theirs.name]
+        watch = self.boundary.watches[theirs.name]
         new_contact = watch.silent or known is None or known.lineage is None
         restarted = known and known.lineage and known.lineage.incarnation != theirs.lineage.incarnation
-        await self.members.meet(theirs)
-        self.members.boundary.called(theirs.name, seconds())
+        await self._meet(theirs)
+        self.boundary.called(theirs.name, seconds())
         self._greeting = theirs
         if new_contact or restarted:
             self._met(theirs.name)
-        return await self.members.database.transact(lambda ledger: introduce(ledger, theirs.name))
+        return await self.database.transact(lambda ledger: introduce(ledger, theirs.name))
 
     async def ask(self, query: Query) -> Said:
         asker = self._member()
         mark = query.at or asker.lineage.mark
         speaker = Speaker(asker.name, asker.lineage.database_id, mark, asker.version)
-        now = self.members.clock()
-        sighted = self.members.boundary.sighted(seconds())
+        now = self.clock()
+        sighted = self.boundary.sighted(seconds())
         closed = self._opening()
-        said = await self.members.database.transact(
+        said = await self.database.transact(
             lambda ledger: asked(
                 ledger, speaker, query, self._in_flight, sighted, self.policy, now, closed=closed
             )
         )
-        self.members.boundary.called(asker.name, seconds())
+        self.boundary.called(asker.name, seconds())
         return said
 
     def said(self, said: Said) -> None:
@@ -174,7 +182,7 @@ class Desk:
             return Reply(503, "5.5.1", "MAIL needed first")
         if self._draining():  # between MAIL and its content minutes can pass
             return DRAINING
-        if self._opening() or chores.takes_no_copies(self.members.database.ledger):
+        if self._opening() or chores.takes_no_copies(self.database.ledger):
             return OPENING
         numbered = sorted((*parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
         known = tuple(
@@ -191,7 +199,7 @@ class Desk:
         self._offer = None
 
     def _member(self) -> Greeting:
-        if self._greeting is None or self._greeting.name not in self.members.boundary.watches:
+        if self._greeting is None or self._greeting.name not in self.boundary.watches:
             raise Refused(503, "5.5.1", "XSHADOW needed first")
         return self._greeting
 
@@ -248,7 +256,7 @@ class HoldSink:
         if offer.envelope is not None and self._differs(digests):
             self._spool.discard()
             return [Reply(554, "5.6.0", f"{offer.message_id} differs from its digest")]
-        now = self._desk.members.clock()
+        now = self._desk.clock()
         described = Offer(
             message_id=offer.message_id,
             epoch=offer.epoch,
@@ -270,8 +278,8 @@ class HoldSink:
             stored = any(isinstance(write, SaveCopy) and write.content for write in decision.writes)
             return ledger.apply(decision), stored
 
-        held, stored = await self._desk.members.database.transact_briefly(work)
-        self._desk.members.boundary.called(described.owner, seconds())
+        held, stored = await self._desk.database.transact_briefly(work)
+        self._desk.boundary.called(described.owner, seconds())
         if not stored:
             self._spool.discard()
         if held is None:
@@ -300,7 +308,7 @@ class HoldSink:
     def _no_room(self, error: OSError) -> None:
         log.error("spool_failed", message=self._offer.message_id, error=str(error))
         if not is_full(error):
-            self._desk.members.database.fail(error)
+            self._desk.database.fail(error)
 
 
 def _received_at(offer: OfferMark, now: datetime) -> datetime:

@@ -25,6 +25,8 @@ from shadowrelay.core.ownership.heartbeat import Alarm
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.steps import Ask, Greet, Transact, Unanswered
 from shadowrelay.core.values import dataclass
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE, Inquiry
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.running import Performer
@@ -132,7 +134,11 @@ class Link:
 
     name: ServerName
     members: Members
+    database: TransportDatabase
+    boundary: Boundary
     inquiry: Inquiry
+    policy: Policy
+    clock: Clock
     changed: Callable[[], None]  # something was learnt: the queue may have work
     step: str = ""
     error: str = ""
@@ -147,7 +153,6 @@ class Link:
 
     async def run(self) -> None:
         """Talk until cancelled."""
-        policy = self.members.policy
         try:
             while True:
                 began = seconds()
@@ -163,7 +168,7 @@ class Link:
                     self._drop()
                     await self._failed(failure)
                 busy = failure is None and (self._holding or await self._questions())
-                pause = policy.discard_poll_interval if busy else policy.shadow_heartbeat_frequency
+                pause = self.policy.discard_poll_interval if busy else self.policy.shadow_heartbeat_frequency
                 self._idle = failure is None and not busy
                 await self._rest(pause.total_seconds())
         finally:
@@ -193,21 +198,19 @@ class Link:
         if (
             fresh or self._greeting is None or not self._holding
         ):  # XSHADOW again is the heartbeat of an idle pair
-            silent = self.members.boundary.silent
+            silent = self.boundary.silent
             greeting = await self._performer().run(
-                greet(self.name, self.members.clock, lambda: fresh or silent(self.name))
+                greet(self.name, self.clock, lambda: fresh or silent(self.name))
             )
             if isinstance(greeting, Unanswered):
                 return greeting
             self._greeting = greeting
         if self._greeting is None:
             return Unanswered("xshadow", "not greeted")
-        return await self._performer().run(
-            poll(self._greeting, self.inquiry, self.members.policy, self.members.clock)
-        )
+        return await self._performer().run(poll(self._greeting, self.inquiry, self.policy, self.clock))
 
     def _performer(self) -> Performer:
-        return Performer(transact=self.members.database.transact, greet=self._greet, ask=self._ask)
+        return Performer(transact=self.database.transact, greet=self._greet, ask=self._ask)
 
     async def _greet(self, step: Greet) -> Greeting | Unanswered:
         if self._session is None:
@@ -216,7 +219,7 @@ class Link:
             theirs = await self._session.greet(step.greeting)
         except PeerFailed as failed:
             return Unanswered(failed.step, failed.error)
-        self.members.boundary.greeted(theirs.name)
+        self.boundary.greeted(theirs.name)
         return theirs
 
     async def _ask(self, step: Ask) -> Answered | Unanswered:
@@ -230,48 +233,45 @@ class Link:
         except PeerFailed as failed:
             return Unanswered(failed.step, failed.error)
         # A talk about a long queue takes longer than the time span may be.
-        self.members.boundary.answered(self.name, asked_at)
+        self.boundary.answered(self.name, asked_at)
         for line in bad:
             log.error("discard_line_skipped", member=self.name, line=line[:200])
         return answered
 
     async def _succeeded(self, asked_at: float) -> None:
-        watch = self.members.boundary.watches[self.name]
+        watch = self.boundary.watches[self.name]
         if not watch.reachable:
             log.warning(
                 "heartbeat_restored", member=self.name, failures=watch.failures, was=watch.error or self.error
             )
-        self.members.boundary.answered(self.name, asked_at)
+        self.boundary.answered(self.name, asked_at)
         self.contact_at = datetime.now(UTC)
         self.step = self.error = ""
         self.failing_since = None
         self.opinion = NOTHING
-        self._holding = await self.members.database.transact_briefly(
-            lambda ledger: ledger.holds_for(self.name)
-        )
+        self._holding = await self.database.transact_briefly(lambda ledger: ledger.holds_for(self.name))
         self.changed()
 
     async def _failed(self, failure: Unanswered) -> None:
         self.step, self.error = failure.step, failure.error
         self.failing_since = self.failing_since or datetime.now(UTC)
-        boundary = self.members.boundary
-        alarms = boundary.failed(self.name, seconds(), f"{failure.step}: {failure.error}")
+        alarms = self.boundary.failed(self.name, seconds(), f"{failure.step}: {failure.error}")
         log.warning(
             "heartbeat_failed",
             member=self.name,
             step=failure.step,
             error=failure.error,
             since=self.failing_since.isoformat(timespec="seconds"),
-            failures=boundary.watches[self.name].failures,
+            failures=self.boundary.watches[self.name].failures,
             next=str(self.forecast()),
         )
         came = await self._performer().run(
             unreachable(
                 self.name,
                 alarms,
-                boundary.others(self.name),
-                lambda: not boundary.watches[self.name].reachable,
-                self.members.clock,
+                self.boundary.others(self.name),
+                lambda: not self.boundary.watches[self.name].reachable,
+                self.clock,
             )
         )
         self.opinion = came
@@ -286,8 +286,8 @@ class Link:
 
     def forecast(self) -> Forecast:
         """What happens next while the member stays away."""
-        policy, boundary = self.members.policy, self.members.boundary
-        watch, tally = boundary.watches[self.name], self.members.database.ledger.tally
+        policy, boundary = self.policy, self.boundary
+        watch, tally = boundary.watches[self.name], self.database.ledger.tally
         silence = seconds() - (watch.failing_since or seconds())
         return Forecast(
             losing_in=max(0, policy.holder_loss_heartbeats - watch.failures),
@@ -300,12 +300,10 @@ class Link:
 
     async def _questions(self) -> bool:
         """Is there something to ask this member about?"""
-        return await self.members.database.transact(
-            lambda ledger: self.inquiry.has_questions(ledger, self.name)
-        )
+        return await self.database.transact(lambda ledger: self.inquiry.has_questions(ledger, self.name))
 
     def _patience(self) -> float:
-        frequency = self.members.policy.shadow_heartbeat_frequency.total_seconds()
+        frequency = self.policy.shadow_heartbeat_frequency.total_seconds()
         return min(MOST_PATIENCE, max(1.0, frequency))
 
     def _drop(self) -> None:

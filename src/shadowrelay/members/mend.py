@@ -28,6 +28,8 @@ from shadowrelay.core.steps import Ask, OfferCopy, Transact, Unanswered
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import damaged_messages
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.pool import Members
 from shadowrelay.members.repair import offered_whole
@@ -111,10 +113,24 @@ async def give(message_id: MessageId, to: ServerName, clock: Callable[[], dateti
 class Mend:
     """Of one node, for as long as it runs."""
 
-    def __init__(self, members: Members, examiner: Examiner, inquiry: Inquiry, settled: SettledInLog) -> None:
+    def __init__(
+        self,
+        members: Members,
+        database: TransportDatabase,
+        boundary: Boundary,
+        examiner: Examiner,
+        inquiry: Inquiry,
+        settled: SettledInLog,
+        policy: Policy,
+        clock: Callable[[], datetime],
+    ) -> None:
         self._members = members
+        self._database = database
+        self._boundary = boundary
         self._examiner = examiner
         self._inquiry = inquiry
+        self._policy = policy
+        self._clock = clock
         self._settled = settled
         self._looked_at = MessageId("")
         self._answered: dict[MessageId, set[ServerName]] = {}  # who has no good copy
@@ -126,14 +142,14 @@ class Mend:
 
     def _everybody(self, message_id: MessageId) -> frozenset[ServerName]:
         """Nobody knows a message of an id that none has: it is what a flipped bit made of another one."""
-        ask = self._members.policy.shadow_redundancy_enabled and is_uuid(message_id)
-        return frozenset(self._members.boundary.watches) if ask else frozenset()
+        ask = self._policy.shadow_redundancy_enabled and is_uuid(message_id)
+        return frozenset(self._boundary.watches) if ask else frozenset()
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             await self._quarantine()
-            found = await self._members.database.transact(
+            found = await self._database.transact(
                 lambda ledger: damaged_messages(ledger, self._looked_at, PAGE)
             )
             for message_id in found:
@@ -146,11 +162,10 @@ class Mend:
 
     async def _quarantine(self) -> None:
         """Rows that were read, and cannot be believed, are found by nobody else from now on."""
-        database = self._members.database
-        for message_id, what in tuple(database.ledger.suspects.items()):
+        for message_id, what in tuple(self._database.ledger.suspects.items()):
             settled = tuple(sorted((await self._settled(message_id)).items()))
-            rows = DamagedRow(message_id, self._members.clock(), what, settled)
-            await database.transact(partial(_found, rows))
+            rows = DamagedRow(message_id, self._clock(), what, settled)
+            await self._database.transact(partial(_found, rows))
             log.error("rows_damaged", message=message_id, what=what)
 
     async def _mend(self, message_id: MessageId) -> None:
@@ -161,7 +176,7 @@ class Mend:
             return
         everybody = self._everybody(message_id)
         answered = self._answered.setdefault(message_id, set())
-        for name in sorted((everybody - answered) & self._members.boundary.reachable()):
+        for name in sorted((everybody - answered) & self._boundary.reachable()):
             match await self._seek(message_id, name):
                 case Sought.COMING:
                     self._promised[message_id] = loop.time() + PATIENCE
@@ -178,18 +193,17 @@ class Mend:
 
     async def _begun(self, message_id: MessageId) -> bool:
         """Is a good copy wanted? Not if the one here can be read again."""
-        if not await self._members.database.transact(lambda ledger: damage.wanted(ledger, message_id)):
+        if not await self._database.transact(lambda ledger: damage.wanted(ledger, message_id)):
             return False
         return not await self._examiner.look_again(message_id)
 
     async def _seek(self, message_id: MessageId, name: ServerName) -> Sought:
-        members = self._members
-        performer = Performer(transact=members.database.transact, ask=members.ask)
-        return await performer.run(seek(message_id, name, self._inquiry, members.policy, members.clock))
+        performer = Performer(transact=self._database.transact, ask=self._members.ask)
+        return await performer.run(seek(message_id, name, self._inquiry, self._policy, self._clock))
 
     async def _give_up(self, message_id: MessageId) -> None:
-        now = self._members.clock()
-        if await self._members.database.transact(
+        now = self._clock()
+        if await self._database.transact(
             lambda ledger: ledger.apply(damage.given_up(ledger, message_id, now))
         ):
             log.critical("no_good_copy", message=message_id, consequence="set aside for the operator")
@@ -207,9 +221,17 @@ def _found(rows: DamagedRow, ledger: SqlLedger) -> None:
 class Giver:
     """Gives good copies to owners whose own are damaged, some at a time, each in the background."""
 
-    def __init__(self, members: Members, examiner: Examiner) -> None:
+    def __init__(
+        self,
+        members: Members,
+        database: TransportDatabase,
+        examiner: Examiner,
+        clock: Callable[[], datetime],
+    ) -> None:
         self._members = members
+        self._database = database
         self._examiner = examiner
+        self._clock = clock
         self._slots = asyncio.Semaphore(GIVEN_AT_ONCE)
         self._tasks: dict[tuple[MessageId, ServerName], asyncio.Task[None]] = {}
 
@@ -228,6 +250,6 @@ class Giver:
 
     async def _give(self, message_id: MessageId, to: ServerName) -> None:
         async with self._slots:
-            script = partial(give, message_id, to, self._members.clock)
-            taken = await offered_whole(self._members, self._examiner, message_id, script)
+            script = partial(give, message_id, to, self._clock)
+            taken = await offered_whole(self._members, self._database, self._examiner, message_id, script)
             log.info("good_copy_given", message=message_id, to=to, taken=bool(taken))

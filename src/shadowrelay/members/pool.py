@@ -50,10 +50,9 @@ class Members:
         policy: Policy,
         clock: Callable[[], datetime],
     ) -> None:
-        self.database = database
-        self.boundary = boundary
-        self.policy = policy
-        self.clock = clock
+        self._database = database
+        self._boundary = boundary
+        self._clock = clock
         self.addresses = addresses
         self.early: Counter[ServerName] = Counter()  # sessions for messages whose content has not come
         self._idle: dict[ServerName, list[PeerConnection]] = {name: [] for name in addresses}
@@ -61,7 +60,7 @@ class Members:
 
     async def dial(self, name: ServerName, timeout: float) -> PeerConnection:
         """Connect to a member. Raises PeerFailed."""
-        return await PeerConnection.dial(self.addresses[name], self.boundary.own.name, timeout)
+        return await PeerConnection.dial(self.addresses[name], self._boundary.own.name, timeout)
 
     def pooled(self, name: ServerName) -> PeerConnection | None:
         """A greeted session that is idle; None if there is none."""
@@ -91,22 +90,22 @@ class Members:
 
         async def introduced(step: Greet) -> Greeting:
             theirs = await session.greet(step.greeting)
-            self.boundary.greeted(theirs.name)
+            self._boundary.greeted(theirs.name)
             return theirs
 
-        performer = Performer(transact=self.database.transact, greet=introduced)
-        theirs = await performer.run(greet(name, self.clock, lambda: self.boundary.silent(name)))
+        performer = Performer(transact=self._database.transact, greet=introduced)
+        theirs = await performer.run(greet(name, self._clock, lambda: self._boundary.silent(name)))
         if isinstance(theirs, Unanswered):
             raise PeerFailed(theirs.step, theirs.error)
-        self.boundary.answered(name, asked_at)
+        self._boundary.answered(name, asked_at)
         return theirs
 
     async def meet(self, theirs: Greeting) -> None:
         """A member came unasked and showed who it is; its lineage may be broken."""
-        silent = self.boundary.silent(theirs.name)
-        self.boundary.greeted(theirs.name)
-        now = self.clock()
-        await self.database.transact(lambda ledger: met(ledger, theirs, now, after_silence=silent))
+        silent = self._boundary.silent(theirs.name)
+        self._boundary.greeted(theirs.name)
+        now = self._clock()
+        await self._database.transact(lambda ledger: met(ledger, theirs, now, after_silence=silent))
 
     def release(self, name: ServerName, session: PeerConnection) -> None:
         """Give a session back after a complete exchange."""
@@ -119,7 +118,7 @@ class Members:
     async def acquire_for_copy(self, name: ServerName) -> PeerConnection:
         """The same for an offer: a member that failed lately gets little time. Raises PeerFailed."""
         try:
-            async with asyncio.timeout(self.boundary.patience(name, seconds())):
+            async with asyncio.timeout(self._boundary.patience(name, seconds())):
                 return await self.acquire(name)
         except TimeoutError:
             raise PeerFailed("connect", NO_ANSWER) from None
@@ -140,12 +139,12 @@ class Members:
 
     def offering(self, session: PeerConnection, step: OfferCopy) -> Offering:
         """A copy that is to be offered in that session."""
-        return Offering(session, step, self.database.lineage.mark, self.clock())
+        return Offering(session, step, self._database.lineage.mark, self._clock())
 
     def offered(self, session: PeerConnection, offering: Offering, attempt: Attempt) -> Attempt:
         """An offer has ended: its session goes back, and what it says of the member is remembered."""
         self.release(attempt.name, session)
-        self.boundary.attempted(attempt, seconds())
+        self._boundary.attempted(attempt, seconds())
         if attempt.leg is not Leg.ACKNOWLEDGED:
             if attempt.concern is not Concern.COPY and session.closed:
                 self._distrust(attempt.name)
@@ -161,16 +160,16 @@ class Members:
 
     def unreachable(self, step: OfferCopy, failed: PeerFailed) -> Attempt:
         attempt = Attempt(step.to, Leg.REFUSED, step.rank, str(failed))
-        self.boundary.attempted(attempt, seconds())
+        self._boundary.attempted(attempt, seconds())
         log.warning("shadow_server_unreachable", member=step.to, step=failed.step, error=failed.error)
         return attempt
 
     async def lost(self, step: OfferCopy) -> Attempt:
         """An offer that was cut off by its time: the member may hold a copy, under the database we know."""
-        known = await self.database.transact(lambda ledger: ledger.member(step.to))
+        known = await self._database.transact(lambda ledger: ledger.member(step.to))
         database_id = known.lineage.database_id if known and known.lineage else None
         attempt = Attempt(step.to, Leg.LOST, step.rank, NO_ANSWER, database_id)
-        self.boundary.attempted(attempt, seconds())
+        self._boundary.attempted(attempt, seconds())
         return attempt
 
     def _distrust(self, name: ServerName) -> None:

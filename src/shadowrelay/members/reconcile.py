@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 
 import structlog
 
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.ownership import chores
+from shadowrelay.core.policy import Policy
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE, Inquiry
-from shadowrelay.members.pool import Members, seconds
+from shadowrelay.members.pool import seconds
 
 log = structlog.get_logger(__name__)
 
@@ -25,13 +29,19 @@ class Reconcile:
 
     def __init__(
         self,
-        members: Members,
+        database: TransportDatabase,
+        boundary: Boundary,
         inquiry: Inquiry,
         examiner: Examiner,
         changed: Callable[[], None],
         nudge: Callable[[ServerName], None],
+        policy: Policy,
+        clock: Callable[[], datetime],
     ) -> None:
-        self._members = members
+        self._database = database
+        self._boundary = boundary
+        self._policy = policy
+        self._clock = clock
         self._inquiry = inquiry
         self._examiner = examiner
         self._changed = changed
@@ -42,7 +52,7 @@ class Reconcile:
         if self._inquiry.long_away is not None:
             log.error("away_too_long", consequence="messages that no holder confirms are set aside")
         while True:
-            closed, talk_to = await self._members.database.transact(self._conclude)
+            closed, talk_to = await self._database.transact(self._conclude)
             if closed:
                 self._changed()
             for member in talk_to:
@@ -68,11 +78,10 @@ class Reconcile:
     def _conclude(self, ledger: SqlLedger) -> tuple[int, list[ServerName]]:
         if chores.held_back(ledger):
             return 0, []
-        policy = self._members.policy
         # Where shadow redundancy is disabled nobody is asked, so nobody is waited for.
-        reachable = self._members.boundary.reachable() if policy.shadow_redundancy_enabled else frozenset()
-        now = self._members.clock()
-        closed = self._inquiry.conclude(ledger, reachable, policy, now, seconds())
+        reachable = self._boundary.reachable() if self._policy.shadow_redundancy_enabled else frozenset()
+        now = self._clock()
+        closed = self._inquiry.conclude(ledger, reachable, self._policy, now, seconds())
         if closed == AT_ONCE:
             return closed, []
         talk_to = [

@@ -15,6 +15,7 @@ from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Copy
+from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Attempt, repaired, reserve_rank
 from shadowrelay.core.reception.shadow_servers import Turn
 from shadowrelay.core.steps import OfferCopy, Script, Transact
@@ -22,6 +23,8 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import ContentDamaged, stored, verified
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import exposed
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.refusals import REST, Refusals
 from shadowrelay.running import Performer
@@ -88,9 +91,21 @@ async def copy_again(
 class Repair:
     """Gives every exposed message a second copy again. ``refusals``: what members said of some of them."""
 
-    def __init__(self, members: Members, examiner: Examiner) -> None:
+    def __init__(
+        self,
+        members: Members,
+        database: TransportDatabase,
+        boundary: Boundary,
+        examiner: Examiner,
+        policy: Policy,
+        clock: Callable[[], datetime],
+    ) -> None:
         self._members = members
+        self._database = database
+        self._boundary = boundary
         self._examiner = examiner
+        self._policy = policy
+        self._clock = clock
         self.refusals = Refusals()
         self._found: deque[MessageId] = deque()
         self._looked_at = FIRST  # the next look is behind it
@@ -99,7 +114,7 @@ class Repair:
 
     async def run(self) -> None:
         """Until cancelled; not at all where shadow redundancy is disabled."""
-        while self._members.policy.shadow_redundancy_enabled:
+        while self._policy.shadow_redundancy_enabled:
             if self._may_begin():
                 self._repaired = self._tried = self._asked = 0
                 await self._look()
@@ -117,8 +132,8 @@ class Repair:
 
     def _may_begin(self) -> bool:
         """Is there anybody to hold a copy? And will nothing that is lost count again in a moment?"""
-        somebody = self._members.boundary.skipped(seconds()) < set(self._members.boundary.watches)
-        return somebody and not self._members.database.ledger.chores
+        somebody = self._boundary.skipped(seconds()) < set(self._boundary.watches)
+        return somebody and not self._database.ledger.chores
 
     async def _work(self) -> None:
         """One message after the other, as long as there are any and it goes well."""
@@ -136,19 +151,19 @@ class Repair:
             return self._found.popleft() if self._found else None
 
     async def _look(self) -> None:
-        found = await self._members.database.transact(lambda ledger: exposed(ledger, self._looked_at, PAGE))
+        found = await self._database.transact(lambda ledger: exposed(ledger, self._looked_at, PAGE))
         self._looked_at = found[-1] if len(found) == PAGE else FIRST
         self._found.extend(found)
         self.refusals.found(found, last=self._looked_at == FIRST)
 
     async def _copy_again(self, message_id: MessageId) -> Repaired | None:
         """None: nobody was asked."""
-        candidates = self._members.boundary.candidates(seconds())
+        candidates = self._boundary.candidates(seconds())
         lately = self.refusals.lately(message_id, seconds())
         if candidates.healthy(lately) is None:  # nobody to ask: the content need not be read
             return None
-        script = partial(copy_again, message_id, candidates.healthy, self._members.clock, lately)
-        ended = await offered_whole(self._members, self._examiner, message_id, script)
+        script = partial(copy_again, message_id, candidates.healthy, self._clock, lately)
+        ended = await offered_whole(self._members, self._database, self._examiner, message_id, script)
         if ended is not None:
             self._note(message_id, ended)
         return ended
@@ -156,7 +171,7 @@ class Repair:
     def _note(self, message_id: MessageId, ended: Repaired) -> None:
         if ended.safe:
             self.refusals.forget(message_id)
-        elif self.refusals.note(message_id, ended.attempts, self._members.clock(), seconds()):
+        elif self.refusals.note(message_id, ended.attempts, self._clock(), seconds()):
             log.warning(
                 "copy_refused_by_members",
                 message=message_id,
@@ -166,12 +181,16 @@ class Repair:
 
 
 async def offered_whole(
-    members: Members, examiner: Examiner, message_id: MessageId, script: Callable[[], Script[T]]
+    members: Members,
+    database: TransportDatabase,
+    examiner: Examiner,
+    message_id: MessageId,
+    script: Callable[[], Script[T]],
 ) -> T | None:
     """Run a script that offers copies of a stored message. Its content is compared as it is read: the last of
     it leaves only if all is as it was accepted. None if there is nothing to be offered, or it is not.
     """
-    copy, content = await members.database.transact_briefly(
+    copy, content = await database.transact_briefly(
         lambda ledger: (ledger.copy(message_id), stored(ledger, message_id) or Content())
     )
     if copy is None or copy.damaged:
@@ -185,7 +204,7 @@ async def offered_whole(
         return await members.offer(step, verified(content, step.digests.content))
 
     try:
-        return await Performer(transact=members.database.transact_briefly, offer=offered).run(script())
+        return await Performer(transact=database.transact_briefly, offer=offered).run(script())
     except ContentDamaged as error:
         await examiner.damaged(message_id, str(error))
     except OSError as error:

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import field
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -18,11 +19,14 @@ import structlog
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.ownership.handover import Remains, hand_over
+from shadowrelay.core.policy import Policy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import awaited, to_hand_over
-from shadowrelay.members.pool import Members, seconds
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.receive_connector import Connector
 
 log = structlog.get_logger(__name__)
@@ -36,7 +40,10 @@ AT_ONCE = 200  # messages in one transaction
 class Drain:
     """Of one node, from when it is told to until it is told that it need not."""
 
-    members: Members
+    database: TransportDatabase
+    boundary: Boundary
+    policy: Policy
+    clock: Callable[[], datetime]
     changed: Callable[[], None]  # there is something to say to the members
     _given: Counter[ServerName] = field(default_factory=Counter)
 
@@ -50,7 +57,7 @@ class Drain:
         patient = min(loop.time() + PATIENCE, (loop.time() + until) / 2)
         while True:
             remains = await self._pass(deliverable_too=loop.time() >= patient)
-            alone = remains.reachable.isdisjoint(self.members.boundary.elsewhere()) and loop.time() >= patient
+            alone = remains.reachable.isdisjoint(self.boundary.elsewhere()) and loop.time() >= patient
             done = (alone or not remains.waits) and not arriving()
             if done or loop.time() >= until:
                 return remains
@@ -58,10 +65,10 @@ class Drain:
 
     async def remains(self) -> Remains:
         """What is left at this moment."""
-        return await self.members.database.transact(self._remains)
+        return await self.database.transact(self._remains)
 
     async def _pass(self, *, deliverable_too: bool) -> Remains:
-        now, reachable = self.members.clock(), self._takers()
+        now, reachable = self.clock(), self._takers()
         due_after = None if deliverable_too else now
 
         def work(ledger: SqlLedger) -> Counter[ServerName]:
@@ -73,7 +80,7 @@ class Drain:
                     given[to] += 1
             return given
 
-        given = await self.members.database.transact(work)
+        given = await self.database.transact(work)
         if given:
             self._given.update(given)
             log.info("queue_handed_over", to=dict(given))
@@ -84,10 +91,9 @@ class Drain:
         """Members on other machines that can be reached, and did not just refuse a copy, as those do that are
         drained.
         """
-        boundary = self.members.boundary
-        if not self.members.policy.shadow_redundancy_enabled:
+        if not self.policy.shadow_redundancy_enabled:
             return frozenset()
-        return (boundary.reachable() & boundary.elsewhere()) - boundary.skipped(seconds())
+        return (self.boundary.reachable() & self.boundary.elsewhere()) - self.boundary.skipped(seconds())
 
     def _remains(self, ledger: SqlLedger) -> Remains:
         seen = views.snapshot(ledger)
@@ -99,7 +105,7 @@ class Drain:
             held_by=seen.held_by,
             handed_over=dict(self._given),
             awaited=awaited(ledger),
-            reachable=self.members.boundary.reachable(),
+            reachable=self.boundary.reachable(),
         )
 
 

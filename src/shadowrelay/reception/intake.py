@@ -25,7 +25,9 @@ from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
-from shadowrelay.members.pool import Members
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.pool import Members, seconds
 from shadowrelay.reception.header_fields import completed, trace
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
@@ -64,19 +66,25 @@ class Intake:
     def __init__(
         self,
         members: Members,
+        database: TransportDatabase,
+        boundary: Boundary,
         options: IntakeOptions,
         policy: Policy,
+        clock: Callable[[], datetime],
         mint: Callable[[datetime], MessageId],
         in_flight: set[MessageId],
     ) -> None:
         self.members = members
+        self.database = database
+        self.boundary = boundary
+        self.clock = clock
         self.options = options
         self.policy = policy
         self.in_flight = in_flight
         self._mint = mint
         self._trusted = lru_cache(maxsize=1024)(self._in_relay_networks)
         self._accepted = (Route(_ACCEPTED_DOMAIN, options.accepted_domains),)
-        self._postmaster_domain = postmaster_domain(members.boundary.own.name, options.accepted_domains)
+        self._postmaster_domain = postmaster_domain(boundary.own.name, options.accepted_domains)
         self._shadows: dict[str, ShadowSession] = {}
 
     async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
@@ -85,7 +93,7 @@ class Intake:
             log.warning("mail_refused_disk_full", free=room.free, needed=room.minimum, size=mail.size)
             return NO_ROOM
         if self.policy.shadow_redundancy_enabled:
-            self._shadows[session.id] = ShadowSession(self.members)
+            self._shadows[session.id] = ShadowSession(self.members, self.boundary.candidates(seconds()))
         return None
 
     async def rcpt(
@@ -104,7 +112,7 @@ class Intake:
         return None
 
     async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> IntakeSink:
-        now = self.members.clock()
+        now = self.clock()
         envelope = Envelope(
             sender=mail.sender,
             size=0,
@@ -212,7 +220,7 @@ class IntakeSink:
     def _no_room(self, error: OSError) -> Refused:
         log.error("spool_failed", message=self._arrival.id, error=str(error))
         if not is_full(error):
-            self._intake.members.database.fail(error)
+            self._intake.database.fail(error)
         return Refused.by(NO_ROOM)
 
     async def _accept(self, content: Content) -> Decided:
@@ -224,7 +232,7 @@ class IntakeSink:
             envelope=replace(arrival.envelope, size=self._spool.size),
             digests=replace(arrival.digests, content=self._spool.digest),
         )
-        clock, shadow = members.clock, self._shadow
+        clock, shadow = intake.clock, self._shadow
 
         async def offered(step: OfferCopy) -> Attempt:
             if shadow is None:
@@ -240,30 +248,30 @@ class IntakeSink:
         revoking = Countdown(intake.policy.revoke_timeout.total_seconds())
         whom = shadow.candidates.after if shadow is not None else _nobody
         performer = Performer(
-            transact=members.database.transact_briefly,
+            transact=intake.database.transact_briefly,
             offer=offered,
-            known=members.database.ledger.known,
+            known=intake.database.ledger.known,
             ask=lambda step: members.ask(step, revoking.left()),
         )
         script = make_redundant(self._arrival, content, whom, intake.policy, clock, deadline)
         try:
             decided = await performer.run(script)
         except BaseException:
-            await members.database.transact_briefly(self._forget)
+            await intake.database.transact_briefly(self._forget)
             raise
         if decided.record is not None:
             # It is in the queue of the database before the sender has its reply, and nobody waits for it.
-            members.database.transact_briefly(decided.record.work).add_done_callback(self._recorded)
+            intake.database.transact_briefly(decided.record.work).add_done_callback(self._recorded)
         return decided
 
     def _forget(self, ledger: SqlLedger) -> None:
         """No decision was reached: the sender gets no reply, and no start may take it for accepted."""
         if arrived := ledger.arrival(self._arrival.id):
-            ledger.apply(forgotten(arrived, self._intake.policy, self._intake.members.clock()))
+            ledger.apply(forgotten(arrived, self._intake.policy, self._intake.clock()))
 
     def _recorded(self, recording: asyncio.Future[Answer]) -> None:
         if isinstance(error := recording.exception(), Exception):  # the next start records what has arrived
-            self._intake.members.database.fail(error)
+            self._intake.database.fail(error)
 
     async def _keep(self, data: bytes) -> None:
         try:
@@ -287,7 +295,7 @@ class IntakeSink:
         scan, arrival = self._scan, self._arrival
         if scan.received > self._intake.policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
-        own = self._intake.members.boundary.own.name
+        own = self._intake.boundary.own.name
         added, message_id = trace(arrival, self._session, own), scan.message_id
         if self._intake.options.submission:
             fields, message_id = completed(arrival, own, scan.names, message_id)

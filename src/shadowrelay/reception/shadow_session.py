@@ -8,7 +8,8 @@ from collections.abc import AsyncIterable, Callable
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.reception.redundancy import Attempt
 from shadowrelay.core.steps import OfferCopy
-from shadowrelay.members.pool import EARLY_SESSIONS, Members, seconds
+from shadowrelay.members.boundary import Candidates
+from shadowrelay.members.pool import EARLY_SESSIONS, Members
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
 from shadowrelay.smtp.peer_offer import Offering
 
@@ -21,10 +22,10 @@ class ShadowSession:
     content from where it was kept.
     """
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: Members, candidates: Candidates) -> None:
         self._members = members
-        self.candidates = members.boundary.candidates(seconds())
-        turn = self.candidates.first
+        self.candidates = candidates
+        turn = candidates.first
         self.first: ServerName | None = turn.to if turn else None
         self._opening: asyncio.Task[PeerConnection] | None = None
         self._offering: Offering | None = None

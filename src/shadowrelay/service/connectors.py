@@ -59,7 +59,17 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         logins=node.logins.get(name),
         proxy_networks=tuple(connector.proxy_networks),
     )
-    return Connector(limits, Intake(node.members, options, node.policy, mint, node.in_flight))
+    intake = Intake(
+        node.members,
+        node.database,
+        node.boundary,
+        options,
+        node.policy,
+        node.clock,
+        mint,
+        node.in_flight,
+    )
+    return Connector(limits, intake)
 
 
 def for_members(node: Node, peer: PeerConnector) -> Connector:
@@ -92,11 +102,14 @@ def for_members(node: Node, peer: PeerConnector) -> Connector:
         max_command_line=MAX_LINE,
     )
     desks = Desks(
-        node.members,
-        options,
-        node.policy,
-        node.in_flight,
-        node.met,
+        database=node.database,
+        boundary=node.boundary,
+        options=options,
+        policy=node.policy,
+        clock=node.clock,
+        meet=node.members.meet,
+        in_flight=node.in_flight,
+        met=node.met,
         give=node.giver.give,
         draining=lambda: node.draining.active,
         opening=lambda: node.opening,

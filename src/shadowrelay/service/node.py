@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from shadowrelay.admin.node import HopStatus, PeerStatus, Refusal, peer_status
@@ -25,6 +25,7 @@ from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import Link
 from shadowrelay.members.mend import Giver, Mend
 from shadowrelay.members.pool import Members, seconds
+from shadowrelay.members.reconcile import Reconcile
 from shadowrelay.members.repair import Repair
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.operator.bounce import give_up
@@ -59,10 +60,13 @@ class NodeFailed(Exception):
 class Node:
     """One running node, as the admin API sees it."""
 
-    def __init__(self, settings: Settings, database: TransportDatabase) -> None:
+    def __init__(
+        self, settings: Settings, database: TransportDatabase, clock: Callable[[], datetime] = utcnow
+    ) -> None:
         self.settings = settings
         self.database = database
-        self.started_at = utcnow()
+        self.clock = clock
+        self.started_at = clock()
         self.name = ServerName(settings.name)
         self.site = settings.site
         self.host = settings.host
@@ -70,24 +74,36 @@ class Node:
         places = tuple(MemberPlace(ServerName(m.name), m.site, m.host) for m in settings.members)
         self._called_at = {member.name: str(member.address) for member in settings.members}
         self.boundary = Boundary(MemberPlace(self.name, self.site, self.host), places, self.policy)
-        self.members = Members(database, self.boundary, addresses(settings), self.policy, utcnow)
+        boundary, policy = self.boundary, self.policy
+        self.members = Members(database, boundary, addresses(settings), policy, clock)
         away_too_long = database.opened.away_for > self.policy.shadow_message_auto_discard_interval
         self.inquiry = Inquiry(long_away=database.opened.at if away_too_long else None)
-        self.examiner = Examiner(database, utcnow)
-        self.giver = Giver(self.members, self.examiner)
-        self.mend = Mend(self.members, self.examiner, self.inquiry, self.settled_in_log)
-        self.scrub = Scrub(
-            self.examiner, self.inquiry, self.boundary.reachable, settings.scrub_interval, utcnow
+        self.examiner = Examiner(database, clock)
+        self.giver = Giver(self.members, database, self.examiner, clock)
+        self.mend = Mend(
+            self.members, database, boundary, self.examiner, self.inquiry, self.settled_in_log, policy, clock
         )
+        self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
         self.routes = routes(settings)
-        self.reporter = Reporter(self.name, self.routes, self.policy, utcnow)
-        self.queue = Queue(self.members, servers(settings), self.routes, self.reporter, self.policy, utcnow)
-        self.repair = Repair(self.members, self.examiner)
+        self.reporter = Reporter(self.name, self.routes, policy, clock)
+        self.queue = Queue(database, boundary, servers(settings), self.routes, self.reporter, policy, clock)
+        self.repair = Repair(self.members, database, boundary, self.examiner, policy, clock)
         self.links = {
-            place.name: Link(place.name, self.members, self.inquiry, self.queue.wake.set) for place in places
+            place.name: Link(
+                name=place.name,
+                members=self.members,
+                database=database,
+                boundary=boundary,
+                inquiry=self.inquiry,
+                policy=policy,
+                clock=clock,
+                changed=self.queue.wake.set,
+            )
+            for place in places
         }
         self.draining = Draining(
-            Drain(self.members, self._speak_to_all), settings.drain_timeout.total_seconds()
+            Drain(database, boundary, policy, clock, self._speak_to_all),
+            settings.drain_timeout.total_seconds(),
         )
         self.in_flight: set[MessageId] = set()
         self.spool = settings.data_dir / CONTENT
@@ -99,7 +115,7 @@ class Node:
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
 
     def peers(self) -> Sequence[PeerStatus]:
-        now, clock = utcnow(), seconds()
+        now, clock = self.clock(), seconds()
         return [
             peer_status(
                 place,
@@ -154,7 +170,7 @@ class Node:
         return not self.database.failed.is_set()
 
     async def give_up(self, message_id: MessageId) -> bool:
-        return await give_up(self.database, self.reporter, message_id, utcnow) is not None
+        return await give_up(self.database, self.reporter, message_id, self.clock) is not None
 
     def retired(self, name: ServerName) -> None:
         self.boundary.retire(name)
@@ -165,6 +181,19 @@ class Node:
     def nudge(self, name: ServerName) -> None:
         """There is something to say to that member."""
         self.links[name].nudge()
+
+    def reconcile(self) -> Reconcile:
+        """The stage that concludes what members were asked."""
+        return Reconcile(
+            self.database,
+            self.boundary,
+            self.inquiry,
+            self.examiner,
+            self.queue.wake.set,
+            self.nudge,
+            self.policy,
+            self.clock,
+        )
 
     def start_links(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Talk to every member that was not retired."""

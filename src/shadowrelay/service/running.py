@@ -20,7 +20,6 @@ from shadowrelay.core.tracking import Taken
 from shadowrelay.database import content, ephemeral
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.chores import Chores
-from shadowrelay.members.reconcile import Reconcile
 from shadowrelay.safety_net.expiry import Expiry
 from shadowrelay.service import connectors
 from shadowrelay.service.adapters import machines, tracking_writer
@@ -188,9 +187,7 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
         group.create_task(node.queue.run(), name="queue"),
         group.create_task(Chores(database, wake.set).run(), name="chores"),
         group.create_task(node.repair.run(), name="repair"),
-        group.create_task(
-            Reconcile(node.members, node.inquiry, node.examiner, wake.set, node.nudge).run(), name="reconcile"
-        ),
+        group.create_task(node.reconcile().run(), name="reconcile"),
         group.create_task(node.mend.run(), name="mend"),
         group.create_task(node.scrub.run(), name="scrub"),
         group.create_task(
