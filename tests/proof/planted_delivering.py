@@ -98,6 +98,27 @@ DELIVERING = (
         test=_QUEUE + "test_a_transient_refusal_is_tried_again_after_the_glitch_interval",
     ),
     Fault(
+        name="an answer of an LMTP server waits for the others",
+        rule="each answer is settled when it comes",
+        file="smtp/send_transaction.py",
+        edits=(
+            ("                if self.heard is not None and self._open:\n", "                if False:\n"),
+        ),
+        test="test_service.py::test_a_node_that_is_killed_knows_for_whom_its_mailbox_server_had_answered",
+    ),
+    Fault(
+        name="the first answer of an LMTP server ends the claim",
+        rule="a fork is sent by one worker at a time",
+        file="delivery/queue.py",
+        edits=(
+            (
+                "        meanwhile = Performer(transact=self._database.transact_briefly, report=writing)\n",
+                "        meanwhile = Performer(transact=partial(self._settle, claimed), report=writing)\n",
+            ),
+        ),
+        test=_QUEUE + "test_what_a_mailbox_server_answers_for_one_recipient_does_not_wait_for_the_others",
+    ),
+    Fault(
         name="settled before the next hop's answer",
         rule="nothing is discarded before it was delivered",
         file="delivery/queue.py",
