@@ -45,7 +45,7 @@ def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str
     from shadowlab.chaos.catalogue import CATALOGUE
 
     del ctx
-    if value is None or value == param.default:
+    if value == param.default:
         return ()
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
     unknown = [name for name in names if name not in CATALOGUE]
