@@ -34,7 +34,7 @@ from shadowrelay.core.ownership import heartbeat
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import holding, redundancy
-from shadowrelay.core.reception.holding import Offer
+from shadowrelay.core.reception.holding import ShadowCopyOffer
 from shadowrelay.core.reception.redundancy import Arrival, Attempt, Leg
 from shadowrelay.core.values import replace
 from shadowrelay.database import views
@@ -284,7 +284,7 @@ def held(number: int, owner: ServerName, *to: str) -> Callable[[SqlLedger], obje
         Recipient(count, address, NextHop("inside" if "inside" in address else "outside"))
         for count, address in enumerate(to or ("a@b.test",), 1)
     )
-    offer = Offer(
+    offer = ShadowCopyOffer(
         message_id=message_id(number),
         epoch=1,
         rank=1,

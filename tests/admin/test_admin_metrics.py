@@ -61,7 +61,7 @@ def restored(number: int) -> Callable[[SqlLedger], object]:
         copy = ledger.copy(message_id(number))
         assert copy
         assert copy.digests
-        offer = holding.Offer(
+        offer = holding.ShadowCopyOffer(
             message_id=copy.id,
             epoch=copy.epoch,
             rank=1,

@@ -34,7 +34,7 @@ from shadowrelay.core.ownership.heartbeat import Alarm, Watch
 from shadowrelay.core.ownership.transfer import outranks
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import redundancy
-from shadowrelay.core.reception.holding import Held, Offer, hold, revoke, settle_held
+from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, hold, revoke, settle_held
 from shadowrelay.core.reception.redundancy import Answer, Arrival, Attempt, Leg
 from shadowrelay.core.reception.shadow_servers import MemberPlace, preferred
 from shadowrelay.members.inquiry import Inquiry
@@ -69,8 +69,8 @@ def attempt(leg: Leg, name: ServerName = B, rank: int = 1, sequence: int = 10) -
     return Attempt(name, leg, rank, "250", DB[name], mark)
 
 
-def offer(epoch: int = 1, rank: int = 1, owner: ServerName = A) -> Offer:
-    return Offer(
+def offer(epoch: int = 1, rank: int = 1, owner: ServerName = A) -> ShadowCopyOffer:
+    return ShadowCopyOffer(
         message_id=M,
         epoch=epoch,
         rank=rank,

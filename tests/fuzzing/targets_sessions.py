@@ -16,7 +16,7 @@ from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.reception.redundancy import Leg
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
-from shadowrelay.smtp.peer_offer import Offering
+from shadowrelay.smtp.peer_offer import OutgoingOffer
 from shadowrelay.smtp.peer_session import PeerSession
 from shadowrelay.smtp.receive_content import ContentCheck, DotDecoder
 from shadowrelay.smtp.receive_session import ReceiveSession
@@ -148,7 +148,7 @@ async def _offered(connection: PeerConnection) -> object:
         yield b"\r\ny\r\n"
 
     digest = _OFFER.digests and _OFFER.digests.content
-    return await Offering(connection, _OFFER, _MARK, _NOW).send(content(), digest)  # type: ignore[arg-type]
+    return await OutgoingOffer(connection, _OFFER, _MARK, _NOW).send(content(), digest)  # type: ignore[arg-type]
 
 
 def check_next_hop(data: bytes) -> None:

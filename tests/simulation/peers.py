@@ -16,7 +16,7 @@ from shadowrelay.core.members import conversation
 from shadowrelay.core.members.conversation import Answered, Greeting
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Status
 from shadowrelay.core.ownership import chores
-from shadowrelay.core.reception.holding import Held, Offer, hold
+from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, hold
 from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Step, Unanswered
 from shadowrelay.wire.esmtp import (
@@ -38,7 +38,7 @@ from shadowrelay.wire.xqdiscard import (
     parse_seen,
 )
 from shadowrelay.wire.xshadow import (
-    OfferMark,
+    OfferParameter,
     format_fork,
     format_greeting,
     format_mark,
@@ -261,7 +261,7 @@ class Peers:
         node = self.node
         envelope = step.envelope
         assert step.digests is not None
-        mark = OfferMark(
+        mark = OfferParameter(
             step.message_id,
             step.epoch,
             step.rank,
@@ -412,7 +412,7 @@ class Peers:
         if (told.envelope, chunk.decode().rpartition(" ")[2]) != (digests.envelope, digests.content):
             reply((f"554 5.6.0 Differs from its digest {format_mark(node.durable.mark)}",))
             return
-        offer = Offer(
+        offer = ShadowCopyOffer(
             message_id=told.message_id,
             epoch=told.epoch,
             rank=told.rank,

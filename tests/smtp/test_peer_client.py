@@ -37,7 +37,7 @@ from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import Ask, OfferCopy, Pause, Unanswered
 from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.peer_client import Address, PeerConnection, PeerFailed
-from shadowrelay.smtp.peer_offer import Offering
+from shadowrelay.smtp.peer_offer import OutgoingOffer
 
 US = Greeting(full("mx1"), Lineage(database_id(1), (Beginning(incarnation(1), 0),), 0))
 THEM = f"{full('mx2')} {database_id(2)} {incarnation(2)}:5 {incarnation(2)}@0"
@@ -51,7 +51,7 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
 async def offered(session: PeerConnection, step: OfferCopy, content: AsyncIterator[bytes]) -> Attempt:
     """One copy, whatever its digest: these members compare nothing."""
     digest = step.digests.content if step.digests else None
-    return await Offering(session, step, OURS, datetime.now(UTC)).send(content, digest)
+    return await OutgoingOffer(session, step, OURS, datetime.now(UTC)).send(content, digest)
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ from shadowrelay.core.members.conversation import (
 )
 from shadowrelay.core.members.damage import Wanted
 from shadowrelay.core.messages import Status
-from shadowrelay.wire.xshadow import VERSIONS, OfferMark
+from shadowrelay.wire.xshadow import VERSIONS, OfferParameter
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -58,9 +58,9 @@ digests = st.binary().map(of_content)
 milliseconds = st.integers(0, 253_402_300_799_000).map(lambda value: timedelta(milliseconds=value))
 marked = (message_ids, numbers, numbers, marks)
 offers = st.one_of(
-    st.builds(OfferMark, *marked, received_at=milliseconds.map(lambda value: EPOCH + value)),
+    st.builds(OfferParameter, *marked, received_at=milliseconds.map(lambda value: EPOCH + value)),
     st.builds(
-        OfferMark,
+        OfferParameter,
         *marked,
         age=milliseconds,
         envelope=digests,

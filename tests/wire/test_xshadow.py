@@ -36,7 +36,7 @@ from shadowrelay.wire.esmtp import (
 from shadowrelay.wire.xshadow import (
     MAX_LINE,
     Malformed,
-    OfferMark,
+    OfferParameter,
     format_fork,
     format_greeting,
     format_offer,
@@ -73,7 +73,7 @@ def test_a_greeting_is_read_as_it_was_written(greeting: Greeting) -> None:
 
 
 @given(offers)
-def test_an_offer_is_read_as_it_was_written(offer: OfferMark) -> None:
+def test_an_offer_is_read_as_it_was_written(offer: OfferParameter) -> None:
     assert parse_offer(format_offer(offer)) == offer
 
 
@@ -157,7 +157,9 @@ def test_a_fork_that_is_not_of_the_grammar_is_refused(text: str) -> None:
 
 
 @given(offers, forks)
-def test_the_parameters_fit_into_mail_and_rcpt(offer: OfferMark, fork: tuple[int, NextHop, Status]) -> None:
+def test_the_parameters_fit_into_mail_and_rcpt(
+    offer: OfferParameter, fork: tuple[int, NextHop, Status]
+) -> None:
     mail = MailFrom("a@example.org", extra={"XSHADOW": format_offer(offer)})
     command = format_mail(mail, ()).decode().removesuffix("\r\n")
     found = parse_mail(command.removeprefix("MAIL "), keywords={"XSHADOW"})
@@ -171,9 +173,9 @@ def test_the_parameters_fit_into_mail_and_rcpt(offer: OfferMark, fork: tuple[int
 def test_the_age_of_a_message_travels_to_the_millisecond() -> None:
     mark = Mark(Incarnation(TWO), 9)
     age = timedelta(milliseconds=1795255200123, microseconds=999)
-    assert format_offer(OfferMark(MessageId(MESSAGE), 1, 2, mark, age, Digest(DIGEST))) == OFFER
+    assert format_offer(OfferParameter(MessageId(MESSAGE), 1, 2, mark, age, Digest(DIGEST))) == OFFER
     received = datetime(2026, 11, 21, 10, 0, 0, 123_999, tzinfo=UTC)
-    assert format_offer(OfferMark(MessageId(MESSAGE), 1, 2, mark, received_at=received)) == OFFER_1
+    assert format_offer(OfferParameter(MessageId(MESSAGE), 1, 2, mark, received_at=received)) == OFFER_1
 
 
 def test_a_next_hop_may_be_called_as_an_outcome_is() -> None:
@@ -194,7 +196,7 @@ def test_the_longest_greeting_fits_into_a_line() -> None:
 
 
 def test_the_longest_mail_and_rcpt_fit_into_a_line() -> None:
-    offer = OfferMark(
+    offer = OfferParameter(
         MessageId(MESSAGE),
         10**6,
         10**6,

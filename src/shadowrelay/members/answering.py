@@ -17,7 +17,7 @@ from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.holding import Held, Offer, hold
+from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, hold
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.ledger import SqlLedger
@@ -29,7 +29,7 @@ from shadowrelay.smtp.receive import Peer, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
-from shadowrelay.wire.xshadow import Malformed, OfferMark, parse_fork, parse_offer
+from shadowrelay.wire.xshadow import Malformed, OfferParameter, parse_fork, parse_offer
 
 log = structlog.get_logger(__name__)
 
@@ -82,7 +82,7 @@ class Desk:
         self._draining = desks.draining
         self._opening = desks.opening
         self._greeting: Greeting | None = None
-        self._offer: OfferMark | None = None
+        self._offer: OfferParameter | None = None
         self._offers = 0
         self.digest: Digest | None = None  # what the content of this transaction has to be
 
@@ -211,7 +211,7 @@ class HoldSink:
         self,
         desk: Desk,
         name: str,
-        offer: OfferMark,
+        offer: OfferParameter,
         owner: Greeting,
         mail: MailFrom,
         recipients: tuple[Recipient, ...],
@@ -257,7 +257,7 @@ class HoldSink:
             self._spool.discard()
             return [Reply(554, "5.6.0", f"{offer.message_id} differs from its digest")]
         now = self._desk.clock()
-        described = Offer(
+        described = ShadowCopyOffer(
             message_id=offer.message_id,
             epoch=offer.epoch,
             rank=offer.rank,
@@ -311,7 +311,7 @@ class HoldSink:
             self._desk.database.fail(error)
 
 
-def _received_at(offer: OfferMark, now: datetime) -> datetime:
+def _received_at(offer: OfferParameter, now: datetime) -> datetime:
     """By our own clock: the owner's may be wrong by hours, and the message is not older for it.
 
     A member of an older version says when it was, by its clock; that may be ahead.

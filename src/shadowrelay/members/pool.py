@@ -25,7 +25,7 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.running import Performer
 from shadowrelay.smtp.peer_client import NO_ANSWER, Address, PeerConnection, PeerFailed, PeerGone
-from shadowrelay.smtp.peer_offer import Offering
+from shadowrelay.smtp.peer_offer import OutgoingOffer
 
 log = structlog.get_logger(__name__)
 
@@ -137,11 +137,11 @@ class Members:
             attempt = replace(attempt, concern=Concern.MEMBER)  # there was no time in which it could break
         return self.offered(session, offering, attempt)
 
-    def offering(self, session: PeerConnection, step: OfferCopy) -> Offering:
+    def offering(self, session: PeerConnection, step: OfferCopy) -> OutgoingOffer:
         """A copy that is to be offered in that session."""
-        return Offering(session, step, self._database.lineage.mark, self._clock())
+        return OutgoingOffer(session, step, self._database.lineage.mark, self._clock())
 
-    def offered(self, session: PeerConnection, offering: Offering, attempt: Attempt) -> Attempt:
+    def offered(self, session: PeerConnection, offering: OutgoingOffer, attempt: Attempt) -> Attempt:
         """An offer has ended: its session goes back, and what it says of the member is remembered."""
         self.release(attempt.name, session)
         self._boundary.attempted(attempt, seconds())

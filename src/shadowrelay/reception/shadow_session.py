@@ -11,7 +11,7 @@ from shadowrelay.core.steps import OfferCopy
 from shadowrelay.members.boundary import Candidates
 from shadowrelay.members.pool import EARLY_SESSIONS, Members
 from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
-from shadowrelay.smtp.peer_offer import Offering
+from shadowrelay.smtp.peer_offer import OutgoingOffer
 
 
 class ShadowSession:
@@ -28,7 +28,7 @@ class ShadowSession:
         turn = candidates.first
         self.first: ServerName | None = turn.to if turn else None
         self._opening: asyncio.Task[PeerConnection] | None = None
-        self._offering: Offering | None = None
+        self._offering: OutgoingOffer | None = None
         self._session: PeerConnection | None = None
         self._broken: PeerFailed | None = None
         self._streams = False

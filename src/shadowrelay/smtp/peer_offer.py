@@ -19,7 +19,7 @@ _OFFERED = frozenset({"8BITMIME", "SMTPUTF8", "DSN"})
 _MOST_UNHEARD = 64  # replies to chunks that may be on their way: what nobody reads would block both ends
 
 
-class Offering:
+class OutgoingOffer:
     """One copy on its way to a holder: MAIL and RCPT leave with the first block of content, or when it is
     announced; the other blocks as they come.
     """
@@ -132,7 +132,7 @@ def _offered_to(version: int, recipients: Sequence[Recipient]) -> tuple[Recipien
 
 def _mail(version: int, step: OfferCopy, mark: Mark, now: datetime) -> bytes:
     envelope, digests = step.envelope, step.digests
-    offer = xshadow.OfferMark(step.message_id, step.epoch, step.rank, mark, received_at=step.received_at)
+    offer = xshadow.OfferParameter(step.message_id, step.epoch, step.rank, mark, received_at=step.received_at)
     if version > 1 and digests is not None:
         age = max(timedelta(0), now - step.received_at)
         offer = replace(offer, age=age, envelope=digests.envelope, given_for=step.given_for)

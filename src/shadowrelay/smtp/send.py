@@ -88,9 +88,9 @@ class DeliverySession:
         aborted; so does Withdrawn, when the message was not wanted any more.
         """
         connection = self._usable("mail")
-        need, content = await examine(envelope, content, connection.offer, eight_bit=eight_bit)
+        need, content = await examine(envelope, content, connection.extensions, eight_bit=eight_bit)
         results = {
-            refusal.number: refusal for refusal in refusals(envelope, recipients, need, connection.offer)
+            refusal.number: refusal for refusal in refusals(envelope, recipients, need, connection.extensions)
         }
         offered = [recipient for recipient in recipients if recipient.number not in results]
         overflow: list[int] = []
@@ -101,8 +101,8 @@ class DeliverySession:
                 connection=connection,
                 server=self.server,
                 reused=self._reused,
-                mail=mail_command(envelope, need, connection.offer),
-                rcpts=[(one.number, rcpt_command(one, connection.offer)) for one in offered],
+                mail=mail_command(envelope, need, connection.extensions),
+                rcpts=[(one.number, rcpt_command(one, connection.extensions)) for one in offered],
                 wanted=wanted,
                 heard=None if heard is None else partial(self._heard, heard, connection),
             )
@@ -117,7 +117,7 @@ class DeliverySession:
         taken = any(result.outcome in {Outcome.ACCEPTED, Outcome.DUPLICATE} for result in results.values())
         return DeliveryResult(
             results=tuple(results[recipient.number] for recipient in recipients),
-            dsn_offered="DSN" in connection.offer,
+            dsn_offered="DSN" in connection.extensions,
             encrypted=connection.encrypted,
             overflow=tuple(overflow) if taken else (),
         )
@@ -128,7 +128,7 @@ class DeliverySession:
         connection: Connection,
         result: RecipientResult,
     ) -> None:
-        offered = "DSN" in connection.offer
+        offered = "DSN" in connection.extensions
         await heard(DeliveryResult(results=(result,), dsn_offered=offered, encrypted=connection.encrypted))
 
     async def reset(self) -> None:

@@ -12,7 +12,7 @@ from shadowrelay.wire import addresses
 from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
 from shadowrelay.wire.replies import Reply
 
-Offer = Mapping[str, str]
+Extensions = Mapping[str, str]
 """The extensions of the last EHLO (or LHLO): keyword in upper case to its arguments."""
 
 
@@ -26,19 +26,19 @@ class Need:
 
 
 def refusals(
-    envelope: Envelope, recipients: Sequence[Recipient], need: Need, offer: Offer
+    envelope: Envelope, recipients: Sequence[Recipient], need: Need, extensions: Extensions
 ) -> list[RecipientResult]:
     """Recipients that this hop cannot be asked to take, REJECTED without a word to it."""
-    everybody = _refusal_for_all(envelope, need, offer)
+    everybody = _refusal_for_all(envelope, need, extensions)
     found = []
     for recipient in recipients:
-        reply = everybody or _refusal_for_one(recipient, offer)
+        reply = everybody or _refusal_for_one(recipient, extensions)
         if reply:
             found.append(RecipientResult(recipient.number, Outcome.REJECTED, str(reply), remote=False))
     return found
 
 
-def mail_command(envelope: Envelope, need: Need, offer: Offer) -> bytes:
+def mail_command(envelope: Envelope, need: Need, extensions: Extensions) -> bytes:
     """MAIL, CRLF included, with SIZE, BODY, SMTPUTF8, RET and ENVID as far as they are offered."""
     mail = MailFrom(
         sender=envelope.sender,
@@ -48,27 +48,27 @@ def mail_command(envelope: Envelope, need: Need, offer: Offer) -> bytes:
         ret=envelope.ret,
         envid=envelope.envid,
     )
-    return format_mail(mail, offer)
+    return format_mail(mail, extensions)
 
 
-def rcpt_command(recipient: Recipient, offer: Offer) -> bytes:
+def rcpt_command(recipient: Recipient, extensions: Extensions) -> bytes:
     """RCPT, CRLF included, with NOTIFY and ORCPT where DSN is offered.
 
     An ORCPT in UTF-8 goes only where SMTPUTF8 is offered too: it is a comment, not a reason to refuse.
     """
     orcpt = recipient.orcpt
-    if orcpt and not orcpt.isascii() and "SMTPUTF8" not in offer:
+    if orcpt and not orcpt.isascii() and "SMTPUTF8" not in extensions:
         orcpt = None
-    return format_rcpt(RcptTo(recipient.address, recipient.notify, orcpt), offer)
+    return format_rcpt(RcptTo(recipient.address, recipient.notify, orcpt), extensions)
 
 
-def _refusal_for_all(envelope: Envelope, need: Need, offer: Offer) -> Reply | None:
-    limit = size_limit(offer)
+def _refusal_for_all(envelope: Envelope, need: Need, extensions: Extensions) -> Reply | None:
+    limit = size_limit(extensions)
     if limit is not None and need.size > limit:
         return Reply(552, "5.3.4", f"Message size {need.size} exceeds the next hop's limit of {limit}")
-    if need.eight_bit and "8BITMIME" not in offer:
+    if need.eight_bit and "8BITMIME" not in extensions:
         return Reply(554, "5.6.3", "The next hop does not take 8-bit content")
-    if "SMTPUTF8" not in offer:
+    if "SMTPUTF8" not in extensions:
         if not envelope.sender.isascii():
             return Reply(553, "5.6.7", "The next hop does not take non-ASCII addresses")
         if need.utf8_header:
@@ -78,17 +78,17 @@ def _refusal_for_all(envelope: Envelope, need: Need, offer: Offer) -> Reply | No
     return None
 
 
-def _refusal_for_one(recipient: Recipient, offer: Offer) -> Reply | None:
-    if not recipient.address.isascii() and "SMTPUTF8" not in offer:
+def _refusal_for_one(recipient: Recipient, extensions: Extensions) -> Reply | None:
+    if not recipient.address.isascii() and "SMTPUTF8" not in extensions:
         return Reply(553, "5.6.7", "The next hop does not take non-ASCII addresses")
     if not _is_address(recipient.address):
         return Reply(553, "5.1.3", "The recipient address cannot be written in SMTP")
     return None
 
 
-def size_limit(offer: Offer) -> int | None:
+def size_limit(extensions: Extensions) -> int | None:
     """Octets (RFC 1870); None when there is no limit, or none is named."""
-    limit = offer.get("SIZE", "")
+    limit = extensions.get("SIZE", "")
     return int(limit) or None if limit.isascii() and limit.isdigit() and len(limit) <= 20 else None
 
 

@@ -12,7 +12,7 @@ from aiosmtplib.errors import SMTPAuthenticationError, SMTPHeloError, SMTPRespon
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp import send_password
 from shadowrelay.smtp.send_client import HopClient
-from shadowrelay.smtp.send_commands import Offer
+from shadowrelay.smtp.send_commands import Extensions
 from shadowrelay.smtp.send_hop import Awaited, ConnectionFailed, Login, NextHopServer
 from shadowrelay.smtp.send_protocol import HopProtocol
 
@@ -29,7 +29,7 @@ class Connection:
 
     client: HopClient
     protocol: HopProtocol
-    offer: Offer
+    extensions: Extensions
     encrypted: str = ""
 
 
@@ -66,7 +66,7 @@ async def _open(server: NextHopServer, awaits: Awaited) -> Connection:
     return connection
 
 
-async def _introduce(client: HopClient) -> Offer:
+async def _introduce(client: HopClient) -> Extensions:
     server = client.server
     with client.step("ehlo"):
         try:
@@ -81,7 +81,7 @@ async def _introduce(client: HopClient) -> Offer:
 
 async def _encrypt(connection: Connection) -> None:
     client, server = connection.client, connection.client.server
-    if "STARTTLS" not in connection.offer:
+    if "STARTTLS" not in connection.extensions:
         if server.tls == "required":
             raise ConnectionFailed("tls", "STARTTLS is not offered")
         return
@@ -90,7 +90,7 @@ async def _encrypt(connection: Connection) -> None:
         await client.starttls(tls_context=context, timeout=server.timeouts.tls)
         connection.encrypted = client.get_transport_info("ssl_object").version() or "TLS"
     # What was offered in clear text may come from anybody (RFC 3207 4.2): the client has forgotten it.
-    connection.offer = await _introduce(client)
+    connection.extensions = await _introduce(client)
 
 
 async def _log_in(client: HopClient, login: Login) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from typing import TypeAlias
 
 from shadowrelay.core.messages import Envelope
-from shadowrelay.smtp.send_commands import Need, Offer
+from shadowrelay.smtp.send_commands import Extensions, Need
 from shadowrelay.wire.line_ends import all_paired, has_dot_line
 
 BLOCK = 256 * 1024
@@ -66,7 +66,7 @@ async def blocks(content: Source) -> AsyncGenerator[bytes, None]:
 
 
 async def examine(
-    envelope: Envelope, content: Source, offer: Offer, *, eight_bit: bool | None
+    envelope: Envelope, content: Source, extensions: Extensions, *, eight_bit: bool | None
 ) -> tuple[Need, Source]:
     """What the content asks of a next hop, and the content to send in place of the one given.
 
@@ -74,7 +74,7 @@ async def examine(
     believed (``eight_bit`` overrules BODY when the caller knows better), and the first piece is read for the
     header when that decides whether the hop can take it.
     """
-    utf8_matters = envelope.smtputf8 and "SMTPUTF8" not in offer
+    utf8_matters = envelope.smtputf8 and "SMTPUTF8" not in extensions
     if isinstance(content, bytes):
         high = not content.isascii()
         utf8_header = high and utf8_matters and not _header_of(content).isascii()

@@ -69,7 +69,7 @@ class Transaction:
         dot, the next hop keeps nothing (RFC 5321 4.1.1.4).
         """
         try:
-            if "PIPELINING" in self.connection.offer:
+            if "PIPELINING" in self.connection.extensions:
                 await self._pipelined(content)
             else:
                 await self._in_turn(content)

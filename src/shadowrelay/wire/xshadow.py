@@ -53,7 +53,7 @@ class Malformed(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class OfferMark:
+class OfferParameter:
     """The XSHADOW parameter of MAIL: which message, in which ownership, and from which point of the owner.
 
     ``age`` and ``envelope`` in version 2, ``received_at`` in version 1. ``given_for``: a holder gives the
@@ -157,7 +157,7 @@ def parse_greeting(text: str) -> Greeting:
     return Greeting(server_name(words[0]), lineage, known, version)
 
 
-def format_offer(offer: OfferMark) -> str:
+def format_offer(offer: OfferParameter) -> str:
     """The value of MAIL's XSHADOW parameter: of version 1 if there is no digest."""
     words = [offer.message_id, str(offer.epoch), str(offer.rank), format_mark(offer.mark)]
     if offer.age is not None and offer.envelope is not None:
@@ -169,7 +169,7 @@ def format_offer(offer: OfferMark) -> str:
     return ";".join(words)
 
 
-def parse_offer(text: str) -> OfferMark:
+def parse_offer(text: str) -> OfferParameter:
     """Read MAIL's XSHADOW parameter. Raises Malformed."""
     parts = text.split(";")
     if len(parts) not in (5, 6, 7):
@@ -179,8 +179,8 @@ def parse_offer(text: str) -> OfferMark:
         raise Malformed("bad time")
     named = message_id(parts[0]), number(parts[1]), number(parts[2]), parse_mark(parts[3])
     if len(parts) == 5:
-        return OfferMark(*named, received_at=_EPOCH + milliseconds * _MILLISECOND)
-    return OfferMark(
+        return OfferParameter(*named, received_at=_EPOCH + milliseconds * _MILLISECOND)
+    return OfferParameter(
         *named,
         age=milliseconds * _MILLISECOND,
         envelope=digest(parts[5]),

@@ -17,7 +17,7 @@ from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Confirmation, Envelope, HolderState, Reason, Role, Status
 from shadowrelay.core.ownership.transfer import intend, withdraw
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.holding import Offer, hold
+from shadowrelay.core.reception.holding import ShadowCopyOffer, hold
 from shadowrelay.members.inquiry import Inquiry
 
 POLICY = Policy()
@@ -198,7 +198,7 @@ def test_evidence_replaces_silence_and_not_the_other_way_round() -> None:
 def test_an_owner_that_offers_the_copy_again_is_not_silent() -> None:
     on = holding(B, 1, Reason.HEARTBEAT_LOST)
     copy = on.copies[M]
-    again = Offer(
+    again = ShadowCopyOffer(
         message_id=M,
         epoch=1,
         rank=2,

@@ -10,7 +10,7 @@ from shadowrelay.core.decisions import Content, DamagedRow
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.members.damage import NO_GOOD_COPY, found_rows, given_up
 from shadowrelay.core.messages import Stage, Status
-from shadowrelay.core.reception.holding import Held, Offer, restore
+from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, restore
 from shadowrelay.core.values import replace
 
 LATER = NOW + timedelta(minutes=1)
@@ -37,7 +37,7 @@ def test_what_the_giver_knows_to_be_settled_is_told_with_what_it_gave() -> None:
     plain = message()
     first, second = plain.recipients
     assert plain.digests
-    offer = Offer(
+    offer = ShadowCopyOffer(
         message_id=M,
         epoch=1,
         rank=1,

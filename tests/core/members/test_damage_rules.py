@@ -32,7 +32,7 @@ from shadowrelay.core.messages import (
 )
 from shadowrelay.core.ownership.transfer import intend, promote, yields
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.holding import Held, Offer, hold, revoke
+from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, hold, revoke
 from shadowrelay.core.reception.redundancy import Attempt, Leg, repaired, reserve_rank
 
 POLICY = Policy()
@@ -46,9 +46,9 @@ GOOD = MINE.digests
 assert GOOD
 
 
-def given(by: ServerName = B, to: ServerName = A, **changes: Any) -> Offer:
+def given(by: ServerName = B, to: ServerName = A, **changes: Any) -> ShadowCopyOffer:
     """A good copy, as a holder gives it to its owner."""
-    plain = Offer(
+    plain = ShadowCopyOffer(
         message_id=M,
         epoch=1,
         rank=1,
@@ -64,7 +64,7 @@ def given(by: ServerName = B, to: ServerName = A, **changes: Any) -> Offer:
     return replace(plain, **changes)
 
 
-def take(on: Books, offer: Offer) -> Held:
+def take(on: Books, offer: ShadowCopyOffer) -> Held:
     return on.apply(hold(on, offer, Content(data=b"x"), POLICY, NOW))  # type: ignore[no-any-return]
 
 
@@ -283,7 +283,9 @@ def test_what_is_restored_is_delivered_only_after_everybody_was_asked() -> None:
     ],
     ids=["for another", "ours is good", "another content", "another envelope", "nothing is here"],
 )
-def test_a_copy_that_is_given_is_taken_for_a_damaged_one_alone(copy: Copy | None, offer: Offer) -> None:
+def test_a_copy_that_is_given_is_taken_for_a_damaged_one_alone(
+    copy: Copy | None, offer: ShadowCopyOffer
+) -> None:
     on = books(A, *([copy] if copy else []))
     assert take(on, offer) is Held.NOT_YOURS
     assert on.copies.get(M) == copy

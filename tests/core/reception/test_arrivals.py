@@ -11,7 +11,7 @@ from shadowrelay.core.members.answers import answer
 from shadowrelay.core.members.questions import Speaker, learn
 from shadowrelay.core.messages import Confirmation, Copy, Envelope, Holder, HolderState, Role, Stage
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.holding import Held, Offer, hold
+from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, hold
 from shadowrelay.members.inquiry import Inquiry
 
 OFFERED = Mark(RUN[B], 9)
@@ -137,7 +137,7 @@ def test_an_owner_that_asks_has_the_message_and_we_hold_it(on: Books, asker: Spe
 
 
 def test_a_copy_of_what_is_arriving_is_not_taken_before_it_is_known_what_that_is(on: Books) -> None:
-    offer = Offer(
+    offer = ShadowCopyOffer(
         message_id=ID,
         epoch=2,
         rank=1,

@@ -11,9 +11,9 @@ from shadowrelay.core.decisions import Content, DamagedRow, Kind
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.messages import Status
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.holding import Held, Offer, hold
+from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, hold
 
-GIVEN = Offer(
+GIVEN = ShadowCopyOffer(
     message_id=M,
     epoch=1,
     rank=1,

@@ -38,7 +38,7 @@ from shadowrelay.core.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class ShadowCopyOffer:
     """A copy that an owner asks us to hold, as its shadow session carried it; both digests were compared.
 
     ``received_at``: by our own clock, from the age that we were told. ``given_for``: no owner offers the
@@ -69,7 +69,9 @@ class Held(Enum):
     NOT_YOURS = "owned elsewhere"
 
 
-def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: datetime) -> Decision[Held]:
+def hold(
+    ledger: Ledger, offer: ShadowCopyOffer, content: Content, policy: Policy, now: datetime
+) -> Decision[Held]:
     """Take a copy. Idempotent by id, epoch and rank: an owner that got no answer may offer it again.
 
     A copy that was revoked, that this node owns or settled, or holds for a later owner, is refused: the
@@ -128,7 +130,7 @@ def hold(ledger: Ledger, offer: Offer, content: Content, policy: Policy, now: da
     return Decision(Held.QUEUED, (saved, *known_of_owner), (event,))
 
 
-def _received(ledger: Ledger, copy: Copy, offer: Offer, reason: str, now: datetime) -> HaReceive:
+def _received(ledger: Ledger, copy: Copy, offer: ShadowCopyOffer, reason: str, now: datetime) -> HaReceive:
     return HaReceive(
         at=now,
         copy=copy,
@@ -140,13 +142,13 @@ def _received(ledger: Ledger, copy: Copy, offer: Offer, reason: str, now: dateti
     )
 
 
-def _settled_here(ledger: Ledger, offer: Offer) -> bool:
+def _settled_here(ledger: Ledger, offer: ShadowCopyOffer) -> bool:
     """Is the message on record here as settled? One that we refused may be owned by who promoted its copy."""
     outcome = ledger.outcome(offer.message_id)
     return outcome is not None and not (outcome.refused and offer.epoch > 1)
 
 
-def restore(ledger: Ledger, offer: Offer, content: Content, now: datetime) -> Decision[Held]:
+def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datetime) -> Decision[Held]:
     """A holder gives its good copy to us, the owner, in place of ours that is damaged.
 
     Only what never changes is replaced, content and envelope; settled is what either side has settled, so
@@ -209,7 +211,7 @@ def _given_away(ledger: Ledger, copy: Copy, giver: DatabaseId, now: datetime) ->
     return Decision(None)
 
 
-def _answered_for(known: Copy, offer: Offer) -> Copy:
+def _answered_for(known: Copy, offer: ShadowCopyOffer) -> Copy:
     """A promotion is off when the owner offers, which was only silent, or when a later owner does."""
     if known.epoch == offer.epoch and known.pending is not Reason.HEARTBEAT_LOST:
         return known
