@@ -35,7 +35,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 from starlette.responses import PlainTextResponse
 
-from shadowrelay.admin.node import PeerState, Refusal
+from shadowrelay.admin.node import MemberState, Refusal
 from shadowrelay.admin.server import MOST, bind, serve
 from shadowrelay.cli import main, viewing
 from shadowrelay.core.delivery.settling import Ending
@@ -57,7 +57,7 @@ async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
         made.statuses = [
             peer(
                 MX2,
-                PeerState.UNREACHABLE,
+                MemberState.UNREACHABLE,
                 since=NOW - timedelta(minutes=12),
                 step="connect",
                 error="refused",

@@ -22,7 +22,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.snapshot import take_snapshot
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.members.answering import HoldSink
-from shadowrelay.smtp.peer_client import PeerFailed
+from shadowrelay.smtp.member_client import MemberFailed
 
 
 def cannot_write(monkeypatch: pytest.MonkeyPatch, node: Station) -> None:
@@ -89,7 +89,7 @@ async def test_a_greeting_that_could_not_be_written_is_not_answered(
     async with boundary(tmp_path, "mx1", "mx2") as (caller, called):
         cannot_write(monkeypatch, called)
         session = await caller.node.members.dial(called.name, 5)
-        with pytest.raises(PeerFailed, match="xshadow"):
+        with pytest.raises(MemberFailed, match="xshadow"):
             await caller.node.members.greet(session, called.name)
         assert called.database.failed.is_set()
         session.abort()

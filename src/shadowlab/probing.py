@@ -10,7 +10,7 @@ from typing import Any
 
 from shadowlab.layout import Address, Node
 from shadowlab.node_settings import admin_token
-from shadowrelay.admin.client import ApiError, Client
+from shadowrelay.admin.client import AdminClient, ApiError
 
 _PAGE = 500  # messages
 _PATIENCE = 2.0  # seconds for one answer on loopback
@@ -102,5 +102,5 @@ def message(node: Node, message_id: str) -> Mapping[str, Any] | None:
         return None
 
 
-def _api(node: Node) -> Client:
-    return Client(node.admin, admin_token(node), _PATIENCE)
+def _api(node: Node) -> AdminClient:
+    return AdminClient(node.admin, admin_token(node), _PATIENCE)

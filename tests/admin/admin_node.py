@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.node import HopStatus, PeerState, PeerStatus, Refusal
+from shadowrelay.admin.node import HopStatus, MemberState, MemberStatus, Refusal
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, SaveCopy
 from shadowrelay.core.delivery import settling
@@ -52,9 +52,9 @@ DATABASES = {MX2: DatabaseId("d2"), MX3: DatabaseId("d3")}
 MARK = Mark(Incarnation("2" * 16), 5)
 
 
-def peer(name: ServerName, state: PeerState = PeerState.REACHABLE, **more: Any) -> PeerStatus:
+def peer(name: ServerName, state: MemberState = MemberState.REACHABLE, **more: Any) -> MemberStatus:
     place = {"site": "here", "host": name} | more
-    return PeerStatus(name=name, address=f"{name}:2526", state=state, **place)
+    return MemberStatus(name=name, address=f"{name}:2526", state=state, **place)
 
 
 @dataclass
@@ -67,7 +67,7 @@ class FakeNode:
     site: str = "here"
     host: str = "rack1"
     started_at: datetime = NOW - timedelta(hours=3)
-    statuses: list[PeerStatus] = field(default_factory=lambda: [peer(MX2), peer(MX3)])
+    statuses: list[MemberStatus] = field(default_factory=lambda: [peer(MX2), peer(MX3)])
     hops: dict[str, HopStatus] = field(default_factory=dict)
     readiness: tuple[bool, str] = (True, "")
     alive: bool = True
@@ -90,7 +90,7 @@ class FakeNode:
     async def damage_in_log(self, message_id: MessageId) -> tuple[str, str] | None:
         return self.logged
 
-    def peers(self) -> list[PeerStatus]:
+    def member_statuses(self) -> list[MemberStatus]:
         return self.statuses
 
     def hop(self, name: NextHop) -> HopStatus:

@@ -34,7 +34,7 @@ from admin_node import (
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from shadowrelay.admin.node import PeerState
+from shadowrelay.admin.node import MemberState
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.members.damage import given
@@ -50,7 +50,7 @@ async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
     async with a_node(tmp_path) as made:
         await fill(made, meet(MX2), meet(MX3), received(1, MX2), received(2, None), held(3, MX2))
         await fill(made, received(4, MX3), attempted(4, Ending.ACCEPTED, "250 ok"))
-        made.statuses = [peer(MX2, PeerState.UNREACHABLE, failures=3), peer(MX3)]
+        made.statuses = [peer(MX2, MemberState.UNREACHABLE, failures=3), peer(MX3)]
         yield made
 
 

@@ -14,7 +14,7 @@ from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
 
 from shadowlab import clocks
 from shadowlab.clocks import Clock
-from shadowrelay.admin.client import Client
+from shadowrelay.admin.client import AdminClient
 
 REASON = clocks.lacking()
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.skipif(bool(REASON)
 def ahead(lab: RunningLab, name: str, started: datetime) -> timedelta:
     """How far a node's wall clock is ahead of ours, as its own count of its uptime shows."""
     node = lab.cluster.node(name)
-    uptime = timedelta(seconds=Client(node.admin).get("status")["uptime"])
+    uptime = timedelta(seconds=AdminClient(node.admin).get("status")["uptime"])
     return uptime - (datetime.now(UTC) - started)
 
 

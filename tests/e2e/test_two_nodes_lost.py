@@ -6,7 +6,7 @@ import pytest
 from running_lab import RunningLab, wait_until
 
 from shadowlab.mail import arrivals, tracked
-from shadowrelay.admin.client import Client
+from shadowrelay.admin.client import AdminClient
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -100,7 +100,7 @@ def test_exposed_messages_are_named_before_and_after_they_are_lost(lab: RunningL
     exposed = {letter.message_id for letter in lab.acknowledged} - redundant
     # Those before are exposed by now too, as far as mx1 can know: their holder does not answer.
     wait_until(lambda: lab.status("mx1").exposed == 5, "status tells")
-    listed = Client(lab.cluster.node("mx1").admin).get("messages", state="exposed")["messages"]
+    listed = AdminClient(lab.cluster.node("mx1").admin).get("messages", state="exposed")["messages"]
     ids = {message["id"] for message in listed}
     wait_until(lambda: len(lab.events("mx1", "HAREDIRECTFAIL")) == 3, "the log tells")
     failed = lab.events("mx1", "HAREDIRECTFAIL")

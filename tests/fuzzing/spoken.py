@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Digest, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.core.members.conversation import Greeting, Query, Said
-from shadowrelay.smtp.peer_client import PeerConnection
-from shadowrelay.smtp.receive import ConnectorOptions, Peer
+from shadowrelay.smtp.member_client import MemberConnection
+from shadowrelay.smtp.receive import Client, ConnectorOptions
 from shadowrelay.smtp.receive_limits import Register
 from shadowrelay.smtp.receive_session import ReceiveSession
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
@@ -92,38 +92,38 @@ class Recorder:
     greeted: bool = False
     is_desk: bool = False
     open_sinks: int = 0
-    peers: list[Peer] = field(default_factory=list)  # of each MAIL
+    peers: list[Client] = field(default_factory=list)  # of each MAIL
 
     def open(self) -> Recorder:
         return self
 
-    async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
+    async def mail(self, session: Client, mail: MailFrom) -> Reply | None:
         self._asked()
         self.peers.append(session)
         return None
 
     async def rcpt(
-        self, session: Peer, mail: MailFrom, rcpt: RcptTo, accepted: Sequence[RcptTo]
+        self, session: Client, mail: MailFrom, rcpt: RcptTo, accepted: Sequence[RcptTo]
     ) -> Reply | None:
         self._asked()
         self.recipients = max(self.recipients, len(accepted) + 1)
         return None
 
-    async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> _Sink:
+    async def content(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> _Sink:
         self._asked()
         self.open_sinks += 1
         return _Sink(self)
 
-    async def reset(self, session: Peer) -> None:
+    async def reset(self, session: Client) -> None:
         return None
 
-    def admits(self, peer: Peer) -> bool:
+    def admits(self, client: Client) -> bool:
         return True
 
     def mark(self) -> Mark:
         return OWN
 
-    async def greet(self, peer: Peer, theirs: Greeting) -> Greeting:
+    async def greet(self, client: Client, theirs: Greeting) -> Greeting:
         if theirs.name != "mx1.example.org":
             raise Refused(550, "5.7.1", "Not a member")
         self.greeted = True
@@ -152,7 +152,7 @@ class OneUser:
     def __init__(self) -> None:
         self.right: list[str] = []
 
-    async def check(self, session: Peer, name: str, password: bytes) -> bool:
+    async def check(self, session: Client, name: str, password: bytes) -> bool:
         right = (name, password) == ("alice", b"Sesame")
         self.right += [name] * right
         return right
@@ -205,9 +205,9 @@ def session(
     return performed(talk())
 
 
-def called(parts: Sequence[bytes]) -> PeerConnection:
+def called(parts: Sequence[bytes]) -> MemberConnection:
     """A session with a member that says this, whatever it is asked, and then closes."""
-    connection = PeerConnection(5)
+    connection = MemberConnection(5)
     connection.connection_made(MemoryTransport(connection))
     for part in parts:
         connection.data_received(part)

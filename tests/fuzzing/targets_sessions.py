@@ -15,9 +15,9 @@ from shadowrelay.core.members.conversation import Greeting, Query
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.reception.redundancy import Leg
 from shadowrelay.core.steps import OfferCopy
-from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
-from shadowrelay.smtp.peer_offer import OutgoingOffer
-from shadowrelay.smtp.peer_session import PeerSession
+from shadowrelay.smtp.member_client import MemberConnection, MemberFailed
+from shadowrelay.smtp.member_offer import OutgoingOffer
+from shadowrelay.smtp.member_session import MemberSession
 from shadowrelay.smtp.receive_content import ContentCheck, DotDecoder
 from shadowrelay.smtp.receive_session import ReceiveSession
 from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer
@@ -92,7 +92,7 @@ def check_login(data: bytes) -> None:
     _judge(heard, kept)
     must(heard.count(b"\r\n235 2.7.0 ") == len(users.right), "a 235 for the right password alone")
     must(len(users.right) <= 1, "one logs in once")
-    must({peer.login for peer in kept.peers} <= {"", *users.right}, "nobody else sends")
+    must({client.login for client in kept.peers} <= {"", *users.right}, "nobody else sends")
 
 
 def check_proxy(data: bytes) -> None:
@@ -103,9 +103,11 @@ def check_proxy(data: bytes) -> None:
     must(heard == b"" or heard.startswith(b"220 "), "a greeting, or nothing")
     must(heard == b"" or stream.startswith((b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n")), "only behind a header")
     _judge(heard, kept)
-    must(len({(peer.address, peer.port) for peer in kept.peers}) <= 1, "one client")
-    for peer in kept.peers:
-        must(str(ip_address(peer.address)) == peer.address and 0 <= peer.port < 65536, "with an address")
+    must(len({(client.address, client.port) for client in kept.peers}) <= 1, "one client")
+    for client in kept.peers:
+        must(
+            str(ip_address(client.address)) == client.address and 0 <= client.port < 65536, "with an address"
+        )
 
 
 def check_member(data: bytes) -> None:
@@ -113,14 +115,14 @@ def check_member(data: bytes) -> None:
     accepted never state.
     """
     sizes, stream = cut(data)
-    heard, recorder = spoken.session(pieces(stream, sizes), PeerSession, _PEERS, desk=True)
+    heard, recorder = spoken.session(pieces(stream, sizes), MemberSession, _PEERS, desk=True)
     must(recorder.before_greeting == 0, "nothing is asked for a caller that is not known")
     must(recorder.greeted or not recorder.kept, "no copy of a caller that is not known")
     _judge(heard, recorder)
 
 
 def check_called(data: bytes) -> None:
-    """Whatever a called member says, the caller gets an answer or PeerFailed, and a copy counts only by a
+    """Whatever a called member says, the caller gets an answer or MemberFailed, and a copy counts only by a
     2yz with a mark.
     """
     sizes, stream = cut(data)
@@ -132,7 +134,7 @@ def check_called(data: bytes) -> None:
             must(isinstance(greeting, Greeting), "a greeting")
             answered, bad = await connection.ask(Query(200))
             must(len(answered.lines) + len(bad) <= 1 << 20, "lines")
-        except PeerFailed:
+        except MemberFailed:
             must(connection._transport.is_closing(), "a session that failed is closed")
             connection = spoken.called(pieces(stream, sizes))
         attempt = await _offered(connection)
@@ -142,7 +144,7 @@ def check_called(data: bytes) -> None:
     spoken.performed(talk())
 
 
-async def _offered(connection: PeerConnection) -> object:
+async def _offered(connection: MemberConnection) -> object:
     async def content() -> object:
         yield b"Subject: x\r\n"
         yield b"\r\ny\r\n"

@@ -21,7 +21,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import refusals, repair
 from shadowrelay.members.chores import Chores
 from shadowrelay.members.pool import seconds
-from shadowrelay.smtp.peer_session import PeerSession
+from shadowrelay.smtp.member_session import MemberSession
 from shadowrelay.smtp.receive_session import ReceiveSession
 
 ROUTED = "user%host@example.org"
@@ -90,7 +90,7 @@ async def test_a_copy_that_is_refused_says_nothing_of_its_member_and_why_is_reme
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next hop of a report may be anywhere; a member of an earlier version refuses to route there."""
-    monkeypatch.setattr(PeerSession, "judge", ReceiveSession.judge)
+    monkeypatch.setattr(MemberSession, "judge", ReceiveSession.judge)
     monkeypatch.setattr(repair, "INTERVAL", 0.02)
     strict = {"reject_message_on_shadow_failure": True, "member_skip_interval": "10m"}
     async with boundary(tmp_path, "mx1", "mx2", **strict) as (owner, holder):
@@ -112,7 +112,7 @@ async def test_who_refused_a_copy_is_asked_again_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refusals, "REST", 0.2)
-    monkeypatch.setattr(PeerSession, "judge", ReceiveSession.judge)
+    monkeypatch.setattr(MemberSession, "judge", ReceiveSession.judge)
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
         await sent(owner, MESSAGE)
         made = await report_to(owner, ROUTED)

@@ -24,7 +24,7 @@ from admin_node import (
     serving,
 )
 
-from shadowrelay.admin.node import PeerState
+from shadowrelay.admin.node import MemberState
 from shadowrelay.core.delivery.settling import Ending
 
 ASKED: dict[str, Any] = {"method": "POST", "body": b"{}", "content_type": "application/json"}
@@ -35,7 +35,7 @@ TARGET = f"/api/v1/peers/{MX2}/retire"
 async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
     async with a_node(tmp_path) as made:
         await fill(made, meet(MX2), meet(MX3))
-        made.statuses = [peer(MX2, PeerState.UNREACHABLE, failures=3), peer(MX3)]
+        made.statuses = [peer(MX2, MemberState.UNREACHABLE, failures=3), peer(MX3)]
         yield made
 
 
@@ -77,7 +77,7 @@ async def test_it_is_durable_and_repeating_it_changes_nothing(node):
     assert member.retired
 
 
-@pytest.mark.parametrize("state", [PeerState.REACHABLE, PeerState.UNTRIED])
+@pytest.mark.parametrize("state", [MemberState.REACHABLE, MemberState.UNTRIED])
 async def test_a_member_that_answers_or_was_not_tried_cannot_be_retired(node, state):
     node.statuses[0] = peer(MX2, state)
     async with serving(node) as port:

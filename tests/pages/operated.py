@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from shadowrelay import authority
-from shadowrelay.admin.client import Client
+from shadowrelay.admin.client import AdminClient
 from tests.apart import OWN_MACHINE, lacking
 from tests.pages.commands import commands
 from tests.pages.shell import Shell
@@ -128,7 +128,7 @@ class Machines:
 
 def _ask(name: str) -> dict[str, Any]:
     number = name.partition(".")[0].removeprefix("mx")
-    answer: dict[str, Any] = Client(f"http://127.0.0.1{number}:8025").get("status")
+    answer: dict[str, Any] = AdminClient(f"http://127.0.0.1{number}:8025").get("status")
     return answer
 
 

@@ -12,7 +12,7 @@ from shadowlab.cli import main as lab
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import Node
 from shadowrelay.cli import COMMANDS
-from shadowrelay.smtp.peer_session import PeerSession
+from shadowrelay.smtp.member_session import MemberSession
 from shadowrelay.smtp.receive_session import ReceiveSession
 from tests.pages.command_reference import PAGE, page
 
@@ -46,7 +46,7 @@ def test_the_page_of_the_api_describes_exactly_its_routes():
 
 
 def test_every_verb_that_is_answered_is_described():
-    for session, page_of in ((ReceiveSession, "smtp.md"), (PeerSession, "protocol.md")):
+    for session, page_of in ((ReceiveSession, "smtp.md"), (MemberSession, "protocol.md")):
         described = (REFERENCE / page_of).read_text("utf-8") + (REFERENCE / "smtp.md").read_text("utf-8")
         verbs = {name.removeprefix("smtp_") for name in dir(session) if name.startswith("smtp_")}
         assert "EHLO" in verbs

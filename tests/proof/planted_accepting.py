@@ -42,7 +42,7 @@ ACCEPTING = (
     Fault(
         name="the first candidate's silence counts as its answer",
         rule=_LOSES,
-        file="smtp/peer_offer.py",
+        file="smtp/member_offer.py",
         edits=(
             (
                 "        return self._attempt("
@@ -51,7 +51,7 @@ ACCEPTING = (
                 "        return self._attempt(Leg.ACKNOWLEDGED, str(failed), mark)",
             ),
         ),
-        test="smtp/test_peer_client.py::test_a_holder_that_never_answers_may_have_a_copy",
+        test="smtp/test_member_client.py::test_a_holder_that_never_answers_may_have_a_copy",
     ),
     Fault(
         name="451 before the copies are revoked",
@@ -87,7 +87,7 @@ ACCEPTING = (
     Fault(
         name="the end of a copy is noted after it was sent",
         rule="what may be held elsewhere is revoked, or told of the outcome",
-        file="smtp/peer_offer.py",
+        file="smtp/member_offer.py",
         edits=(
             (
                 "                self._ended = True\n                promised",
@@ -98,7 +98,7 @@ ACCEPTING = (
                 'LAST{promised}\\r\\n".encode(), self._block)\n                self._ended = True\n',
             ),
         ),
-        test="smtp/test_peer_client.py::test_once_the_end_was_begun_to_be_sent_there_may_be_a_copy",
+        test="smtp/test_member_client.py::test_once_the_end_was_begun_to_be_sent_there_may_be_a_copy",
     ),
     Fault(
         name="half a body is ended as if it were whole",
@@ -126,7 +126,7 @@ ACCEPTING = (
         rule=_NOTHING,
         file="smtp/receive_lifecycle.py",
         edits=(("            await transaction.body.abort()\n", "            pass\n"),),
-        test="smtp/test_peer_session.py::test_a_reset_between_chunks_leaves_nothing",
+        test="smtp/test_member_session.py::test_a_reset_between_chunks_leaves_nothing",
     ),
     Fault(
         name="a message being decided on is called unknown",

@@ -12,7 +12,9 @@ ADMITTING = (
         name="AUTH is offered in the clear",
         rule=_LOGIN,
         file="smtp/receive_session.py",
-        edits=(('        if self.peer.tls and self.offers("AUTH"):\n', '        if self.offers("AUTH"):\n'),),
+        edits=(
+            ('        if self.client.tls and self.offers("AUTH"):\n', '        if self.offers("AUTH"):\n'),
+        ),
         test="smtp/test_receive_login.py::test_without_tls_auth_is_not_offered_and_no_password_is_looked_at",
     ),
     Fault(
@@ -54,7 +56,7 @@ ADMITTING = (
         file="smtp/receive_lifecycle.py",
         edits=(
             (
-                "        refusal = self._register.identify(self, self.peer.address)\n",
+                "        refusal = self._register.identify(self, self.client.address)\n",
                 "        refusal = None\n",
             ),
         ),
@@ -66,10 +68,10 @@ ADMITTING = (
         file="smtp/receive_hooks.py",
         edits=(
             (
-                "            reply = await server.receiver.mail(server.peer, mail) or SENDER_OK\n"
+                "            reply = await server.receiver.mail(server.client, mail) or SENDER_OK\n"
                 "        except ConnectionResetError as error:\n"
                 "            raise _ours(error) from error\n",
-                "            reply = await server.receiver.mail(server.peer, mail) or SENDER_OK\n"
+                "            reply = await server.receiver.mail(server.client, mail) or SENDER_OK\n"
                 "        except ConnectionResetError:\n"
                 "            raise\n",
             ),

@@ -92,7 +92,7 @@ ASKING = (
     Fault(
         name="the members' connector refuses what it would refuse to senders",
         rule=_ALL,
-        file="smtp/peer_session.py",
+        file="smtp/member_session.py",
         edits=(
             (
                 '        """Refuse none: a holder takes every envelope that its owner took."""\n',
@@ -120,23 +120,23 @@ ASKING = (
     Fault(
         name="a member without room refuses this copy alone",
         rule=_COPY,
-        file="smtp/peer_offer.py",
+        file="smtp/member_offer.py",
         edits=(
             (
                 'return Concern.MEMBER if not refusal.permanent and subject == "3" else Concern.COPY',
                 "return Concern.COPY",
             ),
         ),
-        test="smtp/test_peer_client.py::"
+        test="smtp/test_member_client.py::"
         "test_a_refusal_says_whether_it_speaks_of_the_member_or_of_the_copy"
         "[452 4.3.1 Insufficient system resources-Concern.MEMBER]",
     ),
     Fault(
         name="a session that ended counts against its member",
         rule="a broken session is replaced at once",
-        file="smtp/peer_offer.py",
-        edits=(("if isinstance(failed, PeerGone) else Concern.MEMBER", "if False else Concern.MEMBER"),),
-        test="smtp/test_peer_client.py::"
+        file="smtp/member_offer.py",
+        edits=(("if isinstance(failed, MemberGone) else Concern.MEMBER", "if False else Concern.MEMBER"),),
+        test="smtp/test_member_client.py::"
         "test_a_session_that_ends_says_nothing_of_the_member_and_one_that_is_silent_does",
     ),
     Fault(
@@ -144,14 +144,14 @@ ASKING = (
         rule="a broken session is replaced at once",
         file="members/pool.py",
         edits=(("                self._distrust(attempt.name)\n", "                pass\n"),),
-        test="smtp/test_peer_client.py::test_when_a_session_ends_the_others_with_that_member_are_not_trusted",
+        test="smtp/test_member_client.py::test_when_a_session_ends_the_others_with_that_member_are_not_trusted",
     ),
     Fault(
         name="each message waits for a member that failed as long as the first one",
         rule="one dead peer slows no message while there is another candidate",
         file="members/pool.py",
         edits=(("asyncio.timeout(self._boundary.patience(name, seconds()))", "asyncio.timeout(None)"),),
-        test="smtp/test_peer_client.py::test_a_member_that_failed_lately_has_a_second_to_be_greeted",
+        test="smtp/test_member_client.py::test_a_member_that_failed_lately_has_a_second_to_be_greeted",
     ),
     Fault(
         name="who refused a copy is offered it twice a second",

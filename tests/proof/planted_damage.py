@@ -11,7 +11,7 @@ _DAMAGE = "members/test_mend.py::"
 _A_FILE = _DAMAGE + "test_a_damaged_content_is_fetched_and_leaves_as_it_was_accepted[one bit flipped]"
 _A_ROW = _DAMAGE + "test_a_damaged_row_damages_that_message_alone_and_is_restored"
 _CORE = "core/members/test_damage_rules.py::"
-_OFFERED = "smtp/test_peer_dialogues.py::test_the_dialogue_goes_as_it_is_written[hold_and_discard]"
+_OFFERED = "smtp/test_member_dialogues.py::test_the_dialogue_goes_as_it_is_written[hold_and_discard]"
 
 DAMAGE = (
     Fault(

@@ -150,7 +150,7 @@ HOLDING = (
         rule="a broken lineage promotes at first contact",
         file="members/answering.py",
         edits=(("        await self._meet(theirs)\n        self.boundary", "        self.boundary"),),
-        test="smtp/test_peer_session.py::test_a_member_that_introduces_itself_with_a_broken_lineage_is_noticed",
+        test="smtp/test_member_session.py::test_a_member_that_introduces_itself_with_a_broken_lineage_is_noticed",
     ),
     Fault(
         name="a broken lineage passes for a silent owner that is back",
@@ -177,7 +177,7 @@ HOLDING = (
         rule="until the opening ends questions hear pending",
         file="core/members/conversation.py",
         edits=(("    closed = closed or chores.closed(books)\n", "    closed = False\n"),),
-        test="smtp/test_peer_session.py::test_a_node_that_is_opening_greets_and_says_and_takes_nothing",
+        test="smtp/test_member_session.py::test_a_node_that_is_opening_greets_and_says_and_takes_nothing",
     ),
     Fault(
         name="a node that is opening takes copies",
@@ -189,7 +189,7 @@ HOLDING = (
                 "        if False:\n",
             ),
         ),
-        test="smtp/test_peer_session.py::test_a_node_that_is_opening_greets_and_says_and_takes_nothing",
+        test="smtp/test_member_session.py::test_a_node_that_is_opening_greets_and_says_and_takes_nothing",
     ),
     Fault(
         name="what is left of a chore is not written down",

@@ -19,7 +19,7 @@ from stations import Station, boundary, eventually
 from ways import Way, way
 
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.smtp.peer_client import PeerConnection
+from shadowrelay.smtp.member_client import MemberConnection
 
 AS_DOCUMENTED: dict[str, Any] = {
     "shadow_attempt_timeout": "10s",
@@ -108,7 +108,7 @@ async def test_the_only_member_is_tried_as_often_as_documented_with_pauses(
         owner.knows(replace(holder, peer_port=1))
         dial = members.dial
 
-        async def counted(name: ServerName, timeout: float) -> PeerConnection:
+        async def counted(name: ServerName, timeout: float) -> MemberConnection:
             dialled.append(time.monotonic())
             return await dial(name, timeout)
 

@@ -14,8 +14,8 @@ from stations import Station, boundary, eventually
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.members.answering import Desk
 from shadowrelay.reception import shadow_session
-from shadowrelay.smtp.peer_client import PeerConnection
-from shadowrelay.smtp.receive import Peer
+from shadowrelay.smtp.member_client import MemberConnection
+from shadowrelay.smtp.receive import Client
 from shadowrelay.smtp.receive_connector import Connector
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 
@@ -68,7 +68,7 @@ async def test_who_takes_messages_back_has_few_sessions_opened(
         members, dialled = owner.node.members, []
         dial = members.dial
 
-        async def counted(name: ServerName, timeout: float) -> PeerConnection:
+        async def counted(name: ServerName, timeout: float) -> MemberConnection:
             dialled.append(name)
             return await dial(name, timeout)
 
@@ -95,7 +95,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     rcpt = Desk.rcpt
 
     async def noted(
-        self: Desk, session: Peer, mail: MailFrom, told: RcptTo, accepted: Sequence[RcptTo]
+        self: Desk, session: Client, mail: MailFrom, told: RcptTo, accepted: Sequence[RcptTo]
     ) -> object:
         found.append(told.address)
         return await rcpt(self, session, mail, told, accepted)

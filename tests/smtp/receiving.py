@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from shadowrelay.smtp.receive import ConnectorOptions, Hangup, Peer, Sink
+from shadowrelay.smtp.receive import Client, ConnectorOptions, Hangup, Sink
 from shadowrelay.smtp.receive_connector import Connector, SessionFactory
 from shadowrelay.smtp.receive_session import ReceiveSession
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
@@ -26,15 +26,17 @@ QUEUED = Reply(250, "2.0.0", "Queued")
 class Kept:
     """A message whose ``finish`` was called."""
 
-    peer: Peer
+    client: Client
     mail: MailFrom
     recipients: tuple[RcptTo, ...]
     content: bytes
 
 
 class MemorySink:
-    def __init__(self, receiver: MemoryReceiver, peer: Peer, mail: MailFrom, to: Sequence[RcptTo]) -> None:
-        self._receiver, self._peer, self._mail, self._to = receiver, peer, mail, tuple(to)
+    def __init__(
+        self, receiver: MemoryReceiver, client: Client, mail: MailFrom, to: Sequence[RcptTo]
+    ) -> None:
+        self._receiver, self._client, self._mail, self._to = receiver, client, mail, tuple(to)
         self._content = bytearray()
 
     async def write(self, data: bytes) -> None:
@@ -46,7 +48,7 @@ class MemorySink:
     async def finish(self) -> Sequence[Reply] | Hangup:
         if self._receiver.before_finish is not None:
             await self._receiver.before_finish()
-        self._receiver.kept.append(Kept(self._peer, self._mail, self._to, bytes(self._content)))
+        self._receiver.kept.append(Kept(self._client, self._mail, self._to, bytes(self._content)))
         outcome = self._receiver.outcome
         return outcome(self._to) if callable(outcome) else outcome
 
@@ -69,26 +71,26 @@ class MemoryReceiver:
     resets: int = 0
     largest_write: int = 0
 
-    async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
+    async def mail(self, session: Client, mail: MailFrom) -> Reply | None:
         self.calls.append("mail")
         return self.refusals.get(mail.sender)
 
     async def rcpt(
-        self, session: Peer, mail: MailFrom, rcpt: RcptTo, accepted: Sequence[RcptTo]
+        self, session: Client, mail: MailFrom, rcpt: RcptTo, accepted: Sequence[RcptTo]
     ) -> Reply | None:
         self.calls.append("rcpt")
         return self.refusals.get(rcpt.address)
 
-    async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> Sink | Reply:
+    async def content(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> Sink | Reply:
         self.calls.append("content")
         return self.content_reply or MemorySink(self, session, mail, recipients)
 
-    async def reset(self, session: Peer) -> None:
+    async def reset(self, session: Client) -> None:
         self.resets += 1
 
 
 @dataclass
-class Client:
+class RawClient:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
@@ -151,10 +153,10 @@ async def listening(
 
 
 @asynccontextmanager
-async def connected(connector: Connector, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
+async def connected(connector: Connector, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawClient]:
     host, port = connector.address  # type: ignore[attr-defined]
     name = "mx.example.net" if tls else None
-    client = Client(*await asyncio.open_connection(host, port, ssl=tls, server_hostname=name))
+    client = RawClient(*await asyncio.open_connection(host, port, ssl=tls, server_hostname=name))
     try:
         yield client
     finally:
@@ -162,7 +164,7 @@ async def connected(connector: Connector, *, tls: ssl.SSLContext | None = None) 
 
 
 @asynccontextmanager
-async def conversation(receiver: MemoryReceiver, **changes: Any) -> AsyncIterator[Client]:
+async def conversation(receiver: MemoryReceiver, **changes: Any) -> AsyncIterator[RawClient]:
     """A client that has been greeted."""
     async with listening(receiver, **changes) as connector, connected(connector) as client:
         assert (await client.line()).startswith("220 ")

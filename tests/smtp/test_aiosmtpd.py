@@ -99,7 +99,7 @@ def test_every_private_name_that_our_sessions_use_is_tested() -> None:
     known = {name for name in dir(SMTP) if name.startswith("_") and not name.startswith("__")}
     known |= {name for name in PRIVATE if not hasattr(SMTP, name)} | {"_timeout_handle", "_handle_hooks"}
     source = Path(inspect.getfile(ReceiveSession)).parent
-    files = [*source.glob("receive_*.py"), source / "peer_session.py"]
+    files = [*source.glob("receive_*.py"), source / "member_session.py"]
     used = {name for file in files for name in re.findall(r"\b_[a-z]\w+", file.read_text("utf-8"))}
     assert used & known <= PRIVATE
 
@@ -190,7 +190,7 @@ async def test_sessions_leave_nothing_to_the_garbage_collector() -> None:
             gc.set_debug(0)
             gc.garbage.clear()
             gc.enable()
-    assert not left & {"ReceiveSession", "Duplex", "Transaction", "Greeted", "CommandReader", "Peer"}
+    assert not left & {"ReceiveSession", "Duplex", "Transaction", "Greeted", "CommandReader", "Client"}
 
 
 # Traps

@@ -13,7 +13,7 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
-from receiving import QUEUED, Client, MemoryReceiver, eventually, listening
+from receiving import QUEUED, MemoryReceiver, RawClient, eventually, listening
 
 from shadowrelay.smtp.receive_connector import Connector
 
@@ -89,10 +89,10 @@ VERSIONS = pytest.mark.parametrize(
 )
 
 
-async def through(port: int, source: str, stack: AsyncExitStack) -> Client:
+async def through(port: int, source: str, stack: AsyncExitStack) -> RawClient:
     """A client of that address."""
     host = "::1" if ":" in source else "127.0.0.1"
-    client = Client(*await asyncio.open_connection(host, port, local_addr=(source, 0)))
+    client = RawClient(*await asyncio.open_connection(host, port, local_addr=(source, 0)))
     stack.push_async_callback(client.close)
     return client
 
@@ -112,8 +112,8 @@ async def test_who_is_behind_the_proxy_is_known(tmp_path: Path, send: str) -> No
             client.send(b"DATA\r\nx\r\n.\r\n")
             assert [await client.line() for _ in range(2)][-1] == str(QUEUED)
             here = client.writer.get_extra_info("sockname")
-            peer = receiver.kept[-1].peer
-            assert (peer.address, peer.port) == (source, here[1])
+            client = receiver.kept[-1].client
+            assert (client.address, client.port) == (source, here[1])
 
 
 @VERSIONS
@@ -168,7 +168,7 @@ async def test_the_configuration_of_the_how_to_page_serves(tmp_path: Path) -> No
         await client.begin()
         client.send(b"DATA\r\nx\r\n.\r\n")
         assert [await client.line() for _ in range(2)][-1] == str(QUEUED)
-    assert receiver.kept[0].peer.address == "127.0.0.9"
+    assert receiver.kept[0].client.address == "127.0.0.9"
 
 
 async def test_without_a_header_it_is_not_served(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from receiving import QUEUED, QUICK, Client, MemoryReceiver, connected, conversation, eventually, listening
+from receiving import QUEUED, QUICK, MemoryReceiver, RawClient, connected, conversation, eventually, listening
 
 from shadowrelay.smtp import receive_connection, receive_lifecycle
 from shadowrelay.smtp.receive import ConnectorOptions
@@ -22,7 +22,7 @@ from shadowrelay.smtp.receive_limits import Register
 BATCH = b"HELO c\r\nMAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n"
 
 
-async def greeted(stack: AsyncExitStack, connector: Connector) -> tuple[Client, str]:
+async def greeted(stack: AsyncExitStack, connector: Connector) -> tuple[RawClient, str]:
     client = await stack.enter_async_context(connected(connector))
     return client, await client.line()
 
@@ -66,7 +66,7 @@ async def test_who_is_turned_away_takes_nobodys_place(monkeypatch: pytest.Monkey
             assert greeting == "421 4.7.0 Too many connections from your address"
         assert connector.sessions == 6
         address = connector.address  # type: ignore[attr-defined]
-        other = Client(*await asyncio.open_connection(*address, local_addr=("127.0.0.2", 0)))
+        other = RawClient(*await asyncio.open_connection(*address, local_addr=("127.0.0.2", 0)))
         assert (await other.line()).startswith("220 ")
         await client.say("QUIT")
         await eventually(lambda: connector.sessions == 6)
@@ -218,10 +218,10 @@ async def test_starttls_secures_the_session_and_forgets_all_that_was_said(contex
         assert [(await client.line())[:3] for _ in range(4)] == ["250", "250", "354", "250"]
         await client.say("QUIT")
     [kept] = receiver.kept
-    assert (kept.peer.protocol(smtputf8=False), kept.peer.tls) == ("ESMTPS", True)
+    assert (kept.client.protocol(smtputf8=False), kept.client.tls) == ("ESMTPS", True)
     assert kept.content == b"\r\n" + content * 20_000
-    assert kept.peer.certificate is not None
-    assert ("DNS", "mx2.example.net") in kept.peer.certificate["subjectAltName"]
+    assert kept.client.certificate is not None
+    assert ("DNS", "mx2.example.net") in kept.client.certificate["subjectAltName"]
     assert receiver.resets == 1
 
 
@@ -254,7 +254,7 @@ async def test_under_implicit_tls_the_peer_has_a_name(contexts: Contexts) -> Non
             client.send(BATCH[8:] + b".\r\n")
             assert [(await client.line())[:3] for _ in range(4)] == ["250", "250", "354", "250"]
         await eventually(lambda: connector.sessions == 0)
-    certificate = receiver.kept[0].peer.certificate
+    certificate = receiver.kept[0].client.certificate
     assert certificate is not None
     assert ("DNS", "mx2.example.net") in certificate["subjectAltName"]
 

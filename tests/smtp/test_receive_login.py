@@ -14,10 +14,10 @@ from typing import Any
 
 import aiosmtplib
 import pytest
-from receiving import QUEUED, Client, MemoryReceiver, connected, eventually, listening
+from receiving import QUEUED, MemoryReceiver, RawClient, connected, eventually, listening
 
 from shadowrelay import logs
-from shadowrelay.smtp.receive import Peer
+from shadowrelay.smtp.receive import Client
 from shadowrelay.wire.replies import Refused
 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
@@ -38,7 +38,7 @@ class Users:
     def offered(self) -> bool:
         return bool(self.passwords)
 
-    async def check(self, session: Peer, name: str, password: bytes) -> bool:
+    async def check(self, session: Client, name: str, password: bytes) -> bool:
         self.asked.append(name)
         if self.before is not None:
             await self.before()
@@ -52,7 +52,7 @@ def sasl(*parts: str) -> str:
 @asynccontextmanager
 async def secured(
     contexts: Contexts, users: Users, receiver: MemoryReceiver | None = None, **changes: Any
-) -> AsyncIterator[Client]:
+) -> AsyncIterator[RawClient]:
     """A client that has begun TLS and introduced itself."""
     server, client_side = contexts
     async with (
@@ -115,9 +115,9 @@ async def test_who_logged_in_is_known_to_whoever_takes_the_message(
         assert replies[-1] == RIGHT
         client.send(b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\nx\r\n.\r\n")
         assert [await client.line() for _ in range(4)][-1] == str(QUEUED)
-    peer = receiver.kept[0].peer
-    assert (peer.login, peer.protocol(smtputf8=False)) == ("alice", "ESMTPSA")
-    assert peer.protocol(smtputf8=True) == "UTF8SMTPSA"
+    client = receiver.kept[0].client
+    assert (client.login, client.protocol(smtputf8=False)) == ("alice", "ESMTPSA")
+    assert client.protocol(smtputf8=True) == "UTF8SMTPSA"
 
 
 async def test_lmtp_has_its_own_name_for_it(contexts: Contexts) -> None:
@@ -126,7 +126,7 @@ async def test_lmtp_has_its_own_name_for_it(contexts: Contexts) -> None:
         await client.say(f"AUTH PLAIN {sasl('', 'alice', 'Sesame')}")
         client.send(b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\nx\r\n.\r\n")
         assert [await client.line() for _ in range(4)][-1] == str(QUEUED)
-    assert receiver.kept[0].peer.protocol(smtputf8=False) == "LMTPSA"
+    assert receiver.kept[0].client.protocol(smtputf8=False) == "LMTPSA"
 
 
 async def test_under_implicit_tls_one_logs_in_too(contexts: Contexts) -> None:
@@ -237,7 +237,7 @@ async def test_aiosmtplib_logs_in_and_is_refused(contexts: Contexts) -> None:
                 await client.auth_plain("alice", "wrong")
             await client.login("alice", "Sesame")
             await client.sendmail("a@b", ["c@d"], b"Subject: x\r\n\r\nx\r\n")
-    assert receiver.kept[0].peer.login == "alice"
+    assert receiver.kept[0].client.login == "alice"
 
 
 async def test_no_password_is_in_any_log(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import structlog
-from receiving import QUEUED, Client, MemoryReceiver, connected, eventually, listening
+from receiving import QUEUED, MemoryReceiver, RawClient, connected, eventually, listening
 
 from shadowrelay.smtp.receive import ConnectorOptions
 from shadowrelay.smtp.receive_connector import Connector
@@ -45,7 +45,7 @@ async def behind(receiver: MemoryReceiver, **changes: Any) -> AsyncIterator[Conn
         yield connector
 
 
-async def sends(client: Client) -> None:
+async def sends(client: RawClient) -> None:
     client.send(MESSAGE)
     assert (await client.reply()).startswith("220 ")
     assert [await client.reply() for _ in range(4)][-1] == str(QUEUED)
@@ -78,8 +78,8 @@ async def test_the_client_is_the_one_behind_the_proxy(
                 client.send(header[at : at + 1])
                 await asyncio.sleep(0)
         await sends(client)
-    peer = receiver.kept[0].peer
-    assert (peer.address, peer.port) == known_as
+    client = receiver.kept[0].client
+    assert (client.address, client.port) == known_as
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ async def test_a_proxy_may_speak_for_itself(header: bytes, whole: bool) -> None:
             client.send(piece)
             await asyncio.sleep(0)
         await sends(client)
-    assert receiver.kept[0].peer.address == "127.0.0.1"
+    assert receiver.kept[0].client.address == "127.0.0.1"
 
 
 NO_HEADERS = [
@@ -184,7 +184,7 @@ async def test_a_stranger_who_sends_a_header_is_no_proxy(header: bytes) -> None:
             assert (await client.line()).startswith("500 5.5.2 ")
         async with connected(connector) as client:
             await sends(client)
-    assert receiver.kept[0].peer.address == "127.0.0.1"
+    assert receiver.kept[0].client.address == "127.0.0.1"
 
 
 async def test_without_proxies_nobody_is_one() -> None:
@@ -202,7 +202,7 @@ async def test_a_header_counts_once() -> None:
         assert (await client.line()).startswith("500 5.5.2 ")
         client.send(MESSAGE)
         assert [await client.reply() for _ in range(4)][-1] == str(QUEUED)
-    assert receiver.kept[0].peer.address == "192.0.2.7"
+    assert receiver.kept[0].client.address == "192.0.2.7"
 
 
 async def test_the_limit_per_source_is_one_of_the_clients_behind_the_proxy() -> None:
@@ -210,7 +210,7 @@ async def test_the_limit_per_source_is_one_of_the_clients_behind_the_proxy() -> 
         clients = []
         try:
             for source in ("192.0.2.7", "192.0.2.8", "192.0.2.7", "192.0.2.8"):
-                client = Client(*await asyncio.open_connection(*connector.address))  # type: ignore[attr-defined]
+                client = RawClient(*await asyncio.open_connection(*connector.address))  # type: ignore[attr-defined]
                 clients.append(client)
                 client.send(v1(source))
                 assert (await client.line()).startswith("220 ")

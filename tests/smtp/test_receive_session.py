@@ -176,8 +176,8 @@ async def test_what_the_receiver_is_told_of_the_session() -> None:
         client.send(BATCH[8:] + b".\r\n")
         for _ in range(4):
             await client.reply()
-    first, second = (kept.peer for kept in receiver.kept)
-    protocols = [kept.peer.protocol(smtputf8=kept.mail.smtputf8) for kept in receiver.kept]
+    first, second = (kept.client for kept in receiver.kept)
+    protocols = [kept.client.protocol(smtputf8=kept.mail.smtputf8) for kept in receiver.kept]
     assert (first.address, first.connector, first.helo) == ("127.0.0.1", "frontend", "client.example")
     assert (protocols, first.tls) == (["UTF8SMTP", "SMTP"], False)
     assert (second.helo, second.id) == ("again.example", first.id)

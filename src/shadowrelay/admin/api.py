@@ -18,7 +18,7 @@ from starlette.routing import Route
 from shadowrelay.admin import render, render_messages
 from shadowrelay.admin.guard import Refused, check_change, check_host, check_token
 from shadowrelay.admin.metrics import Metrics, Scrape
-from shadowrelay.admin.node import Node, PeerState
+from shadowrelay.admin.node import MemberState, Node
 from shadowrelay.admin.server import LIVE
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.damage import needed
@@ -179,14 +179,14 @@ class _Api:
 
     async def retire(self, request: Request) -> Response:
         name = ServerName(request.path_params["name"].lower())
-        peers = {peer.name: peer for peer in self._node.peers()}
+        peers = {peer.name: peer for peer in self._node.member_statuses()}
         known = await self._ask(lambda ledger: ledger.member(name))
         if name not in peers and known is None:
             raise Refused(404, f"{name} is no member here; the members are: {', '.join(peers) or 'none'}")
-        state = peers[name].state if name in peers else PeerState.NOT_CONFIGURED
-        if state is PeerState.REACHABLE:
+        state = peers[name].state if name in peers else MemberState.NOT_CONFIGURED
+        if state is MemberState.REACHABLE:
             raise Refused(409, f"{name} answers: it is not gone. Stop it first")
-        if state is PeerState.UNTRIED and not (known and known.retired):
+        if state is MemberState.UNTRIED and not (known and known.retired):
             raise Refused(409, f"{name} was not tried yet: wait for the first heartbeat")
         now = self._clock()
         done = await self._ask(lambda ledger: retire(ledger, name, now))
@@ -264,7 +264,7 @@ class _Api:
         node = self._node
         scrape = Scrape(
             seen=seen,
-            peers=tuple(node.peers()),
+            peers=tuple(node.member_statuses()),
             scrub=node.scrub,
             opened=node.database.opened,
             logins=node.login_counts(),

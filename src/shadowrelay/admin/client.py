@@ -44,7 +44,7 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class AdminClient:
     """One node's API. ``url`` is http://host:port or https://…, else ValueError; ``timeout`` in seconds."""
 
     url: str

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from shadowrelay.admin.node import PeerState, PeerStatus, ScrubState
+from shadowrelay.admin.node import MemberState, MemberStatus, ScrubState
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.members.pace import share
 from shadowrelay.core.tracking import Told
@@ -25,7 +25,7 @@ class Scrape:
     """Everything that one scrape shows."""
 
     seen: Snapshot
-    peers: tuple[PeerStatus, ...]
+    peers: tuple[MemberStatus, ...]
     scrub: ScrubState
     opened: Opening
     logins: Mapping[str, int]
@@ -122,7 +122,7 @@ def _peers(scrape: Scrape) -> Iterator[Metric]:
     for peer in scrape.peers:
         if peer.name in retired:
             continue
-        families["peer_reachable"].add_metric([peer.name], int(peer.state is not PeerState.UNREACHABLE))
+        families["peer_reachable"].add_metric([peer.name], int(peer.state is not MemberState.UNREACHABLE))
         families["peer_failures"].add_metric([peer.name], peer.failures)
         families["peer_shadow_messages"].add_metric([peer.name], seen.held_for.get(peer.name, 0))
         families["peer_holds_messages"].add_metric([peer.name], seen.held_by.get(peer.name, 0))

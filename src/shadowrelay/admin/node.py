@@ -28,7 +28,7 @@ _AWAITED = {
 }
 
 
-class PeerState(StrEnum):
+class MemberState(StrEnum):
     """Whether a member can be reached. NOT_CONFIGURED: the database knows it, the settings do not."""
 
     REACHABLE = "reachable"
@@ -38,7 +38,7 @@ class PeerState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeerStatus:
+class MemberStatus:
     """What this process knows of reaching one member. What is durable of it, the database tells.
 
     ``since``: of an unreachable member, when our first attempt of this failure was; of a reachable one, the
@@ -51,7 +51,7 @@ class PeerStatus:
     site: str
     host: str
     address: str
-    state: PeerState
+    state: MemberState
     since: datetime | None = None
     last_contact: datetime | None = None
     step: str = ""
@@ -183,7 +183,7 @@ class Node(Protocol):
         """Is its database being opened? Then nothing may be changed yet."""
         ...
 
-    def peers(self) -> Sequence[PeerStatus]:
+    def member_statuses(self) -> Sequence[MemberStatus]:
         """Every member of the settings but this node."""
         ...
 
@@ -242,7 +242,7 @@ class Node(Protocol):
         ...
 
 
-def peer_status(
+def member_status(
     place: MemberPlace,
     address: str,
     watch: Watch,
@@ -252,20 +252,20 @@ def peer_status(
     now: datetime,
     step: str = "",
     seen_by: ServerName | None = None,
-) -> PeerStatus:
+) -> MemberStatus:
     """A member's status out of its watch. ``clock`` is the present moment on the clock of the watch."""
 
     def at(moment: float | None) -> datetime | None:
         return None if moment is None else now - timedelta(seconds=max(0.0, clock - moment))
 
     if watch.reachable:
-        state = PeerState.UNTRIED if watch.contact_at is None else PeerState.REACHABLE
+        state = MemberState.UNTRIED if watch.contact_at is None else MemberState.REACHABLE
         promoting_in = None
     else:
-        state = PeerState.UNREACHABLE
+        state = MemberState.UNREACHABLE
         silence = timedelta(seconds=clock - (watch.failing_since or clock))
         promoting_in = max(timedelta(0), policy.shadow_resubmit_time_span - silence)
-    return PeerStatus(
+    return MemberStatus(
         name=place.name,
         site=place.site,
         host=place.host,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from shadowrelay.admin.node import HopStatus, Node, PeerState, PeerStatus, ScrubState
+from shadowrelay.admin.node import HopStatus, MemberState, MemberStatus, Node, ScrubState
 from shadowrelay.core.decisions import Member
 from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.members.forecast import Forecast
@@ -128,12 +128,12 @@ def drain(node: Node, left: Remains) -> Json:
     }
 
 
-def every_peer(node: Node, seen: Snapshot) -> list[PeerStatus]:
+def every_peer(node: Node, seen: Snapshot) -> list[MemberStatus]:
     """The members of the settings, then those that only the database knows."""
-    configured = list(node.peers())
+    configured = list(node.member_statuses())
     names = {peer.name for peer in configured}
     others = [
-        PeerStatus(name=member.name, site="", host="", address="", state=PeerState.NOT_CONFIGURED)
+        MemberStatus(name=member.name, site="", host="", address="", state=MemberState.NOT_CONFIGURED)
         for member in seen.members
         if member.name not in names
     ]
@@ -161,8 +161,8 @@ def peers(node: Node, seen: Snapshot) -> list[Json]:
 
 
 def what_next(
-    peer: PeerStatus,
-    everybody: Sequence[PeerStatus],
+    peer: MemberStatus,
+    everybody: Sequence[MemberStatus],
     retired: Collection[ServerName],
     held_for_it: int,
     held_by_it: int,
@@ -175,19 +175,19 @@ def what_next(
     if peer.name in retired:
         return "retired: it is not waited for, and is not asked to hold copies"
     match peer.state:
-        case PeerState.REACHABLE:
+        case MemberState.REACHABLE:
             return ""
-        case PeerState.UNTRIED:
+        case MemberState.UNTRIED:
             return "the first heartbeat is due"
-        case PeerState.NOT_CONFIGURED:
+        case MemberState.NOT_CONFIGURED:
             return f"not in the settings: add it again, or retire it (shadowrelay peer retire {peer.name})"
-        case PeerState.UNREACHABLE:
+        case MemberState.UNREACHABLE:
             places = [
                 MemberPlace(other.name, other.site, other.host)
                 for other in everybody
-                if other.name not in retired and other.state is not PeerState.NOT_CONFIGURED
+                if other.name not in retired and other.state is not MemberState.NOT_CONFIGURED
             ]
-            reached = [other.name for other in everybody if other.state is not PeerState.UNREACHABLE]
+            reached = [other.name for other in everybody if other.state is not MemberState.UNREACHABLE]
             here = MemberPlace(ServerName(""), "", host)
             forecast = Forecast(
                 losing_in=peer.losing_in,
@@ -200,7 +200,7 @@ def what_next(
             return str(forecast)
 
 
-def _peer(peer: PeerStatus, member: Member, seen: Snapshot) -> Json:
+def _peer(peer: MemberStatus, member: Member, seen: Snapshot) -> Json:
     lineage = member.lineage
     return {
         "name": peer.name,
@@ -262,7 +262,7 @@ def shadow_queue(name: str, found: ShadowQueue, peer: Json | None) -> Json:
     return {
         "identity": f"{name}\\Shadow\\{found.primary}",
         "primary": found.primary,
-        "primary_state": peer["state"] if peer else PeerState.NOT_CONFIGURED.value,
+        "primary_state": peer["state"] if peer else MemberState.NOT_CONFIGURED.value,
         "messages": found.messages,
         "oldest": timestamp(found.oldest),
         "next_hops": [

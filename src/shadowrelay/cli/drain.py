@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import click
 
-from shadowrelay.admin.client import Client
+from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import Json, clean, counted, duration, node_options, print_json, reporting
 
 _POLL = 0.5  # seconds
@@ -25,7 +25,7 @@ _POLL = 0.5  # seconds
 )
 @click.option("--end", is_flag=True, help="Take mail again, instead.")
 @node_options
-def drain(node: Client, within: timedelta, *, end: bool, as_json: bool) -> None:
+def drain(node: AdminClient, within: timedelta, *, end: bool, as_json: bool) -> None:
     """Take no mail any more (421), deliver what can be delivered, and hand the rest over to other members.
 
     Waits until nothing is left, and says what became of the queue, and for whom copies are held. These stay;

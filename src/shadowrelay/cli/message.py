@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from shadowrelay.admin.client import Client
+from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
     Json,
     clean,
@@ -29,7 +29,7 @@ def message() -> None:
 @click.option("--state", type=click.Choice(_STATES), default="queued", show_default=True)
 @page_options
 @node_options
-def list_some(node: Client, state: str, after: str | None, limit: int, *, as_json: bool) -> None:
+def list_some(node: AdminClient, state: str, after: str | None, limit: int, *, as_json: bool) -> None:
     """One row per message, oldest first. The column "open" is unsettled recipients of all recipients.
 
     With --state damaged: messages of which the content is not as it was accepted, or of which the rows in the
@@ -43,7 +43,7 @@ def list_some(node: Client, state: str, after: str | None, limit: int, *, as_jso
 @message.command()
 @click.argument("message_id", metavar="ID")
 @node_options
-def show(node: Client, message_id: str, *, as_json: bool) -> None:
+def show(node: AdminClient, message_id: str, *, as_json: bool) -> None:
     """Everything that this node knows of message ID, which may be cut short while it stays unique."""
     with reporting():
         answer = node.get("messages", message_id)
@@ -71,7 +71,7 @@ def show(node: Client, message_id: str, *, as_json: bool) -> None:
 @message.command()
 @click.argument("message_id", metavar="ID")
 @node_options
-def resume(node: Client, message_id: str, *, as_json: bool) -> None:
+def resume(node: AdminClient, message_id: str, *, as_json: bool) -> None:
     """Let message ID go out that is set aside; its age begins anew.
 
     A node that was away for very long sets aside what no holder confirms: it may have been delivered.
@@ -85,7 +85,7 @@ def resume(node: Client, message_id: str, *, as_json: bool) -> None:
 @message.command()
 @click.argument("message_id", metavar="ID")
 @node_options
-def bounce(node: Client, message_id: str, *, as_json: bool) -> None:
+def bounce(node: AdminClient, message_id: str, *, as_json: bool) -> None:
     """Fail message ID that is set aside, and tell its sender.
 
     The report of a damaged message quotes nothing of it. The sender of a message whose rows cannot be
@@ -98,7 +98,7 @@ def bounce(node: Client, message_id: str, *, as_json: bool) -> None:
 @click.argument("message_id", metavar="ID")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @node_options
-def drop(node: Client, message_id: str, *, yes: bool, as_json: bool) -> None:
+def drop(node: AdminClient, message_id: str, *, yes: bool, as_json: bool) -> None:
     """Forget message ID, whose rows cannot be believed and of which no member has a good copy.
 
     This node does not know its sender, so nobody is told. What is left of the message on this node is
@@ -115,7 +115,7 @@ def drop(node: Client, message_id: str, *, yes: bool, as_json: bool) -> None:
     _decide(node, message_id, "drop", as_json=as_json)
 
 
-def _decide(node: Client, message_id: str, verb: str, *, as_json: bool) -> None:
+def _decide(node: AdminClient, message_id: str, verb: str, *, as_json: bool) -> None:
     with reporting():
         answer = node.post("messages", message_id, verb)
     if as_json:

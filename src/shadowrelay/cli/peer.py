@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from shadowrelay.admin.client import Client
+from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.status import PEER_COLUMNS, peer_row
 from shadowrelay.cli.viewing import clean, console, node_options, print_json, print_table, reporting
 
@@ -16,7 +16,7 @@ def peer() -> None:
 
 @peer.command("list")
 @node_options
-def list_peers(node: Client, *, as_json: bool) -> None:
+def list_peers(node: AdminClient, *, as_json: bool) -> None:
     """One row per member: since when it cannot be reached, why, and what happens next."""
     with reporting():
         answer = node.get("peers")
@@ -31,7 +31,7 @@ def list_peers(node: Client, *, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @node_options
-def retire(node: Client, name: str, *, yes: bool, as_json: bool) -> None:
+def retire(node: AdminClient, name: str, *, yes: bool, as_json: bool) -> None:
     """Say that member NAME is gone for good. To be said to every node that remains.
 
     NAME is a member's name (mx1.example.net), or its first label (mx1) if no other member has that.
@@ -55,7 +55,7 @@ def retire(node: Client, name: str, *, yes: bool, as_json: bool) -> None:
     return None
 
 
-def _full(node: Client, given: str) -> str:
+def _full(node: AdminClient, given: str) -> str:
     """The member's whole name. Raises ClickException if none is meant, or more than one may be."""
     with reporting():
         names = [str(peer["name"]) for peer in node.get("peers")["peers"]]

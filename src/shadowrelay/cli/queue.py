@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from shadowrelay.admin.client import Client
+from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import console, node_options, print_json, print_table, reporting
 
 _COLUMNS = (
@@ -27,7 +27,7 @@ def queue() -> None:
 
 @queue.command("list")
 @node_options
-def list_queues(node: Client, *, as_json: bool) -> None:
+def list_queues(node: AdminClient, *, as_json: bool) -> None:
     """One row per next hop: its next attempt, and why its mail waits.
 
     The column "due" is messages that may be sent now, and are not being sent.

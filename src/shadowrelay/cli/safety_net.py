@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from shadowrelay.admin.client import Client
+from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import list_messages, node_options, page_options
 
 
@@ -16,6 +16,6 @@ def safety_net() -> None:
 @safety_net.command("list")
 @page_options
 @node_options
-def list_settled(node: Client, after: str | None, limit: int, *, as_json: bool) -> None:
+def list_settled(node: AdminClient, after: str | None, limit: int, *, as_json: bool) -> None:
     """One row per message, oldest first."""
     list_messages(node, "safety_net", after, limit, as_json=as_json, empty="Safety Net is empty.")

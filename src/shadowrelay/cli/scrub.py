@@ -7,7 +7,7 @@ import time
 
 import click
 
-from shadowrelay.admin.client import Client
+from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
     Json,
     console,
@@ -25,7 +25,7 @@ _POLL = 0.2  # seconds
 
 @click.command(short_help="Read all that a node keeps now, and say what is damaged.")
 @node_options
-def scrub(node: Client, *, as_json: bool) -> None:
+def scrub(node: AdminClient, *, as_json: bool) -> None:
     """Read all that the node keeps, now and without rests, and say what is damaged.
 
     Queue, shadow copies and Safety Net, rows and contents are compared with their digests, on the disk and
@@ -62,7 +62,7 @@ _ROWS = (
 )
 
 
-def _followed(node: Client, begun: int) -> Json:
+def _followed(node: AdminClient, begun: int) -> Json:
     """The round of that number, or a later one, when it is complete."""
     # Imported here, because it brings rich, which `--help` can do without.
     from shadowrelay.cli.progress import bar

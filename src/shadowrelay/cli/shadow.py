@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from shadowrelay.admin.client import Client
+from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import console, node_options, print_json, print_table, reporting
 
 _COLUMNS = ("queue", "messages", "oldest", "next hops", "primary", "next")
@@ -17,7 +17,7 @@ def shadow() -> None:
 
 @shadow.command("list")
 @node_options
-def list_shadows(node: Client, *, as_json: bool) -> None:
+def list_shadows(node: AdminClient, *, as_json: bool) -> None:
     """One row per primary server, with what happens next to its messages."""
     with reporting():
         answer = node.get("shadow-queues")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shadowrelay.admin.client import Client
+from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
     Json,
     clean,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Show how a node is: exposure, backlog, copies, members.")
 @node_options
-def status(node: Client, *, as_json: bool) -> None:
+def status(node: AdminClient, *, as_json: bool) -> None:
     """Show how a node is: exposure and damage first, then backlog, copies held for others, and members."""
     with reporting():
         answer = node.get("status")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from shadowrelay.admin.client import ApiError, Client
+from shadowrelay.admin.client import AdminClient, ApiError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,10 +43,10 @@ def node_options(command: Command) -> Command:
     return node(as_json(command))
 
 
-def _client(context: click.Context, option: click.Parameter, url: str) -> Client:
+def _client(context: click.Context, option: click.Parameter, url: str) -> AdminClient:
     del context
     try:
-        return Client(url, os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or None)
+        return AdminClient(url, os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or None)
     except ValueError as error:
         raise click.BadParameter(str(error), param=option) from None
 
@@ -175,7 +175,7 @@ DAMAGED_COLUMNS = ("id", "state", "damage", "open", "found", "what", "sender")
 
 
 def list_messages(
-    node: Client, state: str, after: str | None, limit: int, *, as_json: bool, empty: str
+    node: AdminClient, state: str, after: str | None, limit: int, *, as_json: bool, empty: str
 ) -> None:
     """Print one page of messages, and how to get the next one."""
     with reporting():

@@ -131,7 +131,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion:
-    """A message that peers have to be asked about, since when; light, because there may be very many.
+    """A message that members have to be asked about, since when; light, because there may be very many.
 
     ``taken_from``: the owner that a pending promotion takes it from, which is not asked for its consent.
     """

@@ -1,4 +1,4 @@
-"""Names, and the lineage by which a member proves that its database is the one its peers knew."""
+"""Names, and the lineage by which a member proves that its database is the one the others knew."""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ class Ledger(Protocol):
         ...
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
-        """What peers have to be asked about, arrivals too: confirmation is ASK or IN_DOUBT. Those behind that
-        id, by id.
+        """What members have to be asked about, arrivals too: confirmation is ASK or IN_DOUBT. Those behind
+        that id, by id.
         """
         ...
 

@@ -41,7 +41,7 @@ class Status(StrEnum):
 
 
 class Confirmation(StrEnum):
-    """Whether this node must ask its peers about a message before it delivers it.
+    """Whether this node must ask the other members about a message before it delivers it.
 
     ASK: it was away, or took the message over, so somebody else may own or have delivered it. IN_DOUBT: it
     asked, a holder could not be reached within the reconcile timeout, so the message goes out; the question

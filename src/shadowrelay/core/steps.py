@@ -89,7 +89,7 @@ class Pause(Step[None]):
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """The peer did not answer: which step failed, and how."""
+    """The member did not answer: which step failed, and how."""
 
     step: str
     error: str

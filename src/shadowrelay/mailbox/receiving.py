@@ -16,7 +16,7 @@ import structlog
 from shadowrelay.database.delivered_to import Delivered, DeliveredTo, TableError
 from shadowrelay.mailbox.identity import Fingerprint
 from shadowrelay.mailbox.maildir import Letter, folder_of, mailbox_of, store
-from shadowrelay.smtp.receive import Peer, Sink
+from shadowrelay.smtp.receive import Client, Sink
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import LONGEST_FIELD_NAME, lacks_header
 from shadowrelay.wire.replies import DUPLICATE_DROPPED, Refused, Reply
@@ -43,12 +43,12 @@ class MailboxReceiver:
         self._delivering: set[Delivered] = set()
         self._delivered = asyncio.Condition()
 
-    async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
+    async def mail(self, session: Client, mail: MailFrom) -> Reply | None:
         del session, mail
         return self._refusal()
 
     async def rcpt(
-        self, session: Peer, mail: MailFrom, rcpt: RcptTo, accepted: Sequence[RcptTo]
+        self, session: Client, mail: MailFrom, rcpt: RcptTo, accepted: Sequence[RcptTo]
     ) -> Reply | None:
         del session, mail, accepted
         if any(
@@ -57,10 +57,10 @@ class MailboxReceiver:
             return NO_FOLDER
         return self._refusal()
 
-    async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> Sink | Reply:
+    async def content(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> Sink | Reply:
         return MailboxSink(self, session, mail, recipients)
 
-    async def reset(self, session: Peer) -> None:
+    async def reset(self, session: Client) -> None:
         """Nothing is kept between the commands of a transaction."""
 
     def _refusal(self) -> Reply | None:
@@ -85,7 +85,7 @@ class MailboxSink:
     """One message. Its content waits in memory, or in an unlinked file once it is large."""
 
     def __init__(
-        self, receiver: MailboxReceiver, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]
+        self, receiver: MailboxReceiver, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]
     ) -> None:
         self._receiver, self._session, self._mail = receiver, session, mail
         self._recipients = tuple(recipients)
@@ -163,14 +163,14 @@ class MailboxSink:
             log.exception("delivered_to_not_recorded")
 
     def _prefix(self, recipient: str, now: datetime) -> bytes:
-        peer = self._session
-        protocol = peer.protocol(smtputf8=self._mail.smtputf8)
-        client = f"[{'IPv6:' if ':' in peer.address else ''}{peer.address}]"
+        session = self._session
+        protocol = session.protocol(smtputf8=self._mail.smtputf8)
+        client = f"[{'IPv6:' if ':' in session.address else ''}{session.address}]"
         return (
             f"Return-Path: <{self._mail.sender}>\r\n"
             f"Delivered-To: {recipient}\r\n"
-            f"Received: from {peer.helo} ({client})\r\n"
-            f"\tby {self._receiver.hostname} with {protocol} id {peer.id}\r\n"
+            f"Received: from {session.helo} ({client})\r\n"
+            f"\tby {self._receiver.hostname} with {protocol} id {session.id}\r\n"
             f"\tfor <{recipient}>; {format_datetime(now)}\r\n"
         ).encode()
 

@@ -25,7 +25,7 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import seconds
-from shadowrelay.smtp.receive import Peer, within
+from shadowrelay.smtp.receive import Client, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
@@ -89,23 +89,25 @@ class Desk:
     def mark(self) -> Mark:
         return self.database.lineage.mark
 
-    def admits(self, peer: Peer) -> bool:
+    def admits(self, client: Client) -> bool:
         if not self.policy.shadow_redundancy_enabled:
             return False
-        return peer.certificate is not None or self._secured(peer)
+        return client.certificate is not None or self._secured(client)
 
-    def _secured(self, peer: Peer) -> bool:
-        return within(peer.address, self.options.externally_secured)
+    def _secured(self, client: Client) -> bool:
+        return within(client.address, self.options.externally_secured)
 
-    async def greet(self, peer: Peer, theirs: Greeting) -> Greeting:
+    async def greet(self, client: Client, theirs: Greeting) -> Greeting:
         names = {
             value.lower()
-            for kind, value in (peer.certificate or {}).get("subjectAltName", ())
+            for kind, value in (client.certificate or {}).get("subjectAltName", ())
             if kind == "DNS"
         }
         is_member = theirs.name in self.boundary.watches
-        if not is_member or (theirs.name not in names and not self._secured(peer)):
-            log.warning("stranger_refused", client=peer.address, said=theirs.name, certificate=sorted(names))
+        if not is_member or (theirs.name not in names and not self._secured(client)):
+            log.warning(
+                "stranger_refused", client=client.address, said=theirs.name, certificate=sorted(names)
+            )
             raise Refused(550, "5.7.1", "Not a member")
         known = await self.database.transact(lambda ledger: ledger.member(theirs.name))
         if known is not None and known.retired:
@@ -146,7 +148,7 @@ class Desk:
     def promised(self, digest: Digest) -> None:
         self.digest = digest
 
-    async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:  # noqa: ARG002
+    async def mail(self, session: Client, mail: MailFrom) -> Reply | None:  # noqa: ARG002
         self._member()
         if not self.options.room.admits():
             log.warning("copy_refused_disk_full", member=self._member().name)
@@ -164,7 +166,7 @@ class Desk:
 
     async def rcpt(
         self,
-        session: Peer,  # noqa: ARG002
+        session: Client,  # noqa: ARG002
         mail: MailFrom,  # noqa: ARG002
         rcpt: RcptTo,
         accepted: Sequence[RcptTo],
@@ -177,7 +179,9 @@ class Desk:
             return Reply(501, "5.5.4", "Recipient number used twice")
         return None
 
-    async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> HoldSink | Reply:
+    async def content(
+        self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]
+    ) -> HoldSink | Reply:
         if self._offer is None:
             return Reply(503, "5.5.1", "MAIL needed first")
         if self._draining():  # between MAIL and its content minutes can pass
@@ -195,7 +199,7 @@ class Desk:
         name = f"{self._offer.message_id}-{session.id}-{self._offers}"
         return HoldSink(self, name, self._offer, self._member(), mail, known)
 
-    async def reset(self, session: Peer) -> None:  # noqa: ARG002
+    async def reset(self, session: Client) -> None:  # noqa: ARG002
         self._offer = None
 
     def _member(self) -> Greeting:

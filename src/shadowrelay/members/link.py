@@ -30,7 +30,7 @@ from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE, Inquiry
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.running import Performer
-from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
+from shadowrelay.smtp.member_client import MemberConnection, MemberFailed
 
 log = structlog.get_logger(__name__)
 
@@ -148,7 +148,7 @@ class Link:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     _holding: bool = False  # a copy at least, at the last contact
     _idle: bool = False
-    _session: PeerConnection | None = None
+    _session: MemberConnection | None = None
     _greeting: Greeting | None = None
 
     async def run(self) -> None:
@@ -193,7 +193,7 @@ class Link:
         if fresh:
             try:
                 self._session = await self.members.dial(self.name, self._patience())
-            except PeerFailed as failed:
+            except MemberFailed as failed:
                 return Unanswered(failed.step, failed.error)
         if (
             fresh or self._greeting is None or not self._holding
@@ -217,7 +217,7 @@ class Link:
             return NO_SESSION
         try:
             theirs = await self._session.greet(step.greeting)
-        except PeerFailed as failed:
+        except MemberFailed as failed:
             return Unanswered(failed.step, failed.error)
         self.boundary.greeted(theirs.name)
         return theirs
@@ -230,7 +230,7 @@ class Link:
         asked_at = seconds()
         try:
             answered, bad = await self._session.ask(step.query)
-        except PeerFailed as failed:
+        except MemberFailed as failed:
             return Unanswered(failed.step, failed.error)
         # A talk about a long queue takes longer than the time span may be.
         self.boundary.answered(self.name, asked_at)

@@ -24,8 +24,14 @@ from shadowrelay.core.values import replace
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.running import Performer
-from shadowrelay.smtp.peer_client import NO_ANSWER, Address, PeerConnection, PeerFailed, PeerGone
-from shadowrelay.smtp.peer_offer import OutgoingOffer
+from shadowrelay.smtp.member_client import (
+    NO_ANSWER,
+    MemberAddress,
+    MemberConnection,
+    MemberFailed,
+    MemberGone,
+)
+from shadowrelay.smtp.member_offer import OutgoingOffer
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +52,7 @@ class Members:
         self,
         database: TransportDatabase,
         boundary: Boundary,
-        addresses: Mapping[ServerName, Address],
+        addresses: Mapping[ServerName, MemberAddress],
         policy: Policy,
         clock: Callable[[], datetime],
     ) -> None:
@@ -55,14 +61,14 @@ class Members:
         self._clock = clock
         self.addresses = addresses
         self.early: Counter[ServerName] = Counter()  # sessions for messages whose content has not come
-        self._idle: dict[ServerName, list[PeerConnection]] = {name: [] for name in addresses}
+        self._idle: dict[ServerName, list[MemberConnection]] = {name: [] for name in addresses}
         self._timeout = policy.shadow_attempt_timeout.total_seconds()
 
-    async def dial(self, name: ServerName, timeout: float) -> PeerConnection:
-        """Connect to a member. Raises PeerFailed."""
-        return await PeerConnection.dial(self.addresses[name], self._boundary.own.name, timeout)
+    async def dial(self, name: ServerName, timeout: float) -> MemberConnection:
+        """Connect to a member. Raises MemberFailed."""
+        return await MemberConnection.dial(self.addresses[name], self._boundary.own.name, timeout)
 
-    def pooled(self, name: ServerName) -> PeerConnection | None:
+    def pooled(self, name: ServerName) -> MemberConnection | None:
         """A greeted session that is idle; None if there is none."""
         idle = self._idle[name]
         while idle:
@@ -72,8 +78,8 @@ class Members:
             session.abort()
         return None
 
-    async def acquire(self, name: ServerName) -> PeerConnection:
-        """A greeted session, from the pool or opened now. Raises PeerFailed."""
+    async def acquire(self, name: ServerName) -> MemberConnection:
+        """A greeted session, from the pool or opened now. Raises MemberFailed."""
         if session := self.pooled(name):
             return session
         session = await self.dial(name, self._timeout)
@@ -84,8 +90,8 @@ class Members:
             raise
         return session
 
-    async def greet(self, session: PeerConnection, name: ServerName) -> Greeting:
-        """XSHADOW, with what both sides learn by it written down first. Raises PeerFailed."""
+    async def greet(self, session: MemberConnection, name: ServerName) -> Greeting:
+        """XSHADOW, with what both sides learn by it written down first. Raises MemberFailed."""
         asked_at = seconds()
 
         async def introduced(step: Greet) -> Greeting:
@@ -96,7 +102,7 @@ class Members:
         performer = Performer(transact=self._database.transact, greet=introduced)
         theirs = await performer.run(greet(name, self._clock, lambda: self._boundary.silent(name)))
         if isinstance(theirs, Unanswered):
-            raise PeerFailed(theirs.step, theirs.error)
+            raise MemberFailed(theirs.step, theirs.error)
         self._boundary.answered(name, asked_at)
         return theirs
 
@@ -107,7 +113,7 @@ class Members:
         now = self._clock()
         await self._database.transact(lambda ledger: met(ledger, theirs, now, after_silence=silent))
 
-    def release(self, name: ServerName, session: PeerConnection) -> None:
+    def release(self, name: ServerName, session: MemberConnection) -> None:
         """Give a session back after a complete exchange."""
         idle = self._idle[name]
         if session.usable and len(idle) < IDLE_SESSIONS:
@@ -115,20 +121,20 @@ class Members:
         else:
             session.abort()
 
-    async def acquire_for_copy(self, name: ServerName) -> PeerConnection:
-        """The same for an offer: a member that failed lately gets little time. Raises PeerFailed."""
+    async def acquire_for_copy(self, name: ServerName) -> MemberConnection:
+        """The same for an offer: a member that failed lately gets little time. Raises MemberFailed."""
         try:
             async with asyncio.timeout(self._boundary.patience(name, seconds())):
                 return await self.acquire(name)
         except TimeoutError:
-            raise PeerFailed("connect", NO_ANSWER) from None
+            raise MemberFailed("connect", NO_ANSWER) from None
 
     async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> Attempt:
         """Offer a copy in a session of its own. Never raises for what the member does."""
         pooled = self.pooled(step.to)
         try:
             session = pooled or await self.acquire_for_copy(step.to)
-        except PeerFailed as failed:
+        except MemberFailed as failed:
             return self.unreachable(step, failed)
         offering = self.offering(session, step)
         digest = step.digests.content if step.digests else None
@@ -137,11 +143,11 @@ class Members:
             attempt = replace(attempt, concern=Concern.MEMBER)  # there was no time in which it could break
         return self.offered(session, offering, attempt)
 
-    def offering(self, session: PeerConnection, step: OfferCopy) -> OutgoingOffer:
+    def offering(self, session: MemberConnection, step: OfferCopy) -> OutgoingOffer:
         """A copy that is to be offered in that session."""
         return OutgoingOffer(session, step, self._database.lineage.mark, self._clock())
 
-    def offered(self, session: PeerConnection, offering: OutgoingOffer, attempt: Attempt) -> Attempt:
+    def offered(self, session: MemberConnection, offering: OutgoingOffer, attempt: Attempt) -> Attempt:
         """An offer has ended: its session goes back, and what it says of the member is remembered."""
         self.release(attempt.name, session)
         self._boundary.attempted(attempt, seconds())
@@ -158,7 +164,7 @@ class Members:
             )
         return attempt
 
-    def unreachable(self, step: OfferCopy, failed: PeerFailed) -> Attempt:
+    def unreachable(self, step: OfferCopy, failed: MemberFailed) -> Attempt:
         attempt = Attempt(step.to, Leg.REFUSED, step.rank, str(failed))
         self._boundary.attempted(attempt, seconds())
         log.warning("shadow_server_unreachable", member=step.to, step=failed.step, error=failed.error)
@@ -188,11 +194,11 @@ class Members:
                     return Unanswered("xqdiscard", "a member of an older version cannot give its copy")
                 try:
                     answered, bad = await session.ask(step.query)
-                except PeerGone:  # perhaps this session alone; asking twice does what asking once does
+                except MemberGone:  # perhaps this session alone; asking twice does what asking once does
                     self._distrust(step.to)
                     session = await self.acquire(step.to)
                     answered, bad = await session.ask(step.query)
-        except PeerFailed as failed:
+        except MemberFailed as failed:
             return Unanswered(failed.step, failed.error)
         except TimeoutError:
             return Unanswered("xqdiscard", NO_ANSWER)

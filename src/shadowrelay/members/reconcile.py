@@ -25,7 +25,7 @@ MOST_AT_ONCE = 64  # contents that are read side by side
 
 
 class Reconcile:
-    """Concludes what peers were asked: messages are delivered once everybody who may know better answered."""
+    """Concludes what members were asked: a message is delivered once all that may know better answered."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.reception.redundancy import Arrival
-from shadowrelay.smtp.receive import Peer
+from shadowrelay.smtp.receive import Client
 from shadowrelay.wire.header import received_field
 
 
@@ -19,7 +19,7 @@ def _date(second: datetime) -> str:
     return format_datetime(second)
 
 
-def trace(arrival: Arrival, session: Peer, own: ServerName) -> bytes:
+def trace(arrival: Arrival, session: Client, own: ServerName) -> bytes:
     """The Received field (RFC 5321 section 4.4); the recipient is told where it is the only one."""
     recipients = arrival.recipients
     return received_field(

@@ -32,7 +32,7 @@ from shadowrelay.reception.header_fields import completed, trace
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
 from shadowrelay.running import Countdown, Performer
-from shadowrelay.smtp.receive import Hangup, Peer, within
+from shadowrelay.smtp.receive import Client, Hangup, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
@@ -87,7 +87,7 @@ class Intake:
         self._postmaster_domain = postmaster_domain(boundary.own.name, options.accepted_domains)
         self._shadows: dict[str, ShadowSession] = {}
 
-    async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
+    async def mail(self, session: Client, mail: MailFrom) -> Reply | None:
         room = self.options.room
         if not room.admits(mail.size or 0):
             log.warning("mail_refused_disk_full", free=room.free, needed=room.minimum, size=mail.size)
@@ -98,7 +98,7 @@ class Intake:
 
     async def rcpt(
         self,
-        session: Peer,
+        session: Client,
         mail: MailFrom,  # noqa: ARG002
         rcpt: RcptTo,
         accepted: Sequence[RcptTo],  # noqa: ARG002
@@ -111,7 +111,7 @@ class Intake:
             return Reply(451, "4.4.4", "No route to that domain for now")
         return None
 
-    async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> IntakeSink:
+    async def content(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> IntakeSink:
         now = self.clock()
         envelope = Envelope(
             sender=mail.sender,
@@ -139,7 +139,7 @@ class Intake:
             shadow.announce(lambda to: offer(arrival, to, 1))
         return IntakeSink(self, session, arrival, shadow)
 
-    async def reset(self, session: Peer) -> None:
+    async def reset(self, session: Client) -> None:
         if shadow := self._shadows.pop(session.id, None):
             shadow.drop()
 
@@ -162,7 +162,9 @@ class Intake:
 class IntakeSink:
     """One message on its way in."""
 
-    def __init__(self, intake: Intake, session: Peer, arrival: Arrival, shadow: ShadowSession | None) -> None:
+    def __init__(
+        self, intake: Intake, session: Client, arrival: Arrival, shadow: ShadowSession | None
+    ) -> None:
         self._intake = intake
         self._session = session
         self._arrival = arrival

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from shadowrelay.core.reception.users import COST, SALT, Hashed, UsersInvalid, matches, parse_users
-from shadowrelay.smtp.receive import Peer
+from shadowrelay.smtp.receive import Client
 from shadowrelay.smtp.receive_limits import source_of
 from shadowrelay.wire.replies import Refused
 
@@ -63,7 +63,7 @@ class UserLogins:
     def offered(self) -> bool:
         return bool(self._known())
 
-    async def check(self, session: Peer, name: str, password: bytes) -> bool:
+    async def check(self, session: Client, name: str, password: bytes) -> bool:
         kept = self._known().get(name)
         secret = hashlib.blake2b(name.encode() + b"\0" + password, key=self._key).digest()
         right = kept is not None and self._right.get(secret) == kept
@@ -84,7 +84,7 @@ class UserLogins:
         number = int.from_bytes(hashlib.blake2b(name.encode(), key=self._key, digest_size=8).digest(), "big")
         return Hashed(costs[number % len(costs)], *self._nothing)
 
-    async def _matches(self, session: Peer, password: bytes, kept: Hashed) -> bool:
+    async def _matches(self, session: Client, password: bytes, kept: Hashed) -> bool:
         """The check, in its turn: one of each source at a time, so that a crowd waits for its own."""
         async with self._turns.setdefault(source_of(session.address), asyncio.Lock()):
             if self._waiting >= MOST_WAITING:

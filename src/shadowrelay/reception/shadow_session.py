@@ -10,8 +10,8 @@ from shadowrelay.core.reception.redundancy import Attempt
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.members.boundary import Candidates
 from shadowrelay.members.pool import EARLY_SESSIONS, Members
-from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed
-from shadowrelay.smtp.peer_offer import OutgoingOffer
+from shadowrelay.smtp.member_client import MemberConnection, MemberFailed
+from shadowrelay.smtp.member_offer import OutgoingOffer
 
 
 class ShadowSession:
@@ -27,10 +27,10 @@ class ShadowSession:
         self.candidates = candidates
         turn = candidates.first
         self.first: ServerName | None = turn.to if turn else None
-        self._opening: asyncio.Task[PeerConnection] | None = None
+        self._opening: asyncio.Task[MemberConnection] | None = None
         self._offering: OutgoingOffer | None = None
-        self._session: PeerConnection | None = None
-        self._broken: PeerFailed | None = None
+        self._session: MemberConnection | None = None
+        self._broken: MemberFailed | None = None
         self._streams = False
         self._early = False
         if self.first is not None and members.early[self.first] < EARLY_SESSIONS:
@@ -57,7 +57,7 @@ class ShadowSession:
                 session.abort()
                 self._offering = None
                 session = self._session = await self._members.acquire_for_copy(step.to)
-        except PeerFailed as failed:
+        except MemberFailed as failed:
             self._broken = failed
             return
         self._offering = self._offering or self._members.offering(session, step)
@@ -67,7 +67,7 @@ class ShadowSession:
         if self._offering is not None and self._broken is None:
             try:
                 await self._offering.write(data)
-            except PeerFailed as failed:
+            except MemberFailed as failed:
                 self._broken = failed
 
     async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> Attempt:
@@ -77,7 +77,7 @@ class ShadowSession:
             return await self._members.offer(step, content)
         try:
             session = await self._opened()
-        except PeerFailed as failed:
+        except MemberFailed as failed:
             self._opening = None
             return self._members.unreachable(step, failed)
         if session.closed and not self._streams:  # while the sender talked: nothing can be there
@@ -112,7 +112,7 @@ class ShadowSession:
             return
         self._content_came()
 
-    def _opened_in_vain(self, opening: asyncio.Task[PeerConnection]) -> None:
+    def _opened_in_vain(self, opening: asyncio.Task[MemberConnection]) -> None:
         self._content_came()
         if not opening.cancelled() and opening.exception() is None and self.first is not None:
             self._members.release(self.first, opening.result())
@@ -123,9 +123,9 @@ class ShadowSession:
             self._early = False
             self._members.early[self.first] -= 1
 
-    async def _opened(self) -> PeerConnection:
+    async def _opened(self) -> MemberConnection:
         if self._session is None:
             if self._opening is None:
-                raise PeerFailed("connect", "the session was given up")
+                raise MemberFailed("connect", "the session was given up")
             self._session = await self._opening
         return self._session

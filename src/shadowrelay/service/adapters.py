@@ -11,19 +11,19 @@ from pathlib import Path
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.settings import PeerConnector, Settings
+from shadowrelay.settings import MemberConnector, Settings
 from shadowrelay.settings.schema import Route
-from shadowrelay.smtp.peer_client import Address
+from shadowrelay.smtp.member_client import MemberAddress
 from shadowrelay.smtp.send import Login, NextHopServer
 from shadowrelay.tracking.files import LogLimits
 from shadowrelay.tracking.writer import TrackingWriter
 
 
-def addresses(settings: Settings) -> dict[ServerName, Address]:
+def addresses(settings: Settings) -> dict[ServerName, MemberAddress]:
     peer = settings.peer
     context = client_context(peer) if peer else None
     return {
-        ServerName(member.name): Address(
+        ServerName(member.name): MemberAddress(
             ServerName(member.name), member.address.host, member.address.port, context
         )
         for member in settings.members
@@ -36,7 +36,7 @@ def machines(settings: Settings) -> dict[ServerName, str]:
     return others | {ServerName(settings.name): settings.host}
 
 
-def server_context(peer: PeerConnector) -> ssl.SSLContext | None:
+def server_context(peer: MemberConnector) -> ssl.SSLContext | None:
     if not (peer.tls and peer.certificate and peer.key and peer.ca):
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(peer.ca))
@@ -46,7 +46,7 @@ def server_context(peer: PeerConnector) -> ssl.SSLContext | None:
     return context
 
 
-def client_context(peer: PeerConnector) -> ssl.SSLContext | None:
+def client_context(peer: MemberConnector) -> ssl.SSLContext | None:
     if not (peer.tls and peer.certificate and peer.key and peer.ca):
         return None
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(peer.ca))

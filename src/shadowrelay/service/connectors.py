@@ -10,8 +10,8 @@ from shadowrelay.reception.intake import Intake, IntakeOptions
 from shadowrelay.reception.logins import UserLogins
 from shadowrelay.service.adapters import server_context
 from shadowrelay.service.node import Node, mint
-from shadowrelay.settings import PeerConnector, ReceiveConnector
-from shadowrelay.smtp.peer_session import PeerSession
+from shadowrelay.settings import MemberConnector, ReceiveConnector
+from shadowrelay.smtp.member_session import MemberSession
 from shadowrelay.smtp.receive import ConnectorOptions
 from shadowrelay.smtp.receive_connector import Connector
 from shadowrelay.wire.xshadow import MAX_LINE
@@ -72,7 +72,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
     return Connector(limits, intake)
 
 
-def for_members(node: Node, peer: PeerConnector) -> Connector:
+def for_members(node: Node, peer: MemberConnector) -> Connector:
     """The connector for the other members of the boundary."""
     options = DeskOptions(
         externally_secured=tuple(peer.externally_secured),
@@ -114,4 +114,4 @@ def for_members(node: Node, peer: PeerConnector) -> Connector:
         draining=lambda: node.draining.active,
         opening=lambda: node.opening,
     )
-    return Connector(limits, desks, session=PeerSession)  # type: ignore[arg-type]
+    return Connector(limits, desks, session=MemberSession)  # type: ignore[arg-type]

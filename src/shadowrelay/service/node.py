@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
-from shadowrelay.admin.node import HopStatus, PeerStatus, Refusal, peer_status
+from shadowrelay.admin.node import HopStatus, MemberStatus, Refusal, member_status
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Status
 from shadowrelay.core.ownership.handover import Remains
@@ -114,10 +114,10 @@ class Node:
         self.stopping = False
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
 
-    def peers(self) -> Sequence[PeerStatus]:
+    def member_statuses(self) -> Sequence[MemberStatus]:
         now, clock = self.clock(), seconds()
         return [
-            peer_status(
+            member_status(
                 place,
                 self._called_at[place.name],
                 self.boundary.watches[place.name],

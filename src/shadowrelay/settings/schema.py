@@ -130,7 +130,7 @@ class ReceiveConnector(Section):
     )
 
 
-class PeerConnector(Section):
+class MemberConnector(Section):
     listen: ListenAddress = Field(description="Where other members call this one.")
     certificate: FilePath | None = Field(None, description="PEM chain that shows our name to members.")
     key: FilePath | None = Field(None, description="PEM private key of `certificate`.")
@@ -153,7 +153,7 @@ class PeerConnector(Section):
         return self.certificate is not None and self.key is not None and self.ca is not None
 
 
-class Member(Section):
+class MemberSettings(Section):
     name: Fqdn = Field(description="Name of the member, as in its own settings.")
     address: DialAddress = Field(description="Where its peer connector is called.")
     site: Label = Field("default", description="Its site.")
@@ -273,8 +273,10 @@ class Settings(PolicySettings):
         256 * 2**20, ge=0, le=2**50, description="With less free space in `data_dir` mail is put off (452)."
     )
     receive: dict[TableName, ReceiveConnector] = Field({}, description="Receive connectors, at least one.")
-    peer: PeerConnector | None = Field(None, description="The connector for members; needed with members.")
-    members: list[Member] = Field([], description="Members of the boundary; our own entry is left out.")
+    peer: MemberConnector | None = Field(None, description="The connector for members; needed with members.")
+    members: list[MemberSettings] = Field(
+        [], description="Members of the boundary; our own entry is left out."
+    )
     routes: dict[TableName, Route] = Field({}, description="Next hops.")
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
     tracking: Tracking = Field(

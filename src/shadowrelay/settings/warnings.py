@@ -11,7 +11,7 @@ from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.reception.routing import postmaster_domain, route_for
 from shadowrelay.core.reception.users import parse_users
 from shadowrelay.settings.routing import routes
-from shadowrelay.settings.schema import Member, ReceiveConnector, Settings
+from shadowrelay.settings.schema import MemberSettings, ReceiveConnector, Settings
 from shadowrelay.settings.values import format_duration
 
 _ANY_USER = "any user of this machine may use it; chmod 600, or 640 for the node's group"
@@ -122,7 +122,7 @@ def _names(certificate: Path, name: str) -> bool:
     return name.lower() in (entry.lower() for entry in names.get_values_for_type(x509.DNSName))
 
 
-def _eligible(settings: Settings) -> list[Member]:
+def _eligible(settings: Settings) -> list[MemberSettings]:
     preference = settings.policy().shadow_message_preference_setting
     return [
         member

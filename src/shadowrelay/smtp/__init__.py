@@ -1,1 +1,1 @@
-"""What is spoken: Receive and Send connectors and the peer channel."""
+"""What is spoken: Receive and Send connectors and the sessions between members."""

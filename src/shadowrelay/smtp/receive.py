@@ -29,7 +29,7 @@ def within(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class Client:
     """Facts about a session. A new one replaces it at EHLO and STARTTLS; ``id`` stays."""
 
     id: str
@@ -57,7 +57,7 @@ class Logins(Protocol):
         """Is there any user? Without one AUTH is an unknown command."""
         ...
 
-    async def check(self, session: Peer, name: str, password: bytes) -> bool:
+    async def check(self, session: Client, name: str, password: bytes) -> bool:
         """Is it that user's password? A name that nobody has takes as long as a wrong password.
 
         May raise Refused when that cannot be said for now. Cancelled when the client has gone.
@@ -101,21 +101,21 @@ class Sink(Protocol):
 class Receiver(Protocol):
     """What takes mail in on one connector. Any method may raise Refused instead of returning the reply."""
 
-    async def mail(self, session: Peer, mail: MailFrom) -> Reply | None:
+    async def mail(self, session: Client, mail: MailFrom) -> Reply | None:
         """Begin a transaction. None is ``250 2.1.0``; a negative reply means that none has begun."""
         ...
 
     async def rcpt(
-        self, session: Peer, mail: MailFrom, rcpt: RcptTo, accepted: Sequence[RcptTo]
+        self, session: Client, mail: MailFrom, rcpt: RcptTo, accepted: Sequence[RcptTo]
     ) -> Reply | None:
         """Judge one recipient. None is ``250 2.1.5``."""
         ...
 
-    async def content(self, session: Peer, mail: MailFrom, recipients: Sequence[RcptTo]) -> Sink | Reply:
+    async def content(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> Sink | Reply:
         """Called before the 354, or at the first BDAT; a negative reply ends the transaction."""
         ...
 
-    async def reset(self, session: Peer) -> None:
+    async def reset(self, session: Client) -> None:
         """Forget the transaction: it ended without ``Sink.finish`` (RSET, EHLO, refusal, disconnection)."""
         ...
 

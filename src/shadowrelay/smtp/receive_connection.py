@@ -18,7 +18,7 @@ from aiosmtpd.smtp import syntax as library_syntax
 
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import Duplex
-from shadowrelay.smtp.receive import ConnectorOptions, Peer, within
+from shadowrelay.smtp.receive import Client, ConnectorOptions, within
 from shadowrelay.smtp.receive_streams import CommandReader, HeaderReader
 
 LINGER = 1.0
@@ -53,7 +53,7 @@ def claimed(
 
 
 class Connection(SMTP):
-    """The library's session on octets of our own: ``duplex`` reads and writes, ``peer`` is who is there."""
+    """The library's session on octets of our own: ``duplex`` reads and writes, ``client`` is who is there."""
 
     line_length_limit = 32_768  # of a StreamReader that reads nothing
     AuthLoginUsernameChallenge = "Username:"
@@ -79,7 +79,7 @@ class Connection(SMTP):
             loop=asyncio.get_running_loop(),
         )
         self.duplex: Duplex
-        self.peer: Peer
+        self.client: Client
         self._lost = asyncio.Event()
 
     def __dir__(self) -> list[str]:
@@ -95,7 +95,7 @@ class Connection(SMTP):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         host, port = (*(transport.get_extra_info("peername") or ("", 0)), 0)[:2]
-        self.peer = Peer(
+        self.client = Client(
             id=secrets.token_hex(8).upper(),
             connector=self.options.name,
             address=str(host),
@@ -104,7 +104,7 @@ class Connection(SMTP):
             tls=transport.get_extra_info("ssl_object") is not None,
             certificate=transport.get_extra_info("peercert") or None,
         )
-        if self.peer.tls:
+        if self.client.tls:
             self._has_tls(transport)
         if self._proxy_timeout is not None and not self._is_proxy():
             self._proxy_timeout = None
@@ -125,7 +125,7 @@ class Connection(SMTP):
         self._tls_protocol = cast("Any", transport)
 
     def _is_proxy(self) -> bool:
-        return within(self.peer.address, self.options.proxy_networks)
+        return within(self.client.address, self.options.proxy_networks)
 
     def _cb_client_connected(self, reader: object = None, writer: object = None) -> None:
         """In place of the library's streams."""
@@ -179,7 +179,9 @@ class Connection(SMTP):
         self.session = self._create_session()
         self.duplex.secured(transport)
         certificate = transport.get_extra_info("peercert") or None
-        self.peer = replace(self.peer, tls=True, certificate=certificate, helo="", service="SMTP", login="")
+        self.client = replace(
+            self.client, tls=True, certificate=certificate, helo="", service="SMTP", login=""
+        )
 
     async def close(self) -> None:
         """Close the connection. A client that takes nothing would keep it open for as long as it likes, so

@@ -61,7 +61,7 @@ class Hooks:
         if mail.size is not None and mail.size > server.options.max_message_size:
             return MESSAGE_TOO_BIG
         try:
-            reply = await server.receiver.mail(server.peer, mail) or SENDER_OK
+            reply = await server.receiver.mail(server.client, mail) or SENDER_OK
         except ConnectionResetError as error:
             raise _ours(error) from error
         if reply.positive:
@@ -78,7 +78,7 @@ class Hooks:
             return TOO_MANY_RECIPIENTS
         accepted = tuple(envelope.recipients)
         try:
-            reply = await server.receiver.rcpt(server.peer, envelope.mail, rcpt, accepted) or RECIPIENT_OK
+            reply = await server.receiver.rcpt(server.client, envelope.mail, rcpt, accepted) or RECIPIENT_OK
         except ConnectionResetError as error:
             raise _ours(error) from error
         if reply.positive:

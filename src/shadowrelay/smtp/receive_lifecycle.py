@@ -103,7 +103,7 @@ class SessionLifecycle(Connection):
     async def _handle_client(self) -> None:
         task = self._handler_coroutine
         behind_proxy = self._proxy_timeout is not None
-        address = None if behind_proxy else self.peer.address
+        address = None if behind_proxy else self.client.address
         refusal = STOPPING if task is None else self._register.enter(self, task, address)
         try:
             if refusal is not None:
@@ -122,13 +122,13 @@ class SessionLifecycle(Connection):
             await super()._handle_client()
             header = self.session.proxy_data if self.session else None
             if header is not None and header.error:
-                log.info("proxy_header_refused", proxy=self.peer.address, error=header.error)
+                log.info("proxy_header_refused", proxy=self.client.address, error=header.error)
         except Interrupted as interrupted:
             if interrupted.why is Why.OVER:
                 with suppress(Interrupted):
                     await self.duplex.flush()
                 return
-            log.debug("session_interrupted", session=self.peer.id, why=interrupted.why.value)
+            log.debug("session_interrupted", session=self.client.id, why=interrupted.why.value)
             await self.forget()
             if interrupted.why is Why.STOPPING:
                 await self.leave(STOPPING)
@@ -139,20 +139,20 @@ class SessionLifecycle(Connection):
 
     async def turn_away(self, refusal: Reply) -> None:
         """There is no place for this client."""
-        log.info("connection_refused", client=self.peer.address, reply=str(refusal))
+        log.info("connection_refused", client=self.client.address, reply=str(refusal))
         await self.leave(refusal)
 
     async def proxied(self, header: ProxyData) -> bool:
         """Who is behind the proxy, and whether there is a place for that client."""
         try:
-            client = client_of(header)
+            origin = client_of(header)
         except ValueError as error:
-            log.info("proxy_header_refused", proxy=self.peer.address, error=str(error))
+            log.info("proxy_header_refused", proxy=self.client.address, error=str(error))
             return False
-        if client is not None:
-            self.peer = replace(self.peer, address=client[0], port=client[1])
+        if origin is not None:
+            self.client = replace(self.client, address=origin[0], port=origin[1])
         self._read_with(CommandReader(self.duplex, self.next_command))
-        refusal = self._register.identify(self, self.peer.address)
+        refusal = self._register.identify(self, self.client.address)
         if refusal is not None:
             await self.turn_away(refusal)
         return refusal is None
@@ -203,7 +203,7 @@ class SessionLifecycle(Connection):
         if self.options.max_junk_commands is not None and self.is_junk(verb, argument):
             self.junk += 1
             if self.junk > self.options.max_junk_commands:
-                log.info("session_ended_by_junk", session=self.peer.id, client=self.peer.address)
+                log.info("session_ended_by_junk", session=self.client.id, client=self.client.address)
                 return TOO_MANY_COMMANDS
         return command
 
@@ -257,7 +257,7 @@ class SessionLifecycle(Connection):
         if reply.code in _PROTOCOL_ERRORS:
             self._errors += 1
             if self._errors > self.options.max_protocol_errors:
-                log.info("session_ended_by_errors", session=self.peer.id, client=self.peer.address)
+                log.info("session_ended_by_errors", session=self.client.id, client=self.client.address)
                 return await self.leave(TOO_MANY_ERRORS)
         if reply.permanent and self.options.tarpit_interval:
             await self._tarpit(self.options.tarpit_interval.total_seconds())
@@ -295,7 +295,7 @@ class SessionLifecycle(Connection):
         """Our mistake is no reason to bounce mail, and none of the client's business."""
         if isinstance(error, Refused):
             return error.reply
-        log.error("session_error", session=self.peer.id, client=self.peer.address, exc_info=error)
+        log.error("session_error", session=self.client.id, client=self.client.address, exc_info=error)
         return LOCAL_ERROR
 
     # The transaction
@@ -323,6 +323,6 @@ class SessionLifecycle(Connection):
         if transaction.body is not None:
             await transaction.body.abort()
         try:
-            await self.receiver.reset(self.peer)
+            await self.receiver.reset(self.client)
         except Exception:
-            log.exception("receiver_reset_failed", session=self.peer.id)
+            log.exception("receiver_reset_failed", session=self.client.id)

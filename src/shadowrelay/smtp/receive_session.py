@@ -78,9 +78,9 @@ class ReceiveSession(SessionLifecycle):
             "DSN",
             f"LIMITS RCPTMAX={options.max_recipients_per_message}",
         ]
-        if self.offers("STARTTLS") and not self.peer.tls:
+        if self.offers("STARTTLS") and not self.client.tls:
             offered.append("STARTTLS")
-        if self.peer.tls and self.offers("AUTH"):
+        if self.client.tls and self.offers("AUTH"):
             offered.append("AUTH PLAIN LOGIN")
         return offered
 
@@ -108,7 +108,7 @@ class ReceiveSession(SessionLifecycle):
     async def greeted(self, service: Service, name: str) -> bytes:
         """A client introduced itself; the answer, without its last line end."""
         await self.forget()
-        self.peer = replace(self.peer, helo=name, service=service)
+        self.client = replace(self.client, helo=name, service=service)
         keywords = () if service == "SMTP" else self.keywords()
         # The answers to HELO and EHLO carry no enhanced codes (RFC 2034 section 3).
         reply = Reply(250, None, (self.hostname, *keywords))
@@ -119,17 +119,17 @@ class ReceiveSession(SessionLifecycle):
         if argument:
             raise Refused(501, "5.5.4", "Syntax: STARTTLS")
         context, transport = self.options.tls, self.transport
-        if self.peer.tls or context is None or transport is None:
+        if self.client.tls or context is None or transport is None:
             return await self.answer(_sequence("TLS is active already"))
         if self.duplex.forget_input():
             # Commands slipped in front of the handshake would be taken for the client's own.
-            log.warning("starttls_injection_refused", session=self.peer.id, client=self.peer.address)
+            log.warning("starttls_injection_refused", session=self.client.id, client=self.client.address)
             return await self.leave(Reply(421, "4.7.0", "Nothing may follow STARTTLS"))
         await self.forget()
         await self.answer(Reply(220, "2.0.0", "Ready to start TLS"))
         await self.duplex.flush()
         if self.duplex.forget_input():
-            log.warning("starttls_injection_refused", session=self.peer.id, client=self.peer.address)
+            log.warning("starttls_injection_refused", session=self.client.id, client=self.client.address)
             raise Interrupted(Why.GONE)
         try:
             secured = await self.loop.start_tls(
@@ -140,7 +140,7 @@ class ReceiveSession(SessionLifecycle):
                 ssl_handshake_timeout=_HANDSHAKE,
             )
         except OSError as error:
-            log.info("tls_handshake_failed", client=self.peer.address, error=str(error))
+            log.info("tls_handshake_failed", client=self.client.address, error=str(error))
             raise Interrupted(Why.GONE) from None
         if secured is None:
             raise Interrupted(Why.GONE)
@@ -169,9 +169,9 @@ class ReceiveSession(SessionLifecycle):
         if not isinstance(claim, LoginPassword) or logins is None:
             return result
         name = claim.login.decode("utf-8", "replace")
-        right = await self._awaited(logins.check(self.peer, name, claim.password))
+        right = await self._awaited(logins.check(self.client, name, claim.password))
         if right:
-            self.peer = replace(self.peer, login=name)
+            self.client = replace(self.client, login=name)
         return AuthResult(success=right, handled=False)
 
     def drain(self) -> None:
@@ -305,7 +305,7 @@ class ReceiveSession(SessionLifecycle):
     async def _open(self, transaction: Transaction) -> Body | Reply:
         options = self.options
         try:
-            sink = await self.receiver.content(self.peer, transaction.mail, tuple(transaction.recipients))
+            sink = await self.receiver.content(self.client, transaction.mail, tuple(transaction.recipients))
         except Refused as refused:
             return refused.reply
         except Exception as error:
@@ -337,7 +337,7 @@ class ReceiveSession(SessionLifecycle):
                 return await self.hang_up()
             replies = outcome
         if len(replies) != expected:
-            log.error("sink_miscounted_replies", session=self.peer.id, got=len(replies), expected=expected)
+            log.error("sink_miscounted_replies", session=self.client.id, got=len(replies), expected=expected)
             return await self.hang_up()
         for reply in replies:
             await self.answer(reply)
@@ -348,7 +348,7 @@ class ReceiveSession(SessionLifecycle):
         return len(transaction.recipients) if self.options.lmtp else 1
 
     def _parameters(self, known: frozenset[str], extra: frozenset[str]) -> frozenset[str]:
-        return frozenset() if self.peer.service == "SMTP" else known | extra
+        return frozenset() if self.client.service == "SMTP" else known | extra
 
     def _deadline(self) -> float:
         return self.loop.time() + self.options.data_timeout.total_seconds()

@@ -49,7 +49,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Malformed(ValueError):
-    """The text is not of the grammar. Its message may be shown to the peer."""
+    """The text is not of the grammar. Its message may be shown to the client."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from shadowlab import layout, node_settings
 from shadowlab.ports import free_ports
 from shadowlab.probing import node_answers
 from shadowrelay import authority
-from shadowrelay.admin.client import ApiError, Client
+from shadowrelay.admin.client import AdminClient, ApiError
 
 QUICK = (
     "shadow_resubmit_time_span=1h",  # promotions come from what is known, never from waiting
@@ -150,7 +150,7 @@ class Node:
     def state(self) -> State | None:
         """None when it does not answer."""
         try:
-            tree: dict[str, Any] = Client(self.at.admin, None, 5.0).get("status")
+            tree: dict[str, Any] = AdminClient(self.at.admin, None, 5.0).get("status")
         except ApiError:
             return None
         return State(

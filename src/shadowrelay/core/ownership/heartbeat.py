@@ -2,7 +2,7 @@
 
 Two parts. ``meet`` is the durable one: a member showed its lineage. ``Watch`` is the one of this process:
 whether a member can be reached, counted from our own first failed attempt on a clock that counts
-suspension, so that a node that was itself down or asleep does not blame its peers.
+suspension, so that a node that was itself down or asleep does not blame the others.
 """
 
 from __future__ import annotations

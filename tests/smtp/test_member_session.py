@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from receiving import Client
+from receiving import RawClient
 from stations import Station, authority, boundary, database_id, eventually, full, incarnation, station
 
 from shadowrelay.authority import authority_pair
@@ -29,10 +29,10 @@ UNKNOWN = "500 5.5.2 Command not recognised"
 
 
 @asynccontextmanager
-async def talking(host: Station, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
+async def talking(host: Station, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawClient]:
     """A client that was greeted and said EHLO."""
     name = host.name if tls else None
-    client = Client(
+    client = RawClient(
         *await asyncio.open_connection("127.0.0.1", host.peer_port, ssl=tls, server_hostname=name)
     )
     try:
@@ -58,7 +58,7 @@ def context(directory: Path, name: str | None) -> ssl.SSLContext:
     return found
 
 
-async def copy(client: Client, content: bytes, *commands: str) -> str:
+async def copy(client: RawClient, content: bytes, *commands: str) -> str:
     """Offer a copy; the last reply."""
     client.send("".join(f"{line}\r\n" for line in (HELLO, *(commands or (MAIL, RCPT)))).encode())
     client.send(b"BDAT %d LAST\r\n" % len(content) + content)
@@ -96,7 +96,7 @@ async def test_without_a_certificate_of_our_authority_nobody_reaches_smtp(tmp_pa
 async def test_clear_text_never_reaches_smtp(tmp_path: Path) -> None:
     ours = authority(tmp_path / "ca", "mx1", "mx2")
     async with boundary(tmp_path, "mx1", "mx2", tls=ours) as (_, holder):
-        client = Client(*await asyncio.open_connection("127.0.0.1", holder.peer_port))
+        client = RawClient(*await asyncio.open_connection("127.0.0.1", holder.peer_port))
         client.send(b"EHLO client.example\r\n")
         assert b"ESMTP" not in await client.reader.read()
         await client.close()
@@ -183,7 +183,7 @@ async def test_with_redundancy_disabled_nothing_is_offered(tmp_path: Path) -> No
 
 
 async def test_on_a_connector_for_senders_the_verbs_are_unknown(holder: Station) -> None:
-    client = Client(*await asyncio.open_connection("127.0.0.1", holder.port))
+    client = RawClient(*await asyncio.open_connection("127.0.0.1", holder.port))
     await client.line()
     assert "XSHADOW" not in await client.say("EHLO client.example")
     assert await client.say(HELLO) == UNKNOWN
@@ -213,7 +213,7 @@ async def test_commands_out_of_order_and_bad_arguments(holder: Station) -> None:
 
 
 async def test_before_hello_there_is_no_greeting(holder: Station) -> None:
-    client = Client(*await asyncio.open_connection("127.0.0.1", holder.peer_port))
+    client = RawClient(*await asyncio.open_connection("127.0.0.1", holder.peer_port))
     await client.line()
     assert await client.say(HELLO) == "503 5.5.1 Say hello first"
     await client.close()

@@ -10,7 +10,7 @@ from shadowrelay.core.messages import Recipient, Status
 from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import replace
-from shadowrelay.smtp.peer_client import PeerConnection, PeerFailed, PeerGone, marked
+from shadowrelay.smtp.member_client import MemberConnection, MemberFailed, MemberGone, marked
 from shadowrelay.wire import xshadow
 from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
 from shadowrelay.wire.replies import Reply
@@ -24,7 +24,7 @@ class OutgoingOffer:
     announced; the other blocks as they come.
     """
 
-    def __init__(self, session: PeerConnection, step: OfferCopy, mark: Mark, now: datetime) -> None:
+    def __init__(self, session: MemberConnection, step: OfferCopy, mark: Mark, now: datetime) -> None:
         self.step = step
         self._session = session
         recipients = _offered_to(session.version, step.recipients)
@@ -41,7 +41,7 @@ class OutgoingOffer:
         self._commands = b""
 
     async def write(self, data: bytes) -> None:
-        """One block; nothing leaves any more once the copy is refused. Raises PeerFailed."""
+        """One block; nothing leaves any more once the copy is refused. Raises MemberFailed."""
         block, self._block = self._block, data
         if self._refusal is not None or not block:
             return
@@ -66,7 +66,7 @@ class OutgoingOffer:
         try:
             async for block in content:
                 await self.write(block)
-        except PeerFailed as failed:
+        except MemberFailed as failed:
             return self.failed(failed)
         except BaseException:
             self._session.abort()
@@ -87,7 +87,7 @@ class OutgoingOffer:
             while self._unheard and self._refusal is None:
                 await self._hear()
             answer = self._refusal or await session.reply("acknowledgement")
-        except PeerFailed as failed:
+        except MemberFailed as failed:
             return self.failed(failed)
         if not answer.positive:
             if answer.code == 421 or self._refusal is not None:
@@ -101,9 +101,9 @@ class OutgoingOffer:
         reply_text = f"{answer.code} {answer.enhanced} {' '.join(texts)}"
         return self._attempt(Leg.ACKNOWLEDGED, reply_text, mark)
 
-    def failed(self, failed: PeerFailed) -> Attempt:
+    def failed(self, failed: MemberFailed) -> Attempt:
         """Before the last chunk left, nothing can be there; after it, a copy may."""
-        concern = Concern.SESSION if isinstance(failed, PeerGone) else Concern.MEMBER
+        concern = Concern.SESSION if isinstance(failed, MemberGone) else Concern.MEMBER
         return self._attempt(Leg.LOST if self._ended else Leg.REFUSED, str(failed), concern=concern)
 
     def _attempt(

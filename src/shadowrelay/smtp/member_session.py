@@ -12,7 +12,7 @@ from shadowrelay.core.digests import is_digest
 from shadowrelay.core.identifiers import Digest, Mark
 from shadowrelay.core.members.conversation import Greeting, Query, Said
 from shadowrelay.core.values import replace
-from shadowrelay.smtp.receive import ConnectorOptions, Peer, Receiver
+from shadowrelay.smtp.receive import Client, ConnectorOptions, Receiver
 from shadowrelay.smtp.receive_connection import syntax
 from shadowrelay.smtp.receive_data import Body
 from shadowrelay.smtp.receive_lifecycle import Transaction
@@ -26,7 +26,7 @@ from shadowrelay.wire.replies import Refused, Reply
 class MemberDesk(Receiver, Protocol):
     """What answers one session of a member. Its marks are those of committed sequences alone."""
 
-    def admits(self, peer: Peer) -> bool:
+    def admits(self, client: Client) -> bool:
         """May this client use the verbs at all: a certificate of our authority, or a secured network?"""
         ...
 
@@ -34,7 +34,7 @@ class MemberDesk(Receiver, Protocol):
         """Our incarnation and the last committed sequence."""
         ...
 
-    async def greet(self, peer: Peer, theirs: Greeting) -> Greeting:
+    async def greet(self, client: Client, theirs: Greeting) -> Greeting:
         """A member introduced itself. Raises Refused if it is not one, or not the one of its certificate."""
         ...
 
@@ -57,7 +57,7 @@ class DeskFactory(Protocol):
     def open(self) -> MemberDesk: ...
 
 
-class PeerSession(ReceiveSession):
+class MemberSession(ReceiveSession):
     """One session of a member, or of somebody who would like to be one."""
 
     extra_mail_parameters: ClassVar[frozenset[str]] = frozenset({"XSHADOW"})
@@ -71,12 +71,12 @@ class PeerSession(ReceiveSession):
 
     def offers(self, verb: str) -> bool:
         if verb in {"XSHADOW", "XQDISCARD", "MAIL", "RCPT", "DATA", "BDAT"}:
-            return self.desk.admits(self.peer)
+            return self.desk.admits(self.client)
         return super().offers(verb)
 
     def keywords(self) -> list[str]:
         offered = super().keywords()
-        if self.desk.admits(self.peer):
+        if self.desk.admits(self.client):
             offered += [f"XSHADOW {' '.join(map(str, xshadow.VERSIONS))}", "XQDISCARD"]
         return offered
 
@@ -93,7 +93,7 @@ class PeerSession(ReceiveSession):
 
     @syntax("XSHADOW <name> <lineage>")
     async def smtp_XSHADOW(self, argument: str | None) -> None:
-        if not self.peer.helo:
+        if not self.client.helo:
             return await self.answer(Reply(503, "5.5.1", "Say hello first"))
         if self.transaction is not None:
             return await self.answer(Reply(503, "5.5.1", "A transaction is under way"))
@@ -101,7 +101,7 @@ class PeerSession(ReceiveSession):
             theirs = xshadow.parse_greeting(argument or "")
         except xshadow.Malformed as error:
             raise Refused(501, "5.5.4", str(error)) from error
-        ours = await self.desk.greet(self.peer, theirs)
+        ours = await self.desk.greet(self.client, theirs)
         self._greeted, self._version = True, theirs.version
         ours = replace(ours, version=theirs.version)
         return await self.answer(Reply(250, "2.0.0", xshadow.format_greeting(ours)))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from golden_dialogues import FILES, read
-from receiving import Client
+from receiving import RawClient
 from stations import Station, database_id, full, incarnation, offer, station
 
 from shadowrelay.core.decisions import Content, Decision, DiscardEvent, Outcome, SaveCopy
@@ -74,7 +74,7 @@ async def test_the_dialogue_goes_as_it_is_written(tmp_path: Path, name: str) -> 
         stack.push_async_callback(holder.stop)
         for line in given:
             await prepare(holder, line)
-        client = Client(*await asyncio.open_connection("127.0.0.1", holder.peer_port))
+        client = RawClient(*await asyncio.open_connection("127.0.0.1", holder.peer_port))
         stack.push_async_callback(client.close)
         await client.line()
         await client.say(f"EHLO {CALLER}")

@@ -36,8 +36,8 @@ from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import Ask, OfferCopy, Pause, Unanswered
 from shadowrelay.members.pool import seconds
-from shadowrelay.smtp.peer_client import Address, PeerConnection, PeerFailed
-from shadowrelay.smtp.peer_offer import OutgoingOffer
+from shadowrelay.smtp.member_client import MemberAddress, MemberConnection, MemberFailed
+from shadowrelay.smtp.member_offer import OutgoingOffer
 
 US = Greeting(full("mx1"), Lineage(database_id(1), (Beginning(incarnation(1), 0),), 0))
 THEM = f"{full('mx2')} {database_id(2)} {incarnation(2)}:5 {incarnation(2)}@0"
@@ -48,14 +48,14 @@ HELLO = b"\r\nhello\r\n"
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
 
 
-async def offered(session: PeerConnection, step: OfferCopy, content: AsyncIterator[bytes]) -> Attempt:
+async def offered(session: MemberConnection, step: OfferCopy, content: AsyncIterator[bytes]) -> Attempt:
     """One copy, whatever its digest: these members compare nothing."""
     digest = step.digests.content if step.digests else None
     return await OutgoingOffer(session, step, OURS, datetime.now(UTC)).send(content, digest)
 
 
 @asynccontextmanager
-async def member(answer: Answer) -> AsyncIterator[PeerConnection]:
+async def member(answer: Answer) -> AsyncIterator[MemberConnection]:
     """A greeted session with a member that says what it should up to XSHADOW, and then what a test wants."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -71,7 +71,9 @@ async def member(answer: Answer) -> AsyncIterator[PeerConnection]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     try:
-        session = await PeerConnection.dial(Address(full("mx2"), "127.0.0.1", port, None), full("mx1"), 1.0)
+        session = await MemberConnection.dial(
+            MemberAddress(full("mx2"), "127.0.0.1", port, None), full("mx1"), 1.0
+        )
         await session.greet(US)
         yield session
         session.abort()
@@ -120,9 +122,9 @@ def test_a_session_that_was_reset_while_it_was_idle_fails_like_any_other(loop: s
             await reset.wait()
             await eventually(lambda: session.lost)
             for _ in range(2):
-                with pytest.raises(PeerFailed, match="xqdiscard"):
+                with pytest.raises(MemberFailed, match="xqdiscard"):
                     await session.ask(Query(0))
-            with pytest.raises(PeerFailed, match="xshadow"):
+            with pytest.raises(MemberFailed, match="xshadow"):
                 await session.greet(US)
             step = offer(full("mx2"))
             assert (await offered(session, step, pieces(b"x" * 100_000))).leg is Leg.REFUSED
@@ -156,9 +158,9 @@ async def test_who_does_not_offer_the_verbs_in_this_version_is_no_member(offered
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    address = Address(full("mx2"), "127.0.0.1", server.sockets[0].getsockname()[1], None)
-    with pytest.raises(PeerFailed) as failed:
-        await PeerConnection.dial(address, full("mx1"), 1.0)
+    address = MemberAddress(full("mx2"), "127.0.0.1", server.sockets[0].getsockname()[1], None)
+    with pytest.raises(MemberFailed) as failed:
+        await MemberConnection.dial(address, full("mx1"), 1.0)
     assert (failed.value.step, failed.value.error) == ("ehlo", error)
     server.close()
 
@@ -169,22 +171,22 @@ async def test_each_step_of_dialling_has_its_time() -> None:
         writer.close()
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    address = Address(full("mx2"), "127.0.0.1", server.sockets[0].getsockname()[1], None)
-    with pytest.raises(PeerFailed, match="greeting: no answer in time"):
-        await PeerConnection.dial(address, full("mx1"), 0.1)
+    address = MemberAddress(full("mx2"), "127.0.0.1", server.sockets[0].getsockname()[1], None)
+    with pytest.raises(MemberFailed, match="greeting: no answer in time"):
+        await MemberConnection.dial(address, full("mx1"), 0.1)
     server.close()
     await server.wait_closed()
-    with pytest.raises(PeerFailed, match="connect: "):
-        await PeerConnection.dial(address, full("mx1"), 0.5)
+    with pytest.raises(MemberFailed, match="connect: "):
+        await MemberConnection.dial(address, full("mx1"), 0.5)
 
 
 async def test_a_server_that_is_not_the_member_we_mean_is_not_spoken_to(tmp_path: Path) -> None:
     ours = authority(tmp_path / "ca", "mx1", "mx2", "mx3")
     async with boundary(tmp_path, "mx1", "mx2", "mx3", tls=ours) as (caller, _, third):
         address = caller.node.members.addresses[full("mx2")]
-        wrong = Address(address.name, "127.0.0.1", third.peer_port, address.tls)
-        with pytest.raises(PeerFailed, match=r"connect: .*not valid for 'mx2.example.org'"):
-            await PeerConnection.dial(wrong, caller.name, 2.0)
+        wrong = MemberAddress(address.name, "127.0.0.1", third.peer_port, address.tls)
+        with pytest.raises(MemberFailed, match=r"connect: .*not valid for 'mx2.example.org'"):
+            await MemberConnection.dial(wrong, caller.name, 2.0)
 
 
 async def test_a_member_that_speaks_in_the_clear_is_told_nothing(tmp_path: Path) -> None:
@@ -199,9 +201,9 @@ async def test_a_member_that_speaks_in_the_clear_is_told_nothing(tmp_path: Path)
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with boundary(tmp_path, "mx1", "mx2", tls=authority(tmp_path / "ca", "mx1", "mx2")) as (caller, _):
         tls = caller.node.members.addresses[full("mx2")].tls
-        address = Address(full("mx2"), "127.0.0.1", server.sockets[0].getsockname()[1], tls)
-        with pytest.raises(PeerFailed, match="connect: "):
-            await PeerConnection.dial(address, caller.name, 2.0)
+        address = MemberAddress(full("mx2"), "127.0.0.1", server.sockets[0].getsockname()[1], tls)
+        with pytest.raises(MemberFailed, match="connect: "):
+            await MemberConnection.dial(address, caller.name, 2.0)
     server.close()
     await eventually(lambda: bool(heard))
     assert b"EHLO" not in heard
@@ -211,7 +213,7 @@ async def test_without_certificates_the_name_it_answers_by_counts(tmp_path: Path
     async with boundary(tmp_path, "mx1", "mx2", "mx3") as (caller, second, third):
         second.peer_port = third.peer_port
         caller.knows(second)
-        with pytest.raises(PeerFailed, match="it answers as mx3"):
+        with pytest.raises(MemberFailed, match="it answers as mx3"):
             await caller.node.members.acquire(full("mx2"))
 
 
@@ -222,7 +224,7 @@ async def test_without_certificates_the_name_it_answers_by_counts(tmp_path: Path
 )
 async def test_a_greeting_that_cannot_be_read_is_a_failure(greeting: str) -> None:
     async with member(says(f"250 2.0.0 {greeting}")) as session:
-        with pytest.raises(PeerFailed, match="xshadow: "):
+        with pytest.raises(MemberFailed, match="xshadow: "):
             await session.greet(US)
         assert not session.usable
 
@@ -302,15 +304,15 @@ async def test_a_connection_lost_before_the_end_leaves_no_copy_and_after_it_perh
 async def test_once_the_end_was_begun_to_be_sent_there_may_be_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed while the last chunk was being sent may be there all the same."""
 
-    async def stuck(self: PeerConnection, step: str) -> None:
+    async def stuck(self: MemberConnection, step: str) -> None:
         self.abort()
-        raise PeerFailed(step, "no answer in time")
+        raise MemberFailed(step, "no answer in time")
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(-1)
 
     async with member(answer) as session:
-        monkeypatch.setattr(PeerConnection, "drain", stuck)
+        monkeypatch.setattr(MemberConnection, "drain", stuck)
         attempt = await offered(session, offer(full("mx2")), pieces(b"one"))
         assert attempt.leg is Leg.LOST
 
@@ -502,7 +504,7 @@ async def test_a_line_that_cannot_be_read_is_skipped_and_no_other() -> None:
 )
 async def test_an_answer_that_is_none_is_a_failure(answer: str) -> None:
     async with member(says(answer)) as session:
-        with pytest.raises(PeerFailed, match="xqdiscard: "):
+        with pytest.raises(MemberFailed, match="xqdiscard: "):
             await session.ask(Query(200))
         assert not session.usable
 
@@ -515,7 +517,7 @@ async def test_a_reply_that_never_ends_is_cut_off() -> None:
             await writer.drain()
 
     async with member(endless) as session:
-        with pytest.raises(PeerFailed, match="too long"):
+        with pytest.raises(MemberFailed, match="too long"):
             await session.ask(Query(200))
 
 

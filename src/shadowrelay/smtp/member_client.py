@@ -19,7 +19,7 @@ NO_ANSWER = "no answer in time"
 _MOST_REPLY = 1 << 20  # 200 lines of 4,096 octets
 
 
-class PeerFailed(Exception):
+class MemberFailed(Exception):
     """The session is of no use any more: which step failed, and how."""
 
     def __init__(self, step: str, error: str) -> None:
@@ -28,12 +28,12 @@ class PeerFailed(Exception):
         self.error = error
 
 
-class PeerGone(PeerFailed):
+class MemberGone(MemberFailed):
     """The connection was closed or reset. What failed may be this session alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class MemberAddress:
     """Where a member's peer connector is, and how we show who we are. No context: a secured network."""
 
     name: ServerName
@@ -42,8 +42,8 @@ class Address:
     tls: ssl.SSLContext | None
 
 
-class PeerConnection(asyncio.Protocol):
-    """One session, made by ``dial``. One task at a time uses it; a failure closes it and raises PeerFailed.
+class MemberConnection(asyncio.Protocol):
+    """One session, made by ``dial``. One task at a time uses it; a failure closes it and raises MemberFailed.
 
     ``timeout``: seconds that a reply may take, and that the other end may take nothing.
     """
@@ -85,7 +85,7 @@ class PeerConnection(asyncio.Protocol):
     # The session
 
     @classmethod
-    async def dial(cls, address: Address, own_name: ServerName, timeout: float) -> PeerConnection:
+    async def dial(cls, address: MemberAddress, own_name: ServerName, timeout: float) -> MemberConnection:
         """Connect, up to EHLO. ``timeout``: seconds that each step may take."""
         step = "connect"
         try:
@@ -98,7 +98,7 @@ class PeerConnection(asyncio.Protocol):
                     server_hostname=address.name if address.tls else None,
                 )
         except (OSError, TimeoutError) as error:
-            raise PeerFailed(step, _said(error)) from error
+            raise MemberFailed(step, _said(error)) from error
         await session._expect("greeting", 220)
         session.write(f"EHLO {own_name}\r\n".encode())
         offered = extensions(await session._expect("ehlo", 250))
@@ -106,7 +106,7 @@ class PeerConnection(asyncio.Protocol):
         versions = [version for version in xshadow.VERSIONS if str(version) in spoken]
         if not versions or "XQDISCARD" not in offered:
             session.abort()
-            raise PeerFailed("ehlo", "the other end does not offer XSHADOW to us")
+            raise MemberFailed("ehlo", "the other end does not offer XSHADOW to us")
         session.version = max(versions)
         return session
 
@@ -136,7 +136,7 @@ class PeerConnection(asyncio.Protocol):
             self.greeting = xshadow.parse_greeting(text[-1])
         except xshadow.Malformed as error:
             self.abort()
-            raise PeerFailed("xshadow", str(error)) from error
+            raise MemberFailed("xshadow", str(error)) from error
         return self.greeting
 
     async def ask(self, query: Query) -> tuple[Answered, tuple[str, ...]]:
@@ -149,7 +149,7 @@ class PeerConnection(asyncio.Protocol):
             texts, mark = marked(reply)
         except xshadow.Malformed as error:
             self.abort()
-            raise PeerFailed("xqdiscard", str(error)) from error
+            raise MemberFailed("xqdiscard", str(error)) from error
         seen: ServerName | None = None
         for text in texts if reply.code == 250 else ():
             try:
@@ -164,7 +164,7 @@ class PeerConnection(asyncio.Protocol):
     async def close(self) -> None:
         """Say QUIT, if anybody listens."""
         if self.usable:
-            with contextlib.suppress(PeerFailed):
+            with contextlib.suppress(MemberFailed):
                 self.write(b"QUIT\r\n")
                 await self._expect("quit", 221)
         self.abort()
@@ -187,13 +187,13 @@ class PeerConnection(asyncio.Protocol):
             await self._duplex.flush()
         except Interrupted:
             self.abort()
-            raise PeerFailed(step, NO_ANSWER) from None
+            raise MemberFailed(step, NO_ANSWER) from None
         except asyncio.CancelledError:
             self.abort()
             raise
         if self.lost:
             self.abort()
-            raise PeerGone(step, self._error)
+            raise MemberGone(step, self._error)
 
     async def reply(self, step: str) -> Reply:
         """The next reply."""
@@ -204,11 +204,11 @@ class PeerConnection(asyncio.Protocol):
         except Interrupted as interrupted:
             self.abort()
             if interrupted.why is Why.TIMEOUT:
-                raise PeerFailed(step, NO_ANSWER) from None
-            raise PeerGone(step, self._error) from None
+                raise MemberFailed(step, NO_ANSWER) from None
+            raise MemberGone(step, self._error) from None
         except ReplyError as error:
             self.abort()
-            raise PeerFailed(step, str(error)) from error
+            raise MemberFailed(step, str(error)) from error
         except asyncio.CancelledError:
             self.abort()
             raise
@@ -218,7 +218,7 @@ class PeerConnection(asyncio.Protocol):
         reply = await self.reply(step)
         if reply.code not in codes:
             self.abort()
-            raise PeerFailed(step, str(reply))
+            raise MemberFailed(step, str(reply))
         return reply
 
 
