@@ -141,7 +141,7 @@ HOLES = {
     14: Hole(
         "what a process says that has a successor counts",
         _two("rollback mx2", "disk mx1", grain="talks"),
-        edits=((conversation.asked, "if _has_successor(books, asker):", "if False:"),),
+        edits=((conversation.asked, "if _has_successor(ledger, asker):", "if False:"),),
     ),
     15: Hole(
         "unknown is taken for refused",

@@ -32,8 +32,8 @@ ACCEPTING = (
             (
                 "        step = offer(",
                 "        first = (Attempt(member, Leg.LOST, len(attempts) + 1, ''),)\n"
-                "        await Transact(lambda books: books.apply(accept(\n"
-                "            books, arrival, content, first, Policy(), clock(), last_resort=True)))\n"
+                "        await Transact(lambda ledger: ledger.apply(accept(\n"
+                "            ledger, arrival, content, first, Policy(), clock(), last_resort=True)))\n"
                 "        step = offer(",
             ),
         ),
@@ -186,7 +186,7 @@ ACCEPTING = (
         file="core/greeting.py",
         edits=(
             (
-                "    await Transact(lambda books: met(books, greeting, clock(), "
+                "    await Transact(lambda ledger: met(ledger, greeting, clock(), "
                 "after_silence=silent, asked_at=asked_at))\n",
                 "    del silent\n",
             ),
@@ -200,8 +200,8 @@ ACCEPTING = (
         file="members/repair.py",
         edits=(
             (
-                "            return books.apply(reserve_rank(books, message_id, member))\n",
-                "            return reserve_rank(books, message_id, member).then\n",
+                "            return ledger.apply(reserve_rank(ledger, message_id, member))\n",
+                "            return reserve_rank(ledger, message_id, member).then\n",
             ),
         ),
         test="members/test_repair_steps.py::"

@@ -127,8 +127,8 @@ DELIVERING = (
                 "    sent = await SendOn(",
                 "    from shadowrelay.core.delivery.settling import Ending, Hop, Result\n"
                 "    early = tuple(Result(r.number, Ending.ACCEPTED, '250 2.0.0') for r in recipients)\n"
-                "    await Transact(lambda books: books.apply("
-                "settle(books, copy.id, early, (), Hop('', False, False), clock())))\n"
+                "    await Transact(lambda ledger: ledger.apply("
+                "settle(ledger, copy.id, early, (), Hop('', False, False), clock())))\n"
                 "    sent = await SendOn(",
             ),
         ),

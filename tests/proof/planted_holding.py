@@ -60,7 +60,7 @@ HOLDING = (
         name="a late question of a process that has a successor counts",
         rule="what a process says counts until its successor introduces itself",
         file="core/members/conversation.py",
-        edits=(("    if _has_successor(books, asker):\n        return Said(())\n", ""),),
+        edits=(("    if _has_successor(ledger, asker):\n        return Said(())\n", ""),),
         test="core/members/test_conversation.py::"
         "test_a_question_of_a_process_that_has_a_successor_counts_for_nothing",
     ),
@@ -68,7 +68,7 @@ HOLDING = (
         name="a late answer of a process that has a successor counts",
         rule="what a process says counts until its successor introduces itself",
         file="core/members/conversation.py",
-        edits=(("    if _has_successor(books, speaker):\n        return False\n", ""),),
+        edits=(("    if _has_successor(ledger, speaker):\n        return False\n", ""),),
         test="core/members/test_conversation.py::test_an_answer_of_a_process_that_has_a_successor_counts_for_nothing",
     ),
     Fault(
@@ -138,8 +138,8 @@ HOLDING = (
                 "        from shadowrelay.core.identifiers import Mark\n"
                 "        last = max((line.event or 0 for line in answered.lines), default=0)\n"
                 "        upto = Mark(answered.mark.incarnation, last)\n"
-                "        await Transact(lambda books, upto=upto: books.apply(\n"
-                "            applied(books, member.name, upto)))\n"
+                "        await Transact(lambda ledger, upto=upto: ledger.apply(\n"
+                "            applied(ledger, member.name, upto)))\n"
                 "        more = await Transact(apply)\n",
             ),
         ),
@@ -176,7 +176,7 @@ HOLDING = (
         name="a node that is opening says what it knows",
         rule="until the opening ends questions hear pending",
         file="core/members/conversation.py",
-        edits=(("    closed = closed or chores.closed(books)\n", "    closed = False\n"),),
+        edits=(("    closed = closed or chores.closed(ledger)\n", "    closed = False\n"),),
         test="smtp/test_member_session.py::test_a_node_that_is_opening_greets_and_says_and_takes_nothing",
     ),
     Fault(
@@ -197,8 +197,8 @@ HOLDING = (
         file="core/ownership/chores.py",
         edits=(
             (
-                "    if left := _part_of(books, chore):\n",
-                "    if _part_of(books, chore) and (left := None):\n",
+                "    if left := _part_of(ledger, chore):\n",
+                "    if _part_of(ledger, chore) and (left := None):\n",
             ),
         ),
         test="database/test_database_opening.py::"

@@ -82,7 +82,7 @@ SPECIFIED: tuple[Fault, ...] = (
         name="silence promotes nothing",
         rule="what is held for an owner that is gone is promoted",
         file="core/ownership/heartbeat.py",
-        edits=(("        books.apply(intend(copy, reason, now))\n", "        pass\n"),),
+        edits=(("        ledger.apply(intend(copy, reason, now))\n", "        pass\n"),),
         test=_LINKS + "test_the_copies_of_an_owner_that_is_gone_too_long_are_promoted",
     ),
     Fault(

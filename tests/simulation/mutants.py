@@ -180,8 +180,8 @@ MUTANTS = (
                 "sent = await SendOn(next_hop, copy, recipients)",
                 "from shadowrelay.core.delivery.settling import Ending, Hop, Result\n"
                 "    early = tuple(Result(r.number, Ending.ACCEPTED, '250 2.0.0') for r in recipients)\n"
-                "    await Transact(lambda books: books.apply("
-                "settle(books, copy.id, early, (), Hop('early', False, False), clock())))\n"
+                "    await Transact(lambda ledger: ledger.apply("
+                "settle(ledger, copy.id, early, (), Hop('early', False, False), clock())))\n"
                 "    sent = await SendOn(next_hop, copy, recipients)",
             ),
         ),
@@ -287,8 +287,8 @@ MUTANTS = (
                 "attempts: list[Attempt] = []",
                 "from dataclasses import replace\n"
                 "    lax = replace(policy, reject_message_on_shadow_failure=False)\n"
-                "    await Transact(lambda books: books.apply("
-                "accept(books, arrival, content, (), lax, clock(), last_resort=True)))\n"
+                "    await Transact(lambda ledger: ledger.apply("
+                "accept(ledger, arrival, content, (), lax, clock(), last_resort=True)))\n"
                 "    accept_ = accept\n"
                 "    attempts: list[Attempt] = []",
             ),
@@ -375,7 +375,7 @@ MUTANTS = (
     ),
     Mutant(
         "what was taken over is not asked about on a new contact",  # counterexample 12
-        ((chores._former_owner_is_back, "books.apply(ask_about(copy, chore.at))", "pass"),),
+        ((chores._former_owner_is_back, "ledger.apply(ask_about(copy, chore.at))", "pass"),),
         scenario="counterexample_12",
     ),
     Mutant(
@@ -575,8 +575,8 @@ MUTANTS = (
         (
             (
                 chores.begin,
-                "if left := _part_of(books, chore):",
-                "_part_of(books, chore)\n    if left := None:",
+                "if left := _part_of(ledger, chore):",
+                "_part_of(ledger, chore)\n    if left := None:",
             ),
         ),
         seed=64,
@@ -588,7 +588,7 @@ MUTANTS = (
     ),
     Mutant(
         "a node that is opening answers questions",
-        ((conversation.asked, "closed = closed or chores.closed(books)", "closed = False"),),
+        ((conversation.asked, "closed = closed or chores.closed(ledger)", "closed = False"),),
         scenario="old_database_and_a_long_queue",
         breaks=Breaks.HISTORY,
     ),

@@ -17,18 +17,18 @@ async def greet(
     """Introduce ourselves and remember the answer. ``after_silence`` is asked when it is there: was the
     member out of reach until now?
     """
-    mine, asked_at = await Transact(lambda books: (introduce(books, member), lineage_of(books, member)))
+    mine, asked_at = await Transact(lambda ledger: (introduce(ledger, member), lineage_of(ledger, member)))
     theirs = await Greet(member, mine)
     if isinstance(theirs, Unanswered):
         return theirs
     if theirs.name != member:
         return Unanswered("xshadow", f"it answers as {theirs.name}")
     greeting, silent = theirs, after_silence()
-    await Transact(lambda books: met(books, greeting, clock(), after_silence=silent, asked_at=asked_at))
+    await Transact(lambda ledger: met(ledger, greeting, clock(), after_silence=silent, asked_at=asked_at))
     return greeting
 
 
-def lineage_of(books: Transaction, member: ServerName) -> Lineage | None:
+def lineage_of(ledger: Transaction, member: ServerName) -> Lineage | None:
     """What we know of that member's lineage at this moment."""
-    known = books.member(member)
+    known = ledger.member(member)
     return known.lineage if known else None

@@ -52,7 +52,7 @@ async def deliver(
     """
     sent = await SendOn(next_hop, copy, recipients)
     if sent.damaged:
-        await Transact(lambda books: books.apply(found(books, copy.id, clock(), sent.damaged)))
+        await Transact(lambda ledger: ledger.apply(found(ledger, copy.id, clock(), sent.damaged)))
     return await write_down(copy, sent, clock)
 
 
@@ -62,7 +62,9 @@ async def write_down(copy: Copy, sent: Sent, clock: Callable[[], datetime]) -> C
     """
     reports = await WriteReports(copy, sent.results, sent.hop, sent.dsn_offered)
     return await Transact(
-        lambda books: books.apply(settle(books, copy.id, sent.results, reports, sent.hop, clock(), sent=copy))
+        lambda ledger: ledger.apply(
+            settle(ledger, copy.id, sent.results, reports, sent.hop, clock(), sent=copy)
+        )
     )
 
 

@@ -60,7 +60,7 @@ class Inquiry:
             entry = self._asked[message_id] = _Asked(since, at)
         return entry
 
-    def unasked(self, books: Ledger, member: ServerName, most: int) -> list[OpenQuestion]:
+    def unasked(self, ledger: Ledger, member: ServerName, most: int) -> list[OpenQuestion]:
         """Up to ``most`` about which that member has not yet answered.
 
         Where very many have been answered, those are not gone through again every time: what is asked anew
@@ -68,7 +68,7 @@ class Inquiry:
         """
         last = place = self._places.pop(member, FIRST)
         found: list[OpenQuestion] = []
-        for looks, question in enumerate(_in_turn(books, place), 1):
+        for looks, question in enumerate(_in_turn(ledger, place), 1):
             if not self._has_answered(question, member):
                 found.append(question)
             elif not found:
@@ -111,16 +111,16 @@ class Inquiry:
             del waiting[message_id]
         return found
 
-    def has_questions(self, books: Ledger, member: ServerName) -> bool:
+    def has_questions(self, ledger: Ledger, member: ServerName) -> bool:
         """Is there anything to ask that member about?"""
-        return bool(self._again.get(member) or self.unasked(books, member, 1))
+        return bool(self._again.get(member) or self.unasked(ledger, member, 1))
 
     def forget(self, message_id: MessageId) -> None:
         self._asked.pop(message_id, None)
 
     def conclude(
         self,
-        books: Transaction,
+        ledger: Transaction,
         reachable: frozenset[ServerName],
         policy: Policy,
         now: datetime,
@@ -135,7 +135,7 @@ class Inquiry:
         last = FIRST
         seen: set[MessageId] = set()
         patience = policy.reconcile_timeout / timedelta(seconds=1)
-        for number, question in enumerate(_in_turn(books, self._looked_at), 1):
+        for number, question in enumerate(_in_turn(ledger, self._looked_at), 1):
             if number > LOOKS:
                 break
             seen.add(question.message_id)
@@ -148,7 +148,7 @@ class Inquiry:
             if looks > AT_ONCE:
                 continue
             last = question.message_id
-            if may_be_closed and (copy := arrivals.in_question(books, last)):
+            if may_be_closed and (copy := arrivals.in_question(ledger, last)):
                 said = Said(
                     by=entry.by,
                     reachable=reachable,
@@ -157,7 +157,7 @@ class Inquiry:
                     forgotten_since=self.long_away,
                     sound=last in self.sound,
                 )
-                closed += self._noted(last, concluding.conclude(books, copy, question, said, now))
+                closed += self._noted(last, concluding.conclude(ledger, copy, question, said, now))
         else:
             last = last if looks > AT_ONCE else FIRST
             self._began.clear()
@@ -181,10 +181,10 @@ class Inquiry:
         return True
 
 
-def _in_turn(books: Ledger, last: MessageId) -> Iterator[OpenQuestion]:
+def _in_turn(ledger: Ledger, last: MessageId) -> Iterator[OpenQuestion]:
     """Every open question once, those behind that one first; whoever reads on may close what was read."""
     for after, until in ((last, None), (FIRST, last)) if last else ((FIRST, None),):
-        while page := books.open_questions(after, PAGE):
+        while page := ledger.open_questions(after, PAGE):
             for question in page:
                 if until is not None and question.message_id > until:
                     return

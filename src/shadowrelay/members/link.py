@@ -46,19 +46,19 @@ async def poll(member: Greeting, inquiry: Inquiry, policy: Policy, clock: Clock)
     """Ask for events and about copies, until there is no more to fetch. None when all went well."""
     more = True
     while more:
-        query = await Transact(lambda books: ask(books, member.name, inquiry, clock(), member.version))
+        query = await Transact(lambda ledger: ask(ledger, member.name, inquiry, clock(), member.version))
         answered = await Ask(member.name, query)
         if isinstance(answered, Unanswered):
             return answered
         speaker = Speaker(member.name, member.lineage.database_id, answered.mark, member.version)
 
         def apply(
-            books: Transaction,
+            ledger: Transaction,
             query: Query = query,
             answered: Answered = answered,
             speaker: Speaker = speaker,
         ) -> bool:
-            return told(books, speaker, query, answered.lines, inquiry, policy, clock())
+            return told(ledger, speaker, query, answered.lines, inquiry, policy, clock())
 
         more = await Transact(apply)
     return None
@@ -90,12 +90,12 @@ async def unreachable(
     ``silent`` is asked again at the end: is the member still out of reach?
     """
 
-    def work(books: Transaction) -> tuple[Sighting | None, Part | None]:
-        rest = heartbeat.lose_holder(books, member, first) if Alarm.HOLDER_LOST in alarms else None
-        return (sighting_of(books, member) if Alarm.PROMOTE in alarms else None), rest
+    def work(ledger: Transaction) -> tuple[Sighting | None, Part | None]:
+        rest = heartbeat.lose_holder(ledger, member, first) if Alarm.HOLDER_LOST in alarms else None
+        return (sighting_of(ledger, member) if Alarm.PROMOTE in alarms else None), rest
 
-    def lose(books: Transaction, part: Part) -> Part | None:
-        return heartbeat.lose_holder(books, member, part) if silent() else None
+    def lose(ledger: Transaction, part: Part) -> Part | None:
+        return heartbeat.lose_holder(ledger, member, part) if silent() else None
 
     first = Part(most=AT_ONCE)
     sighting, rest = await Transact(work) if alarms else (None, None)
@@ -113,10 +113,10 @@ async def unreachable(
     if others.none_of(opinions) and Alarm.PROMOTE_ALONE not in alarms:
         return Consequence(alone=True)
 
-    def promote(books: Transaction, part: Part) -> tuple[int, Part | None]:
+    def promote(ledger: Transaction, part: Part) -> tuple[int, Part | None]:
         if not silent():
             return 0, None
-        return heartbeat.take_over(books, member, Reason.HEARTBEAT_LOST, clock(), part)
+        return heartbeat.take_over(ledger, member, Reason.HEARTBEAT_LOST, clock(), part)
 
     promoting, rest = 0, first
     while rest:

@@ -62,9 +62,9 @@ async def seek(
     ever.
     """
 
-    def ask(books: Transaction) -> Query | None:
-        asked = damage.wanted(books, message_id)
-        return Query(0, at=books.lineage.mark, wanted=asked) if asked else None
+    def ask(ledger: Transaction) -> Query | None:
+        asked = damage.wanted(ledger, message_id)
+        return Query(0, at=ledger.lineage.mark, wanted=asked) if asked else None
 
     query = await Transact(ask)
     if query is None:
@@ -74,12 +74,12 @@ async def seek(
         return Sought.OPEN
     lines, mark = answered.lines, answered.mark
 
-    def learn(books: Transaction) -> Sought:
-        known = books.member(member)
+    def learn(ledger: Transaction) -> Sought:
+        known = ledger.member(member)
         if known is None or known.lineage is None or known.lineage.incarnation != mark.incarnation:
             return Sought.OPEN
         speaker = Speaker(member, known.lineage.database_id, mark)
-        told(books, speaker, query, lines, inquiry, policy, clock())
+        told(ledger, speaker, query, lines, inquiry, policy, clock())
         kinds = {line.verdict.kind for line in lines if line.verdict.message_id == message_id}
         if Kind.YOURS in kinds:
             return Sought.COMING
@@ -90,7 +90,7 @@ async def seek(
 
 async def give(message_id: MessageId, to: ServerName, clock: Callable[[], datetime]) -> bool:
     """Give the good copy that we hold for that member to it: its own is damaged. True when it is taken."""
-    copy = await Transact(lambda books: books.copy(message_id))
+    copy = await Transact(lambda ledger: ledger.copy(message_id))
     if copy is None or not copy.held or copy.damage or copy.owner != to:
         return False
     attempt = await OfferCopy(
@@ -106,7 +106,7 @@ async def give(message_id: MessageId, to: ServerName, clock: Callable[[], dateti
     )
     if attempt.leg is not Leg.ACKNOWLEDGED:
         return False
-    await Transact(lambda books: books.apply(damage.given(books, message_id, to, clock())))
+    await Transact(lambda ledger: ledger.apply(damage.given(ledger, message_id, to, clock())))
     return True
 
 

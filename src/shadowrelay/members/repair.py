@@ -62,8 +62,8 @@ async def copy_again(
     while turn := whom([*refused, *attempts]):
         member = turn.to
 
-        def reserve(books: Transaction, member: ServerName = member) -> Copy | None:
-            return books.apply(reserve_rank(books, message_id, member))
+        def reserve(ledger: Transaction, member: ServerName = member) -> Copy | None:
+            return ledger.apply(reserve_rank(ledger, message_id, member))
 
         copy = await Transact(reserve)
         if copy is None or not copy.exposed or copy.damaged:
@@ -80,8 +80,8 @@ async def copy_again(
         )
         attempts.append(attempt)
 
-        def record(books: Transaction, attempt: Attempt = attempt) -> bool:
-            return books.apply(repaired(books, message_id, attempt, clock()))
+        def record(ledger: Transaction, attempt: Attempt = attempt) -> bool:
+            return ledger.apply(repaired(ledger, message_id, attempt, clock()))
 
         if await Transact(record):
             return Repaired(safe=True)

@@ -72,9 +72,9 @@ async def make_redundant(
     def decide(*, last_resort: bool, answered: bool = False) -> Transact[Answer]:
         known, kept, late = tuple(attempts), arrived, clock() >= promoted_from
         return Transact(
-            lambda books: books.apply(
+            lambda ledger: ledger.apply(
                 accept(
-                    books,
+                    ledger,
                     arrival,
                     content,
                     known,
@@ -114,7 +114,7 @@ async def make_redundant(
 def _arriving(
     arrival: Arrival, content: Content, member: ServerName, clock: Callable[[], datetime]
 ) -> Callable[[Transaction], Copy | None]:
-    return lambda books: books.apply(arrive(books, arrival, content, member, clock()))
+    return lambda ledger: ledger.apply(arrive(ledger, arrival, content, member, clock()))
 
 
 async def take_back(arrival: Arrival, attempts: Iterable[Attempt]) -> Answer:

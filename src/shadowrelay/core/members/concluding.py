@@ -54,7 +54,9 @@ def _complete(question: OpenQuestion, by: Set[ServerName], reachable: frozenset[
     return reachable - {question.taken_from} <= by
 
 
-def conclude(books: Transaction, copy: Copy, question: OpenQuestion, said: Said, now: datetime) -> Conclusion:
+def conclude(
+    ledger: Transaction, copy: Copy, question: OpenQuestion, said: Said, now: datetime
+) -> Conclusion:
     """Decide one message, and write the decision down.
 
     A member that can be reached is waited for. If a holder is out of reach, the message waits for
@@ -63,7 +65,7 @@ def conclude(books: Transaction, copy: Copy, question: OpenQuestion, said: Said,
     when its content is sound.
     """
     if copy.pending is Reason.HEARTBEAT_LOST and copy.owner in said.reachable:
-        books.apply(withdraw(copy, now))
+        ledger.apply(withdraw(copy, now))
         return Conclusion.WITHDRAWN
     if not _complete(question, said.by, said.reachable):
         return Conclusion.OPEN
@@ -79,17 +81,17 @@ def conclude(books: Transaction, copy: Copy, question: OpenQuestion, said: Said,
     if copy.pending and not said.sound:
         return Conclusion.UNREAD
     if copy.stage is Stage.ARRIVING:
-        copy = books.apply(arrivals.accepted(copy, now))
+        copy = ledger.apply(arrivals.accepted(copy, now))
     forgotten = long_away and copy.owned and copy.former_owner is None and not said.confirmed
     if forgotten and copy.confirmation is Confirmation.ASK and not copy.pending:
-        books.apply(set_aside(copy, now))
+        ledger.apply(set_aside(copy, now))
         return Conclusion.SET_ASIDE
     if copy.pending:
-        books.apply(promote(books, copy, now))
+        ledger.apply(promote(ledger, copy, now))
         return Conclusion.PROMOTED
     if missing and copy.owned:
-        books.apply(Decision(None, (SaveCopy(copy, replace(copy, confirmation=Confirmation.IN_DOUBT)),)))
+        ledger.apply(Decision(None, (SaveCopy(copy, replace(copy, confirmation=Confirmation.IN_DOUBT)),)))
         return Conclusion.IN_DOUBT
     answered = replace(copy, confirmation=Confirmation.NONE, confirm_since=None)
-    books.apply(Decision(None, (SaveCopy(copy, answered),)))
+    ledger.apply(Decision(None, (SaveCopy(copy, answered),)))
     return Conclusion.ANSWERED

@@ -123,7 +123,7 @@ class Inquiry(Protocol):
         """When this node returned from so long an absence that what it had may be forgotten everywhere."""
         ...
 
-    def unasked(self, books: Ledger, member: ServerName, most: int) -> Sequence[OpenQuestion]:
+    def unasked(self, ledger: Ledger, member: ServerName, most: int) -> Sequence[OpenQuestion]:
         """Up to ``most`` open questions that this member has not answered yet."""
         ...
 
@@ -148,7 +148,7 @@ def introduce(ledger: Ledger, to: ServerName) -> Greeting:
 
 
 def met(
-    books: Transaction,
+    ledger: Transaction,
     theirs: Greeting,
     now: datetime,
     *,
@@ -160,7 +160,7 @@ def met(
     ``asked_at``, for an answer: its lineage as we knew it when we asked.
     """
     heartbeat.meet(
-        books,
+        ledger,
         theirs.name,
         theirs.lineage,
         theirs.known,
@@ -213,7 +213,7 @@ def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime, version
 
 
 def asked(
-    books: Transaction,
+    ledger: Transaction,
     asker: Speaker,
     query: Query,
     in_flight: Collection[MessageId],
@@ -229,18 +229,20 @@ def asked(
     opened, and says of no message yet what it knows; whoever asks hears that it is there, and asks again.
     What a process said that has a successor is late, and nobody waits for the answer: ``_has_successor``.
     """
-    if _has_successor(books, asker):
+    if _has_successor(ledger, asker):
         return Said(())
     if query.at:
-        books.apply(heartbeat.heard(books, asker.name, query.at))
+        ledger.apply(heartbeat.heard(ledger, asker.name, query.at))
     if query.after:
-        books.apply(discard.acknowledge(asker.database_id, query.after))
+        ledger.apply(discard.acknowledge(asker.database_id, query.after))
     lines: list[Line] = []
     if query.revoke:
         gone = query.revoke
-        verdict = books.apply(revoke(books, asker.name, gone.message_id, gone.epoch, gone.rank, policy, now))
+        verdict = ledger.apply(
+            revoke(ledger, asker.name, gone.message_id, gone.epoch, gone.rank, policy, now)
+        )
         lines.append(Line(None, verdict))
-    closed = closed or chores.closed(books)
+    closed = closed or chores.closed(ledger)
     for question in query.questions:
         if question.message_id in in_flight:
             continue
@@ -248,26 +250,26 @@ def asked(
             lines.append(_not_yet(question.message_id, question.epoch))
             continue
         id_, epoch, rank = question.message_id, question.epoch, question.rank
-        said = answers.answer(books, asker, id_, epoch, rank, now, damaged=question.damaged)
-        lines += [Line(None, _spoken(verdict, asker, rank)) for verdict in books.apply(said)]
+        said = answers.answer(ledger, asker, id_, epoch, rank, now, damaged=question.damaged)
+        lines += [Line(None, _spoken(verdict, asker, rank)) for verdict in ledger.apply(said)]
     for question in query.claimed:
         id_, epoch, rank = question.message_id, question.epoch, question.rank or 0
         if closed:
             lines.append(_not_yet(id_, epoch))
         elif query.claim and id_ not in in_flight:
             judged = judge(
-                books, asker, query.claim, id_, epoch, rank, sighted, now, damaged=question.damaged
+                ledger, asker, query.claim, id_, epoch, rank, sighted, now, damaged=question.damaged
             )
-            lines += [Line(None, _spoken(verdict, asker, rank)) for verdict in books.apply(judged)]
+            lines += [Line(None, _spoken(verdict, asker, rank)) for verdict in ledger.apply(judged)]
     give: MessageId | None = None
     if query.wanted and closed:
         lines.append(_not_yet(query.wanted.message_id, query.wanted.epoch))
     elif query.wanted and query.wanted.message_id not in in_flight:
-        verdicts, give = books.apply(damage.answer(books, asker, query.wanted, now))
+        verdicts, give = ledger.apply(damage.answer(ledger, asker, query.wanted, now))
         lines += [Line(None, verdict) for verdict in verdicts]
     room = max(0, min(query.most, MAX_LINES - len(lines)))
-    lines += [Line(event.number, event.verdict) for event in books.events_for(asker.database_id, room)]
-    seen = query.sighting.owner if query.sighting and vouches(books, sighted, query.sighting) else None
+    lines += [Line(event.number, event.verdict) for event in ledger.events_for(asker.database_id, room)]
+    seen = query.sighting.owner if query.sighting and vouches(ledger, sighted, query.sighting) else None
     return Said(tuple(lines), seen, give)
 
 
@@ -280,7 +282,7 @@ def _not_yet(message_id: MessageId, epoch: int) -> Line:
 
 
 def told(
-    books: Transaction,
+    ledger: Transaction,
     speaker: Speaker,
     query: Query,
     lines: Sequence[Line],
@@ -292,24 +294,24 @@ def told(
 
     Nothing of it counts if the process that gave it has a successor by now: see ``_has_successor``.
     """
-    if _has_successor(books, speaker):
+    if _has_successor(ledger, speaker):
         return False
-    books.apply(heartbeat.heard(books, speaker.name, speaker.mark))
-    checked = {q.message_id: copy.check_at for q in query.questions if (copy := books.copy(q.message_id))}
+    ledger.apply(heartbeat.heard(ledger, speaker.name, speaker.mark))
+    checked = {q.message_id: copy.check_at for q in query.questions if (copy := ledger.copy(q.message_id))}
     for line in lines:
-        owner = _database_of(books, speaker, line.verdict)
+        owner = _database_of(ledger, speaker, line.verdict)
         learnt = questions.learn(
-            books, line.verdict, speaker, owner, policy, now, long_away=inquiry.long_away
+            ledger, line.verdict, speaker, owner, policy, now, long_away=inquiry.long_away
         )
-        books.apply(learnt)
+        ledger.apply(learnt)
     last = max((line.event for line in lines if line.event is not None), default=None)
     if last is not None:
-        books.apply(discard.applied(books, speaker.name, Mark(speaker.mark.incarnation, last)))
+        ledger.apply(discard.applied(ledger, speaker.name, Mark(speaker.mark.incarnation, last)))
     answered = {line.verdict.message_id for line in lines if line.event is None}
-    pending = {line.verdict.message_id for line in lines if _waits(books, line.verdict, speaker)}
+    pending = {line.verdict.message_id for line in lines if _waits(ledger, line.verdict, speaker)}
     confirmed = {line.verdict.message_id for line in lines if line.verdict.kind is Kind.YOURS}
     for question in (*query.questions, *query.claimed):
-        copy = in_question(books, question.message_id)
+        copy = in_question(ledger, question.message_id)
         if copy is None:
             inquiry.forget(question.message_id)
         elif copy.id in answered - pending:
@@ -319,7 +321,7 @@ def told(
         asked_as_holder = (question.message_id, question.epoch, question.rank) == (copy.id, copy.epoch, None)
         as_its_holder = speaker.name == copy.owner and asked_as_holder
         if as_its_holder and copy.check_at == checked[copy.id]:  # nothing was decided, or it was left out
-            books.apply(questions.check_later(copy, now + policy.orphan_check_interval))
+            ledger.apply(questions.check_later(copy, now + policy.orphan_check_interval))
     more_to_ask = len(query.questions) + len(query.claimed) >= MAX_QUESTIONS and bool(answered - pending)
     return more_to_ask or len(lines) >= MAX_LINES
 

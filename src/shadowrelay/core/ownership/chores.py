@@ -47,33 +47,33 @@ def held_back(ledger: Ledger) -> bool:
     return any(chore.work not in {Work.REOPENED, Work.COUNTED} for chore in ledger.chores)
 
 
-def begin(books: Transaction, chore: Chore) -> None:
+def begin(ledger: Transaction, chore: Chore) -> None:
     """Do the first part; what is left is written down, in place of what was left of the same before."""
-    if left := _part_of(books, chore):
-        books.apply(Decision(None, (left,)))
-    elif any((known.work, known.member) == (chore.work, chore.member) for known in books.chores):
-        books.apply(Decision(None, (ChoreDone(chore),)))
+    if left := _part_of(ledger, chore):
+        ledger.apply(Decision(None, (left,)))
+    elif any((known.work, known.member) == (chore.work, chore.member) for known in ledger.chores):
+        ledger.apply(Decision(None, (ChoreDone(chore),)))
 
 
-def carry_on(books: Transaction) -> bool:
+def carry_on(ledger: Transaction) -> bool:
     """Do the next part of what is left. Is there more?"""
-    if not books.chores:
+    if not ledger.chores:
         return False
-    chore = min(books.chores, key=lambda chore: (_URGENCY[chore.work], chore.at))
-    left = _part_of(books, chore)
-    books.apply(Decision(None, (left or ChoreDone(chore),)))
-    return bool(books.chores)
+    chore = min(ledger.chores, key=lambda chore: (_URGENCY[chore.work], chore.at))
+    left = _part_of(ledger, chore)
+    ledger.apply(Decision(None, (left or ChoreDone(chore),)))
+    return bool(ledger.chores)
 
 
-def _part_of(books: Transaction, chore: Chore) -> Chore | None:
+def _part_of(ledger: Transaction, chore: Chore) -> Chore | None:
     """Do as much as a transaction may. Returns what is left."""
-    part = Part(chore.after, books.at_once)
+    part = Part(chore.after, ledger.at_once)
     for number, step in enumerate(_steps(chore.work)):
         if number < chore.step:
             continue
-        if rest := step(books, chore, part):
+        if rest := step(ledger, chore, part):
             return replace(chore, step=number, after=rest.after)
-        part = Part(most=books.at_once)
+        part = Part(most=ledger.at_once)
     return None
 
 
@@ -93,51 +93,51 @@ def _steps(work: Work) -> tuple[Step, ...]:
             assert_never(work)
 
 
-def _ask_about_all(books: Transaction, chore: Chore, part: Part) -> Part | None:
+def _ask_about_all(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
     """The database was opened again: whatever is in transit is asked about before it is sent."""
-    ids, rest = books.in_transit(part)
-    books.apply(Decision(None, (AskAbout(tuple(ids), chore.at),)))
+    ids, rest = ledger.in_transit(part)
+    ledger.apply(Decision(None, (AskAbout(tuple(ids), chore.at),)))
     return rest
 
 
-def _holder_is_back(books: Transaction, chore: Chore, part: Part) -> Part | None:
+def _holder_is_back(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
     """It was only out of reach: what it holds counts again."""
-    found = books.copies_held_by(chore.member, part, counted=False)
+    found = ledger.copies_held_by(chore.member, part, counted=False)
     for copy in found.copies:
         counted = in_state(copy, chore.member, HolderState.LOST, HolderState.HOLDING)
-        books.apply(saved(copy, counted))
+        ledger.apply(saved(copy, counted))
     return found.rest
 
 
-def _in_doubt(books: Transaction, chore: Chore, part: Part) -> Part | None:
+def _in_doubt(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
     """What was to be sent in doubt can be known now."""
-    found = books.copies_in_doubt(chore.member, part)
+    found = ledger.copies_in_doubt(chore.member, part)
     for copy in found.copies:
-        books.apply(ask_about(copy, chore.at))
+        ledger.apply(ask_about(copy, chore.at))
     return found.rest
 
 
-def _former_owner_is_back(books: Transaction, chore: Chore, part: Part) -> Part | None:
-    found = books.copies_taken_from(chore.member, part)
+def _former_owner_is_back(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
+    found = ledger.copies_taken_from(chore.member, part)
     for copy in found.copies:
-        books.apply(ask_about(copy, chore.at))
+        ledger.apply(ask_about(copy, chore.at))
     return found.rest
 
 
-def _check_copies(books: Transaction, chore: Chore, part: Part) -> Part | None:
+def _check_copies(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
     """Their owner opened its database again, perhaps an older one than its marks can show."""
-    books.apply(Decision(None, (CheckCopies(chore.member, chore.at, part.most),)))
-    return part if books.unchecked(chore.member, chore.at) else None
+    ledger.apply(Decision(None, (CheckCopies(chore.member, chore.at, part.most),)))
+    return part if ledger.unchecked(chore.member, chore.at) else None
 
 
-def _holder_is_gone(books: Transaction, chore: Chore, part: Part) -> Part | None:
+def _holder_is_gone(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
     """What it held is lost to it: forgotten if its database is another one, uncertain if it is an old one."""
-    member = books.member(chore.member)
+    member = ledger.member(chore.member)
     running = member.lineage if member else None
-    found = books.copies_held_by(chore.member, part)
+    found = ledger.copies_held_by(chore.member, part)
     for copy in found.copies:
         holders = (_without_its_copy(holder, chore, running) for holder in copy.holders)
-        books.apply(saved(copy, replace(copy, holders=tuple(one for one in holders if one))))
+        ledger.apply(saved(copy, replace(copy, holders=tuple(one for one in holders if one))))
     return found.rest
 
 
@@ -149,16 +149,16 @@ def _without_its_copy(holder: Holder, chore: Chore, running: Lineage | None) -> 
     return holder if running and holder.database_id == running.database_id else None
 
 
-def _owner_is_gone(books: Transaction, chore: Chore, part: Part) -> Part | None:
+def _owner_is_gone(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
     """What is held for the database that is no more is to be promoted."""
-    member = books.member(chore.member)
+    member = ledger.member(chore.member)
     running = member.lineage if member else None
     reason = Reason.DATABASE_REPLACED if chore.work is Work.REPLACED else Reason.DATABASE_ROLLED_BACK
-    found = books.copies_held_for(chore.member, part)
+    found = ledger.copies_held_for(chore.member, part)
     for copy in found.copies:
         if chore.work is Work.REPLACED and running and copy.owner_database == running.database_id:
             continue  # it is held for the one that took its place
-        books.apply(intend(copy, reason, chore.at))
+        ledger.apply(intend(copy, reason, chore.at))
     return found.rest
 
 

@@ -22,7 +22,7 @@ from shadowrelay.core.values import dataclass, replace
 
 
 def meet(
-    books: Transaction,
+    ledger: Transaction,
     name: ServerName,
     found: Lineage,
     known: Incarnation | None,
@@ -46,7 +46,7 @@ def meet(
     one was the late one. Members tell only as much of their lineage as we know not, so what is known of the
     time before that is kept.
     """
-    member = books.member(name) or Member(name)
+    member = ledger.member(name) or Member(name)
     former = member.lineage
     if found.incarnation == member.replaced and not _is_same(asked_at, former):
         return Continuity.UNBROKEN
@@ -58,18 +58,18 @@ def meet(
     met = replace(member, lineage=found, knows_ours=known or member.knows_ours)
     if former is None or continuity is not Continuity.BROKEN:
         if met != member:
-            books.apply(Decision(None, (met,)))
+            ledger.apply(Decision(None, (met,)))
         if after_silence and not met.retired:
-            chores.begin(books, Chore(Work.RETURNED, name, now))
-            chores.begin(books, Chore(Work.COUNTED, name, now))
+            chores.begin(ledger, Chore(Work.RETURNED, name, now))
+            chores.begin(ledger, Chore(Work.COUNTED, name, now))
         if former and found.incarnation != former.incarnation:
-            chores.begin(books, Chore(Work.REOPENED, name, now))
+            chores.begin(ledger, Chore(Work.REOPENED, name, now))
         return continuity
     replaced = found.database_id != former.database_id
     gone = (DropEvents(former.database_id),) if replaced else ()
     gone_for_good = former.incarnation if former.incarnation != found.incarnation else member.replaced
-    books.apply(Decision(None, (replace(met, applied=None, replaced=gone_for_good), *gone)))
-    chores.begin(books, Chore(Work.REPLACED if replaced else Work.ROLLED_BACK, name, now))
+    ledger.apply(Decision(None, (replace(met, applied=None, replaced=gone_for_good), *gone)))
+    chores.begin(ledger, Chore(Work.REPLACED if replaced else Work.ROLLED_BACK, name, now))
     return continuity
 
 
@@ -88,20 +88,20 @@ def heard(ledger: Ledger, name: ServerName, mark: Mark) -> Decision[None]:
     return Decision(None, (Heard(name, mark.sequence),))
 
 
-def lose_holder(books: Transaction, name: ServerName, part: Part = ALL) -> Part | None:
+def lose_holder(ledger: Transaction, name: ServerName, part: Part = ALL) -> Part | None:
     """A holder was out of reach for a few heartbeats: its copies do not count until it is back.
 
     Returns the next part; so do the next two.
     """
-    found = books.copies_held_by(name, part, counted=True)
+    found = ledger.copies_held_by(name, part, counted=True)
     for copy in found.copies:
         lost = chores.in_state(copy, name, HolderState.HOLDING, HolderState.LOST)
-        books.apply(saved(copy, lost))
+        ledger.apply(saved(copy, lost))
     return found.rest
 
 
 def cut_off(
-    books: Transaction,
+    ledger: Transaction,
     name: ServerName,
     at_hand: frozenset[ServerName],
     now: datetime,
@@ -112,9 +112,9 @@ def cut_off(
     What a member ``at_hand`` holds too does not wait: that one is in contact with us, so nobody promotes by
     time. It goes out in doubt, and is asked about when the other one is back.
     """
-    found = books.copies_held_by(name, part)
+    found = ledger.copies_held_by(name, part)
     for copy in found.copies:
-        books.apply(saved(copy, _cut_off(copy, at_hand - {name}, now)))
+        ledger.apply(saved(copy, _cut_off(copy, at_hand - {name}, now)))
     return found.rest
 
 
@@ -127,12 +127,12 @@ def _cut_off(copy: Copy, at_hand: frozenset[ServerName], now: datetime) -> Copy:
 
 
 def take_over(
-    books: Transaction, name: ServerName, reason: Reason, now: datetime, part: Part = ALL
+    ledger: Transaction, name: ServerName, reason: Reason, now: datetime, part: Part = ALL
 ) -> tuple[int, Part | None]:
     """Every copy held for that owner is to be promoted. Repeating it changes nothing. Says how many, too."""
-    found = books.copies_held_for(name, part, unclaimed=True)
+    found = ledger.copies_held_for(name, part, unclaimed=True)
     for copy in found.copies:
-        books.apply(intend(copy, reason, now))
+        ledger.apply(intend(copy, reason, now))
     return len(found.copies), found.rest
 
 
