@@ -16,7 +16,7 @@ from shadowrelay.admin.node import HopStatus, MemberState, MemberStatus, Refusal
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, SaveCopy
 from shadowrelay.core.delivery import settling
-from shadowrelay.core.delivery.settling import Ending, Hop, Result
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import (
     Beginning,
@@ -302,7 +302,7 @@ def held(number: int, owner: ServerName, *to: str) -> Callable[[SqlLedger], obje
 def attempted(number: int, ending: Ending, reply: str, *recipients: int) -> Callable[[SqlLedger], object]:
     """An attempt ended so for those recipients; what is deferred waits for five minutes."""
     results = [
-        Result(recipient, ending, reply, timedelta(minutes=5 if ending is Ending.DEFERRED else 0))
+        AttemptResult(recipient, ending, reply, timedelta(minutes=5 if ending is Ending.DEFERRED else 0))
         for recipient in recipients or (1,)
     ]
     hop = Hop("mail.outside.test", inside=False, mailbox=False)

@@ -10,7 +10,7 @@ from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, mess
 
 from shadowrelay.core.decisions import Content, DropEvents, Kind, Member, Outcome, Part, Tombstone, Verdict
 from shadowrelay.core.delivery import safety_net
-from shadowrelay.core.delivery.settling import Ending, Hop, Report, Result, settle
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report, settle
 from shadowrelay.core.events import side_effects
 from shadowrelay.core.events.announcements import addressed, delivered, listeners
 from shadowrelay.core.events.reports import ReportKind, report_id
@@ -571,7 +571,7 @@ def test_a_copy_acknowledged_so_late_that_it_may_be_promoted_is_asked_about_firs
 def test_a_delivery_that_somebody_else_settled_meanwhile_has_its_row_all_the_same(on_a: Books) -> None:
     first = message().recipients[0]
     on_a.copies[M] = message().with_recipients([replace(first, status=Status.DELIVERED)])
-    results = [Result(1, Ending.ACCEPTED, "250 ok"), Result(2, Ending.ACCEPTED, "250 ok")]
+    results = [AttemptResult(1, Ending.ACCEPTED, "250 ok"), AttemptResult(2, Ending.ACCEPTED, "250 ok")]
     on_a.apply(settle(on_a, M, results, (), HOP, NOW))
     rows = [event for event in on_a.events if event.event_id == "SENDEXTERNAL"]
     assert sorted(r.number for row in rows for r in row.recipients) == [1, 2]
@@ -720,8 +720,8 @@ def test_a_holder_out_of_reach_is_not_waited_for_while_another_one_answers_that_
 def test_settling_tells_every_possible_holder_in_the_same_decision() -> None:
     on = books(A, message(holders=(holder(B), holder(C, HolderState.UNCERTAIN, 2))))
     results = [
-        Result(1, Ending.ACCEPTED, "250 2.0.0"),
-        Result(2, Ending.DEFERRED, "451 4.3.2", timedelta(60)),
+        AttemptResult(1, Ending.ACCEPTED, "250 2.0.0"),
+        AttemptResult(2, Ending.DEFERRED, "451 4.3.2", timedelta(60)),
     ]
     on.apply(settle(on, M, results, (), HOP, NOW))
     assert {(e.addressee, e.verdict.recipients) for e in on.told} == {(DB[B], (1,)), (DB[C], (1,))}
@@ -730,7 +730,7 @@ def test_settling_tells_every_possible_holder_in_the_same_decision() -> None:
 
 def test_a_delivery_that_was_overtaken_by_a_promotion_still_settles() -> None:
     on = books(A, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
-    results = [Result(n, Ending.ACCEPTED, "250 2.0.0") for n in (1, 2)]
+    results = [AttemptResult(n, Ending.ACCEPTED, "250 2.0.0") for n in (1, 2)]
     on.apply(settle(on, M, results, (), HOP, NOW))
     assert on.copies[M].stage is Stage.SAFETY_NET
     assert [e.addressee for e in on.told] == [DB[B]]
@@ -741,7 +741,7 @@ DSN = report_id(M, 1, ReportKind.FAILED)
 
 def fail(on: Books) -> None:
     report = Report(id=DSN, about=1, content=b"x", next_hop=NextHop("back"))
-    on.apply(settle(on, M, [Result(1, Ending.REJECTED, "550 5.1.1")], [report], HOP, NOW))
+    on.apply(settle(on, M, [AttemptResult(1, Ending.REJECTED, "550 5.1.1")], [report], HOP, NOW))
 
 
 def test_a_failure_is_announced_only_when_its_report_is_safe() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Content, DamagedRow
 from shadowrelay.core.delivery import retry, safety_net, settling
-from shadowrelay.core.delivery.settling import Ending, Hop, Report, Result
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.events.reports import ReportKind, is_due, report_id
 from shadowrelay.core.greeting import greet
@@ -605,7 +605,9 @@ class Node:
             resume(Sent((), hop, damaged="content"))
             return
         if retry.expired(copy.received_at, self.clock(), self.policy):
-            gone = tuple(Result(r.number, Ending.EXPIRED, "550 5.4.7 Expired") for r in step.recipients)
+            gone = tuple(
+                AttemptResult(r.number, Ending.EXPIRED, "550 5.4.7 Expired") for r in step.recipients
+            )
             resume(Sent(gone, hop))
             return
         sink = world.hops[step.next_hop]
@@ -622,7 +624,7 @@ class Node:
                 if generation == self.generation:
                     self.attend(noted, results)
 
-            def noted(results: tuple[Result, ...]) -> None:
+            def noted(results: tuple[AttemptResult, ...]) -> None:
                 resume(Sent(results, hop))
 
             world.after(back if answers is not None else 2.0, settled)
@@ -641,16 +643,16 @@ class Node:
         else:
             reached()
 
-    def _result(self, number: int, attempts: int, answers: dict[int, str] | None) -> Result:
+    def _result(self, number: int, attempts: int, answers: dict[int, str] | None) -> AttemptResult:
         wait = retry.after(attempts + 1, self.policy)
         if answers is None:
-            return Result(number, Ending.IN_DOUBT, "No reply", wait)
+            return AttemptResult(number, Ending.IN_DOUBT, "No reply", wait)
         reply = answers[number]
         if reply[0] == "2":
-            return Result(number, Ending.ACCEPTED, reply)
+            return AttemptResult(number, Ending.ACCEPTED, reply)
         if reply[0] == "4":
-            return Result(number, Ending.DEFERRED, reply, wait)
-        return Result(number, Ending.REJECTED, reply)
+            return AttemptResult(number, Ending.DEFERRED, reply, wait)
+        return AttemptResult(number, Ending.REJECTED, reply)
 
     def write_reports(self, step: WriteReports) -> tuple[Report, ...]:
         made = []

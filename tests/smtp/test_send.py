@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from scripted_hop import CLOSE, HANG, ScriptedHop, envelope, original, recipients
 
-from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, Outcome, Timeouts
+from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, Timeouts
 
 MESSAGE = b"Subject: hello\r\n\r\nText.\r\n"
 TWO = ("a@example.net", "b@example.net")
@@ -24,15 +25,15 @@ async def send(hop: ScriptedHop, *to: str, content: bytes = MESSAGE, **server: o
         await session.close()
 
 
-def outcomes(result: DeliveryResult) -> list[Outcome]:
-    return [one.outcome for one in result.results]
+def endings(result: DeliveryResult) -> list[Ending]:
+    return [one.ending for one in result.results]
 
 
 @BOTH_WAYS
 async def test_an_accepted_message_is_accepted_for_every_recipient(offers: tuple[str, ...]) -> None:
     async with ScriptedHop(offers=offers) as hop:
         result = await send(hop)
-    assert outcomes(result) == [Outcome.ACCEPTED] * 2
+    assert endings(result) == [Ending.ACCEPTED] * 2
     assert [one.reply for one in result.results] == ["250 2.0.0 queued"] * 2
     assert [original(content) for content in hop.contents] == [MESSAGE]
     assert hop.verbs() == ["EHLO", "MAIL", "RCPT", "RCPT", "DATA", "QUIT"]
@@ -53,7 +54,7 @@ async def test_a_refused_mail_command_settles_every_recipient(offers: tuple[str,
     refusal = b"503 5.5.1 MAIL first\r\n"
     async with ScriptedHop(offers=offers, MAIL=b"550 5.7.1 no\r\n", RCPT=refusal, DATA=refusal) as hop:
         result = await send(hop)
-    assert outcomes(result) == [Outcome.REJECTED] * 2
+    assert endings(result) == [Ending.REJECTED] * 2
     assert {one.reply for one in result.results} == {"550 5.7.1 no"}
     assert hop.contents == []
 
@@ -63,7 +64,7 @@ async def test_each_recipient_gets_the_reply_to_its_own_rcpt(offers: tuple[str, 
     answers = [b"550 5.1.1 unknown\r\n", b"250 2.1.5 ok\r\n", b"450 4.2.1 busy\r\n"]
     async with ScriptedHop(offers=offers, RCPT=answers) as hop:
         result = await send(hop, *TWO, "c@example.net")
-    assert outcomes(result) == [Outcome.REJECTED, Outcome.ACCEPTED, Outcome.DEFERRED]
+    assert endings(result) == [Ending.REJECTED, Ending.ACCEPTED, Ending.DEFERRED]
     assert result.results[0].reply == "550 5.1.1 unknown"
 
 
@@ -72,7 +73,7 @@ async def test_without_any_recipient_a_pipelined_354_is_answered_by_a_lone_dot()
         session = DeliverySession(hop.server())
         await session.connect()
         result = await session.deliver(envelope(), recipients(*TWO), MESSAGE)
-        assert outcomes(result) == [Outcome.REJECTED] * 2
+        assert endings(result) == [Ending.REJECTED] * 2
         assert hop.contents == [b".\r\n"]
         assert session.alive
         await session.close()
@@ -87,7 +88,7 @@ async def test_without_any_recipient_and_pipelining_no_data_is_asked_for() -> No
 async def test_recipients_past_the_limit_are_named_when_others_were_taken() -> None:
     async with ScriptedHop(RCPT=[b"250 ok\r\n", b"452 4.5.3 too many\r\n"]) as hop:
         result = await send(hop)
-    assert outcomes(result) == [Outcome.ACCEPTED, Outcome.DEFERRED]
+    assert endings(result) == [Ending.ACCEPTED, Ending.DEFERRED]
     assert result.overflow == (2,)
 
 
@@ -104,24 +105,24 @@ async def test_a_hop_that_takes_nobody_names_no_recipients_past_its_limit() -> N
 @pytest.mark.parametrize(
     ("reply", "outcome"),
     [
-        (b"451 4.3.0 later\r\n", Outcome.DEFERRED),
-        (b"554 5.6.0 never\r\n", Outcome.REJECTED),
-        (b"250 2.0.0 Duplicate dropped\r\n", Outcome.DUPLICATE),
-        (b"421 4.3.2 shutting down\r\n", Outcome.DEFERRED),
-        (b"399 what\r\n", Outcome.IN_DOUBT),
-        (b"gibberish\r\n", Outcome.IN_DOUBT),
-        (CLOSE, Outcome.IN_DOUBT),
+        (b"451 4.3.0 later\r\n", Ending.DEFERRED),
+        (b"554 5.6.0 never\r\n", Ending.REJECTED),
+        (b"250 2.0.0 Duplicate dropped\r\n", Ending.DUPLICATE),
+        (b"421 4.3.2 shutting down\r\n", Ending.DEFERRED),
+        (b"399 what\r\n", Ending.IN_DOUBT),
+        (b"gibberish\r\n", Ending.IN_DOUBT),
+        (CLOSE, Ending.IN_DOUBT),
     ],
 )
-async def test_the_reply_to_the_final_dot_decides(reply: bytes, outcome: Outcome) -> None:
+async def test_the_reply_to_the_final_dot_decides(reply: bytes, ending: Ending) -> None:
     async with ScriptedHop(DOT=reply) as hop:
-        assert outcomes(await send(hop)) == [outcome] * 2
+        assert endings(await send(hop)) == [ending] * 2
 
 
 async def test_silence_after_the_final_dot_is_in_doubt() -> None:
     async with ScriptedHop(DOT=HANG) as hop:
         result = await send(hop, timeouts=Timeouts(final_dot=0.05, quit=0.05))
-    assert outcomes(result) == [Outcome.IN_DOUBT] * 2
+    assert endings(result) == [Ending.IN_DOUBT] * 2
     assert not result.results[0].remote
 
 
@@ -129,7 +130,7 @@ async def test_silence_after_the_final_dot_is_in_doubt() -> None:
 async def test_a_session_lost_before_the_dot_defers(verb: str) -> None:
     async with ScriptedHop(**{verb: CLOSE}) as hop:
         result = await send(hop)
-    assert outcomes(result) == [Outcome.DEFERRED] * 2
+    assert endings(result) == [Ending.DEFERRED] * 2
     assert result.results[0].reply == f"451 4.4.2 Session lost at {verb}"
 
 
@@ -141,7 +142,7 @@ async def test_421_between_recipients_defers_those_without_a_final_answer_and_en
         result = await session.deliver(
             envelope(), recipients(*TWO, "c@example.net", "d@example.net"), MESSAGE
         )
-        assert outcomes(result) == [Outcome.REJECTED] + [Outcome.DEFERRED] * 3
+        assert endings(result) == [Ending.REJECTED] + [Ending.DEFERRED] * 3
         assert result.results[1].reply == "421 4.3.2 bye"
         assert not session.alive
 
@@ -152,7 +153,7 @@ async def test_multi_line_replies_and_several_in_one_segment_stay_paired() -> No
         RCPT=[b"550-5.1.1 no such\r\n550 5.1.1 user\r\n250-fine\r\n250 really\r\n", b""],
     ) as hop:
         result = await send(hop)
-    assert outcomes(result) == [Outcome.REJECTED, Outcome.ACCEPTED]
+    assert endings(result) == [Ending.REJECTED, Ending.ACCEPTED]
     assert result.results[0].reply == "550 5.1.1 no such user"
 
 
@@ -173,7 +174,7 @@ async def test_what_is_no_reply_is_shown_as_the_server_said_it(verb: str, said: 
             assert failure.value.error == shown
             return
         result = await send(hop)
-    assert outcomes(result) == [Outcome.IN_DOUBT if verb == "DOT" else Outcome.DEFERRED] * 2
+    assert endings(result) == [Ending.IN_DOUBT if verb == "DOT" else Ending.DEFERRED] * 2
     lost = "after the final dot" if verb == "DOT" else f"at {verb}"
     assert {one.reply for one in result.results} == {f"451 4.4.2 Session lost {lost}: {shown}"}
 
@@ -182,7 +183,7 @@ async def test_a_reply_beyond_32_kib_still_means_what_its_code_says() -> None:
     long = b"".join(b"250-2.0.0 " + b"x" * 400 + b"\r\n" for _ in range(100)) + b"250 2.0.0 done\r\n"
     async with ScriptedHop(DOT=long) as hop:
         result = await send(hop)
-    assert outcomes(result) == [Outcome.ACCEPTED] * 2
+    assert endings(result) == [Ending.ACCEPTED] * 2
     assert len(result.results[0].reply) <= 600
 
 
@@ -215,14 +216,14 @@ async def test_lmtp_gives_one_reply_for_each_recipient_taken() -> None:
     async with ScriptedHop(RCPT=rcpt, DOT=dot) as hop:
         result = await send(hop, *TWO, "c@example.net", "d@example.net", protocol="lmtp")
     assert hop.commands[0] == "LHLO mx1.example.org"
-    assert outcomes(result) == [Outcome.ACCEPTED, Outcome.REJECTED, Outcome.DEFERRED, Outcome.DUPLICATE]
+    assert endings(result) == [Ending.ACCEPTED, Ending.REJECTED, Ending.DEFERRED, Ending.DUPLICATE]
 
 
 async def test_each_answer_of_an_lmtp_server_is_told_when_it_comes() -> None:
-    told: list[tuple[int, Outcome]] = []
+    told: list[tuple[int, Ending]] = []
 
     async def heard(answer: DeliveryResult) -> None:
-        told.extend((one.number, one.outcome) for one in answer.results)
+        told.extend((one.number, one.ending) for one in answer.results)
 
     async with ScriptedHop(DOT=b"250 2.1.5 one\r\n452 4.2.2 two\r\n") as hop:
         timeouts = Timeouts(final_dot=0.2, quit=0.05)
@@ -235,19 +236,19 @@ async def test_each_answer_of_an_lmtp_server_is_told_when_it_comes() -> None:
             while len(told) < 2:
                 assert not task.done()
                 await asyncio.sleep(0.01)
-        assert told == [(1, Outcome.ACCEPTED), (2, Outcome.DEFERRED)]
+        assert told == [(1, Ending.ACCEPTED), (2, Ending.DEFERRED)]
         result = await task
-    assert outcomes(result) == [Outcome.ACCEPTED, Outcome.DEFERRED, Outcome.IN_DOUBT]
+    assert endings(result) == [Ending.ACCEPTED, Ending.DEFERRED, Ending.IN_DOUBT]
     assert len(told) == 2
 
 
 async def test_lmtp_recipients_not_answered_before_the_session_is_lost_are_in_doubt() -> None:
     async with ScriptedHop(DOT=b"250 2.1.5 stored\r\nrubbish\r\n") as hop:
         result = await send(hop, protocol="lmtp")
-    assert outcomes(result) == [Outcome.ACCEPTED, Outcome.IN_DOUBT]
+    assert endings(result) == [Ending.ACCEPTED, Ending.IN_DOUBT]
 
 
 async def test_lmtp_without_any_recipient_does_not_wait_for_replies_that_never_come() -> None:
     async with ScriptedHop(RCPT=b"550 5.1.1 unknown\r\n") as hop:
-        assert outcomes(await send(hop, protocol="lmtp")) == [Outcome.REJECTED] * 2
+        assert endings(await send(hop, protocol="lmtp")) == [Ending.REJECTED] * 2
     assert hop.contents == []

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_hop import ScriptedHop, envelope, original, recipients
 
+from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.smtp.send import DeliveryResult, DeliverySession, Outcome, Timeouts
+from shadowrelay.smtp.send import DeliveryResult, DeliverySession, Timeouts
 from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer
 
 MESSAGE = b"Subject: hello\r\n\r\nText.\r\n"
@@ -53,7 +54,7 @@ def status(result: DeliveryResult) -> list[str]:
 async def test_content_arrives_octet_for_octet(content: bytes) -> None:
     async with ScriptedHop() as hop:
         result = await send(hop, content)
-    assert result.results[0].outcome is Outcome.ACCEPTED
+    assert result.results[0].ending is Ending.ACCEPTED
     assert original(hop.contents[0]) == content
 
 
@@ -92,7 +93,7 @@ async def test_a_bare_line_ending_never_reaches_the_next_hop() -> None:
     async with ScriptedHop() as hop:
         result = await send(hop, b"a\r\n\n.\r\nMAIL FROM:<forged@example.org>\r\n")
     assert hop.contents == []
-    assert result.results[0].outcome is Outcome.REJECTED
+    assert result.results[0].ending is Ending.REJECTED
     assert status(result) == ["5.6.11"]
 
 
@@ -125,7 +126,7 @@ async def test_a_large_stream_leaves_at_the_pace_of_the_reader_in_flat_memory() 
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         await session.close()
-    assert result.results[0].outcome is Outcome.ACCEPTED
+    assert result.results[0].ending is Ending.ACCEPTED
     assert made == count // 256
     assert hop.octets == count * 1024 + 3
     assert peak < 8 * 2**20
@@ -137,7 +138,7 @@ async def test_a_next_hop_that_stops_reading_is_given_up_before_the_dot() -> Non
         session = DeliverySession(hop.server(timeouts=Timeouts(block=0.1)))
         await session.connect()
         result = await session.deliver(envelope(), recipients("a@example.net"), LARGE)
-    assert result.results[0].outcome is Outcome.DEFERRED
+    assert result.results[0].ending is Ending.DEFERRED
     assert not session.alive
 
 
@@ -150,7 +151,7 @@ async def test_a_refusal_in_the_middle_of_the_content_is_heard() -> None:
             yield MESSAGE
 
         result = await send(hop, content())
-    assert result.results[0].outcome is Outcome.REJECTED
+    assert result.results[0].ending is Ending.REJECTED
     assert hop.contents == []
 
 
@@ -162,7 +163,7 @@ async def test_a_positive_reply_before_the_dot_takes_nothing() -> None:
             await asyncio.sleep(0.1)
 
         result = await send(hop, content())
-    assert result.results[0].outcome is Outcome.DEFERRED
+    assert result.results[0].ending is Ending.DEFERRED
     assert hop.contents == []
 
 
@@ -187,7 +188,7 @@ async def test_a_session_lost_in_the_last_block_is_lost_before_the_dot() -> None
         assert session._connection
         hop.narrow(session._connection.protocol.transport)
         result = await session.deliver(envelope(), recipients("a@example.net"), LARGE[: 200 * 1000])
-    assert result.results[0].outcome is Outcome.DEFERRED
+    assert result.results[0].ending is Ending.DEFERRED
 
 
 async def test_an_independent_server_understands_us() -> None:
@@ -221,7 +222,7 @@ async def test_parameters_are_passed_on_where_they_are_offered() -> None:
     ]
     assert bare.commands[1:3] == ["MAIL FROM:<sender@example.org>", "RCPT TO:<a@example.net>"]
     assert not result.dsn_offered
-    assert result.results[0].outcome is Outcome.ACCEPTED  # declared 8-bit, but it is not
+    assert result.results[0].ending is Ending.ACCEPTED  # declared 8-bit, but it is not
 
 
 async def test_eight_bit_content_is_declared_even_if_the_sender_did_not() -> None:
@@ -239,7 +240,7 @@ async def test_eight_bit_content_is_not_sent_to_a_hop_without_8bitmime(
 ) -> None:
     async with ScriptedHop(offers=("PIPELINING",)) as hop:
         result = await send(hop, content, **options)
-    assert result.results[0].outcome is Outcome.REJECTED
+    assert result.results[0].ending is Ending.REJECTED
     assert not result.results[0].remote
     assert status(result) == ["5.6.3"]
     assert "MAIL" not in hop.verbs()
@@ -256,7 +257,7 @@ async def test_a_non_ascii_recipient_alone_is_refused_where_smtputf8_is_missing(
         result = await send(
             hop, about=envelope(smtputf8=True), to=recipients("ä@example.net", "b@example.net")
         )
-    assert [one.outcome for one in result.results] == [Outcome.REJECTED, Outcome.ACCEPTED]
+    assert [one.ending for one in result.results] == [Ending.REJECTED, Ending.ACCEPTED]
     assert status(result)[0] == "5.6.7"
 
 
@@ -270,7 +271,7 @@ async def test_a_non_ascii_header_needs_smtputf8_but_a_non_ascii_body_does_not(s
             for content in (header, body)
         ]
     assert status(results[0]) == ["5.6.9"]
-    assert results[1].results[0].outcome is Outcome.ACCEPTED
+    assert results[1].results[0].ending is Ending.ACCEPTED
     assert original(hop.contents[0]) == body
 
 
@@ -284,12 +285,12 @@ async def test_a_message_past_the_hops_size_is_not_sent() -> None:
 @pytest.mark.parametrize("size", ["SIZE", "SIZE 0", "SIZE lots"])
 async def test_a_size_offer_without_a_limit_limits_nothing(size: str) -> None:
     async with ScriptedHop(offers=(size,)) as hop:
-        assert (await send(hop)).results[0].outcome is Outcome.ACCEPTED
+        assert (await send(hop)).results[0].ending is Ending.ACCEPTED
 
 
 @pytest.mark.parametrize("address", ["a@b\r\nRCPT TO:<c@d>", "a> NOTIFY=NEVER@b", "a b@c", "@x:a@b", ""])
 async def test_an_address_that_would_break_the_command_is_refused_without_asking(address: str) -> None:
     async with ScriptedHop() as hop:
         result = await send(hop, to=recipients(address, "b@example.net"))
-    assert [one.outcome for one in result.results] == [Outcome.REJECTED, Outcome.ACCEPTED]
+    assert [one.ending for one in result.results] == [Ending.REJECTED, Ending.ACCEPTED]
     assert hop.verbs().count("RCPT") == 1

@@ -19,13 +19,13 @@ from aiosmtpd.smtp import SMTP as Server
 from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword, Session
 from scripted_hop import HANG, QUICK, ScriptedHop, envelope, recipients
 
+from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.send import (
     ConnectionFailed,
     DeliveryResult,
     DeliverySession,
     Login,
-    Outcome,
 )
 
 NAME, PASSWORD = "relay@example.net", "Pa55-wört, with all sorts"
@@ -93,7 +93,7 @@ async def test_the_mechanism_that_was_chosen_is_spoken_under_tls(
 ) -> None:
     async with ScriptedHop(offers=OFFERS, tls=tls, **WAYS[mechanism]) as hop:
         result = await send(hop, login(file, mechanism=mechanism), certificate)
-    assert result.results[0].outcome is Outcome.ACCEPTED
+    assert result.results[0].ending is Ending.ACCEPTED
     assert said(hop) == list(WAYS[mechanism])
     assert hop.verbs()[:3] == ["EHLO", "STARTTLS", "EHLO"]
 
@@ -174,7 +174,7 @@ async def test_the_password_file_is_read_for_each_connection(file: Path) -> None
         with pytest.raises(ConnectionFailed, match="auth"):
             await send(hop, who, None)
         holds(file, PASSWORD)
-        assert (await send(hop, who, None)).results[0].outcome is Outcome.ACCEPTED
+        assert (await send(hop, who, None)).results[0].ending is Ending.ACCEPTED
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ async def test_mail_that_a_server_takes_only_after_a_login_waits_for_it(verb: st
         await session.connect()
         result = await session.deliver(envelope(), recipients("a@example.net"), SAID)
         await session.close()
-    assert result.results[0].outcome is Outcome.DEFERRED
+    assert result.results[0].ending is Ending.DEFERRED
     assert result.results[0].reply == reply.decode().rstrip()
 
 
@@ -314,5 +314,5 @@ async def test_an_independent_server_takes_mail_with_the_right_password_and_none
         assert taken == []
         result = await session.deliver(envelope(), recipients("a@example.net"), SAID)
         await session.close()
-    assert result.results[0].outcome is Outcome.ACCEPTED
+    assert result.results[0].ending is Ending.ACCEPTED
     assert taken == [SAID]

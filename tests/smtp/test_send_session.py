@@ -8,7 +8,8 @@ import socket
 import pytest
 from scripted_hop import CLOSE, HANG, ScriptedHop, envelope, recipients
 
-from shadowrelay.smtp.send import ConnectionFailed, DeliverySession, Outcome, Timeouts
+from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.smtp.send import ConnectionFailed, DeliverySession, Timeouts
 
 MESSAGE = b"Subject: hello\r\n\r\nText.\r\n"
 
@@ -19,9 +20,9 @@ async def connected(hop: ScriptedHop, **server: object) -> DeliverySession:
     return session
 
 
-async def deliver(session: DeliverySession) -> Outcome:
+async def deliver(session: DeliverySession) -> Ending:
     result = await session.deliver(envelope(), recipients("a@example.net"), MESSAGE)
-    return result.results[0].outcome
+    return result.results[0].ending
 
 
 async def closed(session: DeliverySession) -> None:
@@ -33,7 +34,7 @@ async def closed(session: DeliverySession) -> None:
 async def test_many_messages_use_one_session_without_reset() -> None:
     async with ScriptedHop() as hop:
         session = await connected(hop)
-        assert [await deliver(session) for _ in range(5)] == [Outcome.ACCEPTED] * 5
+        assert [await deliver(session) for _ in range(5)] == [Ending.ACCEPTED] * 5
         await session.close()
     assert hop.connections == 1
     assert "RSET" not in hop.verbs()
@@ -42,8 +43,8 @@ async def test_many_messages_use_one_session_without_reset() -> None:
 async def test_after_a_transaction_that_stayed_open_the_next_begins_with_a_reset() -> None:
     async with ScriptedHop(offers=(), RCPT=[b"550 5.1.1 unknown\r\n", b"250 ok\r\n"]) as hop:
         session = await connected(hop)
-        assert await deliver(session) is Outcome.REJECTED
-        assert await deliver(session) is Outcome.ACCEPTED
+        assert await deliver(session) is Ending.REJECTED
+        assert await deliver(session) is Ending.ACCEPTED
         await session.close()
     assert hop.verbs() == ["EHLO", "MAIL", "RCPT", "RSET", "MAIL", "RCPT", "DATA", "QUIT"]
 
@@ -76,7 +77,7 @@ async def test_421_before_the_content_of_a_reused_session_says_nothing_of_the_me
         assert failure.value.reused
         assert not session.alive
         await session.connect()
-        assert await deliver(session) is Outcome.ACCEPTED
+        assert await deliver(session) is Ending.ACCEPTED
         await session.close()
     assert len(hop.contents) == 2
 
@@ -102,7 +103,7 @@ async def test_a_fresh_session_that_is_lost_at_mail_is_not_called_reused() -> No
 async def test_421_to_mail_on_a_fresh_session_defers() -> None:
     async with ScriptedHop(MAIL=b"421 4.3.2 busy\r\n") as hop:
         session = await connected(hop)
-        assert await deliver(session) is Outcome.DEFERRED
+        assert await deliver(session) is Ending.DEFERRED
         assert not session.alive
 
 
@@ -170,7 +171,7 @@ async def test_the_deadline_of_connecting_is_not_that_of_the_greeting() -> None:
 async def test_a_server_older_than_ehlo_is_greeted_with_helo() -> None:
     async with ScriptedHop(EHLO=b"500 what?\r\n") as hop:
         session = await connected(hop)
-        assert await deliver(session) is Outcome.ACCEPTED
+        assert await deliver(session) is Ending.ACCEPTED
         await session.close()
     assert hop.commands[:3] == [
         "EHLO mx1.example.org",

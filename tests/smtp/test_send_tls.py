@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from scripted_hop import ScriptedHop, envelope, recipients
 
-from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, Outcome
+from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession
 
 OFFERS = ("PIPELINING", "STARTTLS")
 
@@ -26,14 +27,14 @@ async def test_opportunistic_tls_encrypts_without_asking_who_answers(tls: ssl.SS
     async with ScriptedHop(offers=OFFERS, tls=tls) as hop:
         result = await send(hop, tls="opportunistic")
     assert result.encrypted.startswith("TLSv1.")
-    assert result.results[0].outcome is Outcome.ACCEPTED
+    assert result.results[0].ending is Ending.ACCEPTED
     assert hop.verbs()[:4] == ["EHLO", "STARTTLS", "EHLO", "MAIL"]
 
 
 async def test_opportunistic_tls_sends_in_clear_text_where_none_is_offered() -> None:
     async with ScriptedHop() as hop:
         result = await send(hop, tls="opportunistic")
-    assert (result.encrypted, result.results[0].outcome) == ("", Outcome.ACCEPTED)
+    assert (result.encrypted, result.results[0].ending) == ("", Ending.ACCEPTED)
     assert hop.connections == 1
 
 
@@ -41,7 +42,7 @@ async def test_opportunistic_tls_sends_in_clear_text_where_none_is_offered() -> 
 async def test_opportunistic_tls_falls_back_to_clear_text_on_a_new_connection(answer: bytes) -> None:
     async with ScriptedHop(offers=OFFERS, STARTTLS=answer) as hop:
         result = await send(hop, tls="opportunistic")
-    assert (result.encrypted, result.results[0].outcome) == ("", Outcome.ACCEPTED)
+    assert (result.encrypted, result.results[0].ending) == ("", Ending.ACCEPTED)
     assert hop.connections == 2
 
 

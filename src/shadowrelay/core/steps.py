@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from shadowrelay.core.decisions import Member
-from shadowrelay.core.delivery.settling import Hop, Report, Result
+from shadowrelay.core.delivery.settling import AttemptResult, Hop, Report
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members.conversation import Answered, Greeting, Query
@@ -117,7 +117,7 @@ class Sent:
     that was found while it was read; then nothing was sent, or not its end.
     """
 
-    results: tuple[Result, ...]
+    results: tuple[AttemptResult, ...]
     hop: Hop
     dsn_offered: bool = True
     damaged: str = ""
@@ -137,7 +137,7 @@ class WriteReports(Step[tuple[Report, ...]]):
     """Write the DSNs that these endings call for."""
 
     copy: Copy
-    results: tuple[Result, ...]
+    results: tuple[AttemptResult, ...]
     hop: Hop
     dsn_offered: bool  # the next hop took the duty to report success
 

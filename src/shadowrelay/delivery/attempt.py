@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 
 from shadowrelay.core.delivery import retry
-from shadowrelay.core.delivery.settling import Ending, Hop, Result
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
 from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Recipient
@@ -153,7 +153,7 @@ class Sender:
             hops = f"451 {outbound.status} {outbound.last_error}" if outbound.last_error else ""
             return Sent(
                 tuple(
-                    Result(r.number, Ending.EXPIRED, _expired(r.last_reply or hops), remote=False)
+                    AttemptResult(r.number, Ending.EXPIRED, _expired(r.last_reply or hops), remote=False)
                     for r in claimed.recipients
                 ),
                 hop,
@@ -196,9 +196,9 @@ class Sender:
         """What the answers of a next hop come to."""
         tried = {recipient.number: recipient for recipient in claimed.recipients}
         results = tuple(
-            Result(
+            AttemptResult(
                 one.number,
-                Ending[one.outcome.name],
+                one.ending,
                 one.reply,
                 timedelta(0)
                 if one.number in result.overflow
@@ -291,7 +291,9 @@ class Sender:
         pause = retry.after(failures, self._policy)
         return Sent(
             tuple(
-                Result(r.number, Ending.DEFERRED, reply, pause, remote=False, late=self._late(claimed, r))
+                AttemptResult(
+                    r.number, Ending.DEFERRED, reply, pause, remote=False, late=self._late(claimed, r)
+                )
                 for r in claimed.recipients
             ),
             hop,

@@ -9,7 +9,7 @@ import structlog
 
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.delivery.retry import expires_at
-from shadowrelay.core.delivery.settling import Ending, Report, Result
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, Report
 from shadowrelay.core.events.reports import ReportKind, is_due, report_id, returns_whole_message
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
@@ -48,7 +48,7 @@ class Reporter:
                 reports.append(await self._build(step, recipient, result, kind, content, now))
         return tuple(reports)
 
-    def _kind(self, step: WriteReports, result: Result) -> ReportKind | None:
+    def _kind(self, step: WriteReports, result: AttemptResult) -> ReportKind | None:
         match result.ending:
             case Ending.REJECTED | Ending.EXPIRED:
                 return ReportKind.FAILED
@@ -69,7 +69,7 @@ class Reporter:
         self,
         step: WriteReports,
         recipient: Recipient,
-        result: Result,
+        result: AttemptResult,
         kind: ReportKind,
         content: Content,
         now: datetime,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.delivery.settling import Ending, Hop, Result, settle
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, settle
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.steps import WriteReports
@@ -30,7 +30,7 @@ async def give_up(
     if copy is None or copy.stage is not Stage.SET_ASIDE:
         return None
     hop = Hop(server="", inside=False, mailbox=False)
-    results = tuple(Result(r.number, Ending.REJECTED, REPLY, remote=False) for r in copy.unsettled)
+    results = tuple(AttemptResult(r.number, Ending.REJECTED, REPLY, remote=False) for r in copy.unsettled)
     reports = await reporter.write(WriteReports(copy, results, hop, dsn_offered=True), content or Content())
     return await database.transact(
         lambda ledger: ledger.apply(settle(ledger, message_id, results, reports, hop, clock()))

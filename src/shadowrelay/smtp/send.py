@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.smtp.send_client import SESSION_ERRORS
 from shadowrelay.smtp.send_commands import mail_command, rcpt_command, refusals
@@ -17,7 +18,6 @@ from shadowrelay.smtp.send_hop import (
     DeliveryResult,
     Login,
     NextHopServer,
-    Outcome,
     RecipientResult,
     Step,
     Timeouts,
@@ -30,7 +30,6 @@ __all__ = [
     "DeliverySession",
     "Login",
     "NextHopServer",
-    "Outcome",
     "RecipientResult",
     "Timeouts",
     "Withdrawn",
@@ -114,7 +113,7 @@ class DeliverySession:
             self._needs_reset = transaction.needs_reset
             results |= transaction.results
             overflow = transaction.overflow
-        taken = any(result.outcome in {Outcome.ACCEPTED, Outcome.DUPLICATE} for result in results.values())
+        taken = any(result.ending in {Ending.ACCEPTED, Ending.DUPLICATE} for result in results.values())
         return DeliveryResult(
             results=tuple(results[recipient.number] for recipient in recipients),
             dsn_offered="DSN" in connection.extensions,

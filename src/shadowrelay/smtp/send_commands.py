@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.values import dataclass
-from shadowrelay.smtp.send_hop import Outcome, RecipientResult
+from shadowrelay.smtp.send_hop import RecipientResult
 from shadowrelay.wire import addresses
 from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
 from shadowrelay.wire.replies import Reply
@@ -34,7 +35,7 @@ def refusals(
     for recipient in recipients:
         reply = everybody or _refusal_for_one(recipient, extensions)
         if reply:
-            found.append(RecipientResult(recipient.number, Outcome.REJECTED, str(reply), remote=False))
+            found.append(RecipientResult(recipient.number, Ending.REJECTED, str(reply), remote=False))
     return found
 
 

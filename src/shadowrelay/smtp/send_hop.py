@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
+from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire import addresses
@@ -97,26 +98,12 @@ class Awaited:
         self.what = ""
 
 
-class Outcome(StrEnum):
-    """What became of one recipient in one attempt.
-
-    DUPLICATE: taken, and dropped because the mailbox had the message already. IN_DOUBT: the final dot was
-    written, at least in part, and no reply to it was seen: the message may have been taken (RFC 1047).
-    """
-
-    ACCEPTED = "accepted"
-    DUPLICATE = "duplicate"
-    DEFERRED = "deferred"
-    REJECTED = "rejected"
-    IN_DOUBT = "in_doubt"
-
-
 @dataclass(frozen=True, slots=True)
 class RecipientResult:
     """``reply`` is one line such as ``250 2.1.5 ok``; ``remote``: the next hop said it, not we."""
 
     number: int
-    outcome: Outcome
+    ending: Ending
     reply: str
     remote: bool = True
 
@@ -133,18 +120,18 @@ def refused(number: int, reply: Reply) -> RecipientResult:
     permanent only by explicit choice.
     """
     for_good = reply.permanent and reply.code not in _LOG_IN
-    outcome = Outcome.REJECTED if for_good else Outcome.DEFERRED
-    return RecipientResult(number, outcome, one_line(reply))
+    ending = Ending.REJECTED if for_good else Ending.DEFERRED
+    return RecipientResult(number, ending, one_line(reply))
 
 
 def final(number: int, reply: Reply) -> RecipientResult:
     """The reply to the final dot. One that is out of place (3yz) leaves the recipient in doubt."""
     if reply.positive:
-        outcome = Outcome.DUPLICATE if reply.duplicate else Outcome.ACCEPTED
-        return RecipientResult(number, outcome, one_line(reply))
+        ending = Ending.DUPLICATE if reply.duplicate else Ending.ACCEPTED
+        return RecipientResult(number, ending, one_line(reply))
     if reply.transient or reply.permanent:
         return refused(number, reply)
-    return RecipientResult(number, Outcome.IN_DOUBT, one_line(reply))
+    return RecipientResult(number, Ending.IN_DOUBT, one_line(reply))
 
 
 def lost(number: int, step: str, said: str = "") -> RecipientResult:
@@ -152,13 +139,13 @@ def lost(number: int, step: str, said: str = "") -> RecipientResult:
     server's own text, if it was no reply.
     """
     text = _with(f"451 4.4.2 Session lost at {step}", said)
-    return RecipientResult(number, Outcome.DEFERRED, text, remote=False)
+    return RecipientResult(number, Ending.DEFERRED, text, remote=False)
 
 
 def in_doubt(number: int, said: str = "") -> RecipientResult:
     """The session ended between the final dot and its reply."""
     text = _with("451 4.4.2 Session lost after the final dot", said)
-    return RecipientResult(number, Outcome.IN_DOUBT, text, remote=False)
+    return RecipientResult(number, Ending.IN_DOUBT, text, remote=False)
 
 
 def _with(text: str, said: str) -> str:

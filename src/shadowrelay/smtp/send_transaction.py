@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import field
 from typing import Literal, NoReturn
 
+from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.send_client import SESSION_ERRORS, describe, no_reply
 from shadowrelay.smtp.send_connect import Connection
@@ -14,7 +15,6 @@ from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer, Source, bl
 from shadowrelay.smtp.send_hop import (
     ConnectionFailed,
     NextHopServer,
-    Outcome,
     RecipientResult,
     final,
     in_doubt,
@@ -118,7 +118,7 @@ class Transaction:
             return
         result = refused(number, reply)
         if _past_the_limit(reply):
-            result = replace(result, outcome=Outcome.DEFERRED)
+            result = replace(result, ending=Ending.DEFERRED)
             self.overflow.append(number)
         self.results[number] = result
 
@@ -153,7 +153,7 @@ class Transaction:
             dot = stuffer.end()
         except BareLineEnding:
             text = "550 5.6.11 Bare carriage return or line feed in the message"
-            self._give_up(lambda number: RecipientResult(number, Outcome.REJECTED, text, remote=False))
+            self._give_up(lambda number: RecipientResult(number, Ending.REJECTED, text, remote=False))
         if len(pending) > SENT_WITH_THE_DOT:
             await self._write(pending)
             pending = b""

@@ -32,8 +32,9 @@ from shadowrelay.core.values import dataclass, replace
 class Ending(Enum):
     """How an attempt ended for one recipient.
 
-    IN_DOUBT: the connection was lost after the final dot and before the reply. It is tried again, and may
-    be the duplicate that nobody can avoid (RFC 1047). EXPIRED: it was too old to be tried again.
+    DUPLICATE: taken, and dropped because the mailbox had the message already. IN_DOUBT: the final dot was
+    written, at least in part, and no reply to it was seen. It is tried again, and may be the duplicate that
+    nobody can avoid (RFC 1047). EXPIRED: it was too old to be tried again.
     """
 
     ACCEPTED = "accepted"
@@ -45,7 +46,7 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class AttemptResult:
     """What one recipient was answered. ``retry_after`` counts from now, for endings that are not final."""
 
     number: int
@@ -79,7 +80,7 @@ class Report:
 def settle(
     ledger: Ledger,
     message_id: MessageId,
-    results: Sequence[Result],
+    results: Sequence[AttemptResult],
     reports: Iterable[Report],
     hop: Hop,
     now: datetime,
@@ -120,7 +121,7 @@ def settle(
 
 
 def _settle_rows(
-    rows: DamagedRow, sent: Copy, results: Sequence[Result], hop: Hop, now: datetime
+    rows: DamagedRow, sent: Copy, results: Sequence[AttemptResult], hop: Hop, now: datetime
 ) -> Decision[Copy | None]:
     """What was taken is settled, whatever becomes of the rows: nothing is sent twice."""
     done = [one for one in results if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)]
@@ -133,7 +134,7 @@ def _settle_rows(
 
 def _after(
     recipient: Recipient,
-    result: Result,
+    result: AttemptResult,
     hop: Hop,
     awaited: Mapping[int, MessageId],
     now: datetime,
@@ -152,7 +153,7 @@ def _after(
 
 
 def _told(
-    copy: Copy, results: Sequence[Result], changed: Sequence[Recipient], hop: Hop, now: datetime
+    copy: Copy, results: Sequence[AttemptResult], changed: Sequence[Recipient], hop: Hop, now: datetime
 ) -> Iterator[TrackingEvent]:
     """One row per kind of ending and reply, so that a row's reply is that of all its recipients."""
     groups: dict[tuple[Ending, str, MessageId | None], list[Recipient]] = {}
@@ -179,7 +180,7 @@ def _told(
 
 
 def _told_again(
-    copy: Copy, results: Sequence[Result], unsettled: Collection[int], hop: Hop, now: datetime
+    copy: Copy, results: Sequence[AttemptResult], unsettled: Collection[int], hop: Hop, now: datetime
 ) -> Iterator[TrackingEvent]:
     """Rows for recipients that somebody else settled while they were delivered here: no second delivery is
     silent.
