@@ -75,7 +75,7 @@ def restored(number: int) -> Callable[[SqlLedger], object]:
             given_for=OURS,
         )
         taken = ledger.apply(holding.hold(ledger, offer, Content(data=b"body"), POLICY, NOW))
-        assert taken is holding.Held.QUEUED
+        assert taken is holding.OfferAnswer.QUEUED
 
     return work
 

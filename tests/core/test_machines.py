@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.decisions import Kind, Member, Verdict
+from shadowrelay.core.decisions import Member, Verdict, VerdictKind
 from shadowrelay.core.delivery.safety_net import expire
 from shadowrelay.core.events import side_effects
 from shadowrelay.core.events.announcements import delivered
@@ -45,7 +45,7 @@ def states(of: Books) -> dict[ServerName, HolderState]:
     return {one.name: one.state for one in of.copies[M].holders}
 
 
-def told(of: Books) -> list[tuple[str, Kind]]:
+def told(of: Books) -> list[tuple[str, VerdictKind]]:
     return [(event.addressee, event.verdict.kind) for event in of.told]
 
 
@@ -73,21 +73,21 @@ def test_a_copy_beside_its_owner_is_kept_until_there_is_one_elsewhere_and_supers
     taken = Attempt(C, Leg.ACKNOWLEDGED, 2, "250 2.0.0", DB[C], Mark(RUN[C], 10))
     assert a.apply(repaired(a, M, taken, NOW))
     assert states(a) == {B: HolderState.SUPERSEDED, C: HolderState.HOLDING}
-    assert told(a) == [(DB[B], Kind.SUPERSEDED)]
+    assert told(a) == [(DB[B], VerdictKind.SUPERSEDED)]
     assert not a.copies[M].exposed
 
 
 @pytest.mark.parametrize(
     ("asker", "state", "exposed", "gone"),
-    [(B, HolderState.BESIDE, True, []), (C, HolderState.HOLDING, False, [(DB[B], Kind.SUPERSEDED)])],
+    [(B, HolderState.BESIDE, True, []), (C, HolderState.HOLDING, False, [(DB[B], VerdictKind.SUPERSEDED)])],
 )
 def test_a_holder_that_asks_is_recorded_as_what_its_machine_makes_of_it(
-    asker: ServerName, state: HolderState, exposed: object, gone: list[tuple[str, Kind]]
+    asker: ServerName, state: HolderState, exposed: object, gone: list[tuple[str, VerdictKind]]
 ) -> None:
     before = BESIDE if asker == C else message()
     a = on(A, before)
     said = a.apply(answer(a, SPEAKS[asker], M, 1, None, NOW))
-    assert [verdict.kind for verdict in said] == [Kind.HELD]
+    assert [verdict.kind for verdict in said] == [VerdictKind.RECORDED]
     assert states(a)[asker] is state
     assert a.copies[M].exposed is exposed
     assert told(a) == gone
@@ -96,7 +96,7 @@ def test_a_holder_that_asks_is_recorded_as_what_its_machine_makes_of_it(
 
 def test_a_holder_beside_us_that_is_asked_is_none_either() -> None:
     a = on(A, message(holders=(holder(B, HolderState.UNCERTAIN),), ranks_given=1))
-    a.apply(learn(a, Verdict(M, 1, Kind.YOURS), SPEAKS[B], None, POLICY, NOW))
+    a.apply(learn(a, Verdict(M, 1, VerdictKind.YOURS), SPEAKS[B], None, POLICY, NOW))
     assert states(a) == {B: HolderState.BESIDE}
     assert as_holder(a, SPEAKS[C], 1).state is HolderState.HOLDING
 
@@ -177,7 +177,7 @@ def test_a_wait_for_a_report_beside_its_owner_ends_with_the_copy(gone: str) -> N
     a = reporting()
     a.apply(yields(a, a.copies[DSN], B, DB[B], 2, NOW))
     if gone == "superseded":
-        a.apply(learn(a, Verdict(DSN, 2, Kind.SUPERSEDED, "1"), SPEAKS[B], None, POLICY, NOW))
+        a.apply(learn(a, Verdict(DSN, 2, VerdictKind.SUPERSEDED, "1"), SPEAKS[B], None, POLICY, NOW))
     else:
         late = NOW + timedelta(days=30)
         assert a.apply(expire(a, a.copies[DSN], POLICY, late, ()))

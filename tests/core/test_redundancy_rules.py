@@ -8,7 +8,16 @@ from datetime import datetime, timedelta
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.decisions import Content, DropEvents, Kind, Member, Outcome, Part, Tombstone, Verdict
+from shadowrelay.core.decisions import (
+    Content,
+    DropEvents,
+    Member,
+    Outcome,
+    Part,
+    Tombstone,
+    Verdict,
+    VerdictKind,
+)
 from shadowrelay.core.delivery import safety_net
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report, settle
 from shadowrelay.core.events import side_effects
@@ -34,7 +43,7 @@ from shadowrelay.core.ownership.heartbeat import Alarm, Watch
 from shadowrelay.core.ownership.transfer import outranks
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import redundancy
-from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, hold, revoke, settle_held
+from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold, revoke, settle_held
 from shadowrelay.core.reception.redundancy import Answer, Arrival, Attempt, Leg
 from shadowrelay.core.reception.shadow_servers import MemberPlace, preferred
 from shadowrelay.members.inquiry import Inquiry
@@ -290,8 +299,8 @@ def test_a_shadow_is_never_on_the_primarys_own_host() -> None:
 
 def test_an_offer_is_held_and_may_be_repeated() -> None:
     on = books(B)
-    assert on.apply(hold(on, offer(), Content(data=b"x"), POLICY, NOW)) is Held.QUEUED
-    assert on.apply(hold(on, offer(), Content(data=b"x"), POLICY, NOW)) is Held.QUEUED
+    assert on.apply(hold(on, offer(), Content(data=b"x"), POLICY, NOW)) is OfferAnswer.QUEUED
+    assert on.apply(hold(on, offer(), Content(data=b"x"), POLICY, NOW)) is OfferAnswer.QUEUED
     assert on.copies[M].held
     assert on.known[A].lineage == lineage(A, 11)
 
@@ -299,16 +308,16 @@ def test_an_offer_is_held_and_may_be_repeated() -> None:
 def test_a_tombstone_refuses_equal_and_lower_ranks_only() -> None:
     on = books(B)
     on.graves[M] = Tombstone(M, A, 1, 2, NOW)
-    assert on.apply(hold(on, offer(rank=2), Content(data=b"x"), POLICY, NOW)) is Held.REVOKED
-    assert on.apply(hold(on, offer(rank=3), Content(data=b"x"), POLICY, NOW)) is Held.QUEUED
+    assert on.apply(hold(on, offer(rank=2), Content(data=b"x"), POLICY, NOW)) is OfferAnswer.REVOKED
+    assert on.apply(hold(on, offer(rank=3), Content(data=b"x"), POLICY, NOW)) is OfferAnswer.QUEUED
 
 
 def test_an_offer_of_something_settled_or_owned_here_is_refused() -> None:
     on = books(B)
     on.outcomes[M] = Outcome(M, 1, (1, 2), NOW)
-    assert on.apply(hold(on, offer(), Content(data=b"x"), POLICY, NOW)) is Held.NOT_YOURS
+    assert on.apply(hold(on, offer(), Content(data=b"x"), POLICY, NOW)) is OfferAnswer.NOT_YOURS
     owned = books(B, message(owner=B, owner_database=DB[B], epoch=2))
-    assert owned.apply(hold(owned, offer(), Content(data=b"x"), POLICY, NOW)) is Held.NOT_YOURS
+    assert owned.apply(hold(owned, offer(), Content(data=b"x"), POLICY, NOW)) is OfferAnswer.NOT_YOURS
 
 
 def test_two_owners_of_one_message_both_ask_when_one_offers_it_to_the_other() -> None:
@@ -318,31 +327,31 @@ def test_two_owners_of_one_message_both_ask_when_one_offers_it_to_the_other() ->
 
 
 def test_revoke_drops_the_copy_and_refuses_it_for_ever(on_b: Books) -> None:
-    assert on_b.apply(revoke(on_b, A, M, 1, 1, POLICY, NOW)).kind is Kind.REJECTED
+    assert on_b.apply(revoke(on_b, A, M, 1, 1, POLICY, NOW)).kind is VerdictKind.REJECTED
     assert M not in on_b.copies
-    assert on_b.apply(hold(on_b, offer(), Content(data=b"x"), POLICY, NOW)) is Held.REVOKED
+    assert on_b.apply(hold(on_b, offer(), Content(data=b"x"), POLICY, NOW)) is OfferAnswer.REVOKED
 
 
 def test_revoke_leaves_a_tombstone_for_an_unknown_id() -> None:
     on = books(B)
-    assert on.apply(revoke(on, A, M, 1, 1, POLICY, NOW)).kind is Kind.REJECTED
+    assert on.apply(revoke(on, A, M, 1, 1, POLICY, NOW)).kind is VerdictKind.REJECTED
     assert on.graves[M].rank == 1
 
 
 def test_only_its_owner_revokes_a_copy_and_blocks_its_offers(on_b: Books) -> None:
     verdict = on_b.apply(revoke(on_b, C, M, 1, 1, POLICY, NOW))
-    assert (verdict.kind, verdict.argument, on_b.graves) == (Kind.TAKEN, A, {})
+    assert (verdict.kind, verdict.argument, on_b.graves) == (VerdictKind.TAKEN, A, {})
     assert on_b.copies[M].held
     empty = books(B)
     empty.apply(revoke(empty, C, M, 1, 9, POLICY, NOW))
-    assert empty.apply(hold(empty, offer(), Content(data=b"x"), POLICY, NOW)) is Held.QUEUED
+    assert empty.apply(hold(empty, offer(), Content(data=b"x"), POLICY, NOW)) is OfferAnswer.QUEUED
 
 
 def test_a_promoted_or_delivered_copy_cannot_be_revoked(on_b: Books) -> None:
     take_over(on_b)
-    assert on_b.apply(revoke(on_b, A, M, 1, 1, POLICY, NOW)).kind is Kind.TAKEN
+    assert on_b.apply(revoke(on_b, A, M, 1, 1, POLICY, NOW)).kind is VerdictKind.TAKEN
     settled = books(B, message(Role.SHADOW, stage=Stage.SAFETY_NET))
-    assert settled.apply(revoke(settled, A, M, 1, 1, POLICY, NOW)).kind is Kind.DELIVERED
+    assert settled.apply(revoke(settled, A, M, 1, 1, POLICY, NOW)).kind is VerdictKind.DELIVERED
 
 
 # Events.
@@ -350,26 +359,28 @@ def test_a_promoted_or_delivered_copy_cannot_be_revoked(on_b: Books) -> None:
 
 def test_a_half_delivered_message_is_half_discarded(on_b: Books) -> None:
     on_b.apply(
-        questions.learn(on_b, Verdict(M, 1, Kind.DELIVERED, recipients=(2,)), SPEAKER[A], None, POLICY, NOW)
+        questions.learn(
+            on_b, Verdict(M, 1, VerdictKind.DELIVERED, recipients=(2,)), SPEAKER[A], None, POLICY, NOW
+        )
     )
     assert [r.settled for r in on_b.copies[M].recipients] == [False, True]
     assert on_b.copies[M].held
 
 
 def test_the_last_recipient_moves_the_copy_to_safety_net(on_b: Books) -> None:
-    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
+    on_b.apply(questions.learn(on_b, Verdict(M, 1, VerdictKind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
     assert on_b.copies[M].stage is Stage.SAFETY_NET
 
 
 def test_delivered_settles_at_any_epoch_and_in_any_role(on_b: Books) -> None:
     take_over(on_b)
-    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
+    on_b.apply(questions.learn(on_b, Verdict(M, 1, VerdictKind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
     assert on_b.copies[M].stage is Stage.SAFETY_NET
 
 
 def test_who_learns_of_a_delivery_passes_it_on_to_the_owner_it_knows() -> None:
     on = books(C, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
-    on.apply(questions.learn(on, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
+    on.apply(questions.learn(on, Verdict(M, 1, VerdictKind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
     assert [event.addressee for event in on.told] == [DB[B]]
 
 
@@ -377,16 +388,18 @@ def test_superseded_of_an_earlier_rank_or_epoch_lets_nothing_go() -> None:
     on = books(B, message(Role.SHADOW, rank=3, epoch=2))
     for epoch, rank in ((2, 1), (1, 3)):
         on.apply(
-            questions.learn(on, Verdict(M, epoch, Kind.SUPERSEDED, str(rank)), SPEAKER[A], None, POLICY, NOW)
+            questions.learn(
+                on, Verdict(M, epoch, VerdictKind.SUPERSEDED, str(rank)), SPEAKER[A], None, POLICY, NOW
+            )
         )
     assert on.copies[M].held
-    on.apply(questions.learn(on, Verdict(M, 2, Kind.SUPERSEDED, "3"), SPEAKER[A], None, POLICY, NOW))
+    on.apply(questions.learn(on, Verdict(M, 2, VerdictKind.SUPERSEDED, "3"), SPEAKER[A], None, POLICY, NOW))
     assert M not in on.copies
 
 
 def test_an_event_about_an_unknown_id_creates_nothing() -> None:
     on = books(B)
-    on.apply(questions.learn(on, Verdict(M, 1, Kind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
+    on.apply(questions.learn(on, Verdict(M, 1, VerdictKind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
     assert not on.copies
     assert not on.told
 
@@ -404,21 +417,21 @@ def test_events_go_to_every_possible_holder_and_not_to_ourselves() -> None:
         holders=(holder(B, HolderState.LOST), holder(C, HolderState.UNCERTAIN, 2)), stage=Stage.SAFETY_NET
     )
     assert listeners(copy) == (DB[B], DB[C])
-    assert len(addressed([DB[B], DB[B]], (Verdict(M, 1, Kind.DELIVERED),), NOW)) == 1
+    assert len(addressed([DB[B], DB[B]], (Verdict(M, 1, VerdictKind.DELIVERED),), NOW)) == 1
 
 
 # Questions.
 
 
 def unknown(on: Books, speaker: Speaker, long_away: datetime | None = None) -> None:
-    verdict = Verdict(M, 1, Kind.UNKNOWN)
+    verdict = Verdict(M, 1, VerdictKind.UNKNOWN)
     on.apply(questions.learn(on, verdict, speaker, None, POLICY, NOW, long_away=long_away))
 
 
 def test_what_its_owner_refused_is_let_go(on_b: Books) -> None:
     """In whatever incarnation that says it: it is on record."""
     later = replace(SPEAKER[A], mark=Mark(Incarnation("d" * 16), 20))
-    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.REJECTED), later, None, POLICY, NOW))
+    on_b.apply(questions.learn(on_b, Verdict(M, 1, VerdictKind.REJECTED), later, None, POLICY, NOW))
     assert M not in on_b.copies
     assert on_b.events[-1].reason == "Rejected"
 
@@ -463,25 +476,27 @@ def test_unknown_from_a_holder_means_exposed() -> None:
 def test_an_owner_that_is_asked_by_a_holder_records_it() -> None:
     on = books(A, message())
     verdicts = on.apply(answers.answer(on, SPEAKER[B], M, 1, None, NOW))
-    assert [v.kind for v in verdicts] == [Kind.HELD]
+    assert [v.kind for v in verdicts] == [VerdictKind.RECORDED]
     assert not on.copies[M].exposed
 
 
 def test_a_holder_answers_yours_to_its_owner_and_taken_to_a_former_one(on_b: Books) -> None:
-    assert [v.kind for v in on_b.apply(answers.answer(on_b, SPEAKER[A], M, 1, 0, NOW))] == [Kind.YOURS]
+    assert [v.kind for v in on_b.apply(answers.answer(on_b, SPEAKER[A], M, 1, 0, NOW))] == [VerdictKind.YOURS]
     take_over(on_b)
     (verdict,) = on_b.apply(answers.answer(on_b, SPEAKER[A], M, 1, 0, NOW))
-    assert (verdict.kind, verdict.argument, verdict.epoch) == (Kind.TAKEN, B, 2)
+    assert (verdict.kind, verdict.argument, verdict.epoch) == (VerdictKind.TAKEN, B, 2)
 
 
 def test_safety_net_and_outcomes_answer_too() -> None:
     on = books(B, message(Role.SHADOW, stage=Stage.SAFETY_NET))
     settled = on.copies[M].with_recipients(replace(r, status=Status.RELAYED) for r in on.copies[M].recipients)
     on.copies[M] = settled
-    assert [v.kind for v in on.apply(answers.answer(on, SPEAKER[A], M, 1, 0, NOW))] == [Kind.DELIVERED]
+    assert [v.kind for v in on.apply(answers.answer(on, SPEAKER[A], M, 1, 0, NOW))] == [VerdictKind.DELIVERED]
     gone = books(B)
     gone.outcomes[M] = Outcome(M, 1, (1, 2), NOW)
-    assert [v.kind for v in gone.apply(answers.answer(gone, SPEAKER[A], M, 1, 0, NOW))] == [Kind.DELIVERED]
+    assert [v.kind for v in gone.apply(answers.answer(gone, SPEAKER[A], M, 1, 0, NOW))] == [
+        VerdictKind.DELIVERED
+    ]
 
 
 def test_an_id_in_flight_is_left_out_of_the_answer() -> None:
@@ -489,7 +504,7 @@ def test_an_id_in_flight_is_left_out_of_the_answer() -> None:
     query = Query(200, questions=(Question(M, 1),))
     assert asked(on, SPEAKER[B], query, {M}, (), POLICY, NOW).lines == ()
     said = asked(on, SPEAKER[B], query, (), (), POLICY, NOW)
-    assert [line.verdict.kind for line in said.lines] == [Kind.UNKNOWN]
+    assert [line.verdict.kind for line in said.lines] == [VerdictKind.UNKNOWN]
 
 
 def test_holders_ask_about_copies_of_which_the_owner_said_nothing() -> None:
@@ -509,11 +524,13 @@ def test_a_question_that_was_not_answered_is_put_off() -> None:
 def test_a_holder_says_who_owns_what_it_holds_for_another_of_the_same_epoch() -> None:
     on = books(C, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
     (verdict,) = on.apply(answers.answer(on, SPEAKER[A], M, 2, None, NOW))
-    assert (verdict.kind, verdict.argument) == (Kind.TAKEN, B)
+    assert (verdict.kind, verdict.argument) == (VerdictKind.TAKEN, B)
 
 
 def test_superseded_counts_from_the_owner_alone(on_b: Books) -> None:
-    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.SUPERSEDED, "9"), SPEAKER[C], None, POLICY, NOW))
+    on_b.apply(
+        questions.learn(on_b, Verdict(M, 1, VerdictKind.SUPERSEDED, "9"), SPEAKER[C], None, POLICY, NOW)
+    )
     assert on_b.copies[M].held
 
 
@@ -521,7 +538,7 @@ def test_superseded_counts_from_the_owner_alone(on_b: Books) -> None:
 
 
 def test_an_owner_yields_at_equal_epoch_to_the_rival_itself_and_asks_after_hearsay() -> None:
-    taken = Verdict(M, 2, Kind.TAKEN, B)
+    taken = Verdict(M, 2, VerdictKind.TAKEN, B)
     hearsay = books(A, message(epoch=2))
     hearsay.apply(questions.learn(hearsay, taken, SPEAKER[C], DB[B], POLICY, NOW))
     assert hearsay.copies[M].owned
@@ -532,7 +549,7 @@ def test_an_owner_yields_at_equal_epoch_to_the_rival_itself_and_asks_after_hears
 
 
 def test_a_holder_follows_its_owner_to_the_one_it_yielded_to(on_b: Books) -> None:
-    taken = Verdict(M, 1, Kind.TAKEN, C)
+    taken = Verdict(M, 1, VerdictKind.TAKEN, C)
     on_b.apply(questions.learn(on_b, taken, SPEAKER[C], DB[C], POLICY, NOW))
     assert on_b.copies[M].owner == A
     on_b.apply(questions.learn(on_b, taken, SPEAKER[A], DB[C], POLICY, NOW))
@@ -540,7 +557,7 @@ def test_a_holder_follows_its_owner_to_the_one_it_yielded_to(on_b: Books) -> Non
 
 
 def test_a_message_that_two_hold_for_each_other_is_promoted(on_b: Books) -> None:
-    on_b.apply(questions.learn(on_b, Verdict(M, 1, Kind.YOURS), SPEAKER[A], None, POLICY, NOW))
+    on_b.apply(questions.learn(on_b, Verdict(M, 1, VerdictKind.YOURS), SPEAKER[A], None, POLICY, NOW))
     assert on_b.copies[M].pending is Reason.OWNER_FORGOT
 
 
@@ -548,7 +565,7 @@ def test_promotion_raises_the_epoch_and_tells_the_former_owner(on_b: Books) -> N
     take_over(on_b)
     copy = on_b.copies[M]
     assert (copy.epoch, copy.owner, copy.confirmation) == (2, B, Confirmation.ASK)
-    assert [(e.addressee, e.verdict.kind) for e in on_b.told] == [(DB[A], Kind.TAKEN)]
+    assert [(e.addressee, e.verdict.kind) for e in on_b.told] == [(DB[A], VerdictKind.TAKEN)]
     assert [event.event_id for event in on_b.events] == ["RESUBMIT"]
 
 
@@ -587,15 +604,15 @@ def test_the_higher_epoch_owns_then_the_lower_rank_then_name_order() -> None:
 
 def test_a_returning_owner_becomes_a_holder_of_the_new_one() -> None:
     on = books(A, message(holders=(holder(B), holder(C, rank=2))))
-    on.apply(questions.learn(on, Verdict(M, 2, Kind.TAKEN, B), SPEAKER[B], DB[B], POLICY, NOW))
+    on.apply(questions.learn(on, Verdict(M, 2, VerdictKind.TAKEN, B), SPEAKER[B], DB[B], POLICY, NOW))
     copy = on.copies[M]
     assert (copy.role, copy.owner, copy.epoch, copy.check_at) == (Role.SHADOW, B, 2, NOW)
-    assert [(e.addressee, e.verdict.kind) for e in on.told] == [(DB[C], Kind.TAKEN)]
+    assert [(e.addressee, e.verdict.kind) for e in on.told] == [(DB[C], VerdictKind.TAKEN)]
 
 
 def test_taken_of_an_older_epoch_is_ignored() -> None:
     on = books(A, message(epoch=3))
-    on.apply(questions.learn(on, Verdict(M, 2, Kind.TAKEN, B), SPEAKER[B], DB[B], POLICY, NOW))
+    on.apply(questions.learn(on, Verdict(M, 2, VerdictKind.TAKEN, B), SPEAKER[B], DB[B], POLICY, NOW))
     assert on.copies[M].owned
 
 
@@ -603,9 +620,9 @@ def test_what_was_settled_here_travels_to_the_new_owner() -> None:
     copy = message()
     half = copy.with_recipients([replace(copy.recipients[0], status=Status.RELAYED)])
     on = books(A, half)
-    on.apply(questions.learn(on, Verdict(M, 2, Kind.TAKEN, B), SPEAKER[B], DB[B], POLICY, NOW))
+    on.apply(questions.learn(on, Verdict(M, 2, VerdictKind.TAKEN, B), SPEAKER[B], DB[B], POLICY, NOW))
     assert [(e.addressee, e.verdict.kind, e.verdict.recipients) for e in on.told] == [
-        (DB[B], Kind.DELIVERED, (1,))
+        (DB[B], VerdictKind.DELIVERED, (1,))
     ]
 
 
@@ -785,7 +802,7 @@ def test_a_new_holder_supersedes_the_one_that_was_lost() -> None:
         C: HolderState.HOLDING,
     }
     assert [(e.addressee, e.verdict.kind, e.verdict.argument) for e in on.told] == [
-        (DB[B], Kind.SUPERSEDED, "1")
+        (DB[B], VerdictKind.SUPERSEDED, "1")
     ]
 
 
@@ -795,7 +812,7 @@ def test_an_answer_after_the_settlement_is_answered_by_an_event() -> None:
         replace(r, status=Status.RELAYED) for r in on.copies[M].recipients
     )
     assert on.apply(redundancy.repaired(on, M, attempt(Leg.ACKNOWLEDGED), NOW)) is False
-    assert [(e.addressee, e.verdict.kind) for e in on.told] == [(DB[B], Kind.DELIVERED)]
+    assert [(e.addressee, e.verdict.kind) for e in on.told] == [(DB[B], VerdictKind.DELIVERED)]
 
 
 # Safety Net.

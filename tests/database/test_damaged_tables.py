@@ -19,12 +19,12 @@ from shadowrelay.core.decisions import (
     Decision,
     DiscardEvent,
     DropCopy,
-    Kind,
     Member,
     Outcome,
     SaveDamaged,
     Tombstone,
     Verdict,
+    VerdictKind,
 )
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Lineage
@@ -34,7 +34,7 @@ from shadowrelay.database.opening import FILE
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.tracking.lookup import about, settled
 
-EVENT = DiscardEvent(OTHER_DATABASE, Verdict(message().id, 1, Kind.DELIVERED), NOW)
+EVENT = DiscardEvent(OTHER_DATABASE, Verdict(message().id, 1, VerdictKind.DELIVERED), NOW)
 
 
 def put(directory: Path, statement: str, *values: object) -> None:

@@ -32,13 +32,13 @@ from shadowrelay.core.decisions import (
     DiscardEvent,
     DropCopy,
     DropEvents,
-    Kind,
     Member,
     Outcome,
     Part,
     SaveCopy,
     Tombstone,
     Verdict,
+    VerdictKind,
 )
 from shadowrelay.core.identifiers import (
     Beginning,
@@ -225,7 +225,7 @@ def test_members_outcomes_and_tombstones_are_read_as_they_were_stored(run, membe
 @QUICK
 @given(
     verdicts=st.lists(
-        st.builds(Verdict, message_ids, positive, st.sampled_from(Kind), text, numbers), max_size=5
+        st.builds(Verdict, message_ids, positive, st.sampled_from(VerdictKind), text, numbers), max_size=5
     )
 )
 def test_events_are_read_in_the_order_in_which_they_were_stored(run, verdicts) -> None:  # type: ignore[no-untyped-def]
@@ -354,7 +354,7 @@ async def test_rows_left_by_an_earlier_run_are_told_as_its_own(tmp_path: Path) -
 
 
 def tell(count: int, to: DatabaseId = OTHER_DATABASE) -> Callable[[SqlLedger], None]:
-    verdicts = (Verdict(message().id, 1, Kind.DELIVERED) for _ in range(count))
+    verdicts = (Verdict(message().id, 1, VerdictKind.DELIVERED) for _ in range(count))
     decision = Decision(None, tuple(DiscardEvent(to, verdict, NOW) for verdict in verdicts))
     return lambda ledger: ledger.apply(decision)
 

@@ -13,10 +13,10 @@ from shadowrelay.core.decisions import (
     DamagedRow,
     Decision,
     DiscardEvent,
-    Kind,
     Outcome,
     Tombstone,
     Verdict,
+    VerdictKind,
 )
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.members.damage import found_rows
@@ -202,9 +202,9 @@ async def test_what_was_kept_long_enough_is_found(tmp_path: Path) -> None:
 async def test_what_need_not_be_remembered_is_forgotten_but_not_a_takeover(tmp_path: Path) -> None:
     async with database(tmp_path) as found:
         copy = message()
-        kinds = (Kind.DELIVERED, Kind.TAKEN, Kind.SUPERSEDED)
+        kinds = (VerdictKind.DELIVERED, VerdictKind.TAKEN, VerdictKind.SUPERSEDED)
         writes = [DiscardEvent(OTHER_DATABASE, Verdict(copy.id, 1, kind), NOW) for kind in kinds]
-        writes += [DiscardEvent(OTHER_DATABASE, Verdict(copy.id, 2, Kind.DELIVERED), NOW + 2 * SECOND)]
+        writes += [DiscardEvent(OTHER_DATABASE, Verdict(copy.id, 2, VerdictKind.DELIVERED), NOW + 2 * SECOND)]
         ids = [message().id for _ in range(4)]
         graves = [Tombstone(ids[0], OTHER, 1, 1, NOW), Tombstone(ids[1], OTHER, 1, 1, NOW + 5 * SECOND)]
         outcomes = [Outcome(ids[2], 1, (), NOW), Outcome(ids[3], 1, (), NOW + 5 * SECOND)]
@@ -212,8 +212,8 @@ async def test_what_need_not_be_remembered_is_forgotten_but_not_a_takeover(tmp_p
         await found.transact(lambda ledger: forget_expired(ledger, NOW + SECOND, NOW + SECOND))
         events = await found.transact(lambda ledger: ledger.events_for(OTHER_DATABASE, 9))
         assert [(event.verdict.kind, event.verdict.epoch) for event in events] == [
-            (Kind.TAKEN, 1),
-            (Kind.DELIVERED, 2),
+            (VerdictKind.TAKEN, 1),
+            (VerdictKind.DELIVERED, 2),
         ]
         graves_left = await found.transact(lambda ledger: [ledger.tombstone(one) for one in ids[:2]])
         outcomes_left = await found.transact(lambda ledger: [ledger.outcome(one) for one in ids[2:]])

@@ -175,8 +175,8 @@ HOLES = {
         edits=(
             (
                 answers.answer,
-                "(*known, Verdict(copy.id, copy.epoch, Kind.DAMAGED))",
-                "(*known, Verdict(copy.id, copy.epoch, Kind.UNKNOWN))",
+                "(*known, Verdict(copy.id, copy.epoch, VerdictKind.DAMAGED))",
+                "(*known, Verdict(copy.id, copy.epoch, VerdictKind.UNKNOWN))",
             ),
         ),
     ),

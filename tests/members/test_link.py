@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stations import Station, boundary, database_id, eventually, full, offer, pieces
 
-from shadowrelay.core.decisions import Decision, DiscardEvent, Kind, Outcome, SaveCopy, Verdict
+from shadowrelay.core.decisions import Decision, DiscardEvent, Outcome, SaveCopy, Verdict, VerdictKind
 from shadowrelay.core.messages import Reason, Role, Stage, Status
 from shadowrelay.core.ownership.heartbeat import take_over
 from shadowrelay.core.ownership.transfer import promote
@@ -36,7 +36,7 @@ async def test_a_delivered_copy_moves_to_safety_net_within_the_poll_interval(tmp
         message = await held(owner, holder)
         holder.run_links()
         await eventually(lambda: holder.node.links[owner.name]._holding)
-        await tell(owner, holder, Verdict(message, 1, Kind.DELIVERED, "relayed"))  # type: ignore[arg-type]
+        await tell(owner, holder, Verdict(message, 1, VerdictKind.DELIVERED, "relayed"))  # type: ignore[arg-type]
 
         async def released() -> bool:
             return (await holder.copies())[0].stage is Stage.SAFETY_NET

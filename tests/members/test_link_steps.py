@@ -7,7 +7,7 @@ from typing import Any
 
 from ledger_at_hand import NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.decisions import Kind, Verdict
+from shadowrelay.core.decisions import Verdict, VerdictKind
 from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, Line, Query
 from shadowrelay.core.members.second_opinion import Others, others
@@ -39,7 +39,7 @@ def polling() -> Script[Unanswered | None]:
 def test_events_and_how_far_they_are_applied_are_one_transaction() -> None:
     """Whoever says AFTER has applied them: the other end forgets them for good."""
     on = books(B, message(Role.SHADOW))
-    told = (Line(3, Verdict(M, 1, Kind.DELIVERED)),)
+    told = (Line(3, Verdict(M, 1, VerdictKind.DELIVERED)),)
     for step in steps(polling(), on, Answered(told, Mark(RUN[A], 11))):
         applied = on.known[A].applied == Mark(RUN[A], 3)
         assert applied == (on.copies[M].stage is Stage.SAFETY_NET)
@@ -50,7 +50,9 @@ def test_events_and_how_far_they_are_applied_are_one_transaction() -> None:
 
 def test_an_answer_is_applied_before_the_next_question_says_so() -> None:
     on = books(B, message(Role.SHADOW))
-    page = tuple(Line(number, Verdict(M, 1, Kind.DELIVERED, recipients=(1,))) for number in range(1, 201))
+    page = tuple(
+        Line(number, Verdict(M, 1, VerdictKind.DELIVERED, recipients=(1,))) for number in range(1, 201)
+    )
     asked: list[Query] = []
     for step in steps(polling(), on, Answered(page, Mark(RUN[A], 11))):
         if isinstance(step, Ask):

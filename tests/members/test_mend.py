@@ -15,7 +15,7 @@ from scripted_hop import ScriptedHop, original
 from stations import eventually, full
 from structlog.testing import capture_logs
 
-from shadowrelay.core.decisions import Decision, DropCopy, Kind
+from shadowrelay.core.decisions import Decision, DropCopy, VerdictKind
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.members.conversation import Query
 from shadowrelay.core.members.damage import Wanted
@@ -293,9 +293,9 @@ async def test_a_member_is_given_only_what_is_held_for_it(tmp_path: Path) -> Non
         for wanted in (Wanted(copy.id), Wanted(copy.id, 1, copy.digests.content)):
             said = await stranger.node.members.ask(Ask(holder.name, Query(0, wanted=wanted)))
             assert not isinstance(said, Unanswered)
-            assert [line.verdict.kind for line in said.lines] == [Kind.TAKEN]
+            assert [line.verdict.kind for line in said.lines] == [VerdictKind.TAKEN]
         assert await stranger.copies() == []
         mine = await owner.node.members.ask(Ask(holder.name, Query(0, wanted=Wanted(copy.id))))
         assert not isinstance(mine, Unanswered)
-        assert [line.verdict.kind for line in mine.lines] == [Kind.YOURS]
+        assert [line.verdict.kind for line in mine.lines] == [VerdictKind.YOURS]
         assert full("mx3") not in {row.get("server-hostname") for row in await holder.tracked()}

@@ -159,7 +159,7 @@ DAMAGE = (
         name="a copy is given to whoever asks",
         rule="a good copy is given to the owner that it is held for",
         file="core/members/damage.py",
-        edits=(("any(verdict.kind is Kind.YOURS for verdict in verdicts)", "True"),),
+        edits=(("any(verdict.kind is VerdictKind.YOURS for verdict in verdicts)", "True"),),
         test=_CORE + "test_a_good_copy_is_given_to_the_owner_that_it_is_held_for_and_to_nobody_else[rows]",
     ),
     Fault(

@@ -17,7 +17,7 @@ HOLDING = (
                 "        held, stored = await self._desk.database.transact_briefly(work)\n",
                 "        import asyncio\n"
                 "        self.later = asyncio.ensure_future(self._desk.database.transact(work))\n"
-                "        held, stored = Held.QUEUED, True\n",
+                "        held, stored = OfferAnswer.QUEUED, True\n",
             ),
         ),
         test="test_persist_then_speak.py::test_a_copy_that_could_not_be_written_is_not_acknowledged",
@@ -101,10 +101,10 @@ HOLDING = (
                 "        said = await self.database.transact(\n",
                 "        import asyncio\n"
                 "        from shadowrelay.core.members.conversation import Line\n"
-                "        from shadowrelay.core.decisions import Kind, Verdict\n"
+                "        from shadowrelay.core.decisions import VerdictKind, Verdict\n"
                 "        said = Said(())\n"
                 "        if (gone := query.revoke) is not None:\n"
-                "            verdict = Verdict(gone.message_id, gone.epoch, Kind.REJECTED)\n"
+                "            verdict = Verdict(gone.message_id, gone.epoch, VerdictKind.REJECTED)\n"
                 "            said = Said((Line(None, verdict),))\n"
                 "        self.later = asyncio.ensure_future(self.database.transact(\n",
             ),

@@ -31,7 +31,6 @@ from shadowrelay.core.decisions import (
     DropEvents,
     Found,
     Heard,
-    Kind,
     Member,
     OpenQuestion,
     Outcome,
@@ -39,6 +38,7 @@ from shadowrelay.core.decisions import (
     SaveCopy,
     SaveDamaged,
     Tombstone,
+    VerdictKind,
     Work,
     Write,
 )
@@ -442,7 +442,7 @@ class MemoryBooks:
         """What a stage forgets by age: events nobody fetched, outcomes and tombstones."""
         for event in list(self.state.events.values()):
             old = event.created_at <= now - policy.shadow_message_auto_discard_interval
-            if old and event.verdict.kind is not Kind.TAKEN:
+            if old and event.verdict.kind is not VerdictKind.TAKEN:
                 self._put("events", event.number, _ABSENT)
         for table in ("outcomes", "tombstones"):
             for row in list(getattr(self.state, table).values()):

@@ -221,9 +221,9 @@ MUTANTS = (
         (
             (
                 transfer.with_better_holder,
-                "gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(other.rank)),)\n"
+                "gone = (Verdict(copy.id, copy.epoch, VerdictKind.SUPERSEDED, str(other.rank)),)\n"
                 "            told += addressed([other.database_id], gone, now)",
-                "gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(holder.rank)),)\n"
+                "gone = (Verdict(copy.id, copy.epoch, VerdictKind.SUPERSEDED, str(holder.rank)),)\n"
                 "            told += addressed([holder.database_id], gone, now)",
             ),
         ),
@@ -337,8 +337,8 @@ MUTANTS = (
         (
             (
                 answers.answer,
-                "return Decision(known or (Verdict(message_id, copy.epoch, Kind.PENDING),))",
-                "return Decision((Verdict(message_id, epoch, Kind.UNKNOWN),))",
+                "return Decision(known or (Verdict(message_id, copy.epoch, VerdictKind.PENDING),))",
+                "return Decision((Verdict(message_id, epoch, VerdictKind.UNKNOWN),))",
             ),
         ),
         scenario="counterexample_08",
@@ -348,10 +348,10 @@ MUTANTS = (
         (
             (
                 questions._learn,
-                "    case Kind.DELIVERED:\n",
-                "    case Kind.DELIVERED if verdict.epoch != copy.epoch:\n"
+                "    case VerdictKind.DELIVERED:\n",
+                "    case VerdictKind.DELIVERED if verdict.epoch != copy.epoch:\n"
                 "            return Decision(None)\n"
-                "        case Kind.DELIVERED:\n",
+                "        case VerdictKind.DELIVERED:\n",
             ),
         ),
         scenario="counterexample_09",
@@ -496,7 +496,7 @@ MUTANTS = (
             (
                 claims.judge,
                 "Verdict(copy.id, copy.epoch, kind, str(copy.rank))",
-                "Verdict(copy.id, epoch, Kind.UNKNOWN)",
+                "Verdict(copy.id, epoch, VerdictKind.UNKNOWN)",
             ),
         ),
         scenario="counterexample_10",
@@ -537,9 +537,9 @@ MUTANTS = (
         (
             (
                 arrivals.learnt,
-                "case Kind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):\n"
+                "case VerdictKind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):\n"
                 "            return forgotten(arrived, policy, now)",
-                "case Kind.UNKNOWN:\n            return Decision(None)",
+                "case VerdictKind.UNKNOWN:\n            return Decision(None)",
             ),
         ),
         scenario="arrived_and_refused_and_put_back",
@@ -551,7 +551,7 @@ MUTANTS = (
     ),
     Mutant(
         "what its holder says was delivered is not believed of what was arriving",
-        ((arrivals.learnt, "case Kind.TAKEN | Kind.DELIVERED:", "case Kind.TAKEN:"),),
+        ((arrivals.learnt, "case VerdictKind.TAKEN | VerdictKind.DELIVERED:", "case VerdictKind.TAKEN:"),),
         scenario="arrived_and_settled_in_two_ways",
     ),
     Mutant(

@@ -16,7 +16,7 @@ from shadowrelay.core.members import conversation
 from shadowrelay.core.members.conversation import Answered, Greeting
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Status
 from shadowrelay.core.ownership import chores
-from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, hold
+from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Step, Unanswered
 from shadowrelay.wire.esmtp import (
@@ -426,16 +426,16 @@ class Peers:
             given_for=told.given_for,
         )
 
-        def work(books: Transaction) -> Held | None:
+        def work(books: Transaction) -> OfferAnswer | None:
             if chores.refuses(books, offer.message_id):
                 return None
             content = Content(data=octets)
             return books.apply(hold(books, offer, content, node.policy, node.clock()))
 
-        def then(held: Held | None) -> None:
+        def then(held: OfferAnswer | None) -> None:
             mark: Mark = node.durable.mark
             node.boundary.called(theirs.name, self.world.now)
-            if held is Held.QUEUED:
+            if held is OfferAnswer.QUEUED:
                 reply((f"250 2.6.0 {offer.message_id} Queued mail for redundancy {format_mark(mark)}",))
             elif held is None:
                 reply((f"451 4.3.2 Being opened, ask another member {format_mark(mark)}",))

@@ -19,13 +19,13 @@ from shadowrelay.core.decisions import (
     DiscardEvent,
     DropCopy,
     DropEvents,
-    Kind,
     Member,
     Outcome,
     Part,
     SaveCopy,
     Tombstone,
     Verdict,
+    VerdictKind,
     Work,
     Write,
 )
@@ -131,7 +131,9 @@ def _write(draw: random.Random, books: SqlBooks) -> Write:
         case 3:
             return DropCopy(stored) if stored else Tombstone(message_id, NAMES[0], 1, draw.randrange(3), NOW)
         case 4 | 5:
-            verdict = Verdict(message_id, 1, draw.choice(list(Kind)), recipients=draw.choice(((), (1, 2))))
+            verdict = Verdict(
+                message_id, 1, draw.choice(list(VerdictKind)), recipients=draw.choice(((), (1, 2)))
+            )
             return DiscardEvent(draw.choice(DATABASES), verdict, NOW + timedelta(days=-draw.randrange(4)))
         case 6:
             token = draw.choice([*[entry[0] for entry in books.state.incarnations], Incarnation("f" * 16)])
@@ -222,7 +224,7 @@ def test_both_ledgers_answer_alike(seed: int) -> None:
 def test_event_numbers_that_were_rolled_back_are_given_again() -> None:
     books = SqlBooks(NAMES[0], State(DATABASES[0]))
     books.open(Incarnation("0" * 16), NOW)
-    event = DiscardEvent(DATABASES[1], Verdict(IDS[0], 1, Kind.DELIVERED), NOW)
+    event = DiscardEvent(DATABASES[1], Verdict(IDS[0], 1, VerdictKind.DELIVERED), NOW)
     books.apply(Decision(None, (event,)))
     books.rollback()
     books.apply(Decision(None, (event,)))
@@ -236,7 +238,7 @@ def test_an_acknowledgement_of_a_lost_incarnation_forgets_no_new_event() -> None
     snapshot = books.snapshot()
     books.restore(snapshot)
     books.open(Incarnation("1" * 16), NOW)
-    event = DiscardEvent(DATABASES[1], Verdict(IDS[0], 1, Kind.DELIVERED), NOW)
+    event = DiscardEvent(DATABASES[1], Verdict(IDS[0], 1, VerdictKind.DELIVERED), NOW)
     books.apply(Decision(None, (event,)))
     books.apply(Decision(None, (AcknowledgeEvents(DATABASES[1], Mark(Incarnation("f" * 16), 10)),)))
     books.apply(Decision(None, (AcknowledgeEvents(DATABASES[1], Mark(Incarnation("0" * 16), 10)),)))

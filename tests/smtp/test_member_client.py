@@ -28,7 +28,7 @@ from stations import (
     station,
 )
 
-from shadowrelay.core.decisions import Kind
+from shadowrelay.core.decisions import VerdictKind
 from shadowrelay.core.digests import ContentDigest
 from shadowrelay.core.identifiers import Beginning, Lineage, Mark, NextHop
 from shadowrelay.core.members.conversation import Greeting, Query, Revocation
@@ -442,7 +442,7 @@ async def test_an_acknowledgement_lost_on_the_way_is_told_as_such_and_can_be_ask
         revoke = Query(0, revoke=Revocation(offer(holder.name).message_id, 1, 1))
         answered = await owner.node.members.ask(Ask(holder.name, revoke))
         assert not isinstance(answered, Unanswered)
-        assert [line.verdict.kind for line in answered.lines] == [Kind.REJECTED]
+        assert [line.verdict.kind for line in answered.lines] == [VerdictKind.REJECTED]
         assert await holder.copies() == []
 
 
@@ -660,7 +660,7 @@ async def test_a_question_on_a_session_that_ends_is_asked_again_on_a_new_one(tmp
         revoke = Query(0, revoke=Revocation(step.message_id, 1, 1))
         answered = await members.ask(Ask(holder.name, revoke))
         assert not isinstance(answered, Unanswered)
-        assert [line.verdict.kind for line in answered.lines] == [Kind.REJECTED]
+        assert [line.verdict.kind for line in answered.lines] == [VerdictKind.REJECTED]
 
 
 async def test_a_session_that_breaks_right_after_it_was_opened_speaks_of_the_member(tmp_path: Path) -> None:

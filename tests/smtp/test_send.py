@@ -103,7 +103,7 @@ async def test_a_hop_that_takes_nobody_names_no_recipients_past_its_limit() -> N
 
 
 @pytest.mark.parametrize(
-    ("reply", "outcome"),
+    ("reply", "ending"),
     [
         (b"451 4.3.0 later\r\n", Ending.DEFERRED),
         (b"554 5.6.0 never\r\n", Ending.REJECTED),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
-from shadowrelay.core.decisions import Kind, Verdict
+from shadowrelay.core.decisions import Verdict, VerdictKind
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.identifiers import (
     Beginning,
@@ -90,13 +90,13 @@ recipient_lists = st.lists(st.integers(1, 1_000_000), max_size=40, unique=True).
 
 @st.composite
 def verdicts(draw: st.DrawFn) -> Verdict:
-    kind = draw(st.sampled_from(Kind))
+    kind = draw(st.sampled_from(VerdictKind))
     arguments = {
-        Kind.TAKEN: names,
-        Kind.HELD: numbers.map(str),
-        Kind.SUPERSEDED: numbers.map(str),
-        Kind.DAMAGED: st.one_of(st.just(""), numbers.map(str)),
-        Kind.DELIVERED: st.sampled_from(["", "relayed", "failed"]),
+        VerdictKind.TAKEN: names,
+        VerdictKind.RECORDED: numbers.map(str),
+        VerdictKind.SUPERSEDED: numbers.map(str),
+        VerdictKind.DAMAGED: st.one_of(st.just(""), numbers.map(str)),
+        VerdictKind.DELIVERED: st.sampled_from(["", "relayed", "failed"]),
     }
     argument = draw(arguments.get(kind, st.just("")))
     return Verdict(draw(message_ids), draw(numbers), kind, argument, draw(recipient_lists))

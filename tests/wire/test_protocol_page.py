@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from golden_dialogues import FILES, Exchange, read
 
-from shadowrelay.core.decisions import Kind
+from shadowrelay.core.decisions import VerdictKind
 from shadowrelay.core.members.conversation import MAX_LINES, MAX_QUESTIONS
 from shadowrelay.wire.esmtp import parse_mail, parse_rcpt
 from shadowrelay.wire.xqdiscard import format_line, format_query, parse_line, parse_query
@@ -85,8 +85,8 @@ def answered(verb: str, exchange: Exchange) -> None:
 def test_the_dialogues_show_every_kind_of_answer() -> None:
     golden = "".join(file.read_text("utf-8") for file in FILES)
     shown = set(re.findall(r"^S: 250[ -]2\.0\.0 \S+ \S{36} \d+ ([a-z]+)", golden, re.MULTILINE))
-    assert shown == {kind.value for kind in Kind}
-    assert {kind.value for kind in Kind} <= set(re.findall(r"^\| `([a-z]+)", PAGE, re.MULTILINE))
+    assert shown == {kind.value for kind in VerdictKind}
+    assert {kind.value for kind in VerdictKind} <= set(re.findall(r"^\| `([a-z]+)", PAGE, re.MULTILINE))
 
 
 def test_the_limits_of_the_page_are_those_of_the_code() -> None:

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from spelling import lines, queries, recipient_lists
 
-from shadowrelay.core.decisions import Kind, Verdict
+from shadowrelay.core.decisions import Verdict, VerdictKind
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.events.announcements import RECIPIENTS_PER_EVENT
 from shadowrelay.core.identifiers import Incarnation, Mark, MessageId
@@ -80,9 +80,9 @@ def test_what_a_query_says() -> None:
 
 
 def test_what_an_answer_says() -> None:
-    verdict = Verdict(MessageId(A), 3, Kind.TAKEN, "mx2.example.org", (1, 2, 3, 7))
+    verdict = Verdict(MessageId(A), 3, VerdictKind.TAKEN, "mx2.example.org", (1, 2, 3, 7))
     assert parse_line(LINE) == Line(12, verdict)
-    assert parse_line(f"- {A} 1 delivered *") == Line(None, Verdict(MessageId(A), 1, Kind.DELIVERED))
+    assert parse_line(f"- {A} 1 delivered *") == Line(None, Verdict(MessageId(A), 1, VerdictKind.DELIVERED))
 
 
 def test_nobody_gets_more_lines_than_there_may_be() -> None:
@@ -156,7 +156,7 @@ def test_the_longest_event_fits_into_a_line() -> None:
     """Every other recipient of a message with very many: nothing can be said as a range."""
     scattered = tuple(range(1_000_000 - 2 * RECIPIENTS_PER_EVENT, 1_000_000, 2))
     assert len(scattered) == RECIPIENTS_PER_EVENT
-    verdict = Verdict(MessageId(A), 10**9, Kind.DELIVERED, "relayed", scattered)
+    verdict = Verdict(MessageId(A), 10**9, VerdictKind.DELIVERED, "relayed", scattered)
     assert len(reply_line(Line(10**15, verdict))) <= MAX_LINE
 
 

@@ -44,7 +44,7 @@ from shadowlab.layout import Manner, Way
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FaultKind:
     """A fault in the catalogue: how it is made, how long it lasts, given the time span, what it needs."""
 
     text: str
@@ -116,8 +116,8 @@ def _everybody(ground: Ground) -> tuple[str, ...]:
     return tuple(sorted((ground.node, *ground.others)))
 
 
-def _content(text: str, way: str) -> Kind:
-    return Kind(
+def _content(text: str, way: str) -> FaultKind:
+    return FaultKind(
         f"files of contents, under the running node: {text}",
         lambda ground, chance: ContentSpoilt(ground.node, ground.others, way, _draw(chance)),
         _moment,
@@ -125,8 +125,8 @@ def _content(text: str, way: str) -> Kind:
     )
 
 
-def _rows(text: str, make: Callable[[Ground, random.Random], Fault]) -> Kind:
-    return Kind(f"killed; {text}", make, _moment, in_transit=True)
+def _rows(text: str, make: Callable[[Ground, random.Random], Fault]) -> FaultKind:
+    return FaultKind(f"killed; {text}", make, _moment, in_transit=True)
 
 
 def _holders(ground: Ground, chance: random.Random) -> HoldersSpoilt:
@@ -141,28 +141,34 @@ def _draw(chance: random.Random) -> int:
     return chance.getrandbits(32)
 
 
-CATALOGUE: Mapping[str, Kind] = {
-    "kill": Kind("killed, back at once", lambda ground, _: Killed(ground.node), _moment),
-    "stop": Kind("stopped gracefully, back at once", lambda ground, _: Stopped(ground.node), _moment),
-    "away": Kind("killed, back after the time span", lambda ground, _: Killed(ground.node), _long),
-    "freeze": Kind("frozen for a while", lambda ground, _: Frozen(ground.node), _short),
-    "freeze-long": Kind("frozen past the time span", lambda ground, _: Frozen(ground.node), _long),
-    "slow": Kind("gets a fifth of the time for a while", _by_turns(Slow), _moment),
-    "writes-fail": Kind("no write to a file succeeds any more", lambda g, _: WritesFail(g.node), _moment),
-    "disk-lost": Kind("killed, its disk lost", lambda ground, _: DiskLost(ground.node), _moment),
-    "disk-lost-away": Kind("the same, back after the time span", lambda g, _: DiskLost(g.node), _long),
-    "old-disk": Kind("killed, back with an older state of its disk", _old(live=False), _moment),
-    "snapshot": Kind("killed, back with a snapshot of this very incarnation", _old(live=True), _moment),
-    "power-cut": Kind("its power is cut", lambda g, _: PowerCut(g.node), _moment, Need.DISK),
-    "disk-fails": Kind("its disk fails", lambda g, _: DiskFails(g.node), _moment, Need.DISK),
-    "disk-low": Kind("little room on its disk for a while", lambda g, _: DiskLow(g.node), _short, Need.DISK),
-    "disk-full": Kind("no room at all on its disk", lambda g, _: DiskFull(g.node), _moment, Need.DISK),
-    "disk-slow": Kind("its disk stalls most of the time", _by_turns(DiskSlow), _moment, Need.DISK),
-    "disk-stalls": Kind("its disk stalls for a while", lambda g, _: DiskStalls(g.node), _short, Need.DISK),
-    "disk-stalls-long": Kind(
+CATALOGUE: Mapping[str, FaultKind] = {
+    "kill": FaultKind("killed, back at once", lambda ground, _: Killed(ground.node), _moment),
+    "stop": FaultKind("stopped gracefully, back at once", lambda ground, _: Stopped(ground.node), _moment),
+    "away": FaultKind("killed, back after the time span", lambda ground, _: Killed(ground.node), _long),
+    "freeze": FaultKind("frozen for a while", lambda ground, _: Frozen(ground.node), _short),
+    "freeze-long": FaultKind("frozen past the time span", lambda ground, _: Frozen(ground.node), _long),
+    "slow": FaultKind("gets a fifth of the time for a while", _by_turns(Slow), _moment),
+    "writes-fail": FaultKind(
+        "no write to a file succeeds any more", lambda g, _: WritesFail(g.node), _moment
+    ),
+    "disk-lost": FaultKind("killed, its disk lost", lambda ground, _: DiskLost(ground.node), _moment),
+    "disk-lost-away": FaultKind("the same, back after the time span", lambda g, _: DiskLost(g.node), _long),
+    "old-disk": FaultKind("killed, back with an older state of its disk", _old(live=False), _moment),
+    "snapshot": FaultKind("killed, back with a snapshot of this very incarnation", _old(live=True), _moment),
+    "power-cut": FaultKind("its power is cut", lambda g, _: PowerCut(g.node), _moment, Need.DISK),
+    "disk-fails": FaultKind("its disk fails", lambda g, _: DiskFails(g.node), _moment, Need.DISK),
+    "disk-low": FaultKind(
+        "little room on its disk for a while", lambda g, _: DiskLow(g.node), _short, Need.DISK
+    ),
+    "disk-full": FaultKind("no room at all on its disk", lambda g, _: DiskFull(g.node), _moment, Need.DISK),
+    "disk-slow": FaultKind("its disk stalls most of the time", _by_turns(DiskSlow), _moment, Need.DISK),
+    "disk-stalls": FaultKind(
+        "its disk stalls for a while", lambda g, _: DiskStalls(g.node), _short, Need.DISK
+    ),
+    "disk-stalls-long": FaultKind(
         "the same past the time span", lambda g, _: DiskStalls(g.node), _long, Need.DISK
     ),
-    "clock": Kind("its wall clock is three hours off for a while", _clock, _short, Need.CLOCK),
+    "clock": FaultKind("its wall clock is three hours off for a while", _clock, _short, Need.CLOCK),
     "content-flip": _content("one bit is another one", "flip"),
     "content-cut": _content("the second half is gone", "cut"),
     "content-empty": _content("nothing is left in them", "empty"),
@@ -179,21 +185,21 @@ CATALOGUE: Mapping[str, Kind] = {
         lambda g, chance: RowsFlipped(g.node, g.others, _draw(chance)),
     ),
     "row-before": _rows("rows of messages are those of a moment before", _before),
-    "holders-away": Kind(
+    "holders-away": FaultKind(
         "what others hold of its mail is damaged, and it is killed, back after the time span",
         _holders,
         _long,
         in_transit=True,
     ),
-    "all-killed": Kind("all nodes are killed at once", lambda g, _: AllKilled(_everybody(g)), _moment),
-    "all-power": Kind(
+    "all-killed": FaultKind("all nodes are killed at once", lambda g, _: AllKilled(_everybody(g)), _moment),
+    "all-power": FaultKind(
         "the power of all nodes is cut at once", lambda g, _: PowerFails(_everybody(g)), _moment, Need.DISK
     ),
-    "cut-off": Kind("cut off from all others for a while", _around, _short),
-    "cut-off-long": Kind("cut off from all others past the time span", _around, _long),
-    "pair": Kind("two nodes do not reach each other for a while", _between, _short),
-    "pair-long": Kind("two nodes do not reach each other past the time span", _between, _long),
-    "one-way": Kind("what it sends, or what is sent to it, is dropped for a while", _one_way, _short),
-    "one-way-long": Kind("the same past the time span", _one_way, _long),
-    "reset": Kind("its connections are reset and refused for a while", _reset, _short),
+    "cut-off": FaultKind("cut off from all others for a while", _around, _short),
+    "cut-off-long": FaultKind("cut off from all others past the time span", _around, _long),
+    "pair": FaultKind("two nodes do not reach each other for a while", _between, _short),
+    "pair-long": FaultKind("two nodes do not reach each other past the time span", _between, _long),
+    "one-way": FaultKind("what it sends, or what is sent to it, is dropped for a while", _one_way, _short),
+    "one-way-long": FaultKind("the same past the time span", _one_way, _long),
+    "reset": FaultKind("its connections are reset and refused for a while", _reset, _short),
 }

@@ -29,17 +29,18 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Kind(StrEnum):
+class VerdictKind(StrEnum):
     """What a line of an XQDISCARD answer says of a message.
 
-    The first four are discard events; the others answer CHECK and REVOKE only.
+    The first four are discard events; the others answer CHECK and REVOKE only. RECORDED: the owner counts the
+    copy that is asked about.
     """
 
     DELIVERED = "delivered"
     TAKEN = "taken"
     REJECTED = "rejected"
     SUPERSEDED = "superseded"
-    HELD = "held"
+    RECORDED = "held"
     YOURS = "yours"
     PENDING = "pending"
     UNKNOWN = "unknown"
@@ -50,14 +51,14 @@ class Kind(StrEnum):
 class Verdict:
     """One statement about a message, as a discard event or as the answer to a question.
 
-    ``argument`` is the owner's name for TAKEN, the outcome for DELIVERED, and a holder's rank for HELD,
+    ``argument`` is the owner's name for TAKEN, the outcome for DELIVERED, and a holder's rank for RECORDED,
     SUPERSEDED and PENDING.
     DAMAGED: a copy is here, and cannot be relied on. ``recipients`` are numbers; empty means all of them.
     """
 
     message_id: MessageId
     epoch: int
-    kind: Kind
+    kind: VerdictKind
     argument: str = ""
     recipients: tuple[int, ...] = ()
 

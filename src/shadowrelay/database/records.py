@@ -9,11 +9,11 @@ from shadowrelay.core.decisions import (
     Chore,
     DamagedRow,
     DiscardEvent,
-    Kind,
     Member,
     Outcome,
     Tombstone,
     Verdict,
+    VerdictKind,
     Work,
 )
 from shadowrelay.core.identifiers import (
@@ -279,7 +279,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def event_of(row: Row) -> DiscardEvent:
-    verdict = Verdict(MessageId(row[2]), row[3], Kind(row[4]), row[5], _numbers(row[6]))
+    verdict = Verdict(MessageId(row[2]), row[3], VerdictKind(row[4]), row[5], _numbers(row[6]))
     return DiscardEvent(DatabaseId(row[1]), verdict, moment(row[7]), row[0])
 
 

@@ -17,7 +17,7 @@ from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, hold
+from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.ledger import SqlLedger
@@ -275,7 +275,7 @@ class HoldSink:
             given_for=offer.given_for,
         )
 
-        def work(ledger: SqlLedger) -> tuple[Held | None, bool]:
+        def work(ledger: SqlLedger) -> tuple[OfferAnswer | None, bool]:
             if chores.refuses(ledger, described.message_id):
                 return None, False
             decision = hold(ledger, described, content, self._desk.policy, now)
@@ -288,7 +288,7 @@ class HoldSink:
             self._spool.discard()
         if held is None:
             return [OPENING]
-        if held is Held.QUEUED:
+        if held is OfferAnswer.QUEUED:
             return [Reply(250, "2.6.0", f"{offer.message_id} Queued mail for redundancy")]
         log.warning("copy_refused", message=offer.message_id, owner=self._owner.name, reason=held.value)
         return [Reply(451, "4.4.0", f"{offer.message_id} {held.value}")]

@@ -15,7 +15,7 @@ from functools import partial
 
 import structlog
 
-from shadowrelay.core.decisions import DamagedRow, Kind
+from shadowrelay.core.decisions import DamagedRow, VerdictKind
 from shadowrelay.core.identifiers import MessageId, ServerName, is_uuid
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import damage
@@ -81,7 +81,7 @@ async def seek(
         speaker = Speaker(member, known.lineage.database_id, mark)
         told(ledger, speaker, query, lines, inquiry, policy, clock())
         kinds = {line.verdict.kind for line in lines if line.verdict.message_id == message_id}
-        if Kind.YOURS in kinds:
+        if VerdictKind.YOURS in kinds:
             return Sought.COMING
         return Sought.NONE_THERE if kinds & damage.FINAL else Sought.OPEN
 

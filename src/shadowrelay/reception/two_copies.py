@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from shadowrelay.core.decisions import Content, Kind
+from shadowrelay.core.decisions import Content, VerdictKind
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members.conversation import Answered, Query, Revocation
@@ -126,7 +126,7 @@ async def take_back(arrival: Arrival, attempts: Iterable[Attempt]) -> Answer:
         revocation = Revocation(arrival.id, 1, attempt.rank)
         answered = await Ask(attempt.name, Query(0, revoke=revocation))
         confirmed = isinstance(answered, Answered) and any(
-            line.verdict.kind is Kind.REJECTED and line.verdict.message_id == arrival.id
+            line.verdict.kind is VerdictKind.REJECTED and line.verdict.message_id == arrival.id
             for line in answered.lines
         )
         if not confirmed:

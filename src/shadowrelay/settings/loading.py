@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from shadowrelay.settings.checks import cross_checks
 from shadowrelay.settings.description import Node, Step, dotted, find, instead
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
-from shadowrelay.settings.origins import Kind, Origin, origin_of
+from shadowrelay.settings.origins import Origin, OriginKind, origin_of
 from shadowrelay.settings.schema import Settings
 from shadowrelay.settings.sources import EnvironmentSource, FileSource, Tree, merge, rewrite
 
@@ -56,7 +56,7 @@ def load_settings(path: Path | None, environ: Mapping[str, str]) -> Settings:
 
 def settings_from_tree(tree: Mapping[str, Any], *, source: str = "") -> Settings:
     """Validate settings that are at hand as nested tables, as strictly as `load_settings` does."""
-    origins = {key: Origin(Kind.FILE, source) for key in tree} if source else {}
+    origins = {key: Origin(OriginKind.FILE, source) for key in tree} if source else {}
     settings, errors = validate(dict(tree), origins)
     if settings is None or errors:
         raise SettingsInvalid(errors)
@@ -124,7 +124,7 @@ def _described(detail: ErrorDetails, tree: Tree, origins: Mapping[str, Origin]) 
     origin = origin_of(key, origins)
     source = str(origin) if origin else ""
     if detail["type"] == "missing":
-        file = next((str(where) for where in origins.values() if where.kind is Kind.FILE), "")
+        file = next((str(where) for where in origins.values() if where.kind is OriginKind.FILE), "")
         allowed = node.allowed() if node else ""
         return SettingError(key=key, source=file, message="has to be set", allowed=allowed)
     if detail["type"] == "extra_forbidden" or node is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class OriginKind(StrEnum):
     DEFAULT = "default"
     FILE = "file"
     ENVIRONMENT = "environment"
@@ -17,14 +17,14 @@ class Kind(StrEnum):
 class Origin:
     """``detail``: the file or the variable (``…_FILE`` when the value was in a file); empty for a default."""
 
-    kind: Kind
+    kind: OriginKind
     detail: str = ""
 
     def __str__(self) -> str:
         return self.detail or self.kind
 
 
-DEFAULT = Origin(Kind.DEFAULT)
+DEFAULT = Origin(OriginKind.DEFAULT)
 
 
 def origin_of(key: str, origins: Mapping[str, Origin]) -> Origin | None:

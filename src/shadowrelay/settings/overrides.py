@@ -12,7 +12,7 @@ import tomli_w
 from shadowrelay.settings.description import find, instead
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.loading import validate
-from shadowrelay.settings.origins import Kind, Origin
+from shadowrelay.settings.origins import Origin, OriginKind
 from shadowrelay.settings.sources import parsed
 
 
@@ -36,7 +36,7 @@ def apply_overrides(tree: Mapping[str, Any], options: Iterable[str]) -> dict[str
         elif not _place(changed, path, _value(text)):
             errors.append(SettingError(key=key, message="stands below a value", source="--set"))
         else:
-            origins[key] = Origin(Kind.FILE, "--set")
+            origins[key] = Origin(OriginKind.FILE, "--set")
     _, found = validate(changed, origins)
     errors += [error for error in found if any(_concerns(error.key, key) for key in origins)]
     if errors:

@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from shadowrelay import failpoints
 from shadowrelay.settings.description import ROOT, Node, Step, dotted, suggestion
 from shadowrelay.settings.errors import SettingError
-from shadowrelay.settings.origins import Kind, Origin
+from shadowrelay.settings.origins import Origin, OriginKind
 
 PREFIX = "SHADOWRELAY_"
 SETTINGS_PATH_VARIABLE = "SHADOWRELAY_CONFIG"
@@ -78,7 +78,7 @@ class FileSource(Source):
             self._refuse("there is no such file")
         except OSError as error:
             self._refuse(f"cannot be read: {error.strerror}")
-        self.origins = {dotted(path): Origin(Kind.FILE, str(self._path)) for path in _leaves(self.tree)}
+        self.origins = {dotted(path): Origin(OriginKind.FILE, str(self._path)) for path in _leaves(self.tree)}
 
     def _refuse(self, message: str) -> None:
         self.errors.append(SettingError(key="", source=str(self._path), message=message))
@@ -129,7 +129,7 @@ class EnvironmentSource(Source):
             if not isinstance(table, dict):
                 return self._refuse(variable, f"{step} is set by another variable, and not to a table")
         table[path[-1]] = _parse(node, text)
-        self.origins[key] = Origin(Kind.ENVIRONMENT, variable)
+        self.origins[key] = Origin(OriginKind.ENVIRONMENT, variable)
         return None
 
     def _find(self, name: str) -> tuple[tuple[str, ...], Node] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import field
-from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 

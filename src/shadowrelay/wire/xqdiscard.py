@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from shadowrelay.core.decisions import Kind, Verdict
+from shadowrelay.core.decisions import Verdict, VerdictKind
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.claims import Claim, Sighting
 from shadowrelay.core.members.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
@@ -45,12 +45,12 @@ _OWNER = re.compile(r"[a-z0-9.-]{1,255}")
 _OUTCOME = re.compile(r"relayed|failed")
 _RANK = re.compile(r"[0-9]{1,18}")
 _ARGUMENTS = {
-    Kind.TAKEN: _OWNER,
-    Kind.DELIVERED: _OUTCOME,
-    Kind.HELD: _RANK,
-    Kind.SUPERSEDED: _RANK,
-    Kind.PENDING: _RANK,
-    Kind.DAMAGED: _RANK,
+    VerdictKind.TAKEN: _OWNER,
+    VerdictKind.DELIVERED: _OUTCOME,
+    VerdictKind.RECORDED: _RANK,
+    VerdictKind.SUPERSEDED: _RANK,
+    VerdictKind.PENDING: _RANK,
+    VerdictKind.DAMAGED: _RANK,
 }
 _KEYWORDS = frozenset({"AT", "AFTER", "CHECK", "REVOKE", "SEEN", "CLAIM", "FETCH"})
 _DAMAGED = "damaged"
@@ -190,13 +190,13 @@ def parse_line(text: str) -> Line:
     event = None if words[0] == "-" else number(words[0])
     name, equals, argument = words[3].partition("=")
     try:
-        kind = Kind(name)
+        kind = VerdictKind(name)
     except ValueError as error:
         raise Malformed("unknown kind") from error
     form = _ARGUMENTS.get(kind)
     if equals and not (form and form.fullmatch(argument)):
         raise Malformed("bad argument")
-    if kind is Kind.TAKEN:
+    if kind is VerdictKind.TAKEN:
         server_name(argument)
     recipients = parse_recipients(words[4])
     return Line(event, Verdict(message_id(words[1]), number(words[2]), kind, argument, recipients))

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.decisions import Content, Kind, Member, Outcome
+from shadowrelay.core.decisions import Content, Member, Outcome, VerdictKind
 from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.members.answers import answer
 from shadowrelay.core.members.claims import Claim, Sighting, judge, sighting_of, vouches
@@ -113,7 +113,7 @@ def test_of_two_holders_the_lower_rank_promotes_and_the_other_becomes_its_holder
     (second,) = on_b.copies[M].holders
     assert (second.name, second.state, on_b.copies[M].exposed) == (C, HolderState.HOLDING, False)
     assert [event.event_id for event in on_b.events] == ["RESUBMIT", "HAREDIRECT"]
-    assert [(event.addressee, event.verdict.kind) for event in on_b.told] == [(DB[C], Kind.TAKEN)]
+    assert [(event.addressee, event.verdict.kind) for event in on_b.told] == [(DB[C], VerdictKind.TAKEN)]
     talk(on_c, on_b, c_asked)
     assert (on_c.copies[M].owner, on_c.copies[M].epoch, on_c.copies[M].pending) == (B, 2, None)
     assert conclude(on_c, c_asked, B) == 0
@@ -179,11 +179,11 @@ def test_an_owner_that_asks_is_only_one_that_was_silent(subtests: pytest.Subtest
     silent = holding(B, 1, Reason.HEARTBEAT_LOST)
     with subtests.test("silence"):
         (verdict,) = silent.apply(answer(silent, SPEAKS[A], M, 1, 0, NOW))
-        assert (verdict.kind, silent.copies[M].pending) == (Kind.YOURS, None)
+        assert (verdict.kind, silent.copies[M].pending) == (VerdictKind.YOURS, None)
     broken = holding(B, 1, Reason.DATABASE_ROLLED_BACK)
     with subtests.test("evidence"):
         (verdict,) = broken.apply(answer(broken, SPEAKS[A], M, 1, 0, NOW))
-        assert (verdict.kind, broken.copies[M].pending) == (Kind.PENDING, Reason.DATABASE_ROLLED_BACK)
+        assert (verdict.kind, broken.copies[M].pending) == (VerdictKind.PENDING, Reason.DATABASE_ROLLED_BACK)
 
 
 def test_evidence_replaces_silence_and_not_the_other_way_round() -> None:
@@ -228,11 +228,11 @@ def test_a_claim_on_another_owner_or_database_is_an_ordinary_question() -> None:
         Claim(A, DB[B], Reason.DATABASE_REPLACED),
     ):
         verdicts = on.apply(judge(on, SPEAKS[B], claim, M, 1, 1, (), NOW))
-        assert Kind.PENDING not in [verdict.kind for verdict in verdicts]
+        assert VerdictKind.PENDING not in [verdict.kind for verdict in verdicts]
         assert on.copies[M].pending is None
 
 
 def test_a_claim_creates_no_state_for_an_unknown_message() -> None:
     on = books(C)
     (verdict,) = on.apply(judge(on, SPEAKS[B], Claim(A, DB[A], Reason.HEARTBEAT_LOST), M, 1, 1, (), NOW))
-    assert (verdict.kind, on.copies) == (Kind.UNKNOWN, {})
+    assert (verdict.kind, on.copies) == (VerdictKind.UNKNOWN, {})

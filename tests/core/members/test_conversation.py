@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.decisions import Kind, Verdict
+from shadowrelay.core.decisions import Verdict, VerdictKind
 from shadowrelay.core.identifiers import Beginning, Incarnation, Lineage, Mark, MessageId
 from shadowrelay.core.members.answers import answer
 from shadowrelay.core.members.conversation import Line, Query, Question, asked, told
@@ -20,7 +20,7 @@ POLICY = Policy()
 B_SPEAKS = Speaker(B, DB[B], Mark(RUN[B], 42))
 
 
-def answers(on: Books, asker: Speaker, epoch: int, rank: int | None = None) -> list[tuple[Kind, str]]:
+def answers(on: Books, asker: Speaker, epoch: int, rank: int | None = None) -> list[tuple[VerdictKind, str]]:
     verdicts = on.apply(answer(on, asker, M, epoch, rank, NOW))
     return [(verdict.kind, verdict.argument) for verdict in verdicts]
 
@@ -59,7 +59,7 @@ def test_a_question_of_a_process_that_has_a_successor_counts_for_nothing(ran: in
 def test_an_answer_of_a_process_that_has_a_successor_counts_for_nothing() -> None:
     on = in_its_next_life(books(A, message(Role.SHADOW)), ran=30)
     before = dict(on.copies)
-    released = Line(7, Verdict(M, 1, Kind.DELIVERED, recipients=(1,)))
+    released = Line(7, Verdict(M, 1, VerdictKind.DELIVERED, recipients=(1,)))
     assert not told(on, B_SPEAKS, Query(200), (released,), Inquiry(), POLICY, NOW)
     assert on.copies == before
     assert on.known[B].applied is None
@@ -72,13 +72,13 @@ def superseded(*others: Holder) -> Books:
 
 def test_a_superseded_holder_that_asks_is_told_so_again_with_its_rank() -> None:
     on = superseded(Holder(C, DB[C], Mark(RUN[C], 5), 2, HolderState.HOLDING))
-    assert answers(on, B_SPEAKS, 1) == [(Kind.SUPERSEDED, "1")]
+    assert answers(on, B_SPEAKS, 1) == [(VerdictKind.SUPERSEDED, "1")]
 
 
 def test_a_superseded_holder_that_is_needed_again_gets_a_new_rank() -> None:
     """The word that is still on its way to it speaks of the old one."""
     on = superseded(Holder(C, DB[C], Mark(RUN[C], 5), 2, HolderState.LOST))
-    assert answers(on, B_SPEAKS, 1) == [(Kind.HELD, "3")]
+    assert answers(on, B_SPEAKS, 1) == [(VerdictKind.RECORDED, "3")]
     assert not on.copies[M].exposed
 
 
@@ -88,7 +88,7 @@ def test_a_settled_copy_whose_report_is_not_safe_is_pending_and_not_unknown(role
     waits = copy.with_recipients(
         replace(r, status=Status.FAILED, report=MessageId("dsn")) for r in copy.recipients
     )
-    assert answers(books(C, waits), B_SPEAKS, 1) == [(Kind.PENDING, "")]
+    assert answers(books(C, waits), B_SPEAKS, 1) == [(VerdictKind.PENDING, "")]
 
 
 def test_an_owner_that_is_asked_by_the_holder_of_a_later_owner_asks_in_its_turn() -> None:
@@ -99,7 +99,7 @@ def test_an_owner_that_is_asked_by_the_holder_of_a_later_owner_asks_in_its_turn(
 
 def test_a_holder_that_is_asked_about_a_later_ownership_finds_out_about_it_first() -> None:
     on = books(C, message(Role.SHADOW))
-    assert answers(on, B_SPEAKS, 1) == [(Kind.TAKEN, A)]
+    assert answers(on, B_SPEAKS, 1) == [(VerdictKind.TAKEN, A)]
     assert on.copies[M].check_at is None
-    assert answers(on, B_SPEAKS, 2) == [(Kind.PENDING, "")]
+    assert answers(on, B_SPEAKS, 2) == [(VerdictKind.PENDING, "")]
     assert on.copies[M].check_at == NOW

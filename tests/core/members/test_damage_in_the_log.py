@@ -10,7 +10,7 @@ from shadowrelay.core.decisions import Content, DamagedRow
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.members.damage import NO_GOOD_COPY, found_rows, given_up
 from shadowrelay.core.messages import Stage, Status
-from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, restore
+from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, restore
 from shadowrelay.core.values import replace
 
 LATER = NOW + timedelta(minutes=1)
@@ -50,7 +50,7 @@ def test_what_the_giver_knows_to_be_settled_is_told_with_what_it_gave() -> None:
         digests=plain.digests,
         given_for=A,
     )
-    assert ledger.apply(restore(ledger, offer, Content(data=b"x"), LATER)) is Held.QUEUED
+    assert ledger.apply(restore(ledger, offer, Content(data=b"x"), LATER)) is OfferAnswer.QUEUED
     assert ledger.copies[M].stage is Stage.SAFETY_NET
     told = [(event.event_id, [one.number for one in event.recipients]) for event in ledger.events]
     assert told == [("HARESTORE", []), ("HADISCARD", [2])]

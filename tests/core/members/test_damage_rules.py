@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, message
 
-from shadowrelay.core.decisions import Content, DamagedRow, Kind, Outcome, Verdict
+from shadowrelay.core.decisions import Content, DamagedRow, Outcome, Verdict, VerdictKind
 from shadowrelay.core.delivery.safety_net import expire
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.events.reports import ReportKind, report_id
@@ -32,7 +32,7 @@ from shadowrelay.core.messages import (
 )
 from shadowrelay.core.ownership.transfer import intend, promote, yields
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, hold, revoke
+from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold, revoke
 from shadowrelay.core.reception.redundancy import Attempt, Leg, repaired, reserve_rank
 
 POLICY = Policy()
@@ -64,7 +64,7 @@ def given(by: ServerName = B, to: ServerName = A, **changes: Any) -> ShadowCopyO
     return replace(plain, **changes)
 
 
-def take(on: Books, offer: ShadowCopyOffer) -> Held:
+def take(on: Books, offer: ShadowCopyOffer) -> OfferAnswer:
     return on.apply(hold(on, offer, Content(data=b"x"), POLICY, NOW))  # type: ignore[no-any-return]
 
 
@@ -72,7 +72,7 @@ def half_sent(copy: Copy) -> Copy:
     return copy.with_recipients([replace(copy.recipients[0], status=Status.DELIVERED)])
 
 
-def kinds(said: tuple[Verdict, ...]) -> list[Kind]:
+def kinds(said: tuple[Verdict, ...]) -> list[VerdictKind]:
     return [verdict.kind for verdict in said]
 
 
@@ -115,7 +115,7 @@ def test_before_a_copy_goes_by_age_its_owner_is_asked_and_what_it_says_renews_th
     on = books(B, HELD)
     assert not on.apply(expire(on, HELD, POLICY, late, {A}))
     assert on.copies[M].check_at == late
-    on.apply(learn(on, Verdict(M, 1, Kind.HELD, "1"), SPEAKS[A], None, POLICY, late))
+    on.apply(learn(on, Verdict(M, 1, VerdictKind.RECORDED, "1"), SPEAKS[A], None, POLICY, late))
     assert on.copies[M].check_at is None
     assert not expire(on, on.copies[M], POLICY, late, ()).writes
 
@@ -127,7 +127,7 @@ def test_before_a_copy_goes_by_age_its_owner_is_asked_and_what_it_says_renews_th
 def test_what_is_settled_is_said_of_a_damaged_message_and_else_that_it_is_damaged(asker: ServerName) -> None:
     on = books(A, replace(half_sent(MINE), damage=BAD))
     said = answer(on, SPEAKS[asker], M, 1, None, NOW).then
-    assert kinds(said) == [Kind.DELIVERED, Kind.DAMAGED]
+    assert kinds(said) == [VerdictKind.DELIVERED, VerdictKind.DAMAGED]
     assert said[0].recipients == (1,)
 
 
@@ -135,14 +135,14 @@ def test_the_same_is_said_of_rows_that_cannot_be_believed() -> None:
     on = books(A)
     on.rows[M] = replace(ROWS, settled=((2, Status.RELAYED),))
     said = answer(on, SPEAKS[B], M, 1, None, NOW).then
-    assert (kinds(said), said[0].recipients) == ([Kind.DELIVERED, Kind.DAMAGED], (2,))
+    assert (kinds(said), said[0].recipients) == ([VerdictKind.DELIVERED, VerdictKind.DAMAGED], (2,))
 
 
 def test_a_damaged_copy_promotes_nothing_waits_for_nobody_and_is_waited_for_by_nobody() -> None:
     on = books(C, replace(HELD, rank=1, damage=BAD))
     claim = Claim(A, DB[A], Reason.DATABASE_REPLACED)
     said = on.apply(judge(on, SPEAKS[B], claim, M, 1, 2, (), NOW))
-    assert (kinds(said), said[0].argument) == ([Kind.DAMAGED], "1")
+    assert (kinds(said), said[0].argument) == ([VerdictKind.DAMAGED], "1")
     good = books(B, replace(HELD, rank=2))
     good.apply(intend(good.copies[M], Reason.DATABASE_REPLACED, NOW))
     good.apply(learn(good, said[0], SPEAKS[C], None, POLICY, NOW))
@@ -161,17 +161,17 @@ def test_the_copy_of_a_claimant_that_is_damaged_does_not_count_either() -> None:
 def test_a_copy_that_its_holder_calls_damaged_counts_as_none_and_stays_until_there_is_another() -> None:
     on = books(A, MINE)
     said = on.apply(answer(on, SPEAKS[B], M, 1, None, NOW, damaged=True))
-    assert kinds(said) == [Kind.PENDING]
+    assert kinds(said) == [VerdictKind.PENDING]
     assert (on.copies[M].exposed, on.copies[M].holders[0].state) == (True, HolderState.UNCERTAIN)
     again = Attempt(C, Leg.ACKNOWLEDGED, 2, "250", DB[C], Mark(RUN[C], 10))
     assert on.apply(repaired(on, M, again, NOW))
-    assert [(e.addressee, e.verdict.kind) for e in on.told] == [(DB[B], Kind.SUPERSEDED)]
-    assert kinds(answer(on, SPEAKS[B], M, 1, None, NOW, damaged=True).then) == [Kind.SUPERSEDED]
+    assert [(e.addressee, e.verdict.kind) for e in on.told] == [(DB[B], VerdictKind.SUPERSEDED)]
+    assert kinds(answer(on, SPEAKS[B], M, 1, None, NOW, damaged=True).then) == [VerdictKind.SUPERSEDED]
 
 
 def test_what_its_holder_answers_is_damaged_counts_as_none() -> None:
     on = books(A, MINE)
-    on.apply(learn(on, Verdict(M, 1, Kind.DAMAGED), SPEAKS[B], None, POLICY, NOW))
+    on.apply(learn(on, Verdict(M, 1, VerdictKind.DAMAGED), SPEAKS[B], None, POLICY, NOW))
     assert on.copies[M].exposed
 
 
@@ -187,7 +187,7 @@ def test_a_good_copy_takes_the_place_of_a_damaged_one() -> None:
 def test_rows_that_cannot_be_believed_are_replaced_by_what_the_owner_offers() -> None:
     on = books(B)
     on.rows[M] = ROWS
-    assert take(on, given(by=A, owner=A, given_for=None)) is Held.QUEUED
+    assert take(on, given(by=A, owner=A, given_for=None)) is OfferAnswer.QUEUED
     assert (M in on.rows, on.copies[M].held) == (False, True)
 
 
@@ -195,7 +195,7 @@ def test_a_revoke_of_rows_that_cannot_be_believed_is_not_confirmed() -> None:
     on = books(B)
     on.rows[M] = ROWS
     said = on.apply(revoke(on, A, M, 1, 1, POLICY, NOW))
-    assert said.kind is Kind.DAMAGED
+    assert said.kind is VerdictKind.DAMAGED
 
 
 # Given.
@@ -217,35 +217,35 @@ def test_an_owner_asks_for_what_it_has_lost_and_a_holder_only_for_what_it_would_
 def test_a_good_copy_is_given_to_the_owner_that_it_is_held_for_and_to_nobody_else(wanted: Wanted) -> None:
     on = books(B, HELD)
     said, give = on.apply(damage.answer(on, SPEAKS[A], wanted, NOW))
-    assert (kinds(said), give) == ([Kind.YOURS], M)
+    assert (kinds(said), give) == ([VerdictKind.YOURS], M)
     said, give = on.apply(damage.answer(on, SPEAKS[C], wanted, NOW))
-    assert (kinds(said), give) == ([Kind.TAKEN], None)
+    assert (kinds(said), give) == ([VerdictKind.TAKEN], None)
 
 
 def test_a_content_that_is_not_the_one_looked_for_is_not_given() -> None:
     on = books(B, HELD)
     said, give = on.apply(damage.answer(on, SPEAKS[A], Wanted(M, 1, of_content(b"y")), NOW))
-    assert (kinds(said), give) == ([Kind.DAMAGED], None)
+    assert (kinds(said), give) == ([VerdictKind.DAMAGED], None)
 
 
 def test_a_copy_from_before_digests_is_given_for_nobody_knows_yet_that_it_is_another_one() -> None:
     on = books(B, replace(HELD, digests=None))
     said, give = on.apply(damage.answer(on, SPEAKS[A], Wanted(M, 1, GOOD.content), NOW))
-    assert (kinds(said), give) == ([Kind.YOURS], M)
+    assert (kinds(said), give) == ([VerdictKind.YOURS], M)
     on.apply(damage.digested(on, M, of_content(b"y")))  # as it is read to be given
     said, give = on.apply(damage.answer(on, SPEAKS[A], Wanted(M, 1, GOOD.content), NOW))
-    assert (kinds(said), give) == ([Kind.DAMAGED], None)
+    assert (kinds(said), give) == ([VerdictKind.DAMAGED], None)
 
 
 def test_a_copy_that_is_damaged_itself_is_not_given() -> None:
     on = books(B, replace(HELD, damage=BAD))
     said, give = on.apply(damage.answer(on, SPEAKS[A], Wanted(M, 1, GOOD.content), NOW))
-    assert (kinds(said), give) == ([Kind.DAMAGED], None)
+    assert (kinds(said), give) == ([VerdictKind.DAMAGED], None)
 
 
 def test_the_copy_of_its_owner_replaces_what_is_damaged_and_nothing_that_is_settled() -> None:
     on = books(A, replace(half_sent(MINE), damage=BAD))
-    assert take(on, given(recipients=MINE.recipients)) is Held.QUEUED
+    assert take(on, given(recipients=MINE.recipients)) is OfferAnswer.QUEUED
     assert on.copies[M].damage is None
     assert [one.settled for one in on.copies[M].recipients] == [True, False]
     assert [event.event_id for event in on.events] == ["HARESTORE"]
@@ -260,7 +260,7 @@ def test_what_the_giver_knows_to_be_settled_is_not_sent_again() -> None:
 def test_of_rows_that_cannot_be_believed_settled_is_what_either_side_has_settled() -> None:
     on = books(A)
     on.rows[M] = replace(ROWS, settled=((2, Status.RELAYED),))
-    assert take(on, given(recipients=half_sent(MINE).recipients)) is Held.QUEUED
+    assert take(on, given(recipients=half_sent(MINE).recipients)) is OfferAnswer.QUEUED
     assert M not in on.rows
     assert (on.copies[M].stage, on.copies[M].unsettled) == (Stage.SAFETY_NET, ())
 
@@ -287,7 +287,7 @@ def test_a_copy_that_is_given_is_taken_for_a_damaged_one_alone(
     copy: Copy | None, offer: ShadowCopyOffer
 ) -> None:
     on = books(A, *([copy] if copy else []))
-    assert take(on, offer) is Held.NOT_YOURS
+    assert take(on, offer) is OfferAnswer.NOT_YOURS
     assert on.copies.get(M) == copy
 
 
@@ -314,12 +314,12 @@ def test_so_are_rows_that_cannot_be_believed() -> None:
 @pytest.mark.parametrize(
     ("verdict", "left"),
     [
-        (Verdict(M, 1, Kind.DELIVERED), False),
-        (Verdict(M, 1, Kind.REJECTED), False),
-        (Verdict(M, 1, Kind.SUPERSEDED, "1"), False),
-        (Verdict(M, 1, Kind.DELIVERED, recipients=(1,)), True),
-        (Verdict(M, 1, Kind.UNKNOWN), True),
-        (Verdict(M, 1, Kind.HELD, "1"), True),
+        (Verdict(M, 1, VerdictKind.DELIVERED), False),
+        (Verdict(M, 1, VerdictKind.REJECTED), False),
+        (Verdict(M, 1, VerdictKind.SUPERSEDED, "1"), False),
+        (Verdict(M, 1, VerdictKind.DELIVERED, recipients=(1,)), True),
+        (Verdict(M, 1, VerdictKind.UNKNOWN), True),
+        (Verdict(M, 1, VerdictKind.RECORDED, "1"), True),
     ],
 )
 def test_damaged_rows_go_when_nobody_needs_them(verdict: Verdict, left: bool) -> None:
@@ -339,10 +339,10 @@ def test_a_report_of_another_maker_counts_as_no_copy_until_the_octets_of_the_own
     on.apply(yields(on, mine, B, DB[B], 2, NOW))
     assert on.copies[about].damage is Damage.OTHER_MAKER
     said = answer(on, SPEAKS[B], about, 2, 1, NOW).then
-    assert Kind.DAMAGED in kinds(said)
+    assert VerdictKind.DAMAGED in kinds(said)
     of_b = Digests(of_content(b"made by b"), GOOD.envelope)
     offer = given(by=B, message_id=about, epoch=2, given_for=None, digests=of_b)
-    assert take(on, offer) is Held.QUEUED
+    assert take(on, offer) is OfferAnswer.QUEUED
     assert (on.copies[about].damage, on.copies[about].digests) == (None, of_b)
 
 
@@ -352,14 +352,14 @@ def test_so_does_the_copy_that_its_maker_had_made_of_it() -> None:
     on = books(C, message(Role.SHADOW, id=dsn, owner=B, owner_database=DB[B], rank=3))
     on.apply(yields(on, on.copies[dsn], A, DB[A], 1, NOW))
     assert on.copies[dsn].damage is Damage.OTHER_MAKER
-    assert [verdict.kind for verdict in answer(on, SPEAKS[A], dsn, 1, 0, NOW).then] == [Kind.DAMAGED]
+    assert [verdict.kind for verdict in answer(on, SPEAKS[A], dsn, 1, 0, NOW).then] == [VerdictKind.DAMAGED]
 
 
 def test_a_rank_that_another_owner_gave_does_not_outlive_its_ownership() -> None:
     """The new owner counts its holders by itself: what it supersedes may have had a higher rank before."""
     on = books(C, message(Role.SHADOW, owner=B, owner_database=DB[B], rank=3))
     on.apply(yields(on, on.copies[M], A, DB[A], 2, NOW))
-    on.apply(learn(on, Verdict(M, 2, Kind.SUPERSEDED, "1"), SPEAKS[A], None, POLICY, NOW))
+    on.apply(learn(on, Verdict(M, 2, VerdictKind.SUPERSEDED, "1"), SPEAKS[A], None, POLICY, NOW))
     assert M not in on.copies
 
 
@@ -375,11 +375,11 @@ def test_a_message_that_is_no_report_has_the_same_octets_everywhere() -> None:
 @pytest.mark.parametrize(
     ("said", "rank", "heard"),
     [
-        (Verdict(M, 1, Kind.DAMAGED), None, Verdict(M, 1, Kind.PENDING)),
-        (Verdict(M, 1, Kind.REJECTED), None, Verdict(M, 1, Kind.UNKNOWN)),
-        (Verdict(M, 1, Kind.UNKNOWN), None, Verdict(M, 1, Kind.PENDING)),
-        (Verdict(M, 1, Kind.UNKNOWN), 1, Verdict(M, 1, Kind.UNKNOWN)),
-        (Verdict(M, 1, Kind.HELD, "1"), None, Verdict(M, 1, Kind.HELD, "1")),
+        (Verdict(M, 1, VerdictKind.DAMAGED), None, Verdict(M, 1, VerdictKind.PENDING)),
+        (Verdict(M, 1, VerdictKind.REJECTED), None, Verdict(M, 1, VerdictKind.UNKNOWN)),
+        (Verdict(M, 1, VerdictKind.UNKNOWN), None, Verdict(M, 1, VerdictKind.PENDING)),
+        (Verdict(M, 1, VerdictKind.UNKNOWN), 1, Verdict(M, 1, VerdictKind.UNKNOWN)),
+        (Verdict(M, 1, VerdictKind.RECORDED, "1"), None, Verdict(M, 1, VerdictKind.RECORDED, "1")),
     ],
 )
 def test_a_verdict_is_put_as_version_1_understands_it(
@@ -392,11 +392,11 @@ def test_what_is_settled_is_said_to_whoever_looks_for_a_good_copy() -> None:
     on = books(A)
     on.outcomes[M] = Outcome(M, 1, (1, 2), NOW)
     said, give = damage.answer(on, SPEAKS[B], Wanted(M), NOW).then
-    assert (kinds(said), give) == ([Kind.DELIVERED], None)
+    assert (kinds(said), give) == ([VerdictKind.DELIVERED], None)
 
 
 def test_an_unknown_message_is_unknown_to_whoever_looks_for_a_good_copy() -> None:
     on = books(B)
     said, give = damage.answer(on, SPEAKS[A], Wanted(MessageId(M)), NOW).then
-    assert (kinds(said), give) == ([Kind.UNKNOWN], None)
+    assert (kinds(said), give) == ([VerdictKind.UNKNOWN], None)
     assert set(kinds(said)) <= damage.FINAL

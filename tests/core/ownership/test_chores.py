@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.decisions import Chore, DiscardEvent, Kind, Verdict, Work
+from shadowrelay.core.decisions import Chore, DiscardEvent, Verdict, VerdictKind, Work
 from shadowrelay.core.identifiers import Mark, MessageId
 from shadowrelay.core.members.claims import Claim
 from shadowrelay.core.members.conversation import Query, Question, asked
@@ -118,7 +118,7 @@ def test_a_copy_held_for_the_database_that_took_the_place_is_not_promoted() -> N
 
 def test_while_a_node_is_opening_every_question_hears_pending_and_events_are_told() -> None:
     on = queue()
-    told = DiscardEvent(DB[B], Verdict(IDS[9], 1, Kind.DELIVERED), NOW)
+    told = DiscardEvent(DB[B], Verdict(IDS[9], 1, VerdictKind.DELIVERED), NOW)
     on.told.append(replace(told, number=1))
     speaker = Speaker(B, DB[B], Mark(RUN[B], 10))
     query = Query(
@@ -129,9 +129,9 @@ def test_while_a_node_is_opening_every_question_hears_pending_and_events_are_tol
     )
     before = dict(on.copies)
     said = asked(on, speaker, query, (), (), Policy(), NOW, closed=True)
-    assert [line.verdict.kind for line in said.lines] == [Kind.PENDING] * 3 + [Kind.DELIVERED]
+    assert [line.verdict.kind for line in said.lines] == [VerdictKind.PENDING] * 3 + [VerdictKind.DELIVERED]
     assert on.copies == before
     on.at_once = 1
     chores.begin(on, Chore(Work.OPENED, A, NOW))
     said = asked(on, speaker, query, (), (), Policy(), NOW)
-    assert [line.verdict.kind for line in said.lines] == [Kind.PENDING] * 3 + [Kind.DELIVERED]
+    assert [line.verdict.kind for line in said.lines] == [VerdictKind.PENDING] * 3 + [VerdictKind.DELIVERED]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.decisions import Kind, Member
+from shadowrelay.core.decisions import Member, VerdictKind
 from shadowrelay.core.identifiers import Beginning, Incarnation, Mark, ServerName
 from shadowrelay.core.members.conversation import Answered, ask, asked, told
 from shadowrelay.core.members.questions import Speaker
@@ -57,8 +57,8 @@ def test_the_first_holder_that_can_be_reached_becomes_the_owner_and_we_its_holde
     assert (held.role, held.owner, held.owner_database, held.epoch) == (Role.SHADOW, B, DB[B], 2)
     assert awaits_its_owner(held)
     assert {(event.addressee, event.verdict.kind, event.verdict.argument) for event in on.told} == {
-        (DB[B], Kind.TAKEN, B),
-        (DB[C], Kind.TAKEN, B),
+        (DB[B], VerdictKind.TAKEN, B),
+        (DB[C], VerdictKind.TAKEN, B),
     }
 
 

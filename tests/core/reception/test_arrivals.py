@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, books, message
 
-from shadowrelay.core.decisions import Content, Kind, Verdict
+from shadowrelay.core.decisions import Content, Verdict, VerdictKind
 from shadowrelay.core.identifiers import Incarnation, Mark
 from shadowrelay.core.members.answers import answer
 from shadowrelay.core.members.questions import Speaker, learn
 from shadowrelay.core.messages import Confirmation, Copy, Envelope, Holder, HolderState, Role, Stage
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, hold
+from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.members.inquiry import Inquiry
 
 OFFERED = Mark(RUN[B], 9)
@@ -41,7 +41,9 @@ def on() -> Books:
     return books(A, arriving())
 
 
-def hears(on: Books, kind: Kind, speaker: Speaker, *recipients: int, epoch: int = 1, name: str = "") -> None:
+def hears(
+    on: Books, kind: VerdictKind, speaker: Speaker, *recipients: int, epoch: int = 1, name: str = ""
+) -> None:
     verdict = Verdict(ID, epoch, kind, name, recipients)
     on.apply(learn(on, verdict, speaker, speaker.database_id, POLICY, NOW))
 
@@ -51,7 +53,7 @@ def rows(on: Books) -> list[str]:
 
 
 def test_what_its_holder_has_becomes_a_message_that_everybody_is_asked_about(on: Books) -> None:
-    hears(on, Kind.YOURS, ITS_HOLDER)
+    hears(on, VerdictKind.YOURS, ITS_HOLDER)
     copy = on.copies[ID]
     assert copy.owned
     assert not copy.exposed
@@ -60,7 +62,7 @@ def test_what_its_holder_has_becomes_a_message_that_everybody_is_asked_about(on:
 
 
 def test_what_its_holder_never_had_is_forgotten(on: Books) -> None:
-    hears(on, Kind.UNKNOWN, ITS_HOLDER)
+    hears(on, VerdictKind.UNKNOWN, ITS_HOLDER)
     assert on.copies == {}
     assert rows(on) == []
     assert on.outcomes[ID].refused
@@ -69,13 +71,13 @@ def test_what_its_holder_never_had_is_forgotten(on: Books) -> None:
 @pytest.mark.parametrize(
     ("kind", "speaker"),
     [
-        (Kind.UNKNOWN, OPENED_AGAIN),  # it may have been put back to before it had the copy
-        (Kind.UNKNOWN, ANOTHER),
-        (Kind.YOURS, ANOTHER),
-        (Kind.PENDING, ITS_HOLDER),
+        (VerdictKind.UNKNOWN, OPENED_AGAIN),  # it may have been put back to before it had the copy
+        (VerdictKind.UNKNOWN, ANOTHER),
+        (VerdictKind.YOURS, ANOTHER),
+        (VerdictKind.PENDING, ITS_HOLDER),
     ],
 )
-def test_what_proves_nothing_changes_nothing(on: Books, kind: Kind, speaker: Speaker) -> None:
+def test_what_proves_nothing_changes_nothing(on: Books, kind: VerdictKind, speaker: Speaker) -> None:
     hears(on, kind, speaker)
     assert on.copies == {ID: arriving()}
 
@@ -85,53 +87,55 @@ def test_what_was_taken_over_is_on_record_and_held_for_its_new_owner(
     on: Books, speaker: Speaker, first: str
 ) -> None:
     """Of another one it is not said that the first candidate had a copy: that may have refused it."""
-    hears(on, Kind.TAKEN, speaker, epoch=2, name=speaker.name)
+    hears(on, VerdictKind.TAKEN, speaker, epoch=2, name=speaker.name)
     copy = on.copies[ID]
     assert (copy.role, copy.owner, copy.epoch) == (Role.SHADOW, speaker.name, 2)
     assert rows(on) == [first, "RECEIVE", "TRANSFER", "HARECEIVE"]
 
 
 def test_what_was_delivered_is_on_record_and_settled(on: Books) -> None:
-    hears(on, Kind.DELIVERED, ITS_HOLDER)
+    hears(on, VerdictKind.DELIVERED, ITS_HOLDER)
     assert on.copies[ID].stage is Stage.SAFETY_NET
     assert rows(on) == ["HAREDIRECT", "RECEIVE", "HADISCARD"]
 
 
 def test_recipients_that_are_told_of_one_by_one_are_settled_one_by_one(on: Books) -> None:
     """A member says separately what became of those that ended in different ways."""
-    hears(on, Kind.DELIVERED, ITS_HOLDER, 1)
+    hears(on, VerdictKind.DELIVERED, ITS_HOLDER, 1)
     assert [recipient.number for recipient in on.copies[ID].unsettled] == [2]
-    hears(on, Kind.DELIVERED, ITS_HOLDER, 2)
+    hears(on, VerdictKind.DELIVERED, ITS_HOLDER, 2)
     assert on.copies[ID].stage is Stage.SAFETY_NET
     assert rows(on) == ["HAREDIRECT", "RECEIVE", "HADISCARD", "HADISCARD"]
 
 
-@pytest.mark.parametrize("kind", [Kind.YOURS, Kind.UNKNOWN, Kind.TAKEN, Kind.DELIVERED])
-def test_nothing_is_learnt_of_what_is_arriving_now(kind: Kind) -> None:
+@pytest.mark.parametrize(
+    "kind", [VerdictKind.YOURS, VerdictKind.UNKNOWN, VerdictKind.TAKEN, VerdictKind.DELIVERED]
+)
+def test_nothing_is_learnt_of_what_is_arriving_now(kind: VerdictKind) -> None:
     on = books(A, under_way := arriving(Confirmation.NONE))
     hears(on, kind, ITS_HOLDER)
     said = on.apply(answer(on, ITS_HOLDER, ID, 1, None, NOW))
-    assert [verdict.kind for verdict in said] == [Kind.PENDING]
+    assert [verdict.kind for verdict in said] == [VerdictKind.PENDING]
     assert on.copies == {ID: under_way}
 
 
 def test_a_holder_that_asks_has_the_copy_and_is_recorded(on: Books) -> None:
     said = on.apply(answer(on, ITS_HOLDER, ID, 1, None, NOW))
-    assert said == (Verdict(ID, 1, Kind.HELD, "1"),)
+    assert said == (Verdict(ID, 1, VerdictKind.RECORDED, "1"),)
     assert not on.copies[ID].exposed
     assert rows(on) == ["HAREDIRECT", "RECEIVE"]
 
 
 def test_a_member_that_may_hold_it_for_another_is_to_ask_again(on: Books) -> None:
     said = on.apply(answer(on, ANOTHER, ID, 2, None, NOW))
-    assert [verdict.kind for verdict in said] == [Kind.PENDING]
+    assert [verdict.kind for verdict in said] == [VerdictKind.PENDING]
     assert on.copies == {ID: arriving()}
 
 
 @pytest.mark.parametrize(("asker", "first"), [(ITS_HOLDER, "HAREDIRECT"), (ANOTHER, "HAREDIRECTFAIL")])
 def test_an_owner_that_asks_has_the_message_and_we_hold_it(on: Books, asker: Speaker, first: str) -> None:
     said = on.apply(answer(on, asker, ID, 2, 1, NOW))
-    assert said == (Verdict(ID, 2, Kind.YOURS),)
+    assert said == (Verdict(ID, 2, VerdictKind.YOURS),)
     assert on.copies[ID].held
     assert rows(on) == [first, "RECEIVE", "TRANSFER", "HARECEIVE"]
 
@@ -149,7 +153,7 @@ def test_a_copy_of_what_is_arriving_is_not_taken_before_it_is_known_what_that_is
         recipients=message().recipients,
         digests=message().digests,
     )
-    assert on.apply(hold(on, offer, Content(data=b"x"), POLICY, NOW)) is Held.NOT_YOURS
+    assert on.apply(hold(on, offer, Content(data=b"x"), POLICY, NOW)) is OfferAnswer.NOT_YOURS
     assert on.copies == {ID: arriving()}
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, M, books, message
 
-from shadowrelay.core.decisions import Content, DamagedRow, Kind
+from shadowrelay.core.decisions import Content, DamagedRow, VerdictKind
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.messages import Status
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.holding import Held, ShadowCopyOffer, hold
+from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 
 GIVEN = ShadowCopyOffer(
     message_id=M,
@@ -38,11 +38,11 @@ def test_who_gives_the_copy_is_told_what_was_settled_in_rows_that_nobody_believe
     on_a = books(A)
     status = tuple((number, Status.RELAYED) for number in settled)
     on_a.rows[M] = DamagedRow(M, NOW, "the sum of a row differs", status)
-    assert on_a.apply(hold(on_a, GIVEN, Content(data=b"x"), Policy(), NOW)) is Held.QUEUED
+    assert on_a.apply(hold(on_a, GIVEN, Content(data=b"x"), Policy(), NOW)) is OfferAnswer.QUEUED
     assert [one.number for one in on_a.copies[M].unsettled] == [n for n in (1, 2) if n not in settled]
     (event,) = on_a.told
     told = event.verdict
-    assert (event.addressee, told.kind, told.recipients or (1, 2)) == (DB[B], Kind.DELIVERED, settled)
+    assert (event.addressee, told.kind, told.recipients or (1, 2)) == (DB[B], VerdictKind.DELIVERED, settled)
 
 
 def test_what_the_giver_knows_to_be_settled_it_is_not_told() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from shadowrelay.core.decisions import DiscardEvent, Kind, Verdict
+from shadowrelay.core.decisions import DiscardEvent, Verdict, VerdictKind
 from shadowrelay.core.identifiers import DatabaseId
 from shadowrelay.core.messages import Copy, Recipient, Role, Status
 
@@ -27,11 +27,11 @@ def delivered(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...
             groups.setdefault(OUTCOME[recipient.status], []).append(recipient.number)
     for outcome, numbers in groups.items():
         if len(numbers) == len(copy.recipients):
-            verdicts.append(Verdict(copy.id, copy.epoch, Kind.DELIVERED, outcome))
+            verdicts.append(Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED, outcome))
             continue
         for start in range(0, len(numbers), RECIPIENTS_PER_EVENT):
             part = tuple(numbers[start : start + RECIPIENTS_PER_EVENT])
-            verdicts.append(Verdict(copy.id, copy.epoch, Kind.DELIVERED, outcome, part))
+            verdicts.append(Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED, outcome, part))
     return tuple(verdicts)
 
 

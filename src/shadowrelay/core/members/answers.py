@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core.decisions import Decision, Kind, SaveCopy, Verdict
+from shadowrelay.core.decisions import Decision, SaveCopy, Verdict, VerdictKind
 from shadowrelay.core.events.announcements import delivered
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
@@ -50,13 +50,13 @@ def answer(
     known = delivered(copy, copy.recipients)
     if copy.stage is Stage.SAFETY_NET:
         # Its reports may not be safe yet: until they are, the asker is to keep its copy.
-        return Decision(known or (Verdict(message_id, copy.epoch, Kind.PENDING),))
+        return Decision(known or (Verdict(message_id, copy.epoch, VerdictKind.PENDING),))
     if copy.role is Role.PRIMARY:
         said = _answer_as_owner(ledger, copy, known, asker, epoch, rank, now, damaged=damaged)
     else:
         said = _answer_as_holder(ledger, copy, known, asker, epoch, rank, now)
     if copy.damaged or (copy.damage and asker.name == copy.owner):
-        return replace(said, then=(*known, Verdict(copy.id, copy.epoch, Kind.DAMAGED)))
+        return replace(said, then=(*known, Verdict(copy.id, copy.epoch, VerdictKind.DAMAGED)))
     return said
 
 
@@ -64,14 +64,14 @@ def without_copy(ledger: Ledger, message_id: MessageId, epoch: int) -> tuple[Ver
     """What is known of a message of which there is no copy here, or none that can be believed."""
     if rows := ledger.damaged(message_id):
         settled = tuple(number for number, _ in rows.settled)
-        known = (Verdict(message_id, epoch, Kind.DELIVERED, recipients=settled),) if settled else ()
-        return (*known, Verdict(message_id, epoch, Kind.DAMAGED))
+        known = (Verdict(message_id, epoch, VerdictKind.DELIVERED, recipients=settled),) if settled else ()
+        return (*known, Verdict(message_id, epoch, VerdictKind.DAMAGED))
     outcome = ledger.outcome(message_id)
     if outcome is None:
-        return (Verdict(message_id, epoch, Kind.UNKNOWN),)
+        return (Verdict(message_id, epoch, VerdictKind.UNKNOWN),)
     if outcome.refused:
-        return (Verdict(message_id, epoch, Kind.REJECTED),)
-    return (Verdict(message_id, outcome.epoch, Kind.DELIVERED, recipients=outcome.delivered),)
+        return (Verdict(message_id, epoch, VerdictKind.REJECTED),)
+    return (Verdict(message_id, outcome.epoch, VerdictKind.DELIVERED, recipients=outcome.delivered),)
 
 
 def for_version_1(verdict: Verdict, rank: int | None) -> Verdict:
@@ -79,12 +79,14 @@ def for_version_1(verdict: Verdict, rank: int | None) -> Verdict:
     the asker gave it).
     """
     match verdict.kind:
-        case Kind.DAMAGED:  # in answer to a claim: one that nobody has to wait for
-            return replace(verdict, kind=Kind.PENDING, argument=verdict.argument and str(_LAST_RANK))
-        case Kind.REJECTED:
-            return replace(verdict, kind=Kind.UNKNOWN)
-        case Kind.UNKNOWN if rank is None:  # it would drop the copy: let it ask again, in another version
-            return replace(verdict, kind=Kind.PENDING)
+        case VerdictKind.DAMAGED:  # in answer to a claim: one that nobody has to wait for
+            return replace(verdict, kind=VerdictKind.PENDING, argument=verdict.argument and str(_LAST_RANK))
+        case VerdictKind.REJECTED:
+            return replace(verdict, kind=VerdictKind.UNKNOWN)
+        case VerdictKind.UNKNOWN if (
+            rank is None
+        ):  # it would drop the copy: let it ask again, in another version
+            return replace(verdict, kind=VerdictKind.PENDING)
         case _:
             return verdict
 
@@ -95,7 +97,7 @@ def _answer_of_arrival(
     """Its holder asks, or an owner, which has it from a holder: it is a message. Others are to ask again."""
     offered_to = arrived.holder(asker.database_id)
     if arrivals.under_way(arrived) or (rank is None and not offered_to):
-        return Decision((Verdict(arrived.id, arrived.epoch, Kind.PENDING),))
+        return Decision((Verdict(arrived.id, arrived.epoch, VerdictKind.PENDING),))
     holder = as_holder(ledger, asker, 1) if rank is None else offered_to
     first = arrivals.recorded(ledger, arrived, holder, now) if holder else arrivals.accepted(arrived, now)
     return _answer_as_owner(ledger, first.then, (), asker, epoch, rank, now).after(first)
@@ -114,22 +116,22 @@ def _answer_as_owner(
 ) -> Decision[tuple[Verdict, ...]]:
     if rank is not None and outranks(epoch, rank, asker.name, (copy.epoch, copy.rank, ledger.name)):
         swapped = yields(ledger, copy, asker.name, asker.database_id, epoch, now)
-        return Decision((*known, Verdict(copy.id, epoch, Kind.YOURS)), swapped.writes, swapped.events)
+        return Decision((*known, Verdict(copy.id, epoch, VerdictKind.YOURS)), swapped.writes, swapped.events)
     if epoch > copy.epoch:  # somebody took it over, and the asker holds it for them: find out who
         stale = ask_about(copy, now)
         return Decision(known, stale.writes)
     if rank is not None or epoch != copy.epoch:
-        return Decision((*known, Verdict(copy.id, copy.epoch, Kind.TAKEN, ledger.name)))
+        return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.TAKEN, ledger.name)))
     holder = copy.holder(asker.database_id)
     if damaged:
         return _answer_to_damaged(copy, known, holder, asker)
     superseded = holder is not None and holder.state is HolderState.SUPERSEDED
     if holder and superseded and not copy.exposed:
-        return Decision((*known, Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(holder.rank))))
+        return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.SUPERSEDED, str(holder.rank))))
     # One that was told to let go, and is needed again: its new rank outlives the word on its way to it.
     given = holder.rank if holder and not superseded else copy.ranks_given + 1
     now_holding = as_holder(ledger, asker, given)
-    held = (*known, Verdict(copy.id, copy.epoch, Kind.HELD, str(given)))
+    held = (*known, Verdict(copy.id, copy.epoch, VerdictKind.RECORDED, str(given)))
     if holder and holder.state is now_holding.state:
         return Decision(held)
     recorded, told = with_better_holder(copy, now_holding, {HolderState.BESIDE}, now)
@@ -153,9 +155,9 @@ def _answer_to_damaged(
     if holder and holder.state is HolderState.SUPERSEDED:
         uncertain = holder
     after = copy.with_holder(uncertain)
-    told = Verdict(copy.id, copy.epoch, Kind.PENDING)
+    told = Verdict(copy.id, copy.epoch, VerdictKind.PENDING)
     if not after.exposed:
-        told = replace(told, kind=Kind.SUPERSEDED, argument=str(rank))
+        told = replace(told, kind=VerdictKind.SUPERSEDED, argument=str(rank))
     return Decision((*known, told), saved(copy, after).writes)
 
 
@@ -170,14 +172,14 @@ def _answer_as_holder(
 ) -> Decision[tuple[Verdict, ...]]:
     if copy.owner == asker.name and epoch <= copy.epoch:
         if copy.pending and copy.pending is not Reason.HEARTBEAT_LOST:
-            return Decision((*known, Verdict(copy.id, copy.epoch, Kind.PENDING)))
+            return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.PENDING)))
         back = withdraw(copy, now)  # it was only silent
-        return Decision((*known, Verdict(copy.id, copy.epoch, Kind.YOURS)), back.writes)
+        return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.YOURS)), back.writes)
     if rank is not None and epoch > copy.epoch:
         swapped = yields(ledger, copy, asker.name, asker.database_id, epoch, now)
-        return Decision((*known, Verdict(copy.id, epoch, Kind.YOURS)), swapped.writes, swapped.events)
+        return Decision((*known, Verdict(copy.id, epoch, VerdictKind.YOURS)), swapped.writes, swapped.events)
     if epoch <= copy.epoch:
-        return Decision((*known, Verdict(copy.id, copy.epoch, Kind.TAKEN, copy.owner)))
+        return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.TAKEN, copy.owner)))
     # Somebody else owns it by now, or we do and do not know: its word is on its way, or was lost. Ask for it.
     asking = replace(copy, check_at=now) if copy.pending is None else copy
-    return Decision((*known, Verdict(copy.id, copy.epoch, Kind.PENDING)), saved(copy, asking).writes)
+    return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.PENDING)), saved(copy, asking).writes)

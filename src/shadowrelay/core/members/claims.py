@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from shadowrelay.core.decisions import Decision, Kind, Verdict
+from shadowrelay.core.decisions import Decision, Verdict, VerdictKind
 from shadowrelay.core.events.announcements import delivered
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger
@@ -90,7 +90,7 @@ def judge(
     if damaged:
         fellow = replace(fellow, mark=None, state=HolderState.UNCERTAIN)
     adopted = intended(copy, claim.reason, now).with_holder(fellow)
-    kind = Kind.DAMAGED if copy.damaged else Kind.PENDING
+    kind = VerdictKind.DAMAGED if copy.damaged else VerdictKind.PENDING
     said = (*delivered(copy, copy.recipients), Verdict(copy.id, copy.epoch, kind, str(copy.rank)))
     return Decision(said, saved(copy, adopted).writes)
 

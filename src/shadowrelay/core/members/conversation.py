@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from shadowrelay.core.decisions import Kind, OpenQuestion, Verdict
+from shadowrelay.core.decisions import OpenQuestion, Verdict, VerdictKind
 from shadowrelay.core.events import discard
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
@@ -278,7 +278,7 @@ def _spoken(verdict: Verdict, asker: Speaker, rank: int | None) -> Verdict:
 
 
 def _not_yet(message_id: MessageId, epoch: int) -> Line:
-    return Line(None, Verdict(message_id, epoch, Kind.PENDING))
+    return Line(None, Verdict(message_id, epoch, VerdictKind.PENDING))
 
 
 def told(
@@ -309,7 +309,7 @@ def told(
         ledger.apply(discard.applied(ledger, speaker.name, Mark(speaker.mark.incarnation, last)))
     answered = {line.verdict.message_id for line in lines if line.event is None}
     pending = {line.verdict.message_id for line in lines if _waits(ledger, line.verdict, speaker)}
-    confirmed = {line.verdict.message_id for line in lines if line.verdict.kind is Kind.YOURS}
+    confirmed = {line.verdict.message_id for line in lines if line.verdict.kind is VerdictKind.YOURS}
     for question in (*query.questions, *query.claimed):
         copy = in_question(ledger, question.message_id)
         if copy is None:
@@ -340,14 +340,14 @@ def _has_successor(ledger: Ledger, speaker: Speaker) -> bool:
 
 def _waits(ledger: Ledger, verdict: Verdict, speaker: Speaker) -> bool:
     """Is this one to be asked again?"""
-    if verdict.kind is not Kind.PENDING:
+    if verdict.kind is not VerdictKind.PENDING:
         return False
     copy = ledger.copy(verdict.message_id)
     return copy is None or yields_to(ledger, copy, verdict, speaker)
 
 
 def _database_of(ledger: Ledger, speaker: Speaker, verdict: Verdict) -> DatabaseId | None:
-    if verdict.kind is not Kind.TAKEN:
+    if verdict.kind is not VerdictKind.TAKEN:
         return None
     if verdict.argument == speaker.name:
         return speaker.database_id

@@ -10,7 +10,15 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from shadowrelay.core.decisions import DamagedRow, Decision, DropDamaged, Kind, SaveCopy, SaveDamaged, Verdict
+from shadowrelay.core.decisions import (
+    DamagedRow,
+    Decision,
+    DropDamaged,
+    SaveCopy,
+    SaveDamaged,
+    Verdict,
+    VerdictKind,
+)
 from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.identifiers import Digest, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger
@@ -25,7 +33,7 @@ from shadowrelay.core.values import dataclass, replace
 NO_GOOD_COPY = "damaged, and no member has a good copy"
 DROPPED = "given up by an operator: whom to tell is not known"
 
-FINAL = frozenset({Kind.UNKNOWN, Kind.DAMAGED})
+FINAL = frozenset({VerdictKind.UNKNOWN, VerdictKind.DAMAGED})
 """Answers after which a member need not be asked again: it has no good copy."""
 
 
@@ -87,16 +95,16 @@ def answer(
     epoch = asked.epoch or (copy.epoch if copy else 1)
     said = answers.answer(ledger, asker, asked.message_id, epoch, None, now, damaged=True)
     verdicts, give = said.then, None
-    if copy is not None and any(verdict.kind is Kind.YOURS for verdict in verdicts):
+    if copy is not None and any(verdict.kind is VerdictKind.YOURS for verdict in verdicts):
         # What a row of a version before digests has is compared when it is read to be given, and then known.
         mine = copy.digests.content if copy.digests else asked.content
         if asked.content in {None, mine}:
             give = copy.id
         else:  # it is another content than the one that is looked for
-            other = Verdict(copy.id, copy.epoch, Kind.DAMAGED)
-            verdicts = tuple(other if one.kind is Kind.YOURS else one for one in verdicts)
+            other = Verdict(copy.id, copy.epoch, VerdictKind.DAMAGED)
+            verdicts = tuple(other if one.kind is VerdictKind.YOURS else one for one in verdicts)
     if copy is not None and not copy.unsettled and not any(one.report for one in copy.recipients):
-        verdicts = (Verdict(copy.id, copy.epoch, Kind.DELIVERED),)
+        verdicts = (Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED),)
     return said.but((verdicts, give))
 
 

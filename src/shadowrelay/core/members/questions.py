@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core.decisions import DamagedRow, Decision, DropDamaged, Kind, Outcome, SaveCopy, Verdict
+from shadowrelay.core.decisions import (
+    DamagedRow,
+    Decision,
+    DropDamaged,
+    Outcome,
+    SaveCopy,
+    Verdict,
+    VerdictKind,
+)
 from shadowrelay.core.events.announcements import STATUS
 from shadowrelay.core.events.discard import remembered_for
 from shadowrelay.core.events.side_effects import report_is_safe
@@ -80,10 +88,10 @@ def learn_of_rows(rows: DamagedRow, verdict: Verdict, policy: Policy, now: datet
     """What is said of a message whose rows cannot be believed: that nobody needs them, or nothing."""
     gone = (DropDamaged(rows.message_id),)
     match verdict.kind:
-        case Kind.DELIVERED if not verdict.recipients:
+        case VerdictKind.DELIVERED if not verdict.recipients:
             keep = now + remembered_for(policy)
             return Decision(None, (*gone, Outcome(rows.message_id, verdict.epoch, (), keep)))
-        case Kind.REJECTED | Kind.SUPERSEDED:
+        case VerdictKind.REJECTED | VerdictKind.SUPERSEDED:
             return Decision(None, gone)
         case _:
             return Decision(None)
@@ -99,28 +107,28 @@ def _learn(
     long_away: datetime | None,
 ) -> Decision[None]:
     match verdict.kind:
-        case Kind.DELIVERED:
+        case VerdictKind.DELIVERED:
             return settle_held(ledger, copy, _settled(copy, verdict), speaker.database_id, now)
-        case Kind.TAKEN:
+        case VerdictKind.TAKEN:
             return _taken(ledger, copy, verdict, speaker, owner_database, now)
-        case Kind.REJECTED | Kind.SUPERSEDED:
+        case VerdictKind.REJECTED | VerdictKind.SUPERSEDED:
             if not copy.held or copy.owner != speaker.name or verdict.epoch < copy.epoch:
                 return Decision(None)
-            if verdict.kind is Kind.SUPERSEDED and int(verdict.argument or 0) < copy.rank:
+            if verdict.kind is VerdictKind.SUPERSEDED and int(verdict.argument or 0) < copy.rank:
                 return Decision(None)
             released = release(copy, verdict.kind.capitalize(), now)
-            if verdict.kind is Kind.REJECTED:
+            if verdict.kind is VerdictKind.REJECTED:
                 return released
             return released.after(report_is_safe(ledger, copy, now))  # its owner has a copy elsewhere
-        case Kind.HELD:
+        case VerdictKind.RECORDED:
             return _held(copy, verdict, now)
-        case Kind.YOURS:
+        case VerdictKind.YOURS:
             return _yours(ledger, copy, verdict, speaker, now)
-        case Kind.UNKNOWN:
+        case VerdictKind.UNKNOWN:
             return _unknown(copy, speaker, now, long_away)
-        case Kind.PENDING:
+        case VerdictKind.PENDING:
             return _pending(ledger, copy, verdict, speaker)
-        case Kind.DAMAGED:
+        case VerdictKind.DAMAGED:
             return _damaged(copy, verdict, speaker)
 
 

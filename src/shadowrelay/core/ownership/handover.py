@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from shadowrelay.core.decisions import Decision, Kind, Verdict
+from shadowrelay.core.decisions import Decision, Verdict, VerdictKind
 from shadowrelay.core.events.announcements import addressed
 from shadowrelay.core.identifiers import Continuity, ServerName
 from shadowrelay.core.ledger import Ledger
@@ -35,7 +35,7 @@ def hand_over(
     to = min(holders, key=lambda holder: (holder.rank, holder.name))
     epoch = copy.epoch + 1
     given = yields(ledger, copy, to.name, to.database_id, epoch, now, handed_over=True)
-    yours = (Verdict(copy.id, epoch, Kind.TAKEN, to.name),)
+    yours = (Verdict(copy.id, epoch, VerdictKind.TAKEN, to.name),)
     return Decision(to.name, (*given.writes, *addressed([to.database_id], yours, now)), given.events)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from shadowrelay.core.decisions import Decision, Kind, Member, SaveCopy, Verdict, Write
+from shadowrelay.core.decisions import Decision, Member, SaveCopy, Verdict, VerdictKind, Write
 from shadowrelay.core.events.announcements import addressed, delivered
 from shadowrelay.core.events.reports import is_derived
 from shadowrelay.core.events.side_effects import report_is_safe
@@ -130,7 +130,7 @@ def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
     told = [holder.database_id for holder in fellows]
     if reason not in {Reason.DATABASE_REPLACED, Reason.OWNER_RETIRED} and copy.owner_database:
         told.append(copy.owner_database)
-    taken = (Verdict(copy.id, owned.epoch, Kind.TAKEN, ledger.name),)
+    taken = (Verdict(copy.id, owned.epoch, VerdictKind.TAKEN, ledger.name),)
     resubmit = Resubmit(
         at=now,
         copy=owned,
@@ -171,7 +171,7 @@ def with_better_holder(
     others = []
     for other in copy.holders:
         if other.database_id != holder.database_id and other.state in instead_of:
-            gone = (Verdict(copy.id, copy.epoch, Kind.SUPERSEDED, str(other.rank)),)
+            gone = (Verdict(copy.id, copy.epoch, VerdictKind.SUPERSEDED, str(other.rank)),)
             told += addressed([other.database_id], gone, now)
             other = replace(other, state=HolderState.SUPERSEDED)  # noqa: PLW2901
         others.append(other)
@@ -222,7 +222,7 @@ def yields(
         damage=Damage.OTHER_MAKER if made_by_two else copy.damage,
     )
     settled = [recipient for recipient in copy.recipients if recipient.settled]
-    forward = (Verdict(copy.id, epoch, Kind.TAKEN, owner),)
+    forward = (Verdict(copy.id, epoch, VerdictKind.TAKEN, owner),)
     others = [holder.database_id for holder in copy.holders if holder.name != owner]
     writes: tuple[Write, ...] = (
         SaveCopy(copy, held),

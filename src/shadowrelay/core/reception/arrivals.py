@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shadowrelay.core.decisions import Decision, DropCopy, Kind, Outcome, SaveCopy, Verdict
+from shadowrelay.core.decisions import Decision, DropCopy, Outcome, SaveCopy, Verdict, VerdictKind
 from shadowrelay.core.events.discard import remembered_for
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
@@ -80,13 +80,14 @@ def learnt(
     if under_way(arrived):
         return Decision(None)
     match verdict.kind:
-        case Kind.YOURS if offered_to:
+        case VerdictKind.YOURS if offered_to:
             return recorded(ledger, arrived, speaker, now)
-        case Kind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):
+        case VerdictKind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):
             return forgotten(arrived, policy, now)
-        case Kind.TAKEN | Kind.DELIVERED:  # a copy became the message, perhaps not the one that we know of
+        case VerdictKind.TAKEN | VerdictKind.DELIVERED:
+            # A copy became the message, perhaps not the one that we know of.
             return recorded(ledger, arrived, offered_to, now) if offered_to else accepted(arrived, now)
-        case Kind.DAMAGED if offered_to:  # there was a copy: the sender may have a 250
+        case VerdictKind.DAMAGED if offered_to:  # there was a copy: the sender may have a 250
             return recorded(ledger, arrived, offered_to, now)
         case _:
             return Decision(None)

@@ -10,10 +10,10 @@ from shadowrelay.core.decisions import (
     Decision,
     DropCopy,
     DropDamaged,
-    Kind,
     SaveCopy,
     Tombstone,
     Verdict,
+    VerdictKind,
     Write,
 )
 from shadowrelay.core.events.announcements import addressed, delivered
@@ -61,7 +61,7 @@ class ShadowCopyOffer:
 ALL_EVENTS = 1 << 30
 
 
-class Held(Enum):
+class OfferAnswer(Enum):
     """The answer to an offer: a copy is durably here, or it was refused (and why)."""
 
     QUEUED = "queued for redundancy"
@@ -71,7 +71,7 @@ class Held(Enum):
 
 def hold(
     ledger: Ledger, offer: ShadowCopyOffer, content: Content, policy: Policy, now: datetime
-) -> Decision[Held]:
+) -> Decision[OfferAnswer]:
     """Take a copy. Idempotent by id, epoch and rank: an owner that got no answer may offer it again.
 
     A copy that was revoked, that this node owns or settled, or holds for a later owner, is refused: the
@@ -82,13 +82,13 @@ def hold(
     new = not ledger.knows(offer.message_id)  # as nearly always: then there is no more to look up
     grave = None if new else ledger.tombstone(offer.message_id)
     if grave and grave.owner == offer.owner and (offer.epoch, offer.rank) <= (grave.epoch, grave.rank):
-        return Decision(Held.REVOKED)
+        return Decision(OfferAnswer.REVOKED)
     known_of_owner = heard(ledger, offer.owner, offer.mark).writes
     known = None if new else ledger.copy(offer.message_id)
     if known is None:
         # What arrived here of it becomes ours, or theirs, by a question.
         if not new and (_settled_here(ledger, offer) or ledger.arrival(offer.message_id)):
-            return Decision(Held.NOT_YOURS)
+            return Decision(OfferAnswer.NOT_YOURS)
         again = not new and ledger.damaged(offer.message_id) is not None
         copy = Copy(
             id=offer.message_id,
@@ -106,13 +106,13 @@ def hold(
         )
         gone = () if new else (DropDamaged(copy.id),)  # whatever rows are left of it
         event = _received(ledger, copy, offer, "again" if again else "", now)
-        return Decision(Held.QUEUED, (*gone, SaveCopy(None, copy, content), *known_of_owner), (event,))
+        return Decision(OfferAnswer.QUEUED, (*gone, SaveCopy(None, copy, content), *known_of_owner), (event,))
     if known.owned:  # two owners: both ask, and epoch, rank and name decide
-        return Decision(Held.NOT_YOURS, ask_about(known, now).writes)
+        return Decision(OfferAnswer.NOT_YOURS, ask_about(known, now).writes)
     if not known.held or known.epoch > offer.epoch:
-        return Decision(Held.NOT_YOURS)
+        return Decision(OfferAnswer.NOT_YOURS)
     if known.epoch == offer.epoch and known.owner != offer.owner:
-        return Decision(Held.NOT_YOURS)
+        return Decision(OfferAnswer.NOT_YOURS)
     better = known.damage is not None
     copy = replace(
         _answered_for(known, offer),
@@ -127,7 +127,7 @@ def hold(
         copy = replace(copy, damage=None, digests=offer.digests, envelope=offer.envelope)
     event = _received(ledger, copy, offer, "again", now)
     saved = SaveCopy(known, copy, content if better else None)
-    return Decision(Held.QUEUED, (saved, *known_of_owner), (event,))
+    return Decision(OfferAnswer.QUEUED, (saved, *known_of_owner), (event,))
 
 
 def _received(ledger: Ledger, copy: Copy, offer: ShadowCopyOffer, reason: str, now: datetime) -> HaReceive:
@@ -148,7 +148,7 @@ def _settled_here(ledger: Ledger, offer: ShadowCopyOffer) -> bool:
     return outcome is not None and not (outcome.refused and offer.epoch > 1)
 
 
-def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datetime) -> Decision[Held]:
+def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datetime) -> Decision[OfferAnswer]:
     """A holder gives its good copy to us, the owner, in place of ours that is damaged.
 
     Only what never changes is replaced, content and envelope; settled is what either side has settled, so
@@ -156,7 +156,7 @@ def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datet
     before anything is delivered.
     """
     if offer.given_for != ledger.name:
-        return Decision(Held.NOT_YOURS)
+        return Decision(OfferAnswer.NOT_YOURS)
     giver = Holder(offer.owner, offer.owner_database, offer.mark, offer.rank, holding(ledger, offer.owner))
     if rows := ledger.damaged(offer.message_id):
         plain = made_here(
@@ -186,9 +186,9 @@ def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datet
     else:
         known = ledger.copy(offer.message_id)
         if known is None or not known.damaged or not known.queued or known.digests is None:
-            return Decision(Held.NOT_YOURS)
+            return Decision(OfferAnswer.NOT_YOURS)
         if known.digests.content != offer.digests.content or known.digests.envelope != offer.digests.envelope:
-            return Decision(Held.NOT_YOURS)
+            return Decision(OfferAnswer.NOT_YOURS)
         here = replace(known, damage=None)
         writes = (SaveCopy(known, here, content),)
         there = tuple(one for one in offer.recipients if one.settled)
@@ -197,7 +197,7 @@ def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datet
         then = settle_held(ledger, here, told, offer.owner_database, now)
     restored = HaRestore(at=now, copy=here, recipients=here.unsettled, giver=offer.owner, taker=ledger.name)
     first = Decision(None, (*writes, *heard(ledger, offer.owner, offer.mark).writes), (restored,))
-    return then.after(first).but(Held.QUEUED)
+    return then.after(first).but(OfferAnswer.QUEUED)
 
 
 def _given_away(ledger: Ledger, copy: Copy, giver: DatabaseId, now: datetime) -> Decision[None]:
@@ -206,7 +206,7 @@ def _given_away(ledger: Ledger, copy: Copy, giver: DatabaseId, now: datetime) ->
     """
     for event in ledger.events_for(giver, ALL_EVENTS):
         told = event.verdict
-        if (told.message_id, told.kind) == (copy.id, Kind.TAKEN) and copy.owned:
+        if (told.message_id, told.kind) == (copy.id, VerdictKind.TAKEN) and copy.owned:
             return yields(ledger, copy, ServerName(told.argument), giver, told.epoch, now, handed_over=True)
     return Decision(None)
 
@@ -243,20 +243,22 @@ def revoke(
     copy = ledger.copy(message_id)
     outcome = ledger.outcome(message_id)
     if copy is None and outcome and not outcome.refused:
-        return Decision(Verdict(message_id, outcome.epoch, Kind.DELIVERED, recipients=outcome.delivered))
+        return Decision(
+            Verdict(message_id, outcome.epoch, VerdictKind.DELIVERED, recipients=outcome.delivered)
+        )
     if copy is not None and copy.stage is Stage.SAFETY_NET:
-        return Decision(Verdict(message_id, copy.epoch, Kind.DELIVERED))
+        return Decision(Verdict(message_id, copy.epoch, VerdictKind.DELIVERED))
     if copy is not None and (copy.role is Role.PRIMARY or copy.epoch > epoch or copy.owner != asker):
-        return Decision(Verdict(message_id, copy.epoch, Kind.TAKEN, copy.owner))
+        return Decision(Verdict(message_id, copy.epoch, VerdictKind.TAKEN, copy.owner))
     keep = now + remembered_for(policy)
     grave = Tombstone(message_id, asker, epoch, rank, keep)
-    confirmed = Verdict(message_id, epoch, Kind.REJECTED)
+    confirmed = Verdict(message_id, epoch, VerdictKind.REJECTED)
     if copy is None:
         if ledger.damaged(message_id):  # it may be that copy, or the message itself
-            confirmed = Verdict(message_id, epoch, Kind.DAMAGED)
+            confirmed = Verdict(message_id, epoch, VerdictKind.DAMAGED)
         return Decision(confirmed, (grave,))
     if copy.rank > rank:  # a later offer of the same message: that one stands
-        return Decision(Verdict(message_id, copy.epoch, Kind.TAKEN, copy.owner), (grave,))
+        return Decision(Verdict(message_id, copy.epoch, VerdictKind.TAKEN, copy.owner), (grave,))
     released = release(copy, "Revoked", now)
     return Decision(confirmed, (grave, *released.writes), released.events)
 

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
 
-from shadowrelay.core.decisions import Content, Decision, DropCopy, Kind, Member, SaveCopy, Verdict, Write
+from shadowrelay.core.decisions import (
+    Content,
+    Decision,
+    DropCopy,
+    Member,
+    SaveCopy,
+    Verdict,
+    VerdictKind,
+    Write,
+)
 from shadowrelay.core.events.announcements import addressed, delivered
 from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
@@ -249,13 +258,13 @@ def repaired(ledger: Ledger, message_id: MessageId, attempt: Attempt, now: datet
         outcome = ledger.outcome(message_id)
         if outcome is None:
             return Decision(False)
-        kind = Kind.REJECTED if outcome.refused else Kind.DELIVERED
+        kind = VerdictKind.REJECTED if outcome.refused else VerdictKind.DELIVERED
         gone = (Verdict(message_id, outcome.epoch, kind, recipients=outcome.delivered),)
         return Decision(False, addressed([attempt.database_id], gone, now))
     if not copy.queued:
         return Decision(False, addressed([attempt.database_id], delivered(copy, copy.recipients), now))
     if not copy.owned:
-        taken = (Verdict(copy.id, copy.epoch, Kind.TAKEN, copy.owner),)
+        taken = (Verdict(copy.id, copy.epoch, VerdictKind.TAKEN, copy.owner),)
         return Decision(False, addressed([attempt.database_id], taken, now))
     holder = _holder(ledger, attempt)
     if holder is None:
