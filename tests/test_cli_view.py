@@ -35,7 +35,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 from starlette.responses import PlainTextResponse
 
-from shadowrelay.admin.node import MemberState, Refusal
+from shadowrelay.admin.node import MemberState, RefusalView
 from shadowrelay.admin.server import MOST, bind, serve
 from shadowrelay.cli import main, viewing
 from shadowrelay.core.delivery.settling import Ending
@@ -95,7 +95,7 @@ async def test_status_shows_exposure_before_the_backlog_and_shadow_copies_apart(
 
 
 async def test_a_copy_that_a_member_refused_is_shown_with_the_reason(node):
-    node.refused = {message_id(2): [Refusal(MX3, "550 5.7.1 not that", NOW)]}
+    node.refused = {message_id(2): [RefusalView(MX3, "550 5.7.1 not that", NOW)]}
     assert "A member refused the copy of 1 message of these" in await good(node, "status")
     shown = await good(node, "message", "show", message_id(2))
     assert f"refused by {MX3}" in shown

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from stations import station
 
-from shadowrelay.core.decisions import Chore, Decision, Work
+from shadowrelay.core.decisions import Chore, ChoreKind, Decision
 from shadowrelay.members.chores import Chores
 from shadowrelay.service import NodeFailed
 from shadowrelay.service.opening import opened
@@ -38,7 +38,7 @@ async def test_an_opening_ends_with_everything_marked_and_nothing_left_behind(tm
     found = await station(tmp_path, "mx1", [])
     stray = found.node.spool / "nobodys.eml"
     stray.write_bytes(b"x")
-    left = Chore(Work.REOPENED, found.name, found.clock())
+    left = Chore(ChoreKind.REOPENED, found.name, found.clock())
     await found.read(lambda ledger: ledger.apply(Decision(None, (left,))))
     found.node.opening = True
     await opened(found.node)

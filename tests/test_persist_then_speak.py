@@ -29,7 +29,7 @@ def cannot_write(monkeypatch: pytest.MonkeyPatch, node: Station) -> None:
     """From now on every transaction of that node fails that changes anything."""
     perform = group_commit._perform
 
-    def failing(ledger: SqlLedger, work: group_commit.Work, *, alone: bool) -> group_commit.Result:
+    def failing(ledger: SqlLedger, work: group_commit.Work, *, alone: bool) -> group_commit.WorkResult:
         before = ledger.connection.total_changes
         result = perform(ledger, work, alone=alone)
         if ledger is node.database.ledger and ledger.connection.total_changes > before:

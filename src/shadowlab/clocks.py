@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from shadowlab.errors import LabError
-from shadowlab.processes import State, state_of
+from shadowlab.processes import ProcessState, state_of
 
 TAKES_EFFECT = 1.2  # seconds within which a process sees its clock set
 
@@ -21,7 +21,7 @@ _SHARED = Path("/dev/shm")  # noqa: S108 (where it keeps them)
 _LIBRARY = "*/faketime/libfaketimeMT.so.1"
 
 
-class Clock:
+class LabClock:
     """The wall clock of those processes that are started with ``environ``."""
 
     def __init__(self, file: Path) -> None:
@@ -57,7 +57,7 @@ def sweep(since: float, kept: Path = _SHARED) -> None:
     for path in (*kept.glob("faketime_shm_*"), *kept.glob("sem.faketime_sem_*")):
         pid = path.name.rpartition("_")[2]
         with suppress(OSError):  # another one has removed it, or it is another user's
-            if pid.isdecimal() and state_of(int(pid)) is State.GONE and path.stat().st_mtime >= since:
+            if pid.isdecimal() and state_of(int(pid)) is ProcessState.GONE and path.stat().st_mtime >= since:
                 path.unlink()
 
 

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from shadowlab import layout, network, node_settings, starting
 from shadowlab.errors import LabError
 from shadowlab.guard import locked, undisturbed, undone_on_failure
-from shadowlab.layout import LINKS, MAILBOX, Layout, Manner, Node, Way
+from shadowlab.layout import LINKS, MAILBOX, LabNode, Layout, Manner, Way
 from shadowlab.ports import free_ports
-from shadowlab.processes import Process, State
+from shadowlab.processes import Process, ProcessState
 from shadowlab.starting import process_of
 from shadowrelay import authority
 from shadowrelay.core.identifiers import DatabaseId
@@ -42,7 +42,7 @@ class Cluster:
     def layout(self) -> Layout:
         return layout.load(self.directory)
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> LabNode:
         return self.layout.node(name)
 
     def process(self, name: str) -> Process:
@@ -67,7 +67,7 @@ class Cluster:
     def stop(self, name: str, late: Callable[[str], object] = str) -> None:
         """SIGTERM, and wait for its graceful end. When that takes a while, ``late`` is told why it may."""
         process = self._alive(name)
-        if process.state is State.FROZEN:
+        if process.state is ProcessState.FROZEN:
             raise LabError(f"{name} is frozen and cannot stop gracefully: thaw it first, or kill it")
         process.signal(SIGTERM)
         if process.wait(_SOON):
@@ -159,7 +159,7 @@ class Cluster:
     def _signalled(self, name: str, *, freeze: bool) -> None:
         process = self._alive(name)
         process.signal(SIGSTOP if freeze else SIGCONT)
-        if not process.wait_for(State.FROZEN if freeze else State.RUNNING, _SIGNAL_DEADLINE):
+        if not process.wait_for(ProcessState.FROZEN if freeze else ProcessState.RUNNING, _SIGNAL_DEADLINE):
             raise LabError(f"{name} (pid {process.pid}) does not react")
 
     def _patience(self, name: str) -> float:
@@ -276,5 +276,5 @@ def _resolved(at: Layout, name: str) -> str:
 
 def _refuse_frozen(at: Layout, names: Sequence[str]) -> None:
     for name in names:
-        if process_of(at, name).state is State.FROZEN:
+        if process_of(at, name).state is ProcessState.FROZEN:
             raise LabError(f"{name} is frozen: shadowlab thaw {name} --dir {at.directory}")

@@ -9,9 +9,9 @@ from typing import Any
 
 from shadowlab import network
 from shadowlab.cluster import Cluster
-from shadowlab.layout import MAILBOX, Manner, Node, Way
+from shadowlab.layout import MAILBOX, LabNode, Manner, Way
 from shadowlab.probing import NodeStatus, mailbox_answers, status
-from shadowlab.processes import State
+from shadowlab.processes import ProcessState
 
 
 class Condition(StrEnum):
@@ -29,13 +29,13 @@ class Condition(StrEnum):
 class NodeReport:
     """``status`` is None unless the node answers."""
 
-    node: Node
+    node: LabNode
     condition: Condition
     status: NodeStatus | None
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ClusterReport:
     """Every node, the mailbox server, and what is cut between the nodes."""
 
     nodes: tuple[NodeReport, ...]
@@ -64,13 +64,13 @@ class Report:
         }
 
 
-def look(cluster: Cluster) -> Report:
+def look(cluster: Cluster) -> ClusterReport:
     """Ask the kernel and the nodes. Raises LabError."""
     at = cluster.layout
     addresses = (at.mailbox.inside, at.mailbox.outside)
     state = cluster.process(MAILBOX).state
-    answers = state is State.RUNNING and all(map(mailbox_answers, addresses))
-    return Report(
+    answers = state is ProcessState.RUNNING and all(map(mailbox_answers, addresses))
+    return ClusterReport(
         tuple(look_at(cluster, node) for node in at.nodes),
         _condition(state, answers=answers),
         cluster.refusing,
@@ -78,20 +78,20 @@ def look(cluster: Cluster) -> Report:
     )
 
 
-def look_at(cluster: Cluster, node: Node) -> NodeReport:
+def look_at(cluster: Cluster, node: LabNode) -> NodeReport:
     """One node. A frozen one is not asked: it would let the caller wait."""
     state = cluster.process(node.short).state
-    found = status(node) if state is State.RUNNING else None
+    found = status(node) if state is ProcessState.RUNNING else None
     if found and found.draining:
         return NodeReport(node, Condition.DRAINED if found.drained else Condition.DRAINING, found)
     return NodeReport(node, _condition(state, answers=found is not None), found)
 
 
-def _condition(state: State, *, answers: bool) -> Condition:
+def _condition(state: ProcessState, *, answers: bool) -> Condition:
     match state:
-        case State.GONE:
+        case ProcessState.GONE:
             return Condition.DOWN
-        case State.FROZEN:
+        case ProcessState.FROZEN:
             return Condition.FROZEN
-        case State.RUNNING:
+        case ProcessState.RUNNING:
             return Condition.UP if answers else Condition.SILENT

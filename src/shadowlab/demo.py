@@ -11,7 +11,7 @@ from rich.console import Console
 
 from shadowlab import layout, mail
 from shadowlab.cluster import Cluster, refuse_used, up
-from shadowlab.condition import Condition, Report, look
+from shadowlab.condition import ClusterReport, Condition, look
 from shadowlab.errors import LabError
 from shadowlab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN
 from shadowlab.mail import Count, Letter
@@ -177,19 +177,19 @@ def _letter(number: int) -> Letter:
     return Letter(f"demo-{number}-{secrets.token_hex(8)}", SENDER, recipients)
 
 
-def _queued(report: Report, name: str) -> int:
+def _queued(report: ClusterReport, name: str) -> int:
     return sum(one.status.queued for one in report.nodes if one.status and one.node.short == name)
 
 
-def _total_queued(report: Report) -> int:
+def _total_queued(report: ClusterReport) -> int:
     return sum(one.status.queued for one in report.nodes if one.status)
 
 
-def _held_elsewhere(report: Report) -> int:
+def _held_elsewhere(report: ClusterReport) -> int:
     return sum(one.status.shadow_held for one in report.nodes if one.status)
 
 
-def _copies(report: Report) -> str:
+def _copies(report: ClusterReport) -> str:
     """One line: what each node has in its queue and in its shadow queue."""
     parts = []
     for one in report.nodes:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from shadowlab.layout import Address, Layout, Link, Manner, Way
+from shadowlab.layout import Address, LabLink, Layout, Manner, Way
 from shadowlab.network import ANSWER, read_cuts
 
 _BLOCK = 65_536
@@ -29,7 +29,7 @@ class Forwarder:
         self._layout = layout
         self._cuts: dict[Way, Manner] = {}
         self._changed = asyncio.Condition()
-        self._connections: dict[asyncio.Task[None], Link] = {}
+        self._connections: dict[asyncio.Task[None], LabLink] = {}
 
     async def serve(self, control: Address) -> None:
         await self.look(self._layout.directory)
@@ -63,7 +63,7 @@ class Forwarder:
         writer.close()
 
     async def _connected(
-        self, link: Link, target: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, link: LabLink, target: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -106,7 +106,7 @@ class Forwarder:
             async with self._changed:
                 await self._changed.wait_for(lambda: way not in self._cuts)
 
-    def _refused(self, link: Link) -> bool:
+    def _refused(self, link: LabLink) -> bool:
         return Manner.RESET in (self._cuts.get(link.way), self._cuts.get(link.way.back))
 
 

@@ -30,7 +30,7 @@ Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class LabNode:
     """One member. ``pid`` is the last one known, None before the first start: verify it before any use."""
 
     name: str
@@ -79,7 +79,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LabLink:
     """Where ``source`` connects to in order to reach ``target``."""
 
     source: str
@@ -97,7 +97,7 @@ class Links:
 
     pid: int | None
     control: Address
-    ways: tuple[Link, ...]
+    ways: tuple[LabLink, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Layout:
     """
 
     directory: Path
-    nodes: tuple[Node, ...]
+    nodes: tuple[LabNode, ...]
     mailbox: Mailbox
     links: Links | None = None
 
@@ -120,14 +120,14 @@ class Layout:
         """What a process says: ``name`` is a node's short name, or that of the mailbox server."""
         return self.directory / "logs" / f"{name}.log"
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> LabNode:
         """The node called by its full name, its first label or its number. Raises NoSuchNode."""
         for number, node in enumerate(self.nodes, 1):
             if name.lower() in (node.name, node.short, str(number)):
                 return node
         raise NoSuchNode(f"no node {name!r} in this lab: it has {', '.join(n.short for n in self.nodes)}")
 
-    def reached(self, source: Node, target: Node) -> Address:
+    def reached(self, source: LabNode, target: LabNode) -> Address:
         """Where one node connects to in order to reach another's connector for members."""
         for link in self.links.ways if self.links else ():
             if (link.source, link.target) == (source.short, target.short):
@@ -182,7 +182,7 @@ def plan(directory: Path, *, nodes: int, ports: Sequence[int], breakable: bool =
     for number, short in enumerate(names(nodes), 1):
         own = home_of(directory, short)
         made.append(
-            Node(
+            LabNode(
                 name=f"{short}.{DOMAIN}",
                 site="site-b" if number == nodes > 1 else "site-a",
                 host=f"host-{number}",
@@ -200,7 +200,9 @@ def plan(directory: Path, *, nodes: int, ports: Sequence[int], breakable: bool =
     if breakable:
         control = (LOOPBACK, next(left))
         pairs = permutations((node.short for node in made), 2)
-        links = Links(None, control, tuple(Link(one, other, (LOOPBACK, next(left))) for one, other in pairs))
+        links = Links(
+            None, control, tuple(LabLink(one, other, (LOOPBACK, next(left))) for one, other in pairs)
+        )
     return Layout(directory, tuple(made), mailbox, links)
 
 
@@ -247,7 +249,7 @@ def load(directory: Path) -> Layout:
         raise LabError(f"{path} cannot be read: {problem.strerror}") from problem
 
 
-def _node_tree(node: Node) -> dict[str, Any]:
+def _node_tree(node: LabNode) -> dict[str, Any]:
     return {
         "name": node.name,
         "site": node.site,
@@ -262,8 +264,8 @@ def _node_tree(node: Node) -> dict[str, Any]:
     }
 
 
-def _node(tree: dict[str, Any]) -> Node:
-    return Node(
+def _node(tree: dict[str, Any]) -> LabNode:
+    return LabNode(
         name=tree["name"],
         site=tree["site"],
         host=tree["host"],
@@ -288,7 +290,7 @@ def _links_tree(links: Links) -> dict[str, Any]:
 
 
 def _links(tree: dict[str, Any]) -> Links:
-    ways = tuple(Link(one["from"], one["to"], _address(one["address"])) for one in tree["ways"])
+    ways = tuple(LabLink(one["from"], one["to"], _address(one["address"])) for one in tree["ways"])
     return Links(tree["pid"], _address(tree["control"]), ways)
 
 

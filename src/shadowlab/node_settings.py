@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from shadowlab.errors import LabError
-from shadowlab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN, Address, Layout, Node
+from shadowlab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN, Address, LabNode, Layout
 from shadowrelay.authority import Pair, authority_pair
 from shadowrelay.settings import (
     SettingError,
@@ -49,18 +49,18 @@ _OWN = (
 _DRAIN = timedelta(seconds=30)
 
 
-def certificate(node: Node) -> Pair:
+def certificate(node: LabNode) -> Pair:
     """Where a node's certificate and its key are."""
     return Pair(node.config.parent / f"{node.name}.pem", node.config.parent / f"{node.name}.key")
 
 
-def planned(layout: Layout, options: Sequence[str]) -> Mapping[Node, str]:
+def planned(layout: Layout, options: Sequence[str]) -> Mapping[LabNode, str]:
     """The settings files that are to be written: of nodes that have none, and of all if there are options.
 
     ``options`` are ``KEY=VALUE``. Raises SettingsInvalid, LabError, unless every file is right.
     """
     _refuse_own(options)
-    texts: dict[Node, str] = {}
+    texts: dict[LabNode, str] = {}
     for node in layout.nodes:
         tree = read(node) if node.config.exists() else _tree(layout, node)
         if not node.config.exists() or options:
@@ -78,7 +78,7 @@ def write(layout: Layout, options: Sequence[str]) -> None:
         fresh.replace(node.config)
 
 
-def read(node: Node) -> dict[str, Any]:
+def read(node: LabNode) -> dict[str, Any]:
     """A node's settings as nested tables. Raises LabError."""
     try:
         return tomllib.loads(node.config.read_text("utf-8"))
@@ -86,7 +86,7 @@ def read(node: Node) -> dict[str, Any]:
         raise LabError(f"{node.config} cannot be read: {problem}") from problem
 
 
-def drain_timeout(node: Node) -> timedelta:
+def drain_timeout(node: LabNode) -> timedelta:
     """How long a graceful stop of this node may take, whatever else is wrong with its file by now."""
     try:
         return parse_duration(read(node)["drain_timeout"])
@@ -94,12 +94,12 @@ def drain_timeout(node: Node) -> timedelta:
         return _DRAIN
 
 
-def settings(node: Node) -> Settings:
+def settings(node: LabNode) -> Settings:
     """What its settings file says, and defaults. Raises SettingsInvalid, LabError."""
     return settings_from_tree(read(node), source=str(node.config))
 
 
-def admin_token(node: Node) -> str | None:
+def admin_token(node: LabNode) -> str | None:
     """What its admin API asks for; None when it asks for nothing."""
     try:
         return read(node)["admin"]["token"] or None
@@ -118,7 +118,7 @@ def _refuse_own(options: Sequence[str]) -> None:
         raise SettingsInvalid(errors)
 
 
-def _tree(layout: Layout, node: Node) -> dict[str, Any]:
+def _tree(layout: Layout, node: LabNode) -> dict[str, Any]:
     mailbox, pair = layout.mailbox, certificate(node)
     return {
         "name": node.name,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from shadowlab.layout import Address, Node
+from shadowlab.layout import Address, LabNode
 from shadowlab.node_settings import admin_token
 from shadowrelay.admin.client import AdminClient, ApiError
 
@@ -37,7 +37,7 @@ class NodeStatus:
     peers: tuple[Mapping[str, Any], ...]
 
 
-def node_answers(node: Node) -> bool:
+def node_answers(node: LabNode) -> bool:
     """Its admin API does, and it greets SMTP clients; or it would, but is being drained."""
     found = status(node)
     return found is not None and (found.draining or greeting(node.smtp).startswith("220"))
@@ -58,7 +58,7 @@ def greeting(address: Address) -> str:
         return ""
 
 
-def status(node: Node) -> NodeStatus | None:
+def status(node: LabNode) -> NodeStatus | None:
     """What the node says of itself; None when it does not answer."""
     try:
         tree = _api(node).get("status")
@@ -81,7 +81,7 @@ def status(node: Node) -> NodeStatus | None:
         return None
 
 
-def listed(node: Node, state: str) -> list[str]:
+def listed(node: LabNode, state: str) -> list[str]:
     """Ids of its messages of a state, as its API lists them; fewer, or none, when it does not answer."""
     found: list[str] = []
     after: str | None = None
@@ -94,7 +94,7 @@ def listed(node: Node, state: str) -> list[str]:
     return found
 
 
-def message(node: Node, message_id: str) -> Mapping[str, Any] | None:
+def message(node: LabNode, message_id: str) -> Mapping[str, Any] | None:
     """What the node knows of a message, as its API tells; None when it knows nothing or does not answer."""
     try:
         return _api(node).get("messages", message_id)
@@ -102,5 +102,5 @@ def message(node: Node, message_id: str) -> Mapping[str, Any] | None:
         return None
 
 
-def _api(node: Node) -> AdminClient:
+def _api(node: LabNode) -> AdminClient:
     return AdminClient(node.admin, admin_token(node), _PATIENCE)

@@ -26,7 +26,7 @@ _EXEC_DEADLINE = 5.0  # seconds until a process that was just started shows its 
 _TAIL = 4096  # octets of a log that are looked at for its last lines
 
 
-class State(StrEnum):
+class ProcessState(StrEnum):
     """What the kernel says of a process."""
 
     RUNNING = "running"
@@ -42,15 +42,15 @@ class Process:
     arguments: tuple[str, ...]
 
     @property
-    def state(self) -> State:
+    def state(self) -> ProcessState:
         """GONE also when the pid belongs to somebody else by now, or waits for its parent to notice."""
         if self.pid is None or not _is(self.pid, self.arguments):
-            return State.GONE
+            return ProcessState.GONE
         return state_of(self.pid)
 
     @property
     def alive(self) -> bool:
-        return self.state is not State.GONE
+        return self.state is not ProcessState.GONE
 
     def signal(self, number: signal.Signals) -> bool:
         """Send a signal; False when the process is gone already."""
@@ -85,7 +85,7 @@ class Process:
             reap(self.pid)
         return True
 
-    def wait_for(self, state: State, timeout: float) -> bool:
+    def wait_for(self, state: ProcessState, timeout: float) -> bool:
         """Wait until the kernel has acted on SIGSTOP or SIGCONT; False when it has not in time."""
         deadline = time.monotonic() + timeout
         while self.state is not state:
@@ -138,7 +138,7 @@ def start(arguments: Sequence[str], log: Path, environ: Mapping[str, str] = Mapp
         raise LabError(f"{' '.join(arguments[:2])} cannot be started: {problem}") from problem
     process = Process(pid, tuple(arguments))
     deadline = time.monotonic() + _EXEC_DEADLINE
-    while not process.alive and state_of(pid) is not State.GONE and time.monotonic() < deadline:
+    while not process.alive and state_of(pid) is not ProcessState.GONE and time.monotonic() < deadline:
         time.sleep(0.001)
     return process
 
@@ -174,16 +174,16 @@ def _is(pid: int, arguments: Sequence[str]) -> bool:
     return found[-len(arguments) :] == list(arguments)
 
 
-def state_of(pid: int) -> State:
+def state_of(pid: int) -> ProcessState:
     """Whoever has that pid. GONE also while it waits for its parent to notice."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except (FileNotFoundError, ProcessLookupError):
-        return State.GONE
+        return ProcessState.GONE
     match stat.rpartition(")")[2].split()[0]:
         case "Z" | "X" | "x":
-            return State.GONE
+            return ProcessState.GONE
         case "T" | "t":
-            return State.FROZEN
+            return ProcessState.FROZEN
         case _:
-            return State.RUNNING
+            return ProcessState.RUNNING

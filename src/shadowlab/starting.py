@@ -12,7 +12,7 @@ from types import MappingProxyType
 from shadowlab import layout, network, processes
 from shadowlab.errors import LabError
 from shadowlab.guard import undisturbed
-from shadowlab.layout import LINKS, MAILBOX, MAILBOX_HOSTNAME, Address, Layout, Node
+from shadowlab.layout import LINKS, MAILBOX, MAILBOX_HOSTNAME, Address, LabNode, Layout
 from shadowlab.probing import mailbox_answers, node_answers, status
 from shadowlab.processes import Process
 
@@ -60,7 +60,7 @@ def start(
     at: Layout,
     names: Sequence[str],
     environs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
-    meet: Sequence[Node] = (),
+    meet: Sequence[LabNode] = (),
 ) -> list[str]:
     """Start those of them that are down; returns their names once they answer, and every other one too.
 
@@ -113,7 +113,7 @@ def stop(running: Mapping[str, Process], *, grace: float) -> list[str]:
     return late
 
 
-def see_one_another(nodes: Sequence[Node]) -> None:
+def see_one_another(nodes: Sequence[LabNode]) -> None:
     """Wait a little until each node has reached every other one.
 
     A member that was not up at another's first heartbeat is passed over until the next one: mail sent at once

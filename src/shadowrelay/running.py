@@ -10,7 +10,7 @@ from shadowrelay.core.decisions import Member
 from shadowrelay.core.delivery.settling import Report
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting
-from shadowrelay.core.reception.redundancy import Attempt
+from shadowrelay.core.reception.redundancy import OfferAttempt
 from shadowrelay.core.steps import (
     AnyStep,
     Ask,
@@ -57,7 +57,7 @@ class Performer:
     """
 
     transact: Callable[[Callable[[Any], Any]], Awaitable[Any]]
-    offer: Callable[[OfferCopy], Awaitable[Attempt]] = _never
+    offer: Callable[[OfferCopy], Awaitable[OfferAttempt]] = _never
     known: Callable[[ServerName], Member | None] = _never
     greet: Callable[[Greet], Awaitable[Greeting | Unanswered]] = _never
     ask: Callable[[Ask], Awaitable[Answered | Unanswered]] = _never

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.node import HopStatus, MemberState, MemberStatus, Refusal
+from shadowrelay.admin.node import HopStatus, MemberState, MemberStatus, RefusalView
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, SaveCopy
 from shadowrelay.core.delivery import settling
@@ -35,7 +35,7 @@ from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import holding, redundancy
 from shadowrelay.core.reception.holding import ShadowCopyOffer
-from shadowrelay.core.reception.redundancy import Arrival, Attempt, Leg
+from shadowrelay.core.reception.redundancy import Arrival, Leg, OfferAttempt
 from shadowrelay.core.values import replace
 from shadowrelay.database import views
 from shadowrelay.database.examining import Examiner
@@ -75,7 +75,7 @@ class FakeNode:
     opening: bool = False
     told_of: list[ServerName] = field(default_factory=list)
     given_up: list[MessageId] = field(default_factory=list)
-    refused: dict[MessageId, list[Refusal]] = field(default_factory=dict)
+    refused: dict[MessageId, list[RefusalView]] = field(default_factory=dict)
     unasked: list[ServerName] = field(default_factory=list)  # for good copies
     logged: tuple[str, str] | None = None  # of damage
     scrub_interval: timedelta = timedelta(0)
@@ -96,7 +96,7 @@ class FakeNode:
     def hop(self, name: NextHop) -> HopStatus:
         return self.hops.get(name, HopStatus(sessions=0, places=40, limit="a limit"))
 
-    def refusals(self, message_id: MessageId) -> list[Refusal]:
+    def refusals(self, message_id: MessageId) -> list[RefusalView]:
         return self.refused.get(message_id, [])
 
     def login_counts(self) -> Mapping[str, int]:
@@ -212,7 +212,7 @@ def received(
     number: int, holder: ServerName | None, *to: str, subject: str = "hello"
 ) -> Callable[[SqlLedger], object]:
     """A message accepted with that holder, or exposed. Addresses at ``inside`` go there, others outside."""
-    attempts = [Attempt(holder, Leg.ACKNOWLEDGED, 1, "250", DATABASES[holder], MARK)] if holder else []
+    attempts = [OfferAttempt(holder, Leg.ACKNOWLEDGED, 1, "250", DATABASES[holder], MARK)] if holder else []
     recipients = tuple(
         Recipient(count, address, NextHop("inside" if "inside" in address else "outside"))
         for count, address in enumerate(to or ("ann@outside.test",), start=1)

@@ -34,7 +34,7 @@ from starlette.routing import Route
 
 from shadowrelay.admin import server
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.node import HopStatus, MemberState, Refusal
+from shadowrelay.admin.node import HopStatus, MemberState, RefusalView
 from shadowrelay.core.decisions import Decision, Outcome
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.digests import of_content
@@ -45,7 +45,7 @@ from shadowrelay.database import queue_views
 from shadowrelay.database.queue import claim
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
-REFUSAL = Refusal(MX3, "550 5.7.1 no", NOW)
+REFUSAL = RefusalView(MX3, "550 5.7.1 no", NOW)
 UNREACHABLE = peer(
     MX2,
     MemberState.UNREACHABLE,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from shadowlab.cluster import Cluster, up
-from shadowlab.layout import Address, Node
+from shadowlab.layout import Address, LabNode
 from shadowlab.probing import NodeStatus, status
 from shadowlab.processes import last_lines
 
@@ -40,10 +40,10 @@ class Lab:
 
     def __init__(self, directory: Path, label: str) -> None:
         self.cluster = Cluster(directory)
-        self.nodes: Sequence[Node] = self.cluster.layout.nodes
+        self.nodes: Sequence[LabNode] = self.cluster.layout.nodes
         self.label, self.address = label, self.nodes[0].smtp
 
-    def status(self, node: Node) -> NodeStatus | None:
+    def status(self, node: LabNode) -> NodeStatus | None:
         """None when it is too busy to answer. Raises BenchError when it has ended."""
         found = status(node)
         if found is None and not self.cluster.process(node.short).alive:

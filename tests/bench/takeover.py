@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from shadowlab.layout import Node
+from shadowlab.layout import LabNode
 
 from .client import letter, session
 from .context import Bench
@@ -33,14 +33,14 @@ class FullQueue:
     next_hop: int
 
     @property
-    def owner(self) -> Node:
+    def owner(self) -> LabNode:
         return self.lab.nodes[0]
 
     @property
-    def holder(self) -> Node:
+    def holder(self) -> LabNode:
         return self.lab.nodes[1]
 
-    def wait(self, node: Node, what: str, *, queued: int, held: int, asking: int = 0) -> None:
+    def wait(self, node: LabNode, what: str, *, queued: int, held: int, asking: int = 0) -> None:
         """Until it has so many; at most, where mail may leave meanwhile."""
 
         def come_about() -> bool:
@@ -51,7 +51,7 @@ class FullQueue:
 
         wait_until(come_about, what, poll=_POLL)
 
-    def wait_for_delivery(self, end: Sink, messages: int, last: Node) -> None:
+    def wait_for_delivery(self, end: Sink, messages: int, last: LabNode) -> None:
         wait_until(lambda: end.messages() >= messages, "every message is delivered")
         self.wait(last, f"{last.short} has nothing left", queued=0, held=0)
         if (arrived := end.messages()) != messages:

@@ -14,6 +14,7 @@ from shadowrelay.core.decisions import (
     CheckCopies,
     Chore,
     ChoreDone,
+    ChoreKind,
     DamagedRow,
     Decision,
     DiscardEvent,
@@ -29,7 +30,6 @@ from shadowrelay.core.decisions import (
     SaveCopy,
     SaveDamaged,
     Tombstone,
-    Work,
 )
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import (
@@ -78,7 +78,7 @@ class Books:
     forgotten: list[Any] = field(default_factory=list)
     rows: dict[MessageId, DamagedRow] = field(default_factory=dict)
     hosts: dict[ServerName, str] = field(default_factory=dict)
-    left: dict[tuple[Work, ServerName], Chore] = field(default_factory=dict)
+    left: dict[tuple[ChoreKind, ServerName], Chore] = field(default_factory=dict)
     at_once: int = 1000
 
     @property

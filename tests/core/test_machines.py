@@ -23,7 +23,7 @@ from shadowrelay.core.ownership.handover import hand_over
 from shadowrelay.core.ownership.transfer import intend, promote, yields
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.holding import settle_held
-from shadowrelay.core.reception.redundancy import Attempt, Leg, repaired
+from shadowrelay.core.reception.redundancy import Leg, OfferAttempt, repaired
 
 POLICY = Policy()
 SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}
@@ -70,7 +70,7 @@ def test_a_promotion_leaves_the_message_exposed_when_its_other_holder_is_on_the_
 
 def test_a_copy_beside_its_owner_is_kept_until_there_is_one_elsewhere_and_superseded_then() -> None:
     a = on(A, BESIDE)
-    taken = Attempt(C, Leg.ACKNOWLEDGED, 2, "250 2.0.0", DB[C], Mark(RUN[C], 10))
+    taken = OfferAttempt(C, Leg.ACKNOWLEDGED, 2, "250 2.0.0", DB[C], Mark(RUN[C], 10))
     assert a.apply(repaired(a, M, taken, NOW))
     assert states(a) == {B: HolderState.SUPERSEDED, C: HolderState.HOLDING}
     assert told(a) == [(DB[B], VerdictKind.SUPERSEDED)]
@@ -189,7 +189,7 @@ def test_a_copy_beside_its_owner_makes_no_report_safe() -> None:
     a = reporting()
     a.apply(answer(a, SPEAKS[B], DSN, 1, None, NOW))
     assert side_effects.already_safe(a, DSN) is False
-    taken = Attempt(C, Leg.ACKNOWLEDGED, 2, "250 2.0.0", DB[C], Mark(RUN[C], 10))
+    taken = OfferAttempt(C, Leg.ACKNOWLEDGED, 2, "250 2.0.0", DB[C], Mark(RUN[C], 10))
     a.apply(repaired(a, DSN, taken, NOW))
     assert (waits(a), side_effects.already_safe(a, DSN)) == (False, True)
 

@@ -44,7 +44,7 @@ from shadowrelay.core.ownership.transfer import outranks
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import redundancy
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold, revoke, settle_held
-from shadowrelay.core.reception.redundancy import Answer, Arrival, Attempt, Leg
+from shadowrelay.core.reception.redundancy import Answer, Arrival, Leg, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace, preferred
 from shadowrelay.members.inquiry import Inquiry
 
@@ -73,9 +73,9 @@ def arrival() -> Arrival:
     )
 
 
-def attempt(leg: Leg, name: ServerName = B, rank: int = 1, sequence: int = 10) -> Attempt:
+def attempt(leg: Leg, name: ServerName = B, rank: int = 1, sequence: int = 10) -> OfferAttempt:
     mark = Mark(RUN[name], sequence) if leg is Leg.ACKNOWLEDGED else None
-    return Attempt(name, leg, rank, "250", DB[name], mark)
+    return OfferAttempt(name, leg, rank, "250", DB[name], mark)
 
 
 def offer(epoch: int = 1, rank: int = 1, owner: ServerName = A) -> ShadowCopyOffer:
@@ -103,7 +103,7 @@ def take_over(on: Books, reason: Reason = Reason.HEARTBEAT_LOST) -> None:
     on.apply(transfer.promote(on, on.copies[M], NOW))
 
 
-def accept(on: Books, *attempts: Attempt, policy: Policy = POLICY, last_resort: bool = False) -> Answer:
+def accept(on: Books, *attempts: OfferAttempt, policy: Policy = POLICY, last_resort: bool = False) -> Answer:
     content = Content(data=b"x")
     decision = redundancy.accept(on, arrival(), content, attempts, policy, NOW, last_resort=last_resort)
     answer: Answer = on.apply(decision)

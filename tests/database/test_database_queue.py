@@ -24,7 +24,7 @@ from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, S
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (
     FRONT,
-    Place,
+    QueuePlace,
     bring_forward,
     claim,
     claim_late,
@@ -227,7 +227,7 @@ async def test_late_mail_is_looked_for_part_by_part(tmp_path: Path, monkeypatch:
         copies[4] = replace(copies[4], received_at=NOW - 9 * SECOND)
         for number, copy in enumerate(copies):
             await found.transact(save(due_at(copy, number - 7)))
-        here: Place = FRONT
+        here: QueuePlace = FRONT
 
         async def look(delayed: int, expired: int) -> list[str]:
             nonlocal here

@@ -27,7 +27,7 @@ from shadowrelay.core.ownership.transfer import ask_about, saved
 from shadowrelay.core.steps import WriteReports
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.queue import Claim, claim
+from shadowrelay.database.queue import ActiveFork, claim
 from shadowrelay.delivery import queue
 from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.send import DeliverySession
@@ -1126,7 +1126,7 @@ async def test_a_stop_in_the_middle_of_a_look_waits_for_what_that_begins(
     may = asyncio.Event()
     async with ScriptedHop(pause=may.wait) as hop, relay(tmp_path, hop, run=False) as found:
 
-        def claim_and_stop(*asked: Any) -> list[Claim]:
+        def claim_and_stop(*asked: Any) -> list[ActiveFork]:
             stops.append(asyncio.ensure_future(found.node.queue.stop()))
             return claim(*asked)
 

@@ -13,7 +13,7 @@ import pytest
 from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
 
 from shadowlab import clocks
-from shadowlab.clocks import Clock
+from shadowlab.clocks import LabClock
 from shadowrelay.admin.client import AdminClient
 
 REASON = clocks.lacking()
@@ -34,7 +34,7 @@ def test_a_wall_clock_that_steps_by_hours_promotes_nothing_and_delays_nothing(
 ):
     # A step is longer than the time span, and shorter than the age at which a sender is told of a delay.
     lab.up("shadow_resubmit_time_span=1h", "delay_notification_timeout=1d", nodes=2)
-    clock = Clock(tmp_path / "clock")
+    clock = LabClock(tmp_path / "clock")
     lab.cluster.stop("mx1")
     lab.cluster.start("mx1", clock.environ)
     started = datetime.now(UTC)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from running_lab import RunningLab, wait_until
 
-from shadowlab.chaos.clients import Client
+from shadowlab.chaos.clients import ChaosClient
 from shadowlab.chaos.collecting import Collector, dropped
-from shadowlab.chaos.history import History, Outcome
-from shadowlab.chaos.verdict import Verdict, weigh
+from shadowlab.chaos.history import History, SendOutcome
+from shadowlab.chaos.verdict import ChaosVerdict, weigh
 from shadowlab.layout import MAILBOX
 from shadowlab.probing import message
 from shadowrelay.database.opening import CONTENT, FILE
@@ -38,7 +38,7 @@ class Load:
         self._over, self._drained = threading.Event(), threading.Event()
         nodes = {name: lab.cluster.node(name).smtp for name in NODES}
         self._clients = [
-            Client(number, 29, nodes, history, self._over, INTERVAL) for number in range(CLIENTS)
+            ChaosClient(number, 29, nodes, history, self._over, INTERVAL) for number in range(CLIENTS)
         ]
         self._collector = Collector(lab.cluster.layout.mailbox.dir, history, self._drained)
         for thread in (*self._clients, self._collector):
@@ -47,7 +47,8 @@ class Load:
     def taken_by(self, name: str) -> int:
         """Messages that the node answered 250."""
         return sum(
-            one.node == name and one.outcome is Outcome.ACKNOWLEDGED for one in tuple(self.history.attempts)
+            one.node == name and one.outcome is SendOutcome.ACKNOWLEDGED
+            for one in tuple(self.history.attempts)
         )
 
     def end(self) -> None:
@@ -61,7 +62,7 @@ class Load:
         self._drained.set()
         self._collector.join()
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ChaosVerdict:
         """When everything has arrived."""
         self._drained.set()
         self._collector.join()

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Digest, Incarnation, Lineage, Mark, ServerName
-from shadowrelay.core.members.conversation import Greeting, Query, Said
+from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse
 from shadowrelay.smtp.member_client import MemberConnection
 from shadowrelay.smtp.receive import Client, ConnectorOptions
 from shadowrelay.smtp.receive_limits import Register
@@ -130,11 +130,11 @@ class Recorder:
         lineage = Lineage(DATABASE, (Beginning(OWN.incarnation, 0),), OWN.sequence)
         return Greeting(ServerName("mx.example.net"), lineage, theirs.lineage.incarnation)
 
-    async def ask(self, query: Query) -> Said:
+    async def ask(self, query: Query) -> QueryResponse:
         self._asked()
-        return Said(())
+        return QueryResponse(())
 
-    def said(self, said: Said) -> None:
+    def said(self, said: QueryResponse) -> None:
         return None
 
     def promised(self, digest: Digest) -> None:

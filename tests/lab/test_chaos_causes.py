@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from shadowlab.chaos.causes import Cause, Row, explain, read
-from shadowlab.chaos.history import Arrival, Attempt, History, Loses, Outcome, Struck
+from shadowlab.chaos.causes import Cause, LogRow, explain, read
+from shadowlab.chaos.history import History, Loses, MailboxArrival, SendAttempt, SendOutcome, Struck
 from shadowlab.chaos.plan import Plan
-from shadowlab.chaos.result import Result
+from shadowlab.chaos.result import ChaosResult
 from shadowlab.chaos.verdict import weigh
 from shadowlab.layout import plan
 
@@ -22,8 +22,8 @@ DUPLICATE = ("<1@x>", ANNA)
 SPAN = 5.0
 
 
-def row(at: float, node: str, event: str, *, in_doubt: bool = False, to: str = ANNA) -> Row:
-    return Row(at, node, event, frozenset({to}), in_doubt)
+def row(at: float, node: str, event: str, *, in_doubt: bool = False, to: str = ANNA) -> LogRow:
+    return LogRow(at, node, event, frozenset({to}), in_doubt)
 
 
 def fault(node: str, began: float, *cut_from: str, loses: Loses = Loses.WORK, lasting: float = 8) -> Struck:
@@ -39,15 +39,15 @@ def cut(node: str, began: float, *cut_from: str, lasting: float = 8) -> Struck:
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
     made = History(tmp_path / "history.jsonl")
-    made.tell(Attempt(99.9, "<1@x>", (ANNA,), 1, "mx1", Outcome.ACKNOWLEDGED, 0.1))
+    made.tell(SendAttempt(99.9, "<1@x>", (ANNA,), 1, "mx1", SendOutcome.ACKNOWLEDGED, 0.1))
     yield made
     made.close()
 
 
 @pytest.fixture
 def cause(history: History) -> Callable[..., Cause]:
-    def found(times: Sequence[float], rows: Sequence[Row], *faults: Struck, nodes: int = 3) -> Cause:
-        for what in (*(Arrival(at, "<1@x>", ANNA) for at in times), *faults):
+    def found(times: Sequence[float], rows: Sequence[LogRow], *faults: Struck, nodes: int = 3) -> Cause:
+        for what in (*(MailboxArrival(at, "<1@x>", ANNA) for at in times), *faults):
             history.tell(what)
         return explain([DUPLICATE], history, {"<1@x>": rows}, nodes=nodes, span=SPAN)[DUPLICATE]
 
@@ -76,7 +76,7 @@ def test_a_node_that_was_killed_with_all_others_had_recorded_it(cause: Callable[
     assert cause([100.5, 105], rows, fault("mx1", 100.6, "mx2", "mx3", lasting=1)) is Cause.UNEXPLAINED
 
 
-def promoted(at: float, *, delivered: float = 100.5) -> list[Row]:
+def promoted(at: float, *, delivered: float = 100.5) -> list[LogRow]:
     """What mx1 recorded, and mx2 took over all the same."""
     return [
         row(100, "mx1", "RECEIVE"),
@@ -234,7 +234,7 @@ def test_chaos_fails_on_a_second_delivery_that_nothing_explains(history: History
     history.tell(fault("mx1", 100.6))
     sent = Counter({DUPLICATE: 1})
     verdict = weigh(sent, sent, sent + sent, Counter(), {})
-    result = Result(PLAN, history, verdict, {DUPLICATE: why}, (), 1.0, interrupted=False)
+    result = ChaosResult(PLAN, history, verdict, {DUPLICATE: why}, (), 1.0, interrupted=False)
     assert result.held is (why is not Cause.UNEXPLAINED)
 
 
@@ -248,7 +248,7 @@ def test_chaos_in_which_nothing_happened_fails_unless_it_was_interrupted(
         sent[DUPLICATE] = 1
     else:
         history.tell(fault("mx1", 100.6))
-    result = Result(
+    result = ChaosResult(
         PLAN, history, weigh(sent, sent, sent, Counter(), {}), {}, (), 1.0, interrupted=interrupted
     )
     assert result.held is interrupted

@@ -11,7 +11,7 @@ from shadowlab.chaos.collecting import Collector, dropped
 from shadowlab.chaos.history import History
 from shadowlab.chaos.letters import Parcel, compose, intact
 from shadowlab.chaos.verdict import weigh
-from shadowrelay.mailbox.maildir import Letter as Stored
+from shadowrelay.mailbox.maildir import MailboxCopy as Stored
 from shadowrelay.mailbox.maildir import store
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shadowlab.chaos.history import Arrival, Attempt, History, Outcome
-from shadowlab.chaos.verdict import Delivery, Verdict, weigh
+from shadowlab.chaos.history import History, MailboxArrival, SendAttempt, SendOutcome
+from shadowlab.chaos.verdict import ChaosVerdict, Delivery, weigh
 
 ONE, OTHER = ("<1@x>", "anna@inside.test"), ("<2@x>", "otto@outside.test")
 
@@ -17,7 +17,7 @@ def count(*deliveries: tuple[str, str]) -> Counter[tuple[str, str]]:
     return Counter(deliveries)
 
 
-def verdict(tmp_path: Path, *happened: Attempt | Arrival) -> Verdict:
+def verdict(tmp_path: Path, *happened: SendAttempt | MailboxArrival) -> ChaosVerdict:
     history = History(tmp_path / "history.jsonl")
     for what in happened:
         history.tell(what)
@@ -32,17 +32,19 @@ def verdict(tmp_path: Path, *happened: Attempt | Arrival) -> Verdict:
     )
 
 
-def sent(outcome: Outcome, *recipients: str) -> Attempt:
-    return Attempt(1.0, "<1@x>", recipients or ("anna@inside.test",), 100, "mx1", outcome, 0.1)
+def sent(outcome: SendOutcome, *recipients: str) -> SendAttempt:
+    return SendAttempt(1.0, "<1@x>", recipients or ("anna@inside.test",), 100, "mx1", outcome, 0.1)
 
 
-def arrived(recipient: str = "anna@inside.test", *, dropped: bool = False, damaged: bool = False) -> Arrival:
-    return Arrival(2.0, "<1@x>", recipient, dropped, damaged)
+def arrived(
+    recipient: str = "anna@inside.test", *, dropped: bool = False, damaged: bool = False
+) -> MailboxArrival:
+    return MailboxArrival(2.0, "<1@x>", recipient, dropped, damaged)
 
 
 def weighed(
     acknowledged: Counter[Delivery], attempted: Counter[Delivery], came: Counter[Delivery]
-) -> Verdict:
+) -> ChaosVerdict:
     return weigh(acknowledged, attempted, came, count(), {})
 
 
@@ -62,12 +64,12 @@ def test_acknowledged_and_not_arrived_is_lost():
 
 def test_one_recipient_that_was_left_out_is_a_loss(tmp_path: Path):
     both = ("anna@inside.test", "otto@outside.test")
-    found = verdict(tmp_path, sent(Outcome.ACKNOWLEDGED, *both), arrived())
+    found = verdict(tmp_path, sent(SendOutcome.ACKNOWLEDGED, *both), arrived())
     assert found.lost == count(("<1@x>", "otto@outside.test"))
 
 
-@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.ABANDONED])
-def test_what_was_refused_or_never_whole_is_unexpected_when_it_arrives(tmp_path: Path, outcome: Outcome):
+@pytest.mark.parametrize("outcome", [SendOutcome.REFUSED, SendOutcome.ABANDONED])
+def test_what_was_refused_or_never_whole_is_unexpected_when_it_arrives(tmp_path: Path, outcome: SendOutcome):
     found = verdict(tmp_path, sent(outcome), arrived())
     assert found.unexpected == count(ONE)
     assert not found.duplicated
@@ -81,22 +83,22 @@ def test_what_nobody_ever_sent_is_unexpected_each_time():
 
 
 def test_what_arrives_damaged_is_lost_and_the_promise_is_broken(tmp_path: Path):
-    found = verdict(tmp_path, sent(Outcome.ACKNOWLEDGED), arrived(damaged=True))
+    found = verdict(tmp_path, sent(SendOutcome.ACKNOWLEDGED), arrived(damaged=True))
     assert (found.damaged, found.lost, found.delivered) == (count(ONE), count(ONE), 0)
     assert not found.unexpected
     assert not found.held
 
 
 def test_a_damaged_one_beside_a_good_one_breaks_the_promise_too(tmp_path: Path):
-    found = verdict(tmp_path, sent(Outcome.UNANSWERED), arrived(), arrived(damaged=True))
+    found = verdict(tmp_path, sent(SendOutcome.UNANSWERED), arrived(), arrived(damaged=True))
     assert found.damaged == count(ONE)
     assert not found.lost
     assert not found.held
 
 
-@pytest.mark.parametrize("outcome", Outcome)
+@pytest.mark.parametrize("outcome", SendOutcome)
 def test_what_arrives_where_no_sender_meant_it_to_go_is_in_the_wrong_mailbox(
-    tmp_path: Path, outcome: Outcome
+    tmp_path: Path, outcome: SendOutcome
 ):
     found = verdict(tmp_path, sent(outcome), arrived("bnna@inside.test"))
     assert found.wrong_mailbox == count(("<1@x>", "bnna@inside.test"))
@@ -105,22 +107,22 @@ def test_what_arrives_where_no_sender_meant_it_to_go_is_in_the_wrong_mailbox(
 
 
 def test_what_was_sent_without_an_answer_may_arrive_or_not(tmp_path: Path):
-    assert verdict(tmp_path, sent(Outcome.UNANSWERED)).held
+    assert verdict(tmp_path, sent(SendOutcome.UNANSWERED)).held
 
 
 def test_what_arrived_though_nobody_was_told_is_recovered(tmp_path: Path):
-    found = verdict(tmp_path, sent(Outcome.UNANSWERED), arrived())
+    found = verdict(tmp_path, sent(SendOutcome.UNANSWERED), arrived())
     assert found.recovered == count(ONE)
     assert found.held
 
 
 def test_what_arrived_twice_after_one_attempt_without_an_answer_is_recovered_once(tmp_path: Path):
-    found = verdict(tmp_path, sent(Outcome.UNANSWERED), arrived(), arrived(dropped=True))
+    found = verdict(tmp_path, sent(SendOutcome.UNANSWERED), arrived(), arrived(dropped=True))
     assert (found.recovered, found.duplicated) == (count(ONE), count(ONE))
 
 
 def test_arriving_more_often_than_sent_is_a_duplicate_even_if_the_mailbox_dropped_it(tmp_path: Path):
-    found = verdict(tmp_path, sent(Outcome.ACKNOWLEDGED), arrived(), arrived(dropped=True))
+    found = verdict(tmp_path, sent(SendOutcome.ACKNOWLEDGED), arrived(), arrived(dropped=True))
     assert found.duplicated == count(ONE)
     assert found.held
 
@@ -128,8 +130,8 @@ def test_arriving_more_often_than_sent_is_a_duplicate_even_if_the_mailbox_droppe
 def test_a_sender_that_tried_again_made_the_second_copy_itself(tmp_path: Path):
     found = verdict(
         tmp_path,
-        sent(Outcome.UNANSWERED),
-        sent(Outcome.ACKNOWLEDGED),
+        sent(SendOutcome.UNANSWERED),
+        sent(SendOutcome.ACKNOWLEDGED),
         arrived(),
         arrived(dropped=True),
     )
@@ -138,5 +140,5 @@ def test_a_sender_that_tried_again_made_the_second_copy_itself(tmp_path: Path):
 
 
 def test_a_refusal_before_the_acknowledged_attempt_allows_no_second_copy(tmp_path: Path):
-    found = verdict(tmp_path, sent(Outcome.REFUSED), sent(Outcome.ACKNOWLEDGED), arrived(), arrived())
+    found = verdict(tmp_path, sent(SendOutcome.REFUSED), sent(SendOutcome.ACKNOWLEDGED), arrived(), arrived())
     assert found.duplicated == count(ONE)

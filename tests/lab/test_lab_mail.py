@@ -11,7 +11,7 @@ from shadowlab.errors import LabError
 from shadowlab.layout import Layout
 from shadowlab.mail import Letter
 from shadowlab.story import Story
-from shadowrelay.mailbox.maildir import Letter as Stored
+from shadowrelay.mailbox.maildir import MailboxCopy as Stored
 from shadowrelay.mailbox.maildir import store
 
 ANNA, OTTO = "anna@inside.test", "otto@outside.test"

@@ -14,7 +14,7 @@ import pytest
 from shadowlab import processes
 from shadowlab.errors import LabError
 from shadowlab.guard import locked, terminable, undisturbed
-from shadowlab.processes import Process, State
+from shadowlab.processes import Process, ProcessState
 
 
 @pytest.fixture
@@ -28,15 +28,15 @@ def mailbox(tmp_path: Path) -> Iterator[Process]:
 
 
 def test_a_process_is_frozen_thawed_and_killed(mailbox: Process):
-    assert mailbox.state is State.RUNNING
+    assert mailbox.state is ProcessState.RUNNING
     assert mailbox.signal(signal.SIGSTOP)
-    assert mailbox.wait_for(State.FROZEN, 5)
+    assert mailbox.wait_for(ProcessState.FROZEN, 5)
     assert not mailbox.wait(0.01)
     assert mailbox.signal(signal.SIGCONT)
-    assert mailbox.wait_for(State.RUNNING, 5)
+    assert mailbox.wait_for(ProcessState.RUNNING, 5)
     mailbox.signal(signal.SIGKILL)
     assert mailbox.wait(5)
-    assert mailbox.state is State.GONE
+    assert mailbox.state is ProcessState.GONE
     assert not mailbox.signal(signal.SIGTERM)
 
 
@@ -57,7 +57,7 @@ def test_a_process_has_a_session_of_its_own_and_no_settings_from_ours(
 def test_a_recycled_pid_is_never_signalled(mailbox: Process):
     with subprocess.Popen(["/bin/sleep", "60"]) as stranger:
         recycled = Process(stranger.pid, mailbox.arguments)
-        assert recycled.state is State.GONE
+        assert recycled.state is ProcessState.GONE
         assert not recycled.signal(signal.SIGKILL)
         assert not recycled.forbid_writes()
         assert recycled.wait(0)
@@ -75,7 +75,7 @@ def test_the_process_of_another_lab_is_a_stranger(mailbox: Process, tmp_path: Pa
 @pytest.mark.parametrize("pid", [None, 2**22 - 1])
 def test_a_pid_that_there_is_not_is_gone(pid: int | None):
     gone = Process(pid, ("shadowrelay", "run", "/nowhere"))
-    assert gone.state is State.GONE
+    assert gone.state is ProcessState.GONE
     assert not gone.signal(signal.SIGKILL)
     assert gone.wait(0)
 
@@ -85,7 +85,7 @@ def test_a_child_that_has_ended_is_gone_before_anybody_waits_for_it(tmp_path: Pa
     deadline = time.monotonic() + 10
     while ended.alive and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert ended.state is State.GONE
+    assert ended.state is ProcessState.GONE
     assert ended.wait(1)
 
 

@@ -14,7 +14,7 @@ from mailboxes import MESSAGE, serving
 
 from shadowrelay.database.delivered_to import DeliveredTo, TableError, TableUnusable
 from shadowrelay.mailbox import maildir, server
-from shadowrelay.mailbox.server import CannotListen, MailboxOptions, MailboxServer
+from shadowrelay.mailbox.server import MailboxCannotListen, MailboxOptions, MailboxServer
 
 DELIVERED = "250 2.0.0 Delivered"
 DROPPED = "250 2.0.0 Duplicate dropped, delivered before"
@@ -221,7 +221,7 @@ async def test_a_taken_port_is_named(tmp_path: Path) -> None:
             MailboxOptions(directory=tmp_path, hostname="x", inside=("127.0.0.1", 0), outside=address)
         )
         expected = f"127.0.0.1:{address[1]} (outside): {os.strerror(errno.EADDRINUSE)}"
-        with pytest.raises(CannotListen) as caught:
+        with pytest.raises(MailboxCannotListen) as caught:
             await server.start()
         assert expected in str(caught.value)
     async with serving(tmp_path):

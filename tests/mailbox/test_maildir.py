@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shadowrelay.mailbox.maildir import Letter, folder_of, mailbox_of, messages, store
+from shadowrelay.mailbox.maildir import MailboxCopy, folder_of, mailbox_of, messages, store
 
 
 def put(root: Path, recipient: str, content: bytes = b"x") -> None:
-    store(root, [Letter(recipient, b"")], io.BytesIO(content), host="a/b:c")
+    store(root, [MailboxCopy(recipient, b"")], io.BytesIO(content), host="a/b:c")
 
 
 @given(st.text(min_size=1, max_size=64), st.text(min_size=1, max_size=60))

@@ -11,7 +11,7 @@ from ledger_at_hand import A, B, C
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ownership.heartbeat import Alarm
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace, Turn
 from shadowrelay.members.boundary import SECOND_CHANCE, Boundary
 
@@ -137,7 +137,7 @@ def test_a_member_that_calls_can_be_reached_but_is_no_newer_contact() -> None:
 
 
 def offered(boundary: Boundary, name: ServerName, leg: Leg, concern: Concern, at: float) -> None:
-    boundary.attempted(Attempt(name, leg, 1, "", concern=concern), at)
+    boundary.attempted(OfferAttempt(name, leg, 1, "", concern=concern), at)
 
 
 def firsts(boundary: Boundary, at: float) -> set[ServerName]:
@@ -174,10 +174,10 @@ def test_a_candidate_that_fails_meanwhile_comes_last_in_what_remains() -> None:
     first = candidates.first.to
     failed, other = sorted({B, C, ServerName("d")} - {first})
     offered(boundary, failed, Leg.REFUSED, Concern.MEMBER, 1000.0)
-    refused = [Attempt(first, Leg.REFUSED, 1, "", concern=Concern.COPY)]
+    refused = [OfferAttempt(first, Leg.REFUSED, 1, "", concern=Concern.COPY)]
     assert candidates.after(refused) == Turn(other)
     assert candidates.healthy(refused) == Turn(other)
-    refused.append(Attempt(other, Leg.REFUSED, 2, "", concern=Concern.COPY))
+    refused.append(OfferAttempt(other, Leg.REFUSED, 2, "", concern=Concern.COPY))
     assert candidates.healthy(refused) is None
 
 

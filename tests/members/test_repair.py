@@ -12,7 +12,7 @@ import pytest
 from sending import MESSAGE, sent
 from stations import Station, boundary, eventually
 
-from shadowrelay.core.decisions import Chore, Content, Decision, SaveCopy, Work
+from shadowrelay.core.decisions import Chore, ChoreKind, Content, Decision, SaveCopy
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, HolderState, Recipient, Stage
@@ -152,7 +152,7 @@ async def test_nothing_is_repaired_while_it_is_not_known_what_is_lost(tmp_path: 
         await sent(owner, MESSAGE)
         owner.knows(holder)
         owner.node.boundary.answered(holder.name, seconds())
-        left = Chore(Work.COUNTED, holder.name, owner.clock())
+        left = Chore(ChoreKind.COUNTED, holder.name, owner.clock())
         await owner.read(lambda ledger: ledger.apply(Decision(None, (left,))))
         owner.run_repair()
         await asyncio.sleep(0.3)

@@ -7,7 +7,7 @@ from ledger_at_hand import NOW, A, B, C, M, books, message
 
 from shadowrelay.core.messages import HolderState
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.steps import OfferCopy, Transact
 from shadowrelay.members.boundary import Boundary
@@ -35,14 +35,14 @@ def test_the_rank_of_an_offer_and_who_may_hold_it_are_written_down_before_it_is_
 
 def test_who_refused_the_copy_lately_is_not_asked_and_every_attempt_is_told() -> None:
     on = books(A, message())
-    refused = Attempt(B, Leg.REFUSED, 1, "550 5.7.1", concern=Concern.COPY)
+    refused = OfferAttempt(B, Leg.REFUSED, 1, "550 5.7.1", concern=Concern.COPY)
     script = copy_again(M, boundary().candidates(0.0).healthy, lambda: NOW, [refused])
     reserve = script.send(None)
     assert isinstance(reserve, Transact)
     offered = script.send(reserve.work(on))
     assert isinstance(offered, OfferCopy)
     assert offered.to == C
-    again = Attempt(C, Leg.REFUSED, offered.rank, "552 5.3.4", concern=Concern.COPY)
+    again = OfferAttempt(C, Leg.REFUSED, offered.rank, "552 5.3.4", concern=Concern.COPY)
     record = script.send(again)
     assert isinstance(record, Transact)
     with pytest.raises(StopIteration) as ended:

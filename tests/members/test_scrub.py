@@ -208,7 +208,7 @@ async def test_nobody_waits_for_it_any_more_and_it_goes_on_slowly(tmp_path: Path
 
 async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
     async with two(tmp_path, SMALL, SMALL, SMALL) as (owner, _, ids):
-        place = scrubbing.Place(behind=sorted(ids)[1])
+        place = scrubbing.ScrubPlace(behind=sorted(ids)[1])
         await owner.read(lambda ledger: scrubbing.note(ledger, place))
         scrub = owner.node.scrub = scrub_of(owner, timedelta(seconds=1))
         owner.run(scrub.run())

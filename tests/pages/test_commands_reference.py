@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from shadowlab.cli import main as lab
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.node import Node
+from shadowrelay.admin.node import RunningNode
 from shadowrelay.cli import COMMANDS
 from shadowrelay.smtp.member_session import MemberSession
 from shadowrelay.smtp.receive_session import ReceiveSession
@@ -31,7 +31,7 @@ def test_every_command_has_a_section():
 
 
 def test_the_page_of_the_api_describes_exactly_its_routes():
-    routes = build_app(cast(Node, None)).routes
+    routes = build_app(cast(RunningNode, None)).routes
     served = {
         f"{method} {route.path}"
         for route in routes

@@ -31,7 +31,7 @@ ACCEPTING = (
         edits=(
             (
                 "        step = offer(",
-                "        first = (Attempt(member, Leg.LOST, len(attempts) + 1, ''),)\n"
+                "        first = (OfferAttempt(member, Leg.LOST, len(attempts) + 1, ''),)\n"
                 "        await Transact(lambda ledger: ledger.apply(accept(\n"
                 "            ledger, arrival, content, first, Policy(), clock(), last_resort=True)))\n"
                 "        step = offer(",

@@ -60,7 +60,7 @@ HOLDING = (
         name="a late question of a process that has a successor counts",
         rule="what a process says counts until its successor introduces itself",
         file="core/members/conversation.py",
-        edits=(("    if _has_successor(ledger, asker):\n        return Said(())\n", ""),),
+        edits=(("    if _has_successor(ledger, asker):\n        return QueryResponse(())\n", ""),),
         test="core/members/test_conversation.py::"
         "test_a_question_of_a_process_that_has_a_successor_counts_for_nothing",
     ),
@@ -102,10 +102,10 @@ HOLDING = (
                 "        import asyncio\n"
                 "        from shadowrelay.core.members.conversation import Line\n"
                 "        from shadowrelay.core.decisions import VerdictKind, Verdict\n"
-                "        said = Said(())\n"
+                "        said = QueryResponse(())\n"
                 "        if (gone := query.revoke) is not None:\n"
                 "            verdict = Verdict(gone.message_id, gone.epoch, VerdictKind.REJECTED)\n"
-                "            said = Said((Line(None, verdict),))\n"
+                "            said = QueryResponse((Line(None, verdict),))\n"
                 "        self.later = asyncio.ensure_future(self.database.transact(\n",
             ),
             (

@@ -9,7 +9,7 @@ from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.redundancy import Arrival, Attempt, Concern, Leg
+from shadowrelay.core.reception.redundancy import Arrival, Concern, Leg, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.steps import Beside, Both, OfferCopy, Pause, Transact
 from shadowrelay.members.boundary import Boundary
@@ -46,7 +46,7 @@ def steps(*members: str, each: timedelta, concern: Concern = Concern.MEMBER) -> 
         asked = step.offer if isinstance(step, Beside) else step
         found.append((asked.to, asked.rank))
         now += each
-        refused = Attempt(asked.to, Leg.REFUSED, asked.rank, "451 4.3.0", concern=concern)
+        refused = OfferAttempt(asked.to, Leg.REFUSED, asked.rank, "451 4.3.0", concern=concern)
         step = script.send(Both(None, refused, None) if isinstance(step, Beside) else refused)
     return found
 

@@ -22,6 +22,7 @@ from shadowrelay.core.decisions import (
     CheckCopies,
     Chore,
     ChoreDone,
+    ChoreKind,
     Content,
     DamagedRow,
     Decision,
@@ -39,7 +40,6 @@ from shadowrelay.core.decisions import (
     SaveDamaged,
     Tombstone,
     VerdictKind,
-    Work,
     Write,
 )
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
@@ -91,7 +91,7 @@ class State:
     sequence: int = 0
     incarnations: tuple[tuple[Incarnation, int, int], ...] = ()
     alive_at: datetime | None = None
-    chores: dict[tuple[Work, ServerName], Chore] = field(default_factory=dict)
+    chores: dict[tuple[ChoreKind, ServerName], Chore] = field(default_factory=dict)
 
     def snapshot(self) -> State:
         return replace(
@@ -420,7 +420,7 @@ class MemoryBooks:
         away_since = state.alive_at
         plain = MemoryBooks(self.name, state)
         plain.at_once = self.at_once
-        chores.begin(plain, Chore(Work.OPENED, self.name, now))
+        chores.begin(plain, Chore(ChoreKind.OPENED, self.name, now))
         plain.commit()
         if not plain.unfinished():
             state.alive_at = now
@@ -428,7 +428,7 @@ class MemoryBooks:
 
     def unfinished(self) -> Chore | None:
         """What is left of the opening."""
-        return next((chore for chore in self.chores if chore.work is Work.OPENED), None)
+        return next((chore for chore in self.chores if chore.work is ChoreKind.OPENED), None)
 
     def carry_on(self) -> bool:
         """As ``opening.carry_on`` does it."""

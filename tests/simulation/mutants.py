@@ -132,7 +132,7 @@ MUTANTS = (
                 "self.exchange(step.to, session.number, lines, timeout, done)",
                 "self.exchange(step.to, session.number, lines, timeout, lambda *_: None)\n"
                 "    mark = session.theirs.lineage.mark\n"
-                "    ended(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, '250', database, mark))",
+                "    ended(OfferAttempt(step.to, Leg.ACKNOWLEDGED, step.rank, '250', database, mark))",
             ),
         ),
         seed=186,
@@ -284,13 +284,13 @@ MUTANTS = (
         (
             (
                 two_copies.make_redundant,
-                "attempts: list[Attempt] = []",
+                "attempts: list[OfferAttempt] = []",
                 "from dataclasses import replace\n"
                 "    lax = replace(policy, reject_message_on_shadow_failure=False)\n"
                 "    await Transact(lambda ledger: ledger.apply("
                 "accept(ledger, arrival, content, (), lax, clock(), last_resort=True)))\n"
                 "    accept_ = accept\n"
-                "    attempts: list[Attempt] = []",
+                "    attempts: list[OfferAttempt] = []",
             ),
         ),
         seed=1,

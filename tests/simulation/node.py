@@ -21,7 +21,7 @@ from shadowrelay.core.messages import Confirmation, Copy, Recipient, Status
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.ownership.handover import hand_over
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.redundancy import Answer, Arrival, Attempt
+from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.steps import (
     AnyStep,
@@ -98,7 +98,7 @@ class Pair:
     task: Task
     to: ServerName
     kept: tuple[Any, ...] = ()
-    attempt: Attempt | None = None
+    attempt: OfferAttempt | None = None
 
     def begin(self, step: Beside) -> None:
         node = self.task.node
@@ -111,7 +111,7 @@ class Pair:
         self.kept = (kept,)
         self._both()
 
-    def offered(self, attempt: Attempt) -> None:
+    def offered(self, attempt: OfferAttempt) -> None:
         self.attempt = attempt
         self._both()
 

@@ -17,7 +17,7 @@ from shadowrelay.core.members.conversation import Answered, Greeting
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Status
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
-from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Step, Unanswered
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
@@ -197,20 +197,20 @@ class Peers:
         """With what is stored, once it is compared; what arrives is at hand."""
         content = self.node.arriving.get(step.message_id)
         if content is None and (content := self.node.read(step.message_id)) is None:
-            resume(Attempt(step.to, Leg.REFUSED, step.rank, "damaged", concern=Concern.COPY))
+            resume(OfferAttempt(step.to, Leg.REFUSED, step.rank, "damaged", concern=Concern.COPY))
             return
 
-        def ended(attempt: Attempt) -> None:
+        def ended(attempt: OfferAttempt) -> None:
             self.node.boundary.attempted(attempt, self.world.now)
             resume(attempt)
 
         self._acquire(step.to, lambda opened: self._opened(opened, step, content, ended))
 
     def _opened(
-        self, session: Session | None, step: OfferCopy, content: bytes, ended: Callable[[Attempt], None]
+        self, session: Session | None, step: OfferCopy, content: bytes, ended: Callable[[OfferAttempt], None]
     ) -> None:
         if session is None:
-            ended(Attempt(step.to, Leg.REFUSED, step.rank, "no session"))
+            ended(OfferAttempt(step.to, Leg.REFUSED, step.rank, "no session"))
             return
         self._offer(session, step, content, ended)
 
@@ -256,7 +256,7 @@ class Peers:
         self._greet(step.greet, step.number, timeout, done)
 
     def _offer(
-        self, session: Session, step: OfferCopy, content: bytes, ended: Callable[[Attempt], None]
+        self, session: Session, step: OfferCopy, content: bytes, ended: Callable[[OfferAttempt], None]
     ) -> None:
         node = self.node
         envelope = step.envelope
@@ -294,16 +294,16 @@ class Peers:
                 if self.shadow.get(step.to) is session:
                     del self.shadow[step.to]
                 concern = Concern.SESSION if why == RESET else Concern.MEMBER
-                ended(Attempt(step.to, Leg.LOST, step.rank, why, database, concern=concern))
+                ended(OfferAttempt(step.to, Leg.LOST, step.rank, why, database, concern=concern))
                 return
             reply, _, told = answer[-1].rpartition(" ")
             if reply[0] != "2":
                 concern = Concern.MEMBER if reply.startswith("451 4.3.") else Concern.COPY
-                ended(Attempt(step.to, Leg.REFUSED, step.rank, reply, database, concern=concern))
+                ended(OfferAttempt(step.to, Leg.REFUSED, step.rank, reply, database, concern=concern))
                 return
             self.world.point("acknowledged", node.name, step.message_id, step.to)
             if node.up:
-                ended(Attempt(step.to, Leg.ACKNOWLEDGED, step.rank, reply, database, parse_mark(told)))
+                ended(OfferAttempt(step.to, Leg.ACKNOWLEDGED, step.rank, reply, database, parse_mark(told)))
 
         if self.world.verbose:
             self.world.say(

@@ -14,6 +14,7 @@ from shadowrelay.core.decisions import (
     CheckCopies,
     Chore,
     ChoreDone,
+    ChoreKind,
     Content,
     Decision,
     DiscardEvent,
@@ -26,7 +27,6 @@ from shadowrelay.core.decisions import (
     Tombstone,
     Verdict,
     VerdictKind,
-    Work,
     Write,
 )
 from shadowrelay.core.digests import of_content, of_envelope
@@ -144,7 +144,7 @@ def _write(draw: random.Random, books: SqlBooks) -> Write:
             )
         case 8:
             at = NOW + timedelta(seconds=draw.randrange(100))
-            left = Chore(draw.choice(list(Work)), draw.choice(NAMES), at, draw.randrange(2), message_id)
+            left = Chore(draw.choice(list(ChoreKind)), draw.choice(NAMES), at, draw.randrange(2), message_id)
             return draw.choice(
                 (CheckCopies(draw.choice(NAMES), at, draw.choice((None, 1))), left, ChoreDone(left))
             )

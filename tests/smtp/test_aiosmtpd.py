@@ -190,7 +190,7 @@ async def test_sessions_leave_nothing_to_the_garbage_collector() -> None:
             gc.set_debug(0)
             gc.garbage.clear()
             gc.enable()
-    assert not left & {"ReceiveSession", "Duplex", "Transaction", "Greeted", "CommandReader", "Client"}
+    assert not left & {"ReceiveSession", "Duplex", "MailTransaction", "Greeted", "CommandReader", "Client"}
 
 
 # Traps

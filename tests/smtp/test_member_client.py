@@ -33,7 +33,7 @@ from shadowrelay.core.digests import ContentDigest
 from shadowrelay.core.identifiers import Beginning, Lineage, Mark, NextHop
 from shadowrelay.core.members.conversation import Greeting, Query, Revocation
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import Ask, OfferCopy, Pause, Unanswered
 from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.member_client import MemberAddress, MemberConnection, MemberFailed
@@ -48,7 +48,7 @@ HELLO = b"\r\nhello\r\n"
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
 
 
-async def offered(session: MemberConnection, step: OfferCopy, content: AsyncIterator[bytes]) -> Attempt:
+async def offered(session: MemberConnection, step: OfferCopy, content: AsyncIterator[bytes]) -> OfferAttempt:
     """One copy, whatever its digest: these members compare nothing."""
     digest = step.digests.content if step.digests else None
     return await OutgoingOffer(session, step, OURS, datetime.now(UTC)).send(content, digest)

@@ -39,7 +39,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogRow:
     """A row of a tracking log, as far as it matters here."""
 
     at: float
@@ -50,12 +50,12 @@ class Row:
     reception: str = ""  # the network-message-id
 
 
-def read(at: Layout, lost_logs: Path, sent: Mapping[str, float]) -> dict[str, list[Row]]:
+def read(at: Layout, lost_logs: Path, sent: Mapping[str, float]) -> dict[str, list[LogRow]]:
     """The rows of all nodes about these Message-IDs, in the order of their times. ``sent``: when they were.
 
     Rows of a node whose clock was set are brought back by the steps that they are away from that.
     """
-    found: dict[str, list[Row]] = defaultdict(list)
+    found: dict[str, list[LogRow]] = defaultdict(list)
     for node in at.nodes:
         for directory in (node.tracking_dir, lost_logs / node.short):
             for row in tracked(directory):
@@ -69,7 +69,7 @@ def read(at: Layout, lost_logs: Path, sent: Mapping[str, float]) -> dict[str, li
 def explain(
     duplicates: Iterable[Delivery],
     history: History,
-    rows: Mapping[str, Sequence[Row]],
+    rows: Mapping[str, Sequence[LogRow]],
     *,
     nodes: int,
     span: float,
@@ -102,7 +102,7 @@ class _Case:
     """
 
     times: Sequence[float]
-    rows: Sequence[Row]
+    rows: Sequence[LogRow]
     sent_to: Collection[str]
     faults: Sequence[Struck]
     nodes: int
@@ -142,7 +142,7 @@ class _Case:
         return any(row.at < accepted.get(row.reception, row.at) for row in promoted)
 
     @property
-    def _recorded(self) -> list[Row]:
+    def _recorded(self) -> list[LogRow]:
         return [row for row in self.rows if row.event in DELIVERIES]
 
     def _taken_over(self, node: str, fault: Struck) -> bool:
@@ -174,9 +174,9 @@ def _untold(when: float, fault: Struck) -> bool:
     return fault.began - _POLL <= when <= (fault.broken if fault.silences else fault.healed)
 
 
-def _row(node: str, row: Mapping[str, str], sent: float) -> Row:
+def _row(node: str, row: Mapping[str, str], sent: float) -> LogRow:
     at = datetime.fromisoformat(row["date-time"]).timestamp()
-    return Row(
+    return LogRow(
         at=at - round((at - sent) / _STEP) * _STEP,
         node=node,
         event=row["event-id"],

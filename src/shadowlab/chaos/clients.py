@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from shadowlab.chaos.history import Attempt, History, Outcome, now
+from shadowlab.chaos.history import History, SendAttempt, SendOutcome, now
 from shadowlab.chaos.letters import Parcel, compose
 from shadowlab.layout import Address
 from shadowlab.mail import CLIENT
@@ -30,7 +30,7 @@ class Vanished(Exception):
     """The client has left in the middle of a session."""
 
 
-class Client(threading.Thread):
+class ChaosClient(threading.Thread):
     """Sends until ``over`` is set, about every ``interval`` seconds, to any of the nodes."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Client(threading.Thread):
         finally:
             letter = parcel.letter
             self._history.tell(
-                Attempt(
+                SendAttempt(
                     now(),
                     letter.message_id,
                     letter.recipients,
@@ -93,7 +93,7 @@ class Client(threading.Thread):
                     attempt.reply,
                 )
             )
-            if attempt.outcome is not Outcome.ACKNOWLEDGED and self._chance.random() < _RETRIED:
+            if attempt.outcome is not SendOutcome.ACKNOWLEDGED and self._chance.random() < _RETRIED:
                 self._again.append(parcel)
 
     def _rest(self) -> None:
@@ -109,7 +109,7 @@ class _Sending:
         self._vanishes = chance.random() < _VANISHES
         self._in_the_middle = chance.random() < 0.5
         self._with_reset = chance.random() < 0.5
-        self.outcome = Outcome.ABANDONED
+        self.outcome = SendOutcome.ABANDONED
         self.reply = ""
         self.waited = 0.0
 
@@ -137,7 +137,7 @@ class _Sending:
         keep = len(end) or 1
         whole = content + end
         self._session.send(whole[:-keep])
-        self.outcome = Outcome.UNANSWERED
+        self.outcome = SendOutcome.UNANSWERED
         self._session.send(whole[-keep:])
         if self._vanishes:
             self._vanish()
@@ -146,16 +146,16 @@ class _Sending:
         self.waited = time.monotonic() - began
         self.reply = f"{code} {text.decode('utf-8', 'replace')}"
         if code == 250:
-            self.outcome = Outcome.ACKNOWLEDGED
+            self.outcome = SendOutcome.ACKNOWLEDGED
         elif 400 <= code < 600:
-            self.outcome = Outcome.REFUSED
+            self.outcome = SendOutcome.REFUSED
 
     def _agreed(self, answer: tuple[int, bytes], code: int = 250) -> bool:
         """A refusal before the content ends the attempt."""
         found, text = answer
         if found == code:
             return True
-        self.outcome = Outcome.REFUSED
+        self.outcome = SendOutcome.REFUSED
         self.reply = f"{found} {text.decode('utf-8', 'replace')}"
         with suppress(smtplib.SMTPException):
             self._session.rset()

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from shadowlab.chaos.history import Arrival, History
+from shadowlab.chaos.history import History, MailboxArrival
 from shadowlab.chaos.letters import intact
 from shadowlab.mail import dropped_by
 from shadowrelay.mailbox.maildir import messages
@@ -29,14 +29,14 @@ class Collector(threading.Thread):
         for recipient, file in messages(self._mailboxes):
             message_id, unchanged = intact(file.read_bytes())
             at = int(file.name.partition(".")[0]) / 1e9
-            self._history.tell(Arrival(at, message_id, recipient, damaged=not unchanged))
+            self._history.tell(MailboxArrival(at, message_id, recipient, damaged=not unchanged))
             if unchanged:
                 file.unlink()
             else:
                 file.rename(self._mailboxes.parent / f"changed-{file.name}")
 
 
-def dropped(log: Path) -> Iterator[Arrival]:
+def dropped(log: Path) -> Iterator[MailboxArrival]:
     """Second copies that the mailbox server dropped, as its log tells."""
     for row in dropped_by(log):
-        yield Arrival(row.at, row.message_id, row.recipient, dropped=True)
+        yield MailboxArrival(row.at, row.message_id, row.recipient, dropped=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from shadowlab import clocks, disks
-from shadowlab.clocks import Clock
+from shadowlab.clocks import LabClock
 from shadowlab.cluster import Cluster
 from shadowlab.disks import Disk, mounted
 from shadowlab.guard import undisturbed
@@ -42,7 +42,7 @@ class Equipment:
     """By the nodes' short names; empty where nothing needs it."""
 
     disks: Mapping[str, Disk] = field(default_factory=dict)
-    clocks: Mapping[str, Clock] = field(default_factory=dict)
+    clocks: Mapping[str, LabClock] = field(default_factory=dict)
 
     def environ(self, node: str) -> Mapping[str, str]:
         """Variables for the process of a node."""
@@ -80,7 +80,7 @@ def equipped(directory: Path, nodes: Collection[str], needs: Collection[Need]) -
         of_disks, of_clocks = {}, {}
         if Need.CLOCK in needs:
             stack.callback(clocks.sweep, time.time())
-            of_clocks = {node: Clock(own / f"{node}.clock") for node in nodes}
+            of_clocks = {node: LabClock(own / f"{node}.clock") for node in nodes}
         if Need.DISK in needs:
             stack.callback(_remove_empty, [home_of(directory, node).parent for node in nodes])
             for node in nodes:

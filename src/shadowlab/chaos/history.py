@@ -15,7 +15,7 @@ from typing import TextIO
 from shadowlab.chaos.verdict import Delivery
 
 
-class Outcome(StrEnum):
+class SendOutcome(StrEnum):
     """REFUSED: a 4yz or 5yz was the answer. UNANSWERED: the message was sent whole, and no answer came or
     was waited for. ABANDONED: the connection ended before the message did."""
 
@@ -34,7 +34,7 @@ class Loses(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SendAttempt:
     """One try to send one message. ``waited``: seconds from the end of the message to the answer."""
 
     at: float  # seconds since 1970, as all times here
@@ -42,13 +42,13 @@ class Attempt:
     recipients: tuple[str, ...]
     size: int
     node: str
-    outcome: Outcome
+    outcome: SendOutcome
     waited: float
     reply: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class MailboxArrival:
     """One message for one recipient at the mailbox server, which keeps the first and drops the others."""
 
     at: float
@@ -87,17 +87,17 @@ class History:
         self._path = path
         self._file: TextIO | None = None
         self._lock = threading.Lock()
-        self.attempts: list[Attempt] = []
-        self.arrivals: list[Arrival] = []
+        self.attempts: list[SendAttempt] = []
+        self.arrivals: list[MailboxArrival] = []
         self.faults: list[Struck] = []
 
-    def tell(self, what: Attempt | Arrival | Struck) -> None:
+    def tell(self, what: SendAttempt | MailboxArrival | Struck) -> None:
         line = json.dumps({"what": type(what).__name__.lower(), **asdict(what)})
         with self._lock:
             match what:
-                case Attempt():
+                case SendAttempt():
                     self.attempts.append(what)
-                case Arrival():
+                case MailboxArrival():
                     self.arrivals.append(what)
                 case Struck():
                     self.faults.append(what)
@@ -112,11 +112,11 @@ class History:
                 self._file.close()
 
     def acknowledged(self) -> Counter[Delivery]:
-        return _deliveries(one for one in self.attempts if one.outcome is Outcome.ACKNOWLEDGED)
+        return _deliveries(one for one in self.attempts if one.outcome is SendOutcome.ACKNOWLEDGED)
 
     def attempted(self) -> Counter[Delivery]:
         """Attempts that may end in a delivery: the answer was 250, or nobody knows it."""
-        possible = (Outcome.ACKNOWLEDGED, Outcome.UNANSWERED)
+        possible = (SendOutcome.ACKNOWLEDGED, SendOutcome.UNANSWERED)
         return _deliveries(one for one in self.attempts if one.outcome in possible)
 
     def addressed(self) -> dict[str, set[str]]:
@@ -135,5 +135,5 @@ def now() -> float:
     return time.time()
 
 
-def _deliveries(attempts: Iterable[Attempt]) -> Counter[Delivery]:
+def _deliveries(attempts: Iterable[SendAttempt]) -> Counter[Delivery]:
     return Counter((one.message_id, to) for one in attempts for to in one.recipients)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from shadowlab.chaos.history import History, Outcome
+from shadowlab.chaos.history import History, SendOutcome
 from shadowrelay.cli.progress import Bar, bar
 
 
@@ -26,7 +26,7 @@ class Watching:
     def refresh(self) -> None:
         attempts = self._history.attempts
         while self._counted < len(attempts):
-            self._acknowledged += attempts[self._counted].outcome is Outcome.ACKNOWLEDGED
+            self._acknowledged += attempts[self._counted].outcome is SendOutcome.ACKNOWLEDGED
             self._counted += 1
         text = (
             f"{self._acknowledged} acknowledged, {len(self._history.arrivals)} delivered, "

@@ -6,13 +6,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from shadowlab.chaos.result import Result
-from shadowlab.chaos.verdict import Verdict
+from shadowlab.chaos.result import ChaosResult
+from shadowlab.chaos.verdict import ChaosVerdict
 
 _MOST_NAMED = 20
 
 
-def print_table(result: Result, console: Console | None = None) -> None:
+def print_table(result: ChaosResult, console: Console | None = None) -> None:
     """One line per figure, then what was lost and what came unexpectedly, by name."""
     page = console or Console(highlight=False)
     if not page.is_terminal:
@@ -73,7 +73,7 @@ def _listed(faults: dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(faults.items()))
 
 
-def _sentence(found: Verdict) -> str:
+def _sentence(found: ChaosVerdict) -> str:
     return (
         f"acknowledged {found.acknowledged}, delivered {found.delivered}, lost {found.lost.total()}, "
         f"unexpected {found.unexpected.total()}, duplicates {found.duplicated.total()}, "

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from shadowlab.chaos.causes import Cause
-from shadowlab.chaos.history import Attempt, History, Outcome
+from shadowlab.chaos.history import History, SendAttempt, SendOutcome
 from shadowlab.chaos.plan import Plan
-from shadowlab.chaos.verdict import Delivery, Verdict
+from shadowlab.chaos.verdict import ChaosVerdict, Delivery
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ChaosResult:
     """``problems``: what else was wrong, such as a node that ended by itself.
 
     ``directory``: where the logs are, None when they were removed.
@@ -23,7 +23,7 @@ class Result:
 
     plan: Plan
     history: History
-    verdict: Verdict
+    verdict: ChaosVerdict
     causes: Mapping[Delivery, Cause]
     problems: tuple[str, ...]
     seconds: float  # in which mail was sent
@@ -55,15 +55,15 @@ class Result:
         return dict(Counter(fault.name for fault in self.history.faults))
 
     @property
-    def slowest(self) -> Attempt | None:
+    def slowest(self) -> SendAttempt | None:
         """The acknowledgement that took longest."""
-        taken = [one for one in self.history.attempts if one.outcome is Outcome.ACKNOWLEDGED]
+        taken = [one for one in self.history.attempts if one.outcome is SendOutcome.ACKNOWLEDGED]
         return max(taken, key=lambda one: one.waited, default=None)
 
     def tree(self) -> dict[str, Any]:
         """For ``--json``."""
         found, taken = self.verdict, Counter(one.outcome.value for one in self.history.attempts)
-        acknowledged = taken[Outcome.ACKNOWLEDGED.value]
+        acknowledged = taken[SendOutcome.ACKNOWLEDGED.value]
         repairs = [fault.whole - fault.healed for fault in self.history.faults]
         return {
             "held": self.held,
@@ -87,7 +87,7 @@ class Result:
             "wrong_mailbox": _named(found.wrong_mailbox),
             "unexplained": [list(one) for one, cause in self.causes.items() if cause is Cause.UNEXPLAINED],
             "causes": self.by_cause,
-            "attempts": {outcome.value: taken[outcome.value] for outcome in Outcome},
+            "attempts": {outcome.value: taken[outcome.value] for outcome in SendOutcome},
             "acknowledged_per_second": round(acknowledged / self.seconds, 1) if self.seconds else 0.0,
             "longest_wait": round(self.slowest.waited, 3) if self.slowest else None,
             "longest_repair": round(max(repairs), 1) if repairs else None,

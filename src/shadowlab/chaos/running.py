@@ -14,21 +14,21 @@ from pathlib import Path
 from shadowlab import layout, node_settings
 from shadowlab.chaos.catalogue import CATALOGUE
 from shadowlab.chaos.causes import explain, read
-from shadowlab.chaos.clients import Client
+from shadowlab.chaos.clients import ChaosClient
 from shadowlab.chaos.collecting import Collector, dropped
 from shadowlab.chaos.equipment import Equipment, equipped
 from shadowlab.chaos.faults import Hands
 from shadowlab.chaos.history import History, Struck, now
 from shadowlab.chaos.plan import Plan, Planned, schedule
 from shadowlab.chaos.progress import Watching, watching
-from shadowlab.chaos.result import Result
+from shadowlab.chaos.result import ChaosResult
 from shadowlab.chaos.verdict import weigh
 from shadowlab.chaos.wholeness import backlog, ended, missing, unsettled
 from shadowlab.cluster import Cluster, refuse_used, up
 from shadowlab.errors import LabError
 from shadowlab.guard import undisturbed
 from shadowlab.layout import MAILBOX
-from shadowlab.processes import State
+from shadowlab.processes import ProcessState
 
 OPTIONS = ("safety_net_hold_time=1m",)
 """Settled mail is kept for a minute, or a long run would fill the disk."""
@@ -39,7 +39,7 @@ _LOOK = 0.1
 _CLIENTS_END = 130.0  # one may wait for an answer
 
 
-def unleash(plan: Plan, directory: Path | None, *, keep: bool) -> Result:
+def unleash(plan: Plan, directory: Path | None, *, keep: bool) -> ChaosResult:
     """Do it in a new lab, which is down on return, whatever happens. Raises LabError.
 
     ``directory`` None is a temporary one, which is removed when the promise held, unless ``keep``.
@@ -71,7 +71,7 @@ class _Run:
         self._seconds: float | None = None  # in which mail was sent; None: it has not begun
         self._cut_short: Callable[[float], Struck] | None = None  # a fault, once it is known when it healed
 
-    def run(self) -> Result:
+    def run(self) -> ChaosResult:
         needs = {need for name in self._plan.faults if (need := CATALOGUE[name].needs)}
         names = layout.names(self._plan.nodes)
         try:
@@ -107,7 +107,7 @@ class _Run:
         self._equipment.sync()
         at, over, drained = self._cluster.layout, threading.Event(), threading.Event()
         clients = [
-            Client(
+            ChaosClient(
                 number,
                 self._plan.seed,
                 {node.short: node.smtp for node in at.nodes},
@@ -210,7 +210,7 @@ class _Run:
         waiting = unsettled(nodes, spoilt)
         return f"still in transit, and a copy was damaged: {', '.join(sorted(waiting))}" if waiting else ""
 
-    def _drain(self, clients: list[Client], watch: Watching) -> None:
+    def _drain(self, clients: list[ChaosClient], watch: Watching) -> None:
         """Heal everything, and wait until all has arrived and nothing is held any more."""
         watch.doing("heal")
         try:
@@ -237,7 +237,7 @@ class _Run:
         self._cluster.heal()
         self._cluster.accept()
         for node in self._cluster.layout.nodes:
-            if self._cluster.process(node.short).state is State.FROZEN:
+            if self._cluster.process(node.short).state is ProcessState.FROZEN:
                 self._cluster.thaw(node.short)
             hands.bring_back(node.short)
 
@@ -256,7 +256,7 @@ class _Run:
         policy = node_settings.settings(self._cluster.layout.nodes[0]).policy()
         return policy.shadow_resubmit_time_span.total_seconds()
 
-    def _judged(self) -> Result:
+    def _judged(self) -> ChaosResult:
         at, history = self._cluster.layout, self._history
         Collector(at.mailbox.dir, history, threading.Event()).collect()
         for arrival in dropped(at.log(MAILBOX)):
@@ -274,4 +274,4 @@ class _Run:
         causes = explain(verdict.duplicated, history, rows, nodes=len(at.nodes), span=self._span)
         history.close()
         seconds, problems = self._seconds or 0.0, tuple(self._problems)
-        return Result(self._plan, history, verdict, causes, problems, seconds, self._interrupted)
+        return ChaosResult(self._plan, history, verdict, causes, problems, seconds, self._interrupted)

@@ -11,7 +11,7 @@ Delivery = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChaosVerdict:
     """Everything is counted once for each recipient, and as often as it happened."""
 
     acknowledged: int
@@ -35,7 +35,7 @@ def weigh(
     arrived: Counter[Delivery],
     damaged: Counter[Delivery],
     addressed: Mapping[str, Collection[str]],
-) -> Verdict:
+) -> ChaosVerdict:
     """``attempted`` counts every attempt that was not refused, those that were acknowledged among them.
 
     ``arrived`` is what came as it was sent, ``damaged`` the rest; ``addressed``: whom each message was for.
@@ -44,7 +44,7 @@ def weigh(
     wrong_mailbox = Counter(
         {one: times for one, times in strange.items() if one[1] not in addressed.get(one[0], (one[1],))}
     )
-    return Verdict(
+    return ChaosVerdict(
         acknowledged=acknowledged.total(),
         attempted=attempted.total(),
         delivered=len(arrived.keys() & attempted.keys()),

@@ -7,19 +7,19 @@ from datetime import datetime
 from typing import Any
 
 from shadowlab.cluster import Cluster
-from shadowlab.layout import Node
+from shadowlab.layout import LabNode
 from shadowlab.probing import NodeStatus, message, status
-from shadowlab.processes import State
+from shadowlab.processes import ProcessState
 
 _OPEN = frozenset({"queued", "shadow", "set_aside"})
 
 
 def ended(cluster: Cluster, names: Sequence[str]) -> list[str]:
     """Those of them that do not run, though nobody took them down."""
-    return [name for name in names if cluster.process(name).state is State.GONE]
+    return [name for name in names if cluster.process(name).state is ProcessState.GONE]
 
 
-def missing(nodes: Sequence[Node], since: float) -> str:
+def missing(nodes: Sequence[LabNode], since: float) -> str:
     """What is not as it should be; empty when all is well.
 
     A contact counts if it is later than ``since``: until then a node may believe in copies that are gone.
@@ -41,14 +41,14 @@ def missing(nodes: Sequence[Node], since: float) -> str:
     return ""
 
 
-def unsettled(nodes: Sequence[Node], ids: Collection[str]) -> set[str]:
+def unsettled(nodes: Sequence[LabNode], ids: Collection[str]) -> set[str]:
     """Those of the messages that a node has in transit, or set aside."""
     return {
         one for one in ids if any((found := message(node, one)) and found["state"] in _OPEN for node in nodes)
     }
 
 
-def backlog(nodes: Sequence[Node]) -> tuple[int, int] | None:
+def backlog(nodes: Sequence[LabNode]) -> tuple[int, int] | None:
     """Messages in all queues, and copies held; None while a node does not answer."""
     seen = [status(node) for node in nodes]
     found = [one for one in seen if one is not None]

@@ -17,7 +17,7 @@ from shadowlab.layout import MOST_NODES
 from shadowrelay.cli import Commands
 
 if TYPE_CHECKING:
-    from shadowlab.condition import NodeReport, Report
+    from shadowlab.condition import ClusterReport, NodeReport
 
 _node = click.argument("node")
 
@@ -189,7 +189,7 @@ def demo(ctx: click.Context, directory: Path | None, *, keep: bool) -> None:
     ctx.exit(0 if held else 1)
 
 
-def _print(report: Report) -> None:
+def _print(report: ClusterReport) -> None:
     from rich.console import Console
     from rich.table import Table
 

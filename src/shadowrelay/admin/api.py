@@ -16,9 +16,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from shadowrelay.admin import render, render_messages
-from shadowrelay.admin.guard import Refused, check_change, check_host, check_token
+from shadowrelay.admin.guard import RequestRefused, check_change, check_host, check_token
 from shadowrelay.admin.metrics import Metrics, Scrape
-from shadowrelay.admin.node import MemberState, Node
+from shadowrelay.admin.node import MemberState, RunningNode
 from shadowrelay.admin.server import LIVE
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.damage import needed
@@ -26,7 +26,7 @@ from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue_views import Queues, ShadowQueues
 from shadowrelay.database.transport import DatabaseFailed
-from shadowrelay.database.views import State
+from shadowrelay.database.views import MessageState
 from shadowrelay.operator.drop import drop
 from shadowrelay.operator.resume import resume
 from shadowrelay.operator.retire import retire
@@ -41,7 +41,7 @@ _PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 def build_app(
-    node: Node, *, token: str | None = None, clock: Callable[[], datetime] | None = None
+    node: RunningNode, *, token: str | None = None, clock: Callable[[], datetime] | None = None
 ) -> Starlette:
     """The application for one node. With a ``token`` every route but the health checks wants it."""
     api = _Api(node, token, clock or (lambda: datetime.now(UTC)))
@@ -70,7 +70,7 @@ def build_app(
 
 
 class _Api:
-    def __init__(self, node: Node, token: str | None, clock: Callable[[], datetime]) -> None:
+    def __init__(self, node: RunningNode, token: str | None, clock: Callable[[], datetime]) -> None:
         self._node = node
         self._token = token
         self._clock = clock
@@ -84,7 +84,7 @@ class _Api:
                 if request.url.path.startswith("/api/"):
                     check_host(request.headers, self._node.name, self._token)
                 return await handler(request)
-            except Refused as refusal:
+            except RequestRefused as refusal:
                 return _refusal(refusal.status, refusal.sentence)
             except DatabaseFailed as failure:
                 return _refusal(503, f"this node cannot use its transport database: {failure}")
@@ -98,7 +98,7 @@ class _Api:
         async def checked(request: Request) -> Response:
             check_change(request.headers, self._node.name, self._token)
             if self._node.opening:
-                raise Refused(503, "this node is opening its database: try again in a moment")
+                raise RequestRefused(503, "this node is opening its database: try again in a moment")
             return await handler(request)
 
         return self.reads(checked)
@@ -158,9 +158,11 @@ class _Api:
             shown = render_messages.message(view, self._node.hop, refusals, self._clock())
             return _json(shown | await self._damage(view))
         if not like:
-            raise Refused(404, f"no message {wanted} here, nor a memory of one; another node may have it")
+            raise RequestRefused(
+                404, f"no message {wanted} here, nor a memory of one; another node may have it"
+            )
         listed = ", ".join(like) + (", …" if len(like) == 5 else "")
-        raise Refused(400, f"several messages begin with {wanted}: {listed}")
+        raise RequestRefused(400, f"several messages begin with {wanted}: {listed}")
 
     async def _damage(self, view: views.MessageView) -> dict[str, Any]:
         """When a message was found damaged, what is, and who may have a good copy of it for all we know."""
@@ -182,12 +184,14 @@ class _Api:
         peers = {peer.name: peer for peer in self._node.member_statuses()}
         known = await self._ask(lambda ledger: ledger.member(name))
         if name not in peers and known is None:
-            raise Refused(404, f"{name} is no member here; the members are: {', '.join(peers) or 'none'}")
+            raise RequestRefused(
+                404, f"{name} is no member here; the members are: {', '.join(peers) or 'none'}"
+            )
         state = peers[name].state if name in peers else MemberState.NOT_CONFIGURED
         if state is MemberState.REACHABLE:
-            raise Refused(409, f"{name} answers: it is not gone. Stop it first")
+            raise RequestRefused(409, f"{name} answers: it is not gone. Stop it first")
         if state is MemberState.UNTRIED and not (known and known.retired):
-            raise Refused(409, f"{name} was not tried yet: wait for the first heartbeat")
+            raise RequestRefused(409, f"{name} was not tried yet: wait for the first heartbeat")
         now = self._clock()
         done = await self._ask(lambda ledger: retire(ledger, name, now))
         _log.warning(
@@ -211,7 +215,7 @@ class _Api:
         wanted, now = MessageId(request.path_params["id"].lower()), self._clock()
         did = await self._ask(lambda ledger: resume(ledger, wanted, now))
         if did is None:
-            raise Refused(409, f"message {wanted} is not set aside on this node")
+            raise RequestRefused(409, f"message {wanted} is not set aside on this node")
         _log.warning("message_resumed", message=wanted)
         return _json({"id": wanted, "did": did})
 
@@ -219,8 +223,10 @@ class _Api:
         wanted = MessageId(request.path_params["id"].lower())
         if not await self._node.give_up(wanted):
             if await self._ask(lambda ledger: ledger.damaged(wanted)):
-                raise Refused(409, f"the rows of message {wanted} cannot be believed: {NOBODY_TO_TELL}")
-            raise Refused(409, f"message {wanted} is not set aside on this node")
+                raise RequestRefused(
+                    409, f"the rows of message {wanted} cannot be believed: {NOBODY_TO_TELL}"
+                )
+            raise RequestRefused(409, f"message {wanted} is not set aside on this node")
         _log.warning("message_given_up", message=wanted)
         return _json({"id": wanted, "did": "it failed; its sender is told, unless there is nobody to tell"})
 
@@ -228,8 +234,8 @@ class _Api:
         wanted, now = MessageId(request.path_params["id"].lower()), self._clock()
         if not await self._ask(lambda ledger: drop(ledger, wanted, now)):
             if await self._ask(lambda ledger: ledger.damaged(wanted)):
-                raise Refused(409, f"members are still asked for a good copy of message {wanted}")
-            raise Refused(409, f"message {wanted} is not set aside for damaged rows on this node")
+                raise RequestRefused(409, f"members are still asked for a good copy of message {wanted}")
+            raise RequestRefused(409, f"message {wanted} is not set aside for damaged rows on this node")
         _log.warning("message_dropped", message=wanted)
         return _json({"id": wanted, "did": "it is forgotten, and nobody was told; the tracking log has DROP"})
 
@@ -314,14 +320,14 @@ async def _no_route(request: Request, error: Exception) -> Response:
     return _refusal(status, f"there is nothing at {request.url.path}")
 
 
-def _page_of(request: Request) -> tuple[State, str, int]:
+def _page_of(request: Request) -> tuple[MessageState, str, int]:
     given = request.query_params
     unknown = sorted(set(given) - {"state", "after", "limit"})
     if unknown:
-        raise Refused(400, f"unknown parameter {', '.join(unknown)}; known are state, after and limit")
-    if given.get("state", State.QUEUED) not in {*State}:
-        raise Refused(400, f"state is one of {', '.join(State)}")
+        raise RequestRefused(400, f"unknown parameter {', '.join(unknown)}; known are state, after and limit")
+    if given.get("state", MessageState.QUEUED) not in {*MessageState}:
+        raise RequestRefused(400, f"state is one of {', '.join(MessageState)}")
     limit = given.get("limit", "100")
     if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MOST_PER_PAGE):
-        raise Refused(400, f"limit is a number from 1 to {MOST_PER_PAGE}")
-    return State(given.get("state", State.QUEUED)), given.get("after", "").lower(), int(limit)
+        raise RequestRefused(400, f"limit is a number from 1 to {MOST_PER_PAGE}")
+    return MessageState(given.get("state", MessageState.QUEUED)), given.get("after", "").lower(), int(limit)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 _SAME = frozenset({"same-origin", "none"})
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not answered as it wants: HTTP status, and a sentence for its sender."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -26,7 +26,7 @@ def check_token(headers: Mapping[str, str], token: str | None) -> None:
     scheme, _, given = headers.get("authorization", "").partition(" ")
     same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
     if scheme.lower() != "bearer" or not same:
-        raise Refused(401, "this node wants a bearer token: its setting admin.token")
+        raise RequestRefused(401, "this node wants a bearer token: its setting admin.token")
 
 
 def check_host(headers: Mapping[str, str], name: str, token: str | None) -> None:
@@ -34,7 +34,7 @@ def check_host(headers: Mapping[str, str], name: str, token: str | None) -> None
     rebinds to our address. Raises Refused 403.
     """
     if token is None and not _unforgeable(_host(headers.get("host", "")), name):
-        raise Refused(403, "without a token, ask this node by its name or address")
+        raise RequestRefused(403, "without a token, ask this node by its name or address")
 
 
 def check_change(headers: Mapping[str, str], name: str, token: str | None) -> None:
@@ -46,16 +46,16 @@ def check_change(headers: Mapping[str, str], name: str, token: str | None) -> No
     """
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if headers.get("sec-fetch-site", "none").lower() not in _SAME:
-        raise Refused(403, "requests from other sites may not change anything here")
+        raise RequestRefused(403, "requests from other sites may not change anything here")
     origin = headers.get("origin")
     if origin is not None:
         authority = origin.partition("://")[2].lower()
         if authority != headers.get("host", "").lower():
-            raise Refused(403, "requests from other sites may not change anything here")
+            raise RequestRefused(403, "requests from other sites may not change anything here")
         if token is None and not _unforgeable(_host(authority), name):
-            raise Refused(403, "without a token, open this page by the node's name or address")
+            raise RequestRefused(403, "without a token, open this page by the node's name or address")
     if kind != "application/json":
-        raise Refused(415, "send Content-Type: application/json")
+        raise RequestRefused(415, "send Content-Type: application/json")
 
 
 def _unforgeable(host: str, name: str) -> bool:

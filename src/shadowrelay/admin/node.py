@@ -108,7 +108,7 @@ class HopStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusalView:
     """What a member said of the copy of an exposed message that it refused, though it takes others."""
 
     member: ServerName
@@ -151,7 +151,7 @@ class ScrubState(Protocol):
         ...
 
 
-class Node(Protocol):
+class RunningNode(Protocol):
     """The running node. Nothing here waits; what needs the database goes through ``database``."""
 
     @property
@@ -191,7 +191,7 @@ class Node(Protocol):
         """A next hop, whether anything was sent to it so far or not."""
         ...
 
-    def refusals(self, message_id: MessageId) -> Sequence[Refusal]:
+    def refusals(self, message_id: MessageId) -> Sequence[RefusalView]:
         """The last refusal of its copy by each member; of exposed messages only."""
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from shadowrelay.admin.node import HopStatus, MemberState, MemberStatus, Node, ScrubState
+from shadowrelay.admin.node import HopStatus, MemberState, MemberStatus, RunningNode, ScrubState
 from shadowrelay.core.decisions import Member
 from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.members.forecast import Forecast
@@ -16,13 +16,13 @@ from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.opening import Opening
-from shadowrelay.database.queue_views import Queue, ShadowQueue
+from shadowrelay.database.queue_views import QueueView, ShadowQueue
 from shadowrelay.database.views import Counts, Snapshot
 
 Json = dict[str, Any]
 
 
-def status(node: Node, seen: Snapshot, version: str, now: datetime) -> Json:
+def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Json:
     ready, why = node.ready()
     lineage = seen.lineage
     return {
@@ -112,7 +112,7 @@ def _round(found: Round) -> Json:
     }
 
 
-def drain(node: Node, left: Remains) -> Json:
+def drain(node: RunningNode, left: Remains) -> Json:
     return {
         "name": node.name,
         "draining": node.draining.active,
@@ -128,7 +128,7 @@ def drain(node: Node, left: Remains) -> Json:
     }
 
 
-def every_peer(node: Node, seen: Snapshot) -> list[MemberStatus]:
+def every_peer(node: RunningNode, seen: Snapshot) -> list[MemberStatus]:
     """The members of the settings, then those that only the database knows."""
     configured = list(node.member_statuses())
     names = {peer.name for peer in configured}
@@ -140,7 +140,7 @@ def every_peer(node: Node, seen: Snapshot) -> list[MemberStatus]:
     return configured + others
 
 
-def peers(node: Node, seen: Snapshot) -> list[Json]:
+def peers(node: RunningNode, seen: Snapshot) -> list[Json]:
     everybody = every_peer(node, seen)
     members = {member.name: member for member in seen.members}
     retired = frozenset(member.name for member in seen.members if member.retired)
@@ -224,7 +224,7 @@ def _peer(peer: MemberStatus, member: Member, seen: Snapshot) -> Json:
     }
 
 
-def queue(name: str, found: Queue, hop: HopStatus, now: datetime) -> Json:
+def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> Json:
     return {
         "identity": f"{name}\\{found.next_hop}",
         "next_hop": found.next_hop,
@@ -248,7 +248,7 @@ def queue(name: str, found: Queue, hop: HopStatus, now: datetime) -> Json:
     }
 
 
-def _queue_status(found: Queue, hop: HopStatus, now: datetime) -> str:
+def _queue_status(found: QueueView, hop: HopStatus, now: datetime) -> str:
     if hop.resting(now):
         return "resting"
     if found.active:

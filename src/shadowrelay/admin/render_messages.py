@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from shadowrelay.admin.node import HopStatus, Refusal
+from shadowrelay.admin.node import HopStatus, RefusalView
 from shadowrelay.admin.render import Json, mark, maybe
 from shadowrelay.core.decisions import DamagedRow
 from shadowrelay.core.identifiers import NextHop
@@ -65,7 +65,7 @@ def _unbelievable(rows: DamagedRow) -> Json:
 
 
 def message(
-    view: MessageView, hop: Callable[[NextHop], HopStatus], refusals: Sequence[Refusal], now: datetime
+    view: MessageView, hop: Callable[[NextHop], HopStatus], refusals: Sequence[RefusalView], now: datetime
 ) -> Json:
     """One message with all that is known of it here. Without a copy, what is remembered."""
     remembered = {
@@ -165,7 +165,7 @@ def _holder(holder: Holder) -> Json:
     }
 
 
-def _refusal(refusal: Refusal) -> Json:
+def _refusal(refusal: RefusalView) -> Json:
     return {"name": refusal.member, "reply": refusal.reply, "at": timestamp(refusal.at)}
 
 

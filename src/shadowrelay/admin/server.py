@@ -16,7 +16,7 @@ GRACE = 5
 """Seconds that requests under way may take after the stop."""
 
 
-class CannotListen(Exception):
+class AdminCannotListen(Exception):
     """The address is not ours to listen on; the message says why."""
 
 
@@ -87,14 +87,18 @@ def bind(host: str, port: int) -> socket.socket:
         )[0]
         sock = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise CannotListen(f"admin.listen: {host} is no address of this machine: {error.strerror}") from error
+        raise AdminCannotListen(
+            f"admin.listen: {host} is no address of this machine: {error.strerror}"
+        ) from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
         sock.listen(128)
     except OSError as error:
         sock.close()
-        raise CannotListen(f"admin.listen: cannot listen on {host} port {port}: {error.strerror}") from error
+        raise AdminCannotListen(
+            f"admin.listen: cannot listen on {host} port {port}: {error.strerror}"
+        ) from error
     sock.setblocking(False)
     return sock
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.viewing import Json, clean, counted, duration, node_options, print_json, reporting
+from shadowrelay.cli.viewing import JsonTree, clean, counted, duration, node_options, print_json, reporting
 
 _POLL = 0.5  # seconds
 
@@ -48,7 +48,7 @@ def drain(node: AdminClient, within: timedelta, *, end: bool, as_json: bool) -> 
     sys.exit(0 if end or answer["done"] else 1)
 
 
-def _told(answer: Json) -> list[str]:
+def _told(answer: JsonTree) -> list[str]:
     if not answer["draining"]:
         return [f"{answer['name']} takes mail"]
     told = [f"{answer['name']} is being drained: it takes no mail"]

@@ -14,7 +14,7 @@ from shadowrelay import logs
 from shadowrelay.cli.loops import loop_factory
 from shadowrelay.cli.viewing import duration
 from shadowrelay.database.delivered_to import TableUnusable
-from shadowrelay.mailbox.server import CannotListen, MailboxOptions, run
+from shadowrelay.mailbox.server import MailboxCannotListen, MailboxOptions, run
 
 
 def _address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
@@ -78,5 +78,5 @@ def mailbox(
             runner.run(run(options))
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--track-duplicates") from None
-    except (CannotListen, TableUnusable, OSError) as error:
+    except (MailboxCannotListen, TableUnusable, OSError) as error:
         raise click.ClickException(str(error)) from None

@@ -6,7 +6,7 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
-    Json,
+    JsonTree,
     clean,
     console,
     list_messages,
@@ -136,7 +136,7 @@ _RECIPIENT_COLUMNS = (
 )
 
 
-def _recipient_row(item: Json) -> list[object]:
+def _recipient_row(item: JsonTree) -> list[object]:
     return [
         item["number"],
         item["address"],
@@ -149,7 +149,7 @@ def _recipient_row(item: Json) -> list[object]:
     ]
 
 
-def _content_digest(digests: Json | None) -> str:
+def _content_digest(digests: JsonTree | None) -> str:
     if digests is None:
         return "none: a row of a version before them, not read since"
     late = " (made here, of what was stored: nobody had said what it is)" if digests["late"] else ""
@@ -163,7 +163,7 @@ _DAMAGE = {
 }
 
 
-def _good_copy(answer: Json) -> str | None:
+def _good_copy(answer: JsonTree) -> str | None:
     if answer["damage"] == "other-maker":
         return None
     if answer["state"] == "set_aside":
@@ -177,7 +177,7 @@ def _good_copy(answer: Json) -> str | None:
     return f"not yet asked: {clean(waits_for)}" if waits_for else "looked for"
 
 
-def _facts(answer: Json) -> list[list[object]]:
+def _facts(answer: JsonTree) -> list[list[object]]:
     rows: list[list[object]] = [["state", answer["state"] + (", EXPOSED" if answer.get("exposed") else "")]]
     if answer["damage"] == "rows":
         done = [f"{one['number']}: {one['status']}" for one in answer["settled"]]

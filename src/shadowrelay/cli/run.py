@@ -28,7 +28,7 @@ def run(file: Path) -> None:
     2 the settings are wrong.
     """
     from shadowrelay import failpoints, logs
-    from shadowrelay.admin.server import CannotListen
+    from shadowrelay.admin.server import AdminCannotListen
     from shadowrelay.database.opening import CannotOpen
     from shadowrelay.service import NodeFailed, run_node
     from shadowrelay.settings import load_settings, settings_warnings
@@ -53,7 +53,7 @@ def run(file: Path) -> None:
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run_node(settings))
-    except (CannotOpen, CannotListen, NodeFailed, OSError) as error:
+    except (CannotOpen, AdminCannotListen, NodeFailed, OSError) as error:
         raise click.ClickException(str(error)) from error
     except BaseExceptionGroup as errors:
         for text in dict.fromkeys(str(leaf) or type(leaf).__name__ for leaf in _leaves(errors)):

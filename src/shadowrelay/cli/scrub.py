@@ -9,7 +9,7 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
-    Json,
+    JsonTree,
     console,
     counted,
     lasting,
@@ -62,7 +62,7 @@ _ROWS = (
 )
 
 
-def _followed(node: AdminClient, begun: int) -> Json:
+def _followed(node: AdminClient, begun: int) -> JsonTree:
     """The round of that number, or a later one, when it is complete."""
     # Imported here, because it brings rich, which `--help` can do without.
     from shadowrelay.cli.progress import bar
@@ -71,7 +71,7 @@ def _followed(node: AdminClient, begun: int) -> Json:
     with bar("scrub", 100) as shown:
         while True:
             found = node.get("scrub")
-            last: Json | None = found["last"]
+            last: JsonTree | None = found["last"]
             if last and last["round"] >= begun:
                 return last
             if found["round"] == begun and found["at_once"]:
@@ -82,7 +82,7 @@ def _followed(node: AdminClient, begun: int) -> Json:
             time.sleep(_POLL)
 
 
-def _doing(found: Json) -> str:
+def _doing(found: JsonTree) -> str:
     bad = sum(found[field] for field in _NOT_WELL)
     return (
         f"{found['messages']} of {counted(found['messages_of'], 'message')}, "
@@ -94,7 +94,7 @@ def _size(octets: int) -> str:
     return f"{octets / 2**20:,.1f} MiB"
 
 
-def _leave(left: Json) -> None:
+def _leave(left: JsonTree) -> None:
     """After Ctrl-C."""
     if left["interval"]:
         within = lasting(left["interval"])

@@ -9,7 +9,7 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
-    Json,
+    JsonTree,
     clean,
     console,
     counted,
@@ -47,7 +47,7 @@ def status(node: AdminClient, *, as_json: bool) -> None:
     return None
 
 
-def _exposure(out: Console, answer: Json) -> None:
+def _exposure(out: Console, answer: JsonTree) -> None:
     out.print()
     if answer["exposed"]:
         have = "has" if answer["exposed"] == 1 else "have"
@@ -72,7 +72,7 @@ def _exposure(out: Console, answer: Json) -> None:
         out.print("Exposed: 0; every message in transit has a second copy", style="green")
 
 
-def _corrupt(out: Console, found: Json | None) -> None:
+def _corrupt(out: Console, found: JsonTree | None) -> None:
     """What the start has made of a corrupt database: to be seen until the next one."""
     if not found:
         return
@@ -89,7 +89,7 @@ def _corrupt(out: Console, found: Json | None) -> None:
     )
 
 
-def _damage(out: Console, answer: Json) -> None:
+def _damage(out: Console, answer: JsonTree) -> None:
     see = "shadowrelay message list --state damaged"
     if aside := answer["damaged_aside"]:
         wait = "waits" if aside == 1 else "wait"
@@ -109,7 +109,7 @@ def _damage(out: Console, answer: Json) -> None:
     out.print(_scrub(answer["scrub"]))
 
 
-def _scrub(scrub: Json) -> str:
+def _scrub(scrub: JsonTree) -> str:
     read = f"complete at {at}" if (at := scrub["complete_at"]) else "not complete yet"
     share = f"{scrub['progress'] or 0:.0%}"
     if scrub["at_once"]:
@@ -120,7 +120,7 @@ def _scrub(scrub: Json) -> str:
     return f"Scrub: {read}; the present round has read {share}, and takes {within}"
 
 
-def _counts(out: Console, answer: Json) -> None:
+def _counts(out: Console, answer: JsonTree) -> None:
     backlog = [
         ["queued", answer["queued"], f"oldest {answer['oldest_queued']}" if answer["queued"] else ""],
         ["asking members first", answer["asking"], "part of queued"],
@@ -140,7 +140,7 @@ def _counts(out: Console, answer: Json) -> None:
 PEER_COLUMNS = ("member", "state", "since", "held for it", "holds of ours", "last error", "next")
 
 
-def peer_row(peer: Json) -> list[object]:
+def peer_row(peer: JsonTree) -> list[object]:
     """A row of the members' table."""
     failing = peer["state"] == "unreachable"
     return [

@@ -19,7 +19,7 @@ from shadowrelay.admin.client import AdminClient, ApiError
 if TYPE_CHECKING:
     from rich.console import Console
 
-Json = dict[str, Any]
+JsonTree = dict[str, Any]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_URL = "http://127.0.0.1:8025"
@@ -71,7 +71,7 @@ def reporting() -> Iterator[None]:
         raise click.ClickException(clean(error)) from error
 
 
-def print_json(answer: Json) -> None:
+def print_json(answer: JsonTree) -> None:
     click.echo(json.dumps(answer, indent=2))
 
 
@@ -123,7 +123,7 @@ def lasting(seconds: float) -> str:
     return format_duration(timedelta(seconds=seconds))
 
 
-def message_rows(messages: Sequence[Json]) -> list[list[object]]:
+def message_rows(messages: Sequence[JsonTree]) -> list[list[object]]:
     return [
         [
             item["id"],
@@ -139,7 +139,7 @@ def message_rows(messages: Sequence[Json]) -> list[list[object]]:
     ]
 
 
-def _state(item: Json) -> str:
+def _state(item: JsonTree) -> str:
     """What is to be known at a glance, behind the state."""
     notes = {
         "exposed": item["exposed"],
@@ -150,11 +150,11 @@ def _state(item: Json) -> str:
     return ", ".join([item["state"], *(note for note, so in notes.items() if so)])
 
 
-def _open(item: Json) -> str:
+def _open(item: JsonTree) -> str:
     return "" if item["recipients"] is None else f"{item['unsettled']}/{item['recipients']}"
 
 
-def damaged_rows(messages: Sequence[Json]) -> list[list[object]]:
+def damaged_rows(messages: Sequence[JsonTree]) -> list[list[object]]:
     """The same for damaged messages: of those whose rows cannot be believed little else is known."""
     return [
         [

@@ -166,7 +166,7 @@ class Found(NamedTuple):
     rest: Part | None = None
 
 
-class Work(StrEnum):
+class ChoreKind(StrEnum):
     """What is done to very many messages, see ``core.chores``: what called for it, the most urgent first."""
 
     OPENED = "opened"  # this database was opened
@@ -185,7 +185,7 @@ class Chore:
     number comes next.
     """
 
-    work: Work
+    work: ChoreKind
     member: ServerName
     at: datetime
     step: int = 0

@@ -18,7 +18,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members.conversation import Answered, Greeting, Query
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
-from shadowrelay.core.reception.redundancy import Attempt
+from shadowrelay.core.reception.redundancy import OfferAttempt
 from shadowrelay.core.values import dataclass
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Transact(Step[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferCopy(Step[Attempt]):
+class OfferCopy(Step[OfferAttempt]):
     """Send a copy to that member in a shadow session.
 
     ``recipients`` are all of the message; those that are settled are marked so. ``given_for``: the copy is a
@@ -68,7 +68,7 @@ class Both(Generic[T]):
     """The results of the transaction and of the offer, and what is known by then of the member (or None)."""
 
     kept: T
-    attempt: Attempt
+    attempt: OfferAttempt
     member: Member | None
 
 

@@ -12,10 +12,10 @@ from shadowrelay import failpoints
 from shadowrelay.database.ledger import SqlLedger
 
 Work: TypeAlias = Callable[[SqlLedger], Any]
-Result: TypeAlias = tuple[Any, Exception | None]
+WorkResult: TypeAlias = tuple[Any, Exception | None]
 
 
-def begin(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[Result]:
+def begin(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[WorkResult]:
     """Begin a transaction and do brief work in it. It is left open; an error rolls it back first.
 
     ``alone``: the transaction has one work in it, here or in ``conclude``.
@@ -25,7 +25,7 @@ def begin(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[Resu
         return [_perform(ledger, work, alone=alone) for work in works]
 
 
-def conclude(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[Result]:
+def conclude(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[WorkResult]:
     """The other work, and COMMIT: in the database thread, unless there is nothing to be written."""
     with _rolled_back_on_error(ledger):
         results = [_perform(ledger, work, alone=alone) for work in works]
@@ -39,7 +39,7 @@ def conclude(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[R
     return results
 
 
-def _perform(ledger: SqlLedger, work: Work, *, alone: bool) -> Result:
+def _perform(ledger: SqlLedger, work: Work, *, alone: bool) -> WorkResult:
     """One work: its result, or the exception that undid it. Errors of the database itself are raised.
 
     One that is alone needs no savepoint, into which SQLite copies every page that it changes.

@@ -25,11 +25,11 @@ TABLES = (*ROWS, "content")
 _IN_ONE_PAGE = 480  # octets of a row that stand together, however long it is
 _PIECE = 64  # octets of a content by which its place is found
 
-Rows = Mapping[str, Sequence[tuple[object, ...]]]
+RowsByTable = Mapping[str, Sequence[tuple[object, ...]]]
 """What there is of one message, by table."""
 
 
-def rows_of(directory: Path, ids: Collection[MessageId]) -> dict[MessageId, Rows]:
+def rows_of(directory: Path, ids: Collection[MessageId]) -> dict[MessageId, RowsByTable]:
     """The rows of these messages. Of one that is not there, none in each table."""
     with _opened(directory) as connection:
         return {
@@ -37,7 +37,7 @@ def rows_of(directory: Path, ids: Collection[MessageId]) -> dict[MessageId, Rows
         }
 
 
-def put_back(directory: Path, message_id: MessageId, tables: Collection[str], former: Rows) -> None:
+def put_back(directory: Path, message_id: MessageId, tables: Collection[str], former: RowsByTable) -> None:
     """Of a message these tables have their former rows again, and no others."""
     with _opened(directory) as connection, connection:
         for table in tables:

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
-from shadowrelay.core.decisions import Chore, Work
+from shadowrelay.core.decisions import Chore, ChoreKind
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.values import dataclass
@@ -205,7 +205,7 @@ def begin_incarnation(
         connection.execute(SQL["drop_meta"], (LINEAGE_BROKEN,))
     connection.execute(SQL["put_meta"], ("clean", "0"))
     ledger.refresh()
-    chores.begin(ledger, Chore(Work.OPENED, name, now))
+    chores.begin(ledger, Chore(ChoreKind.OPENED, name, now))
     count(ledger, now)
     connection.execute("COMMIT")
     ledger.tally.keep()
@@ -236,7 +236,7 @@ def carry_on(ledger: SqlLedger) -> bool:
 
 def unfinished(ledger: SqlLedger) -> Chore | None:
     """What is left of the opening."""
-    return next((chore for chore in ledger.chores if chore.work is Work.OPENED), None)
+    return next((chore for chore in ledger.chores if chore.work is ChoreKind.OPENED), None)
 
 
 def count(ledger: SqlLedger, now: datetime) -> None:

@@ -17,16 +17,16 @@ from shadowrelay.database import records, sums
 from shadowrelay.database.content import stored
 from shadowrelay.database.ledger import SQL, SqlLedger
 
-Place: TypeAlias = tuple[int, str, int]
+QueuePlace: TypeAlias = tuple[int, str, int]
 """Of a recipient in the queue for a next hop: when it is due (microseconds), its message, its number."""
 
-FRONT: Place = (-1, "", 0)
+FRONT: QueuePlace = (-1, "", 0)
 LATE_LOOK = 1000  # recipients: all else that has to be written waits meanwhile
 FORWARD = 1000  # messages, likewise
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ActiveFork:
     """A fork to be sent now: one message, one next hop, the recipients that are due.
 
     ``content`` may be nothing at all: then it is gone, and the message damaged.
@@ -51,7 +51,7 @@ def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
     return found
 
 
-def claim(ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int) -> list[Claim]:
+def claim(ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int) -> list[ActiveFork]:
     """Take up to ``most`` forks that are due; nobody else gets them until ``unclaim``.
 
     None as long as it is not written down everywhere what is first to be asked about; so ``claim_late``.
@@ -63,8 +63,13 @@ def claim(ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int) -> lis
 
 
 def claim_late(
-    ledger: SqlLedger, next_hop: NextHop, now: datetime, delayed: datetime, expired: datetime, behind: Place
-) -> tuple[list[Claim], Place]:
+    ledger: SqlLedger,
+    next_hop: NextHop,
+    now: datetime,
+    delayed: datetime,
+    expired: datetime,
+    behind: QueuePlace,
+) -> tuple[list[ActiveFork], QueuePlace]:
     """The first fork behind that place that was received before ``delayed`` (and nobody was told yet) or
     ``expired``, if it is among the next thousand; and the place to go on from.
     """
@@ -88,7 +93,9 @@ def claim_late(
     return [], place if looked_at == LATE_LOOK else FRONT
 
 
-def _claimed(ledger: SqlLedger, rows: list[sums.Row], next_hop: NextHop, now: datetime) -> list[Claim]:
+def _claimed(
+    ledger: SqlLedger, rows: list[sums.SqlRow], next_hop: NextHop, now: datetime
+) -> list[ActiveFork]:
     claims = []
     for (message_id,) in rows:
         copy = ledger.expected(message_id)
@@ -101,7 +108,7 @@ def _claimed(ledger: SqlLedger, rows: list[sums.Row], next_hop: NextHop, now: da
         content = stored(ledger, message_id) or Content()
         ledger.scratch += ledger.connection.execute(SQL["activate"], (message_id, next_hop)).rowcount
         ledger.follow(message_id)
-        claims.append(Claim(copy, next_hop, due, content))
+        claims.append(ActiveFork(copy, next_hop, due, content))
     return claims
 
 

@@ -20,7 +20,7 @@ PART = 20_000  # messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
+class QueueView:
     """Mail of this node for one next hop. ``due``: its first recipient; None if all wait for answers.
 
     ``waiting``: messages that may be sent at once, and are not being sent.
@@ -88,10 +88,10 @@ class Queues(_Parts):
             before = self._found.get(hop)
             self._found[hop] = _together(before, row) if before else row
 
-    def result(self) -> Iterator[Queue]:
+    def result(self) -> Iterator[QueueView]:
         for hop, found in sorted(self._found.items()):
             messages, recipients, due, asking, oldest, exposed, waiting = found
-            yield Queue(
+            yield QueueView(
                 next_hop=NextHop(hop),
                 messages=messages,
                 recipients=recipients,

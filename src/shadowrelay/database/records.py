@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from shadowrelay.core import digests
 from shadowrelay.core.decisions import (
     Chore,
+    ChoreKind,
     DamagedRow,
     DiscardEvent,
     Member,
@@ -14,7 +15,6 @@ from shadowrelay.core.decisions import (
     Tombstone,
     Verdict,
     VerdictKind,
-    Work,
 )
 from shadowrelay.core.identifiers import (
     Beginning,
@@ -41,7 +41,7 @@ from shadowrelay.core.messages import (
     Stage,
     Status,
 )
-from shadowrelay.database.sums import IMPOSSIBLE, Row, Unbelievable, believed, corrupt, readable, row_sum
+from shadowrelay.database.sums import IMPOSSIBLE, SqlRow, Unbelievable, believed, corrupt, readable, row_sum
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -64,7 +64,7 @@ def maybe_moment(value: int | None) -> datetime | None:
     return None if value is None else moment(value)
 
 
-def copy_of(row: Row, recipients: list[Row], holders: list[Row], *, old: bool = False) -> Copy:
+def copy_of(row: SqlRow, recipients: list[SqlRow], holders: list[SqlRow], *, old: bool = False) -> Copy:
     """A message row with its recipients and holders, each with its sum. Raises Unbelievable.
 
     ``old``: there may be rows of a version before sums and digests.
@@ -85,7 +85,7 @@ def copy_of(row: Row, recipients: list[Row], holders: list[Row], *, old: bool = 
     return copy
 
 
-def _copy(row: Row, recipients: tuple[Recipient, ...], holders: tuple[Holder, ...]) -> Copy:
+def _copy(row: SqlRow, recipients: tuple[Recipient, ...], holders: tuple[Holder, ...]) -> Copy:
     return Copy(
         id=MessageId(row[0]),
         epoch=row[1],
@@ -126,7 +126,7 @@ def _maybe_digest(value: str | None) -> Digest | None:
     return None if value is None else Digest(value)
 
 
-def _recipient(row: Row) -> Recipient:
+def _recipient(row: SqlRow) -> Recipient:
     return Recipient(
         number=row[1],
         address=row[2],
@@ -142,7 +142,7 @@ def _recipient(row: Row) -> Recipient:
     )
 
 
-def sound_recipients(rows: list[Row]) -> tuple[Recipient, ...]:
+def sound_recipients(rows: list[SqlRow]) -> tuple[Recipient, ...]:
     """Of rows that belong to a message which cannot be believed: the recipients whose own rows can."""
     found = []
     for row in rows:
@@ -153,12 +153,12 @@ def sound_recipients(rows: list[Row]) -> tuple[Recipient, ...]:
     return tuple(found)
 
 
-def _holder(row: Row) -> Holder:
+def _holder(row: SqlRow) -> Holder:
     mark = None if row[3] is None else Mark(Incarnation(row[3]), row[4])
     return Holder(ServerName(row[2]), DatabaseId(row[1]), mark, row[5], HolderState(row[6]))
 
 
-def message_row(copy: Copy) -> Row:
+def message_row(copy: Copy) -> SqlRow:
     """Without its sums: see ``message_sums``."""
     # ``_value_``: what ``value`` is, without the search that an enumeration makes of it each time.
     envelope, found = copy.envelope, copy.digests
@@ -201,7 +201,7 @@ _ASKED = 27
 """Where the columns begin that are changed for many messages at once; behind them, what is derived."""
 
 
-def message_sums(row: Row) -> Row:
+def message_sums(row: SqlRow) -> SqlRow:
     """Of a row of ``message_row``: over what decides, and over what is changed for many messages at once."""
     return row_sum(*row[:_ASKED]), row_sum(_hex(row[0]), *row[_ASKED:-1])
 
@@ -218,7 +218,7 @@ def due_at(copy: Copy, recipient: Recipient) -> int | None:
     return micros(recipient.next_attempt or copy.received_at)
 
 
-def recipient_row(copy: Copy, recipient: Recipient) -> Row:
+def recipient_row(copy: Copy, recipient: Recipient) -> SqlRow:
     """Without its sum, which is over all but the last column: that is derived."""
     return (
         copy.id,
@@ -237,7 +237,7 @@ def recipient_row(copy: Copy, recipient: Recipient) -> Row:
     )
 
 
-def holder_row(copy: Copy, holder: Holder) -> Row:
+def holder_row(copy: Copy, holder: Holder) -> SqlRow:
     """Without its sum."""
     mark = holder.mark
     return (
@@ -251,7 +251,7 @@ def holder_row(copy: Copy, holder: Holder) -> Row:
     )
 
 
-def damaged_of(row: Row, sound: tuple[Recipient, ...]) -> DamagedRow:
+def damaged_of(row: SqlRow, sound: tuple[Recipient, ...]) -> DamagedRow:
     """``sound``: recipients of that message whose own rows can be believed."""
     settled = {one.number: one.status for one in sound if one.settled}
     # This row may be damaged itself: then it says that the message is, and no more.
@@ -265,7 +265,7 @@ def _settled(entry: str) -> tuple[int, Status]:
     return int(number), Status(status)
 
 
-def damaged_row(found: DamagedRow) -> Row:
+def damaged_row(found: DamagedRow) -> SqlRow:
     settled = ",".join(f"{number}:{status.value}" for number, status in found.settled)
     return (found.message_id, micros(found.found_at), found.what, settled, int(found.set_aside))
 
@@ -278,12 +278,12 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(","))) if text else ()
 
 
-def event_of(row: Row) -> DiscardEvent:
+def event_of(row: SqlRow) -> DiscardEvent:
     verdict = Verdict(MessageId(row[2]), row[3], VerdictKind(row[4]), row[5], _numbers(row[6]))
     return DiscardEvent(DatabaseId(row[1]), verdict, moment(row[7]), row[0])
 
 
-def event_row(event: DiscardEvent) -> Row:
+def event_row(event: DiscardEvent) -> SqlRow:
     told = event.verdict
     return (
         event.addressee,
@@ -296,15 +296,15 @@ def event_row(event: DiscardEvent) -> Row:
     )
 
 
-def outcome_of(row: Row) -> Outcome:
+def outcome_of(row: SqlRow) -> Outcome:
     return Outcome(MessageId(row[0]), row[1], _numbers(row[2]), moment(row[3]), bool(row[4]))
 
 
-def tombstone_of(row: Row) -> Tombstone:
+def tombstone_of(row: SqlRow) -> Tombstone:
     return Tombstone(MessageId(row[0]), ServerName(row[1]), row[2], row[3], moment(row[4]))
 
 
-def member_of(row: Row) -> Member:
+def member_of(row: SqlRow) -> Member:
     """Raises sqlite3.DatabaseError (CORRUPT) for one that cannot be read: who was at which mark cannot be
     guessed, so the database is of no more use.
     """
@@ -314,7 +314,7 @@ def member_of(row: Row) -> Member:
         raise corrupt(f"a row of a member cannot be read: {error}") from error
 
 
-def _member(row: Row) -> Member:
+def _member(row: SqlRow) -> Member:
     if not isinstance(row[0], str):
         raise ValueError(f"no name: {row[0]!r}")
     lineage = None
@@ -334,15 +334,15 @@ def _member(row: Row) -> Member:
     )
 
 
-def chore_of(row: Row) -> Chore:
-    return Chore(Work(row[0]), ServerName(row[1]), moment(row[2]), row[3], MessageId(row[4]))
+def chore_of(row: SqlRow) -> Chore:
+    return Chore(ChoreKind(row[0]), ServerName(row[1]), moment(row[2]), row[3], MessageId(row[4]))
 
 
-def chore_row(chore: Chore) -> Row:
+def chore_row(chore: Chore) -> SqlRow:
     return chore.work.value, chore.member, micros(chore.at), chore.step, chore.after
 
 
-def member_row(member: Member) -> Row:
+def member_row(member: Member) -> SqlRow:
     lineage, applied = member.lineage, member.applied
     beginnings = lineage and ",".join(f"{entry.incarnation}@{entry.sequence}" for entry in lineage.beginnings)
     return (

@@ -35,7 +35,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ScrubPlace:
     """How far a scrub has come: behind that message. ``complete_at``: when the last one went through all."""
 
     behind: MessageId = FIRST
@@ -74,12 +74,12 @@ def reread(ledger: SqlLedger, message_id: MessageId) -> Seen:
     return Seen(None if copy.stage is Stage.ARRIVING else copy, content, mended)
 
 
-def place(ledger: SqlLedger) -> Place:
+def place(ledger: SqlLedger) -> ScrubPlace:
     """Where the scrub was when the node stopped."""
-    return Place(MessageId(_meta(ledger, _PLACE)), _moment(_meta(ledger, _COMPLETE)))
+    return ScrubPlace(MessageId(_meta(ledger, _PLACE)), _moment(_meta(ledger, _COMPLETE)))
 
 
-def note(ledger: SqlLedger, place: Place) -> None:
+def note(ledger: SqlLedger, place: ScrubPlace) -> None:
     """Remember how far it has come."""
     put = ledger.connection.execute
     put(SQL["put_meta"], (_PLACE, place.behind))
@@ -87,10 +87,10 @@ def note(ledger: SqlLedger, place: Place) -> None:
         put(SQL["put_meta"], (_COMPLETE, str(records.micros(place.complete_at))))
 
 
-def complete(ledger: SqlLedger, now: datetime) -> Place:
+def complete(ledger: SqlLedger, now: datetime) -> ScrubPlace:
     """It went through all of them: there are no rows of a version before sums any more."""
     ledger.no_old_rows()
-    done = Place(complete_at=now)
+    done = ScrubPlace(complete_at=now)
     note(ledger, done)
     return done
 

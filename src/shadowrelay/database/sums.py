@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import xxhash
 
-Row = tuple[Any, ...]
+SqlRow = tuple[Any, ...]
 
 
 def tolerant(octets: bytes) -> str:
@@ -35,7 +35,7 @@ IMPOSSIBLE = (ValueError, TypeError, OverflowError, AttributeError, IndexError)
 T = TypeVar("T")
 
 
-def readable(make: Callable[[Row], T], row: Row) -> T | None:
+def readable(make: Callable[[SqlRow], T], row: SqlRow) -> T | None:
     """A row of those that have no sum; None if there is a value in it that cannot be there."""
     try:
         return make(row)
@@ -49,7 +49,7 @@ def row_sum(*columns: object) -> int:
     return xxhash.xxh3_64_intdigest(ascii(columns).encode()) >> 1
 
 
-def believed(row: Row, found: int | None, *, old: bool) -> Row:
+def believed(row: SqlRow, found: int | None, *, old: bool) -> SqlRow:
     """The row, if that is its sum. ``old``: it may be of a version before sums, and have none."""
     if found is None and old:
         return row

@@ -21,7 +21,7 @@ from shadowrelay.database.queries import load
 SQL = load("views.sql")
 
 
-class State(StrEnum):
+class MessageState(StrEnum):
     """Which messages a page lists. EXPOSED, ASKING and IN_DOUBT are parts of QUEUED; SHADOW never is.
 
     DAMAGED: those of any of these that wait for a good copy, or of which no member has one, and those whose
@@ -133,7 +133,7 @@ def counts(ledger: SqlLedger) -> Counts:
     )
 
 
-def page(ledger: SqlLedger, state: State, after: str, most: int) -> list[Copy | DamagedRow]:
+def page(ledger: SqlLedger, state: MessageState, after: str, most: int) -> list[Copy | DamagedRow]:
     """Messages of that state with an id past ``after``, in the order of their ids (that of reception)."""
     rows = ledger.connection.execute(SQL[f"page_{state.value}"], (after, most)).fetchall()
     found = (ledger.copy(message_id) or ledger.damaged(message_id) for (message_id,) in rows)

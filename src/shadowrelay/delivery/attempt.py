@@ -22,7 +22,7 @@ from shadowrelay.core.steps import Sent
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import ContentDamaged, source
 from shadowrelay.database.examining import Examiner, Finding
-from shadowrelay.database.queue import FRONT, Claim, Place
+from shadowrelay.database.queue import FRONT, ActiveFork, QueuePlace
 from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, NextHopServer, Withdrawn
 from shadowrelay.wire.report_fields import status
 
@@ -52,7 +52,7 @@ class Outbound:
     idle: list[tuple[DeliverySession, float]] = field(default_factory=list)
     fewer: int = 0
     fewer_until: float = 0.0  # of the loop's time
-    late_from: Place = FRONT  # where the next look for mail that is late goes on
+    late_from: QueuePlace = FRONT  # where the next look for mail that is late goes on
     late_at: float = 0.0  # when it is due, of the loop's time
 
     def places(self, now: float, policy: Policy) -> int:
@@ -121,7 +121,7 @@ class Sender:
     minutes, and others may own the message by then.
     """
 
-    _still_ours: Callable[[Claim], Awaitable[bool]]
+    _still_ours: Callable[[ActiveFork], Awaitable[bool]]
     _examiner: Examiner
     _hops: Mapping[NextHop, Outbound]
     _routes: tuple[Route, ...]
@@ -129,7 +129,7 @@ class Sender:
     _clock: Callable[[], datetime]
 
     async def send(
-        self, claimed: Claim, outbound: Outbound, heard: Callable[[Sent], Awaitable[None]]
+        self, claimed: ActiveFork, outbound: Outbound, heard: Callable[[Sent], Awaitable[None]]
     ) -> tuple[Sent, DeliverySession | None]:
         """One attempt, and the session that is left of it. What goes wrong is a result, not an exception.
         ``heard`` is told of recipients that are answered for while others wait; the result lacks them.
@@ -192,7 +192,7 @@ class Sender:
         outbound.restored()
         return self._sent(claimed, hop, result, told), session
 
-    def _sent(self, claimed: Claim, hop: Hop, result: DeliveryResult, but: Set[int]) -> Sent:
+    def _sent(self, claimed: ActiveFork, hop: Hop, result: DeliveryResult, but: Set[int]) -> Sent:
         """What the answers of a next hop come to."""
         tried = {recipient.number: recipient for recipient in claimed.recipients}
         results = tuple(
@@ -213,7 +213,7 @@ class Sender:
 
     async def _attempt(
         self,
-        claimed: Claim,
+        claimed: ActiveFork,
         outbound: Outbound,
         server: NextHopServer,
         heard: Callable[[DeliveryResult], Awaitable[None]],
@@ -249,7 +249,7 @@ class Sender:
             finally:
                 outbound.busy.discard(session)
 
-    async def _connect(self, session: DeliverySession, claimed: Claim, outbound: Outbound) -> None:
+    async def _connect(self, session: DeliverySession, claimed: ActiveFork, outbound: Outbound) -> None:
         """Until the message expires at most: its sender does not wait for a next hop that says nothing."""
         left = retry.expires_at(claimed.copy.received_at, self._policy) - self._clock()
         try:
@@ -262,7 +262,9 @@ class Sender:
         if not await self._still_ours(claimed):
             raise Overtaken(session)
 
-    def _hop_failed(self, claimed: Claim, outbound: Outbound, hop: Hop, failed: ConnectionFailed) -> Sent:
+    def _hop_failed(
+        self, claimed: ActiveFork, outbound: Outbound, hop: Hop, failed: ConnectionFailed
+    ) -> Sent:
         """The hop cannot be reached: it rests, in the documented retry order, and with it all its mail.
 
         Sessions that fail while it rests already began before, and are no further failure.
@@ -286,7 +288,7 @@ class Sender:
         reply = f"451 {outbound.status} {outbound.last_error}"
         return self.all_deferred(claimed, hop, reply, outbound.failures)
 
-    def all_deferred(self, claimed: Claim, hop: Hop, reply: str, failures: int) -> Sent:
+    def all_deferred(self, claimed: ActiveFork, hop: Hop, reply: str, failures: int) -> Sent:
         """No recipient was tried to the end: all of them later."""
         pause = retry.after(failures, self._policy)
         return Sent(
@@ -299,15 +301,15 @@ class Sender:
             hop,
         )
 
-    def _unreadable(self, claimed: Claim, hop: Hop, why: str) -> Sent:
+    def _unreadable(self, claimed: ActiveFork, hop: Hop, why: str) -> Sent:
         """For now: it may be readable when it is tried again."""
         reply = f"451 4.3.0 Local error: {why}"
         return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1)
 
-    def _late(self, claimed: Claim, recipient: Recipient) -> bool:
+    def _late(self, claimed: ActiveFork, recipient: Recipient) -> bool:
         return retry.delay_notice_due(recipient, claimed.copy.received_at, self._clock(), self._policy)
 
-    def _rerouted(self, claimed: Claim) -> tuple[Claim, NextHopServer | None]:
+    def _rerouted(self, claimed: ActiveFork) -> tuple[ActiveFork, NextHopServer | None]:
         """A next hop that another member named, or that the settings no longer have: by domain.
 
         Recipients of another route than the first one's stay due, for another attempt.

@@ -23,7 +23,7 @@ from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.steps import SendOn, Sent, Transact, WriteReports
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.queue import Claim, bring_forward, claim, claim_late, due_hops, unclaim
+from shadowrelay.database.queue import ActiveFork, bring_forward, claim, claim_late, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.delivery.attempt import Outbound, Sender
 from shadowrelay.delivery.reports import Reporter
@@ -182,7 +182,7 @@ class Queue:
         boundary.noted(member, at)
         log.warning("cut_off_from_holder", member=member)
 
-    async def _still_ours(self, claimed: Claim) -> bool:
+    async def _still_ours(self, claimed: ActiveFork) -> bool:
         """May this fork, claimed some time ago, be sent now? Not after silence in which others may have
         promoted their copies, nor when they told us that they did, or that it is delivered.
 
@@ -233,7 +233,7 @@ class Queue:
             outbound.late_at = at + IDLE
         self._begin(outbound, claims)
 
-    def _begin(self, outbound: Outbound, claims: list[Claim]) -> None:
+    def _begin(self, outbound: Outbound, claims: list[ActiveFork]) -> None:
         outbound.let_in &= bool(outbound.workers or outbound.idle)
         probed = outbound.probed
         for claimed in claims:
@@ -254,7 +254,7 @@ class Queue:
         if error is not None and not isinstance(error, DatabaseFailed):  # which ends the node, and says so
             log.error("delivery_failed", exc_info=error)
 
-    async def _work(self, outbound: Outbound, claimed: Claim) -> None:
+    async def _work(self, outbound: Outbound, claimed: ActiveFork) -> None:
         """Send one fork."""
         session = await self._deliver(claimed, outbound)
         if session is not None:
@@ -263,7 +263,7 @@ class Queue:
             else:
                 await session.close()
 
-    async def _deliver(self, claimed: Claim, outbound: Outbound) -> DeliverySession | None:
+    async def _deliver(self, claimed: ActiveFork, outbound: Outbound) -> DeliverySession | None:
         """One attempt. Returns the session that is left of it."""
         session, again = None, False
         if claimed.copy.digests is None:
@@ -302,7 +302,7 @@ class Queue:
             self.wake.set()
         return session
 
-    async def _settle(self, claimed: Claim, work: Callable[[SqlLedger], T]) -> T:
+    async def _settle(self, claimed: ActiveFork, work: Callable[[SqlLedger], T]) -> T:
         """The outcome, and the end of the claim, in one transaction."""
 
         def settle_and_unclaim(ledger: SqlLedger) -> T:
@@ -311,7 +311,7 @@ class Queue:
 
         return await self._database.transact_briefly(settle_and_unclaim)
 
-    async def _put_off(self, claimed: Claim) -> None:
+    async def _put_off(self, claimed: ActiveFork) -> None:
         """After a mistake of our own: the fork is given back, and tried again like any that failed."""
         failures = 1 + max(recipient.attempts for recipient in claimed.recipients)
         hop = Hop(server="", inside=False, mailbox=False)

@@ -28,14 +28,14 @@ _UNSAFE = re.compile(rb"^\.|[^A-Za-z0-9._+=-]")
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class MailboxCopy:
     """One mailbox's copy of a message: ``prefix`` is put before the content."""
 
     recipient: str
     prefix: bytes
 
 
-class Content(Protocol):
+class ContentFile(Protocol):
     """A file of octets, open for reading."""
 
     def seek(self, offset: int, /) -> int: ...
@@ -68,7 +68,7 @@ def folder_of(recipient: str) -> tuple[str, str]:
     return _safe(domain), _safe(local)
 
 
-def store(root: Path, letters: Sequence[Letter], content: Content, *, host: str) -> None:
+def store(root: Path, letters: Sequence[MailboxCopy], content: ContentFile, *, host: str) -> None:
     """Put a message into each mailbox; all of it is durable on return. Blocks: call it in a thread.
 
     No message is visible before every copy is written, so what fails for lack of space leaves nothing
@@ -102,7 +102,7 @@ def messages(root: Path) -> Iterator[tuple[str, Path]]:
                 yield recipient, file
 
 
-def _write(name: str, tmp: int, prefix: bytes, content: Content) -> None:
+def _write(name: str, tmp: int, prefix: bytes, content: ContentFile) -> None:
     descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=tmp)
     with open(descriptor, "wb") as file:
         file.write(prefix)

@@ -15,7 +15,7 @@ import structlog
 
 from shadowrelay.database.delivered_to import Delivered, DeliveredTo, TableError
 from shadowrelay.mailbox.identity import Fingerprint
-from shadowrelay.mailbox.maildir import Letter, folder_of, mailbox_of, store
+from shadowrelay.mailbox.maildir import MailboxCopy, folder_of, mailbox_of, store
 from shadowrelay.smtp.receive import Client, Sink
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import LONGEST_FIELD_NAME, lacks_header
@@ -151,7 +151,7 @@ class MailboxSink:
         receiver, now = self._receiver, self._receiver.clock()
         self._content.seek(0)
         end = b"\r\n" if lacks_header(self._content.read(LONGEST_FIELD_NAME)) else b""
-        letters = [Letter(key.recipient, self._prefix(key.recipient, now) + end) for key in fresh]
+        letters = [MailboxCopy(key.recipient, self._prefix(key.recipient, now) + end) for key in fresh]
         try:
             await asyncio.to_thread(store, receiver.root, letters, self._content, host=receiver.hostname)
         except OSError as error:

@@ -40,7 +40,7 @@ class MailboxOptions:
     ready_file: Path | None = None
 
 
-class CannotListen(Exception):
+class MailboxCannotListen(Exception):
     """A port is taken, or not ours to take; the text says which."""
 
 
@@ -119,7 +119,7 @@ async def _listen(connector: Connector) -> tuple[str, int]:
         # The text for a taken port names the address once more; that for an unknown host has no errno.
         number = error.errno or 0
         reason = os.strerror(number) if number > 0 else error.strerror or str(error)
-        raise CannotListen(
+        raise MailboxCannotListen(
             f"cannot listen on {options.host}:{options.port} ({options.name}): {reason}"
         ) from None
 

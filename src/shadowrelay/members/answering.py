@@ -12,7 +12,7 @@ import structlog
 from shadowrelay.core.decisions import SaveCopy
 from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.identifiers import Digest, Mark, MessageId, ServerName
-from shadowrelay.core.members.conversation import Greeting, Query, Said, asked, introduce
+from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse, asked, introduce
 from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.ownership import chores
@@ -126,7 +126,7 @@ class Desk:
             self._met(theirs.name)
         return await self.database.transact(lambda ledger: introduce(ledger, theirs.name))
 
-    async def ask(self, query: Query) -> Said:
+    async def ask(self, query: Query) -> QueryResponse:
         asker = self._member()
         mark = query.at or asker.lineage.mark
         speaker = Speaker(asker.name, asker.lineage.database_id, mark, asker.version)
@@ -141,7 +141,7 @@ class Desk:
         self.boundary.called(asker.name, seconds())
         return said
 
-    def said(self, said: Said) -> None:
+    def said(self, said: QueryResponse) -> None:
         if said.give is not None:
             self._give(said.give, self._member().name)
 

@@ -9,7 +9,7 @@ from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.second_opinion import Others, others
 from shadowrelay.core.ownership.heartbeat import Alarm, Watch
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import (
     MemberPlace,
     Sites,
@@ -127,7 +127,7 @@ class Boundary:
             and not (watch.cut_off or watch.overdue(at, self.policy))
         )
 
-    def attempted(self, attempt: Attempt, at: float) -> None:
+    def attempted(self, attempt: OfferAttempt, at: float) -> None:
         """An offer has ended. Only what it says of the member counts for other messages."""
         if attempt.leg is Leg.ACKNOWLEDGED:
             self._skipped.pop(attempt.name, None)
@@ -161,13 +161,13 @@ class Candidates:
     def __post_init__(self) -> None:
         self.first = next_turn(self._order(), (), self.boundary.skipped(self.began), self.boundary.policy)
 
-    def after(self, attempts: Sequence[Attempt]) -> Turn | None:
+    def after(self, attempts: Sequence[OfferAttempt]) -> Turn | None:
         """The next one, or the first; None when nobody is left, or nothing of the number of attempts."""
         if not attempts:
             return self.first  # a session with it may be open already
         return next_turn(self._order(), attempts, self.boundary.skipped(self.began), self.boundary.policy)
 
-    def healthy(self, attempts: Sequence[Attempt]) -> Turn | None:
+    def healthy(self, attempts: Sequence[OfferAttempt]) -> Turn | None:
         """The next one of which nothing is known that speaks against asking it now."""
         return healthy_turn(self._order(), attempts, self.boundary.skipped(self.began))
 

@@ -11,7 +11,7 @@ from shadowrelay.core.decisions import OpenQuestion
 from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.members import concluding
-from shadowrelay.core.members.concluding import Conclusion, Said
+from shadowrelay.core.members.concluding import Conclusion, QuestionState
 from shadowrelay.core.messages import Confirmation, Copy
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import arrivals
@@ -149,7 +149,7 @@ class Inquiry:
                 continue
             last = question.message_id
             if may_be_closed and (copy := arrivals.in_question(ledger, last)):
-                said = Said(
+                said = QuestionState(
                     by=entry.by,
                     reachable=reachable,
                     confirmed=entry.confirmed,

@@ -18,7 +18,7 @@ from shadowrelay.core.greeting import greet
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, met
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Unanswered
 from shadowrelay.core.values import replace
 from shadowrelay.database.transport import TransportDatabase
@@ -129,7 +129,7 @@ class Members:
         except TimeoutError:
             raise MemberFailed("connect", NO_ANSWER) from None
 
-    async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> Attempt:
+    async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> OfferAttempt:
         """Offer a copy in a session of its own. Never raises for what the member does."""
         pooled = self.pooled(step.to)
         try:
@@ -147,7 +147,9 @@ class Members:
         """A copy that is to be offered in that session."""
         return OutgoingOffer(session, step, self._database.lineage.mark, self._clock())
 
-    def offered(self, session: MemberConnection, offering: OutgoingOffer, attempt: Attempt) -> Attempt:
+    def offered(
+        self, session: MemberConnection, offering: OutgoingOffer, attempt: OfferAttempt
+    ) -> OfferAttempt:
         """An offer has ended: its session goes back, and what it says of the member is remembered."""
         self.release(attempt.name, session)
         self._boundary.attempted(attempt, seconds())
@@ -164,17 +166,17 @@ class Members:
             )
         return attempt
 
-    def unreachable(self, step: OfferCopy, failed: MemberFailed) -> Attempt:
-        attempt = Attempt(step.to, Leg.REFUSED, step.rank, str(failed))
+    def unreachable(self, step: OfferCopy, failed: MemberFailed) -> OfferAttempt:
+        attempt = OfferAttempt(step.to, Leg.REFUSED, step.rank, str(failed))
         self._boundary.attempted(attempt, seconds())
         log.warning("shadow_server_unreachable", member=step.to, step=failed.step, error=failed.error)
         return attempt
 
-    async def lost(self, step: OfferCopy) -> Attempt:
+    async def lost(self, step: OfferCopy) -> OfferAttempt:
         """An offer that was cut off by its time: the member may hold a copy, under the database we know."""
         known = await self._database.transact(lambda ledger: ledger.member(step.to))
         database_id = known.lineage.database_id if known and known.lineage else None
-        attempt = Attempt(step.to, Leg.LOST, step.rank, NO_ANSWER, database_id)
+        attempt = OfferAttempt(step.to, Leg.LOST, step.rank, NO_ANSWER, database_id)
         self._boundary.attempted(attempt, seconds())
         return attempt
 

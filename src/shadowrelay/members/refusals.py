@@ -9,7 +9,7 @@ from dataclasses import field
 from datetime import datetime
 
 from shadowrelay.core.identifiers import MessageId, ServerName
-from shadowrelay.core.reception.redundancy import Attempt, Concern
+from shadowrelay.core.reception.redundancy import Concern, OfferAttempt
 from shadowrelay.core.values import dataclass
 
 REST = 60.0
@@ -20,7 +20,7 @@ REST = 60.0
 class Refusal:
     """What a member said of a copy. Until then, by a clock that counts suspension, it is not asked again."""
 
-    attempt: Attempt
+    attempt: OfferAttempt
     at: datetime
     until: float
 
@@ -37,7 +37,9 @@ class Refusals:
         """How many messages some member refused."""
         return len(self._by_message)
 
-    def note(self, message_id: MessageId, attempts: Sequence[Attempt], at: datetime, clock: float) -> bool:
+    def note(
+        self, message_id: MessageId, attempts: Sequence[OfferAttempt], at: datetime, clock: float
+    ) -> bool:
         """Remember what members said of that copy. Did any of them refuse it for what it is?"""
         refused = [attempt for attempt in attempts if attempt.concern is Concern.COPY]
         if refused:
@@ -45,7 +47,7 @@ class Refusals:
             said.update({attempt.name: Refusal(attempt, at, clock + REST) for attempt in refused})
         return bool(refused)
 
-    def lately(self, message_id: MessageId, clock: float) -> tuple[Attempt, ...]:
+    def lately(self, message_id: MessageId, clock: float) -> tuple[OfferAttempt, ...]:
         """Refusals after which it is too soon to ask again."""
         return tuple(one.attempt for one in self.of(message_id) if one.until > clock)
 

@@ -16,7 +16,7 @@ from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.redundancy import Attempt, repaired, reserve_rank
+from shadowrelay.core.reception.redundancy import OfferAttempt, repaired, reserve_rank
 from shadowrelay.core.reception.shadow_servers import Turn
 from shadowrelay.core.steps import OfferCopy, Script, Transact
 from shadowrelay.core.values import dataclass
@@ -43,14 +43,14 @@ class Repaired:
     """Has the message a holder now, or no need of one? And what was tried for that."""
 
     safe: bool
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[OfferAttempt, ...] = ()
 
 
 async def copy_again(
     message_id: MessageId,
-    whom: Callable[[Sequence[Attempt]], Turn | None],
+    whom: Callable[[Sequence[OfferAttempt]], Turn | None],
     clock: Callable[[], datetime],
-    refused: Sequence[Attempt] = (),
+    refused: Sequence[OfferAttempt] = (),
 ) -> Repaired:
     """Give an exposed message a holder.
 
@@ -58,7 +58,7 @@ async def copy_again(
     offer's rank is recorded before it is made: an answer that is lost leaves a possible holder on record,
     which is told of the outcome like any other.
     """
-    attempts: list[Attempt] = []
+    attempts: list[OfferAttempt] = []
     while turn := whom([*refused, *attempts]):
         member = turn.to
 
@@ -80,7 +80,7 @@ async def copy_again(
         )
         attempts.append(attempt)
 
-        def record(ledger: Transaction, attempt: Attempt = attempt) -> bool:
+        def record(ledger: Transaction, attempt: OfferAttempt = attempt) -> bool:
             return ledger.apply(repaired(ledger, message_id, attempt, clock()))
 
         if await Transact(record):
@@ -198,7 +198,7 @@ async def offered_whole(
     if copy.digests is None and await examiner.compare(copy, content) is not Finding.SOUND:
         return None
 
-    async def offered(step: OfferCopy) -> Attempt:
+    async def offered(step: OfferCopy) -> OfferAttempt:
         if step.digests is None or not step.digests.content:
             raise TypeError("what has no digest is offered to nobody")
         return await members.offer(step, verified(content, step.digests.content))

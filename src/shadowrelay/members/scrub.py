@@ -23,7 +23,7 @@ from shadowrelay.core.values import replace
 from shadowrelay.database import scrubbing
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.scrubbing import FIRST, Place, Seen
+from shadowrelay.database.scrubbing import FIRST, ScrubPlace, Seen
 from shadowrelay.members.inquiry import Inquiry
 
 log = structlog.get_logger(__name__)
@@ -87,7 +87,7 @@ class Scrub:
             self._hurry.clear()
             place = await self._round(replace(place, behind=FIRST) if at_once else place, at_once=at_once)
 
-    async def _round(self, place: Place, *, at_once: bool) -> Place:
+    async def _round(self, place: ScrubPlace, *, at_once: bool) -> ScrubPlace:
         """From that place to the end. Returns where to go on: at the front, or there if it is interrupted."""
         began_at = self._clock()
         self._rounds += 1

@@ -18,7 +18,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.arrivals import forgotten
-from shadowrelay.core.reception.redundancy import Answer, Arrival, Attempt
+from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.routing import Route, postmaster_domain, route_for
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
@@ -43,7 +43,7 @@ STREAM_FROM = 256 * 1024  # octets past which a body streams to the shadow serve
 _ACCEPTED_DOMAIN = NextHop("accepted")
 
 
-def _nobody(_: Sequence[Attempt]) -> None:
+def _nobody(_: Sequence[OfferAttempt]) -> None:
     """Is asked for a copy where shadow redundancy is disabled."""
 
 
@@ -236,7 +236,7 @@ class IntakeSink:
         )
         clock, shadow = intake.clock, self._shadow
 
-        async def offered(step: OfferCopy) -> Attempt:
+        async def offered(step: OfferCopy) -> OfferAttempt:
             if shadow is None:
                 raise TypeError("nobody was to be asked")
             try:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterable, Callable
 
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.reception.redundancy import Attempt
+from shadowrelay.core.reception.redundancy import OfferAttempt
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.members.boundary import Candidates
 from shadowrelay.members.pool import EARLY_SESSIONS, Members
@@ -70,7 +70,7 @@ class ShadowSession:
             except MemberFailed as failed:
                 self._broken = failed
 
-    async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> Attempt:
+    async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> OfferAttempt:
         """The whole offer, or the end of the one that streams."""
         self._content_came()
         if step.to != self.first or not (self._opening or self._session):

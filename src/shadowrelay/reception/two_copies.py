@@ -14,8 +14,8 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import (
     Answer,
     Arrival,
-    Attempt,
     Leg,
+    OfferAttempt,
     accept,
     arrive,
     counts,
@@ -51,7 +51,7 @@ class Decided:
 async def make_redundant(
     arrival: Arrival,
     content: Content,
-    whom: Callable[[Sequence[Attempt]], Turn | None],
+    whom: Callable[[Sequence[OfferAttempt]], Turn | None],
     policy: Policy,
     clock: Callable[[], datetime],
     deadline: datetime,
@@ -65,7 +65,7 @@ async def make_redundant(
     times, each time by a rank of its own. An acknowledgement that does not count any more (its holder's
     database is gone) leads on like a failure.
     """
-    attempts: list[Attempt] = []
+    attempts: list[OfferAttempt] = []
     arrived: Copy | None = None
     promoted_from = deadline - policy.shadow_time_cap + policy.shadow_resubmit_time_span
 
@@ -117,7 +117,7 @@ def _arriving(
     return lambda ledger: ledger.apply(arrive(ledger, arrival, content, member, clock()))
 
 
-async def take_back(arrival: Arrival, attempts: Iterable[Attempt]) -> Answer:
+async def take_back(arrival: Arrival, attempts: Iterable[OfferAttempt]) -> Answer:
     """Before a 4yz nobody may hold a copy (RFC 5321 4.2.5): revoke every one that may be there.
 
     Whatever is not confirmed leaves only one honest way: to close without a reply.

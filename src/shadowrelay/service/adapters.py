@@ -12,7 +12,7 @@ from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.settings import MemberConnector, Settings
-from shadowrelay.settings.schema import Route
+from shadowrelay.settings.schema import RouteSettings
 from shadowrelay.smtp.member_client import MemberAddress
 from shadowrelay.smtp.send import Login, NextHopServer
 from shadowrelay.tracking.files import LogLimits
@@ -72,7 +72,7 @@ def servers(settings: Settings) -> dict[NextHop, NextHopServer]:
     }
 
 
-def _login(route: Route) -> Login | None:
+def _login(route: RouteSettings) -> Login | None:
     if route.username is None or route.password_file is None:
         return None
     return Login(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
-from shadowrelay.admin.node import HopStatus, MemberStatus, Refusal, member_status
+from shadowrelay.admin.node import HopStatus, MemberStatus, RefusalView, member_status
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Status
 from shadowrelay.core.ownership.handover import Remains
@@ -133,9 +133,9 @@ class Node:
     def hop(self, name: NextHop) -> HopStatus:
         return hop_status(self.queue.hops, name, self.policy, asyncio.get_running_loop().time(), utcnow())
 
-    def refusals(self, message_id: MessageId) -> Sequence[Refusal]:
+    def refusals(self, message_id: MessageId) -> Sequence[RefusalView]:
         return [
-            Refusal(one.attempt.name, one.attempt.reply, one.at)
+            RefusalView(one.attempt.name, one.attempt.reply, one.at)
             for one in self.repair.refusals.of(message_id)
         ]
 
@@ -209,7 +209,7 @@ class Node:
     async def damage_in_log(self, message_id: MessageId) -> tuple[str, str] | None:
         return lookup.damage(await self._in_log(message_id))
 
-    async def _in_log(self, message_id: MessageId) -> lookup.Rows:
+    async def _in_log(self, message_id: MessageId) -> lookup.LogRows:
         unwritten = await self.database.transact(lambda ledger: rows_about(ledger, message_id))
         return await lookup.about(self.settings.tracking.directory, message_id, unwritten)
 

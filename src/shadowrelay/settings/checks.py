@@ -11,7 +11,7 @@ from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.reception.users import UsersInvalid, parse_users
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
-from shadowrelay.settings.schema import ReceiveConnector, Route, Settings, Tls
+from shadowrelay.settings.schema import ReceiveConnector, RouteSettings, Settings, Tls
 from shadowrelay.settings.values import HostPort, format_duration
 from shadowrelay.smtp import send_password
 
@@ -190,7 +190,7 @@ def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
         yield from _login(f"routes.{name}", route, refuse)
 
 
-def _login(key: str, route: Route, refuse: Refuse) -> Iterator[SettingError]:
+def _login(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingError]:
     if (route.username is None) != (route.password_file is None):
         missing = "password_file" if route.password_file is None else "username"
         yield refuse(f"{key}.{missing}", "has to be set", allowed="username and password_file, or neither")

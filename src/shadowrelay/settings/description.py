@@ -18,13 +18,13 @@ from pydantic_core import PydanticUndefined
 from shadowrelay.settings.schema import Settings
 from shadowrelay.settings.values import Format
 
-Step = str | int
+PathStep = str | int
 
 _MOST_NAMES = 12  # that an error tells one by one
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SchemaNode:
     """A place in the schema: a table, a list, or a value. ``field`` is None inside lists and named tables."""
 
     annotation: Any
@@ -44,7 +44,7 @@ class Node:
         return self.annotation is SecretStr
 
     @property
-    def element(self) -> Node | None:
+    def element(self) -> SchemaNode | None:
         """What a list holds, or what each table of a group of named tables is."""
         if get_origin(self.annotation) in (list, dict):
             return _node(get_args(self.annotation)[-1])
@@ -55,7 +55,7 @@ class Node:
         """A group of tables that the administrator names, such as ``receive``."""
         return get_origin(self.annotation) is dict
 
-    def child(self, step: Step) -> Node | None:
+    def child(self, step: PathStep) -> SchemaNode | None:
         """The node one step below; None when the schema has nothing of that name."""
         if self.table is not None:
             field = self.table.model_fields.get(str(step))
@@ -99,7 +99,7 @@ def _range(render: Callable[[Any], str], least: Any, most: Any) -> list[str]:
     return [] if most is None else [f"at most {render(most)}"]
 
 
-def _node(annotation: Any, metadata: tuple[Any, ...] = (), field: FieldInfo | None = None) -> Node:
+def _node(annotation: Any, metadata: tuple[Any, ...] = (), field: FieldInfo | None = None) -> SchemaNode:
     while True:
         if get_origin(annotation) is Annotated:
             annotation, *marks = get_args(annotation)
@@ -107,14 +107,14 @@ def _node(annotation: Any, metadata: tuple[Any, ...] = (), field: FieldInfo | No
         elif get_origin(annotation) in (Union, UnionType) and type(None) in get_args(annotation):
             annotation = next(choice for choice in get_args(annotation) if choice is not type(None))
         else:
-            return Node(annotation, metadata, field)
+            return SchemaNode(annotation, metadata, field)
 
 
 def is_table(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-ROOT = Node(Settings)
+ROOT = SchemaNode(Settings)
 
 
 def alternatives(choices: Sequence[str]) -> str:
@@ -122,9 +122,9 @@ def alternatives(choices: Sequence[str]) -> str:
     return " or ".join([", ".join(choices[:-1]), choices[-1]] if len(choices) > 1 else choices)
 
 
-def find(path: Sequence[Step]) -> Node | None:
+def find(path: Sequence[PathStep]) -> SchemaNode | None:
     """The node that a path leads to."""
-    node: Node | None = ROOT
+    node: SchemaNode | None = ROOT
     for step in path:
         if node is None:
             return None
@@ -132,7 +132,7 @@ def find(path: Sequence[Step]) -> Node | None:
     return node
 
 
-def dotted(path: Sequence[Step]) -> str:
+def dotted(path: Sequence[PathStep]) -> str:
     """A path as a key: ``receive.default.listen``, ``members[0].address``."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
@@ -148,7 +148,7 @@ class Described:
     doc: str
 
 
-def described(node: Node = ROOT, prefix: str = "") -> Iterator[Described]:
+def described(node: SchemaNode = ROOT, prefix: str = "") -> Iterator[Described]:
     """Every setting, in the order of the schema; ``NAME`` stands for the name of a table."""
     if node.table is None:
         return
@@ -164,13 +164,13 @@ def described(node: Node = ROOT, prefix: str = "") -> Iterator[Described]:
             yield Described(key, child.allowed(), _default(child, field), field.description or "")
 
 
-def _default(node: Node, field: FieldInfo) -> str:
+def _default(node: SchemaNode, field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return ""
     return "not set" if field.default is None else node.render(field.default)
 
 
-def instead(parent: Node | None, wrong: str) -> tuple[str, str]:
+def instead(parent: SchemaNode | None, wrong: str) -> tuple[str, str]:
     """For a key that the schema does not have in this table: which one was meant, or else which there are."""
     names = list(parent.table.model_fields) if parent and parent.table else []
     if hint := suggestion(wrong, names):

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from shadowrelay.settings.description import ROOT, Node, Step, dotted
+from shadowrelay.settings.description import ROOT, PathStep, SchemaNode, dotted
 from shadowrelay.settings.origins import Origin
 from shadowrelay.settings.schema import Settings
 
@@ -28,9 +28,13 @@ def effective(settings: Settings) -> Iterator[Effective]:
         yield Effective(dotted(path), value, settings.origin(dotted(path)))
 
 
-def _leaves(node: Node, value: Any, path: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], Any]]:
+def _leaves(
+    node: SchemaNode, value: Any, path: tuple[PathStep, ...]
+) -> Iterator[tuple[tuple[PathStep, ...], Any]]:
     if isinstance(value, BaseModel):
-        steps: list[tuple[Step, Any]] = [(name, getattr(value, name)) for name in type(value).model_fields]
+        steps: list[tuple[PathStep, Any]] = [
+            (name, getattr(value, name)) for name in type(value).model_fields
+        ]
     elif isinstance(value, dict):
         steps = list(value.items())
     elif isinstance(value, list) and node.element is not None and node.element.table is not None:
@@ -44,7 +48,7 @@ def _leaves(node: Node, value: Any, path: tuple[Step, ...]) -> Iterator[tuple[tu
             yield from _leaves(child, inner, (*path, step))
 
 
-def _plain(node: Node, value: Any) -> Any:
+def _plain(node: SchemaNode, value: Any) -> Any:
     if isinstance(value, list):
         return [(node.element or node).render(item) for item in value]
     if value is None or isinstance(value, bool):

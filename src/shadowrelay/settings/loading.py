@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from shadowrelay.settings.checks import cross_checks
-from shadowrelay.settings.description import Node, Step, dotted, find, instead
+from shadowrelay.settings.description import PathStep, SchemaNode, dotted, find, instead
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.origins import Origin, OriginKind, origin_of
 from shadowrelay.settings.schema import Settings
@@ -93,7 +93,7 @@ def validate(tree: Tree, origins: Mapping[str, Origin]) -> tuple[Settings | None
 
 
 def _remaining(
-    tree: Tree, wrong: Sequence[Sequence[Step]], broken: set[str], origins: Mapping[str, Origin]
+    tree: Tree, wrong: Sequence[Sequence[PathStep]], broken: set[str], origins: Mapping[str, Origin]
 ) -> list[SettingError]:
     sound = {"name": _PLACEHOLDER, **{key: _sound(key, value, wrong) for key, value in tree.items()}}
     try:
@@ -103,7 +103,7 @@ def _remaining(
     return list(cross_checks(settings, broken=frozenset(broken), origins=origins))
 
 
-def _sound(key: str, value: Any, wrong: Sequence[Sequence[Step]]) -> Any:
+def _sound(key: str, value: Any, wrong: Sequence[Sequence[PathStep]]) -> Any:
     """What remains of a top-level value: whole, without its wrong tables, or nothing."""
     below = [path[1:] for path in wrong if path[0] == key]
     if not below:
@@ -147,7 +147,7 @@ def _reason(detail: ErrorDetails) -> str:
     return _REASONS.get(detail["type"], detail["msg"][:1].lower() + detail["msg"][1:])
 
 
-def _unknown_setting(path: Sequence[Step], origins: Mapping[str, Origin]) -> SettingError:
+def _unknown_setting(path: Sequence[PathStep], origins: Mapping[str, Origin]) -> SettingError:
     """Its value is not repeated: it may be a secret under a misspelt key."""
     key = dotted(path)
     hint, allowed = instead(find(path[:-1]), str(path[-1]))
@@ -155,7 +155,7 @@ def _unknown_setting(path: Sequence[Step], origins: Mapping[str, Origin]) -> Set
     return SettingError(key=key, source=str(origin_of(key, origins) or ""), message=message, allowed=allowed)
 
 
-def _shown(node: Node, value: Any) -> str:
+def _shown(node: SchemaNode, value: Any) -> str:
     if isinstance(value, dict):
         return ""
     if node.secret:
@@ -163,7 +163,7 @@ def _shown(node: Node, value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _written(tree: Any, path: Sequence[Step], otherwise: Any) -> Any:
+def _written(tree: Any, path: Sequence[PathStep], otherwise: Any) -> Any:
     """A value as it was set, before it was read as a duration or a size."""
     for step in path:
         try:
@@ -173,7 +173,7 @@ def _written(tree: Any, path: Sequence[Step], otherwise: Any) -> Any:
     return tree
 
 
-def _from(base: Path, node: Node, value: Any) -> Any:
+def _from(base: Path, node: SchemaNode, value: Any) -> Any:
     if node.annotation is Path and isinstance(value, str) and value and not value.startswith("~"):
         return str(base / value)
     return value

@@ -163,7 +163,7 @@ class MemberSettings(Section):
     )
 
 
-class Route(Section):
+class RouteSettings(Section):
     domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
     host: HostName = Field(description="The next hop.")
     port: Integer = Field(25, ge=1, le=65535, description="Its port.")
@@ -277,7 +277,7 @@ class Settings(PolicySettings):
     members: list[MemberSettings] = Field(
         [], description="Members of the boundary; our own entry is left out."
     )
-    routes: dict[TableName, Route] = Field({}, description="Next hops.")
+    routes: dict[TableName, RouteSettings] = Field({}, description="Next hops.")
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
     tracking: Tracking = Field(
         default_factory=lambda data: Tracking(directory=data["data_dir"] / "tracking"),

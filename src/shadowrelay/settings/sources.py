@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from shadowrelay import failpoints
-from shadowrelay.settings.description import ROOT, Node, Step, dotted, suggestion
+from shadowrelay.settings.description import ROOT, PathStep, SchemaNode, dotted, suggestion
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, OriginKind
 
@@ -42,7 +42,7 @@ class _TooLarge(ValueError):
     """More than anybody's settings."""
 
 
-class Source(PydanticBaseSettingsSource):
+class SettingsSource(PydanticBaseSettingsSource):
     """What one place says: the values as nested tables, the origin of each, and what could not be read."""
 
     def __init__(self, settings: type[BaseSettings]) -> None:
@@ -60,7 +60,7 @@ class Source(PydanticBaseSettingsSource):
         return self.tree
 
 
-class FileSource(Source):
+class FileSource(SettingsSource):
     """One TOML file."""
 
     def __init__(self, settings: type[BaseSettings], path: Path) -> None:
@@ -84,7 +84,7 @@ class FileSource(Source):
         self.errors.append(SettingError(key="", source=str(self._path), message=message))
 
 
-class EnvironmentSource(Source):
+class EnvironmentSource(SettingsSource):
     """Variables with our prefix: ``__`` steps into a table, ``_FILE`` at the end names a file with the value.
 
     Lists of text are comma-separated or JSON; tables and lists of tables are JSON. A table that the settings
@@ -120,7 +120,7 @@ class EnvironmentSource(Source):
         except ValueError as error:
             self._refuse(variable, f"not JSON: {error}")
 
-    def _set(self, variable: str, path: tuple[str, ...], node: Node, text: str) -> None:
+    def _set(self, variable: str, path: tuple[str, ...], node: SchemaNode, text: str) -> None:
         key, table = dotted(path), self.tree
         if key in self.origins:
             return self._refuse(variable, f"{key} is set by {self.origins[key]} as well")
@@ -132,7 +132,7 @@ class EnvironmentSource(Source):
         self.origins[key] = Origin(OriginKind.ENVIRONMENT, variable)
         return None
 
-    def _find(self, name: str) -> tuple[tuple[str, ...], Node] | None:
+    def _find(self, name: str) -> tuple[tuple[str, ...], SchemaNode] | None:
         node, known = ROOT, self._beneath
         path: tuple[str, ...] = ()
         for segment in name.split("__"):
@@ -195,7 +195,7 @@ def _content(path: str) -> str:
     return _text(Path(path), "utf-8").removesuffix("\n").removesuffix("\r")
 
 
-def _parse(node: Node, text: str) -> Any:
+def _parse(node: SchemaNode, text: str) -> Any:
     """A value as TOML would have given it. Empty text leaves an optional setting unset."""
     if not text and node.optional:
         return None
@@ -215,7 +215,7 @@ def _variable(path: tuple[str, ...]) -> str:
     return PREFIX + "__".join(path).replace("-", "_").upper()
 
 
-def _settable(node: Node, known: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+def _settable(node: SchemaNode, known: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Paths that a variable may name, with the names of tables that the file has."""
     names = (known or ["default"]) if node.named else node.table.model_fields if node.table else []
     for name in names:
@@ -226,7 +226,7 @@ def _settable(node: Node, known: Mapping[str, Any]) -> Iterator[tuple[str, ...]]
             yield from ((name, *path) for path in below)
 
 
-def _leaves(tree: Mapping[str, Any], path: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
+def _leaves(tree: Mapping[str, Any], path: tuple[PathStep, ...] = ()) -> Iterator[tuple[PathStep, ...]]:
     for key, value in tree.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, (*path, key))
@@ -243,10 +243,10 @@ def merge(lower: Tree, upper: Tree) -> Tree:
     return merged
 
 
-def rewrite(tree: Tree, change: Callable[[Node, Any], Any], node: Node = ROOT) -> Tree:
+def rewrite(tree: Tree, change: Callable[[SchemaNode, Any], Any], node: SchemaNode = ROOT) -> Tree:
     """The same tables, each value that the schema knows passed through ``change``."""
 
-    def visit(child: Node | None, value: Any) -> Any:
+    def visit(child: SchemaNode | None, value: Any) -> Any:
         if child is None:
             return value
         if isinstance(value, dict):

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from shadowrelay.core.identifiers import Digest, Mark
 from shadowrelay.core.messages import Recipient, Status
-from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.member_client import MemberConnection, MemberFailed, MemberGone, marked
@@ -61,7 +61,7 @@ class OutgoingOffer:
         if not reply.positive:
             self._refusal = reply
 
-    async def send(self, content: AsyncIterable[bytes], digest: Digest | None) -> Attempt:
+    async def send(self, content: AsyncIterable[bytes], digest: Digest | None) -> OfferAttempt:
         """The whole content, then ``finish``. A content that cannot be read raises, the session aborted."""
         try:
             async for block in content:
@@ -73,7 +73,7 @@ class OutgoingOffer:
             raise
         return await self.finish(digest)
 
-    async def finish(self, digest: Digest | None) -> Attempt:
+    async def finish(self, digest: Digest | None) -> OfferAttempt:
         """The end of the content with its ``digest``, and what the holder says of it.
 
         A refusal of the envelope, or of a chunk, is final: then nothing is kept there.
@@ -101,17 +101,17 @@ class OutgoingOffer:
         reply_text = f"{answer.code} {answer.enhanced} {' '.join(texts)}"
         return self._attempt(Leg.ACKNOWLEDGED, reply_text, mark)
 
-    def failed(self, failed: MemberFailed) -> Attempt:
+    def failed(self, failed: MemberFailed) -> OfferAttempt:
         """Before the last chunk left, nothing can be there; after it, a copy may."""
         concern = Concern.SESSION if isinstance(failed, MemberGone) else Concern.MEMBER
         return self._attempt(Leg.LOST if self._ended else Leg.REFUSED, str(failed), concern=concern)
 
     def _attempt(
         self, leg: Leg, reply: str, mark: Mark | None = None, concern: Concern = Concern.MEMBER
-    ) -> Attempt:
+    ) -> OfferAttempt:
         greeting = self._session.greeting
         database = greeting.lineage.database_id if greeting else None
-        return Attempt(self.step.to, leg, self.step.rank, reply, database, mark, concern)
+        return OfferAttempt(self.step.to, leg, self.step.rank, reply, database, mark, concern)
 
 
 def _concern(refusal: Reply) -> Concern:

@@ -10,12 +10,12 @@ from typing import ClassVar, Protocol, cast
 from shadowrelay import failpoints
 from shadowrelay.core.digests import is_digest
 from shadowrelay.core.identifiers import Digest, Mark
-from shadowrelay.core.members.conversation import Greeting, Query, Said
+from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.receive import Client, ConnectorOptions, Receiver
 from shadowrelay.smtp.receive_connection import syntax
 from shadowrelay.smtp.receive_data import Body
-from shadowrelay.smtp.receive_lifecycle import Transaction
+from shadowrelay.smtp.receive_lifecycle import MailTransaction
 from shadowrelay.smtp.receive_limits import Register
 from shadowrelay.smtp.receive_session import ReceiveSession
 from shadowrelay.wire import xqdiscard, xshadow
@@ -38,11 +38,11 @@ class MemberDesk(Receiver, Protocol):
         """A member introduced itself. Raises Refused if it is not one, or not the one of its certificate."""
         ...
 
-    async def ask(self, query: Query) -> Said:
+    async def ask(self, query: Query) -> QueryResponse:
         """Answer the member that introduced itself."""
         ...
 
-    def said(self, said: Said) -> None:
+    def said(self, said: QueryResponse) -> None:
         """The answer has left: what follows from it may begin."""
         ...
 
@@ -145,7 +145,7 @@ class MemberSession(ReceiveSession):
             argument = chunk
         return await super().smtp_BDAT(argument)
 
-    async def _finish(self, transaction: Transaction, body: Body) -> None:
+    async def _finish(self, transaction: MailTransaction, body: Body) -> None:
         await super()._finish(transaction, body)
         failpoints.soon("after-shadow-reply")
 

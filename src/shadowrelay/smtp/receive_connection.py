@@ -52,7 +52,7 @@ def claimed(
     return AuthResult(success=False, handled=False, auth_data=claim)
 
 
-class Connection(SMTP):
+class ClientConnection(SMTP):
     """The library's session on octets of our own: ``duplex`` reads and writes, ``client`` is who is there."""
 
     line_length_limit = 32_768  # of a StreamReader that reads nothing

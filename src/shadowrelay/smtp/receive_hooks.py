@@ -10,7 +10,7 @@ from aiosmtpd.smtp import Session
 
 from shadowrelay.smtp.duplex import Interrupted, Why
 from shadowrelay.smtp.receive_content import MESSAGE_TOO_BIG
-from shadowrelay.smtp.receive_lifecycle import Transaction
+from shadowrelay.smtp.receive_lifecycle import MailTransaction
 from shadowrelay.smtp.receive_words import OK
 from shadowrelay.wire.replies import Reply
 
@@ -31,14 +31,14 @@ class Hooks:
 
     @staticmethod
     async def handle_PROXY(
-        server: ReceiveSession, session: Session, envelope: Transaction, header: ProxyData
+        server: ReceiveSession, session: Session, envelope: MailTransaction, header: ProxyData
     ) -> bool:
         del session, envelope
         return await server.proxied(header)
 
     @staticmethod
     async def handle_HELO(
-        server: ReceiveSession, session: Session, envelope: Transaction, name: str
+        server: ReceiveSession, session: Session, envelope: MailTransaction, name: str
     ) -> bytes:
         del envelope
         session.host_name = name
@@ -46,7 +46,7 @@ class Hooks:
 
     @staticmethod
     async def handle_EHLO(
-        server: ReceiveSession, session: Session, envelope: Transaction, name: str, offered: list[str]
+        server: ReceiveSession, session: Session, envelope: MailTransaction, name: str, offered: list[str]
     ) -> list[bytes]:
         del envelope, offered
         session.host_name = name
@@ -54,7 +54,7 @@ class Hooks:
 
     @staticmethod
     async def handle_MAIL(
-        server: ReceiveSession, session: Session, envelope: Transaction, address: str, options: list[str]
+        server: ReceiveSession, session: Session, envelope: MailTransaction, address: str, options: list[str]
     ) -> Reply:
         del session, options
         mail = envelope.mail
@@ -70,7 +70,7 @@ class Hooks:
 
     @staticmethod
     async def handle_RCPT(
-        server: ReceiveSession, session: Session, envelope: Transaction, address: str, options: list[str]
+        server: ReceiveSession, session: Session, envelope: MailTransaction, address: str, options: list[str]
     ) -> Reply:
         del session, options
         rcpt = envelope.rcpt
@@ -88,13 +88,13 @@ class Hooks:
         return reply
 
     @staticmethod
-    async def handle_RSET(server: ReceiveSession, session: Session, envelope: Transaction) -> Reply:
+    async def handle_RSET(server: ReceiveSession, session: Session, envelope: MailTransaction) -> Reply:
         del session, envelope
         await server.forget()
         return OK
 
     @staticmethod
-    async def handle_QUIT(server: ReceiveSession, session: Session, envelope: Transaction) -> Reply:
+    async def handle_QUIT(server: ReceiveSession, session: Session, envelope: MailTransaction) -> Reply:
         """The library would cancel itself after its reply."""
         del session, envelope
         await server.answer(BYE)

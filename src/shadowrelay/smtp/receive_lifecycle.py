@@ -17,7 +17,7 @@ from aiosmtpd.smtp import Envelope
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import BLOCK, Interrupted, Why
 from shadowrelay.smtp.receive import ConnectorOptions, Receiver
-from shadowrelay.smtp.receive_connection import LINGER, Connection
+from shadowrelay.smtp.receive_connection import LINGER, ClientConnection
 from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body
 from shadowrelay.smtp.receive_limits import STOPPING, Register
 from shadowrelay.smtp.receive_streams import CommandReader, HeaderReader, client_of
@@ -46,7 +46,7 @@ _PROTOCOL_ERRORS = frozenset({500, 501, 502, 503, 504, 535, 538, 555})
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-class Transaction(Envelope):
+class MailTransaction(Envelope):
     """From MAIL to the reply after the content; before MAIL, an empty one.
 
     ``failed`` is what later chunks of a refused body get.
@@ -63,7 +63,7 @@ class Transaction(Envelope):
         self.failed: Reply | None = None
 
 
-class SessionLifecycle(Connection):
+class SessionLifecycle(ClientConnection):
     """What is said in one connection. ``register`` counts it; ``receiver`` is told of its transactions."""
 
     def __init__(
@@ -71,7 +71,7 @@ class SessionLifecycle(Connection):
     ) -> None:
         super().__init__(options, hooks)
         self.receiver = receiver
-        self.envelope: Transaction | None
+        self.envelope: MailTransaction | None
         self.verb = ""  # of the command that is served
         self.junk = 0  # commands since the last message
         self._register = register
@@ -301,13 +301,13 @@ class SessionLifecycle(Connection):
     # The transaction
 
     @property
-    def transaction(self) -> Transaction | None:
+    def transaction(self) -> MailTransaction | None:
         """The one that is under way."""
         envelope = self.envelope
         return envelope if envelope is not None and envelope.mail_from is not None else None
 
-    def _create_envelope(self) -> Transaction:
-        return Transaction()
+    def _create_envelope(self) -> MailTransaction:
+        return MailTransaction()
 
     def _set_rset_state(self) -> None:
         """Others have to be told, who take their time: what follows in the library calls ``forget``."""

@@ -21,7 +21,7 @@ from shadowrelay.smtp.receive_connection import syntax
 from shadowrelay.smtp.receive_content import ContentCheck
 from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body, read_chunk, read_data
 from shadowrelay.smtp.receive_hooks import HOOKS
-from shadowrelay.smtp.receive_lifecycle import SessionLifecycle, Transaction
+from shadowrelay.smtp.receive_lifecycle import MailTransaction, SessionLifecycle
 from shadowrelay.smtp.receive_limits import Register
 from shadowrelay.smtp.receive_words import MAIL_NEEDED
 from shadowrelay.wire.addresses import is_literal
@@ -302,7 +302,7 @@ class ReceiveSession(SessionLifecycle):
             return Reply(503 if self.options.lmtp else 554, "5.5.1", "No valid recipients")
         return _sequence("RCPT needed first")
 
-    async def _open(self, transaction: Transaction) -> Body | Reply:
+    async def _open(self, transaction: MailTransaction) -> Body | Reply:
         options = self.options
         try:
             sink = await self.receiver.content(self.client, transaction.mail, tuple(transaction.recipients))
@@ -321,7 +321,7 @@ class ReceiveSession(SessionLifecycle):
         transaction.body = Body(sink, check)
         return transaction.body
 
-    async def _finish(self, transaction: Transaction, body: Body) -> None:
+    async def _finish(self, transaction: MailTransaction, body: Body) -> None:
         """End of content: the replies, and the transaction is over whatever they are."""
         expected = self._replies_due(transaction)
         self.junk = 0
@@ -343,7 +343,7 @@ class ReceiveSession(SessionLifecycle):
             await self.answer(reply)
         return None
 
-    def _replies_due(self, transaction: Transaction) -> int:
+    def _replies_due(self, transaction: MailTransaction) -> int:
         """After the content: LMTP has a reply for each recipient (RFC 2033 section 4.2)."""
         return len(transaction.recipients) if self.options.lmtp else 1
 

@@ -10,8 +10,8 @@ from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.smtp.send_client import SESSION_ERRORS
 from shadowrelay.smtp.send_commands import mail_command, rcpt_command, refusals
-from shadowrelay.smtp.send_connect import Connection, open_connection
-from shadowrelay.smtp.send_content import Source, examine
+from shadowrelay.smtp.send_connect import HopConnection, open_connection
+from shadowrelay.smtp.send_content import ContentSource, examine
 from shadowrelay.smtp.send_hop import (
     Awaited,
     ConnectionFailed,
@@ -19,10 +19,10 @@ from shadowrelay.smtp.send_hop import (
     Login,
     NextHopServer,
     RecipientResult,
-    Step,
+    SessionStep,
     Timeouts,
 )
-from shadowrelay.smtp.send_transaction import Transaction, Withdrawn
+from shadowrelay.smtp.send_transaction import DeliveryTransaction, Withdrawn
 
 __all__ = [
     "ConnectionFailed",
@@ -42,7 +42,7 @@ class DeliverySession:
     def __init__(self, server: NextHopServer) -> None:
         self.server = server
         self.awaits = Awaited()
-        self._connection: Connection | None = None
+        self._connection: HopConnection | None = None
         self._reused = False
         self._needs_reset = False
 
@@ -66,7 +66,7 @@ class DeliverySession:
         self,
         envelope: Envelope,
         recipients: Sequence[Recipient],
-        content: Source,
+        content: ContentSource,
         *,
         eight_bit: bool | None = None,
         wanted: Callable[[], Awaitable[bool]] | None = None,
@@ -96,7 +96,7 @@ class DeliverySession:
         if offered:
             if self._needs_reset:
                 await self.reset()
-            transaction = Transaction(
+            transaction = DeliveryTransaction(
                 connection=connection,
                 server=self.server,
                 reused=self._reused,
@@ -124,7 +124,7 @@ class DeliverySession:
     async def _heard(
         self,
         heard: Callable[[DeliveryResult], Awaitable[None]],
-        connection: Connection,
+        connection: HopConnection,
         result: RecipientResult,
     ) -> None:
         offered = "DSN" in connection.extensions
@@ -158,7 +158,7 @@ class DeliverySession:
             self._connection.protocol.abort()
             self._connection = None
 
-    def _usable(self, step: Step) -> Connection:
+    def _usable(self, step: SessionStep) -> HopConnection:
         if self._connection is None:
             raise ConnectionFailed(step, "not connected")
         return self._connection

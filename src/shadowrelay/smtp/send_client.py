@@ -15,7 +15,7 @@ from aiosmtplib.errors import SMTPException, SMTPHeloError, SMTPResponseExceptio
 from aiosmtplib.response import SMTPResponse
 from aiosmtplib.typing import SMTPStatus
 
-from shadowrelay.smtp.send_hop import Awaited, ConnectionFailed, NextHopServer, Step, one_line
+from shadowrelay.smtp.send_hop import Awaited, ConnectionFailed, NextHopServer, SessionStep, one_line
 from shadowrelay.smtp.send_protocol import HopProtocol
 from shadowrelay.wire.replies import Reply
 
@@ -70,7 +70,7 @@ class HopClient(SMTP):
         return response
 
     @contextmanager
-    def step(self, name: Step) -> Iterator[None]:
+    def step(self, name: SessionStep) -> Iterator[None]:
         """What the library raises meanwhile becomes ConnectionFailed, with the server's own words if any."""
         self.awaits.begin(name)
         try:

@@ -18,7 +18,7 @@ Extensions = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class ContentNeeds:
     """What the content asks for: its octets, whether any is above 127, and whether one of the header's is."""
 
     size: int
@@ -27,7 +27,7 @@ class Need:
 
 
 def refusals(
-    envelope: Envelope, recipients: Sequence[Recipient], need: Need, extensions: Extensions
+    envelope: Envelope, recipients: Sequence[Recipient], need: ContentNeeds, extensions: Extensions
 ) -> list[RecipientResult]:
     """Recipients that this hop cannot be asked to take, REJECTED without a word to it."""
     everybody = _refusal_for_all(envelope, need, extensions)
@@ -39,7 +39,7 @@ def refusals(
     return found
 
 
-def mail_command(envelope: Envelope, need: Need, extensions: Extensions) -> bytes:
+def mail_command(envelope: Envelope, need: ContentNeeds, extensions: Extensions) -> bytes:
     """MAIL, CRLF included, with SIZE, BODY, SMTPUTF8, RET and ENVID as far as they are offered."""
     mail = MailFrom(
         sender=envelope.sender,
@@ -63,7 +63,7 @@ def rcpt_command(recipient: Recipient, extensions: Extensions) -> bytes:
     return format_rcpt(RcptTo(recipient.address, recipient.notify, orcpt), extensions)
 
 
-def _refusal_for_all(envelope: Envelope, need: Need, extensions: Extensions) -> Reply | None:
+def _refusal_for_all(envelope: Envelope, need: ContentNeeds, extensions: Extensions) -> Reply | None:
     limit = size_limit(extensions)
     if limit is not None and need.size > limit:
         return Reply(552, "5.3.4", f"Message size {need.size} exceeds the next hop's limit of {limit}")

@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class Connection:
+class HopConnection:
     """A session past EHLO, and AUTH. ``protocol`` is the client's, which forgets it when the connection is
     lost: then replies may still be read. ``encrypted`` is the TLS version, '' for clear text.
     """
@@ -33,7 +33,7 @@ class Connection:
     encrypted: str = ""
 
 
-async def open_connection(server: NextHopServer, awaits: Awaited) -> Connection:
+async def open_connection(server: NextHopServer, awaits: Awaited) -> HopConnection:
     """Connect, introduce ourselves, and log in if we are to. Raises ConnectionFailed.
 
     Where TLS is opportunistic and fails, a second connection is made in clear text: the first one is in no
@@ -48,14 +48,14 @@ async def open_connection(server: NextHopServer, awaits: Awaited) -> Connection:
         return await _open(replace(server, tls="none"), awaits)
 
 
-async def _open(server: NextHopServer, awaits: Awaited) -> Connection:
+async def _open(server: NextHopServer, awaits: Awaited) -> HopConnection:
     client = HopClient(server, awaits)
     await client.connect(timeout=server.timeouts.connect)
     protocol = client.protocol
     if protocol is None:
         raise ConnectionFailed("greeting", "closed by the next hop")
     try:
-        connection = Connection(client, protocol, await _introduce(client))
+        connection = HopConnection(client, protocol, await _introduce(client))
         if server.tls != "none":
             await _encrypt(connection)
         if server.login is not None:
@@ -79,7 +79,7 @@ async def _introduce(client: HopClient) -> Extensions:
     return {keyword.upper(): arguments.strip() for keyword, arguments in client.esmtp_extensions.items()}
 
 
-async def _encrypt(connection: Connection) -> None:
+async def _encrypt(connection: HopConnection) -> None:
     client, server = connection.client, connection.client.server
     if "STARTTLS" not in connection.extensions:
         if server.tls == "required":

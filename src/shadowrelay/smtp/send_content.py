@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from typing import TypeAlias
 
 from shadowrelay.core.messages import Envelope
-from shadowrelay.smtp.send_commands import Extensions, Need
+from shadowrelay.smtp.send_commands import ContentNeeds, Extensions
 from shadowrelay.wire.line_ends import all_paired, has_dot_line
 
 BLOCK = 256 * 1024
 """Octets handed to the transport at once: a delivery takes a few times this, whatever the message's size."""
 
-Source: TypeAlias = bytes | AsyncIterable[bytes]
+ContentSource: TypeAlias = bytes | AsyncIterable[bytes]
 """A message at rest, or one that is read as it is sent; an iterator serves one attempt."""
 
 
@@ -54,7 +54,7 @@ class DotStuffer:
         return b".\r\n" if self._tail == b"\r\n" else b"\r\n.\r\n"
 
 
-async def blocks(content: Source) -> AsyncGenerator[bytes, None]:
+async def blocks(content: ContentSource) -> AsyncGenerator[bytes, None]:
     """The content in pieces of at most BLOCK octets."""
     if isinstance(content, bytes):
         for start in range(0, len(content), BLOCK):
@@ -66,8 +66,8 @@ async def blocks(content: Source) -> AsyncGenerator[bytes, None]:
 
 
 async def examine(
-    envelope: Envelope, content: Source, extensions: Extensions, *, eight_bit: bool | None
-) -> tuple[Need, Source]:
+    envelope: Envelope, content: ContentSource, extensions: Extensions, *, eight_bit: bool | None
+) -> tuple[ContentNeeds, ContentSource]:
     """What the content asks of a next hop, and the content to send in place of the one given.
 
     A message at rest is looked at. Of one that is streamed, the size and BODY that the envelope declares are
@@ -78,14 +78,14 @@ async def examine(
     if isinstance(content, bytes):
         high = not content.isascii()
         utf8_header = high and utf8_matters and not _header_of(content).isascii()
-        return Need(size=len(content), eight_bit=high, utf8_header=utf8_header), content
+        return ContentNeeds(size=len(content), eight_bit=high, utf8_header=utf8_header), content
     declared = envelope.body == "8BITMIME" if eight_bit is None else eight_bit
     if not utf8_matters:
-        return Need(size=envelope.size, eight_bit=declared, utf8_header=False), content
+        return ContentNeeds(size=envelope.size, eight_bit=declared, utf8_header=False), content
     pieces = aiter(content)
     first = await anext(pieces, b"")
     utf8_header = not _header_of(first).isascii()
-    need = Need(size=envelope.size, eight_bit=declared or utf8_header, utf8_header=utf8_header)
+    need = ContentNeeds(size=envelope.size, eight_bit=declared or utf8_header, utf8_header=utf8_header)
     return need, _again(first, pieces)
 
 

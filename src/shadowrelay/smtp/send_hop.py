@@ -13,9 +13,9 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.wire import addresses
 from shadowrelay.wire.replies import Reply
 
-Step = Literal["connect", "greeting", "ehlo", "tls", "auth", "mail", "rcpt", "data", "rset"]
+SessionStep = Literal["connect", "greeting", "ehlo", "tls", "auth", "mail", "rcpt", "data", "rset"]
 
-Mechanism = Literal["plain", "login", "cram-md5", "xoauth2"]
+MechanismName = Literal["plain", "login", "cram-md5", "xoauth2"]
 
 _LONGEST_TEXT = 600
 _LOG_IN = frozenset({530, 534, 535, 538})
@@ -49,7 +49,7 @@ class Login:
 
     username: str
     password_file: Path
-    mechanism: Mechanism = "plain"
+    mechanism: MechanismName = "plain"
     without_tls: bool = False
 
 
@@ -85,10 +85,10 @@ class NextHopServer:
 class Awaited:
     """What a session waits for at this moment, and since when on the loop's clock. '' if for nothing."""
 
-    what: Step | Literal["content", "final dot", ""] = ""
+    what: SessionStep | Literal["content", "final dot", ""] = ""
     since: float = 0.0
 
-    def begin(self, what: Step | Literal["content", "final dot"]) -> None:
+    def begin(self, what: SessionStep | Literal["content", "final dot"]) -> None:
         """From now on it waits for that."""
         self.what, self.since = what, asyncio.get_running_loop().time()
 
@@ -175,7 +175,7 @@ class ConnectionFailed(Exception):
     should be tried at once.
     """
 
-    def __init__(self, step: Step, error: str, *, reply: str = "", reused: bool = False) -> None:
+    def __init__(self, step: SessionStep, error: str, *, reply: str = "", reused: bool = False) -> None:
         super().__init__(f"{step}: {error}")
         self.step = step
         self.error = error

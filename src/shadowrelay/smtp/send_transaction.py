@@ -10,8 +10,8 @@ from typing import Literal, NoReturn
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.send_client import SESSION_ERRORS, describe, no_reply
-from shadowrelay.smtp.send_connect import Connection
-from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer, Source, blocks
+from shadowrelay.smtp.send_connect import HopConnection
+from shadowrelay.smtp.send_content import BareLineEnding, ContentSource, DotStuffer, blocks
 from shadowrelay.smtp.send_hop import (
     ConnectionFailed,
     NextHopServer,
@@ -38,14 +38,14 @@ class _Over(Exception):
 
 
 @dataclass(slots=True, kw_only=True)
-class Transaction:
+class DeliveryTransaction:
     """For one use. When ``run`` returns, ``results`` holds every recipient.
 
     ``heard`` is told what an LMTP server answered for one recipient, while others wait for their answer.
     ``needs_reset``: the server may still remember a sender and recipients. ``overflow``: see DeliveryResult.
     """
 
-    connection: Connection
+    connection: HopConnection
     server: NextHopServer
     reused: bool
     mail: bytes
@@ -61,7 +61,7 @@ class Transaction:
         """Recipients without result; once all RCPTs are answered, those that the hop accepted."""
         return [number for number, _ in self.rcpts if number not in self.results]
 
-    async def run(self, content: Source) -> None:
+    async def run(self, content: ContentSource) -> None:
         """Raises ConnectionFailed when the session ends before MAIL is answered, or a used one by 421 before
         the content; Withdrawn; and what ``content`` raises.
 
@@ -79,14 +79,14 @@ class Transaction:
             self.connection.protocol.abort()
             raise
 
-    async def _pipelined(self, content: Source) -> None:
+    async def _pipelined(self, content: ContentSource) -> None:
         rcpts = b"".join(command for _, command in self.rcpts)
         await self._mail(self.mail + rcpts + b"DATA\r\n", replies=len(self.rcpts) + 2)
         for number, _ in self.rcpts:
             await self._rcpt(number)
         await self._data(content)
 
-    async def _in_turn(self, content: Source) -> None:
+    async def _in_turn(self, content: ContentSource) -> None:
         await self._mail(self.mail, replies=1)
         for number in self._open:
             self._say(dict(self.rcpts)[number], "RCPT")
@@ -122,7 +122,7 @@ class Transaction:
             self.overflow.append(number)
         self.results[number] = result
 
-    async def _data(self, content: Source) -> None:
+    async def _data(self, content: ContentSource) -> None:
         reply = await self._hear("data", self.server.timeouts.data)
         if reply.code != 354:
             self._settle(lambda number: refused(number, reply))
@@ -139,7 +139,7 @@ class Transaction:
             await self._hear("data", self.server.timeouts.final_dot)
             self.needs_reset = True
 
-    async def _content(self, content: Source) -> None:
+    async def _content(self, content: ContentSource) -> None:
         if self.wanted is not None and not await self.wanted():
             raise Withdrawn
         replies = len(self._open) if self.server.protocol == "lmtp" else 1

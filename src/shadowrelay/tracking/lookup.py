@@ -20,10 +20,10 @@ _STATUS = {
 }
 _ELSEWHERE = ("ExplicitlyDiscarded;", "DeliveredElsewhere;")
 
-Rows = Sequence[Mapping[str, str]]
+LogRows = Sequence[Mapping[str, str]]
 
 
-async def about(directory: Path, message_id: MessageId, unwritten: Iterable[Mapping[str, str]]) -> Rows:
+async def about(directory: Path, message_id: MessageId, unwritten: Iterable[Mapping[str, str]]) -> LogRows:
     """The rows about a message in any file of the directory, the one that is being written included, and
     those that were ``unwritten`` before these files were looked at.
     """
@@ -31,7 +31,7 @@ async def about(directory: Path, message_id: MessageId, unwritten: Iterable[Mapp
     return [row for row in (*found, *unwritten) if row.get("network-message-id") == message_id]
 
 
-def settled(rows: Rows) -> Mapping[int, Status]:
+def settled(rows: LogRows) -> Mapping[int, Status]:
     """Recipients that are settled by these rows."""
     found: dict[int, Status] = {}
     for row in rows:
@@ -43,7 +43,7 @@ def settled(rows: Rows) -> Mapping[int, Status]:
     return found
 
 
-def damage(rows: Rows) -> tuple[str, str] | None:
+def damage(rows: LogRows) -> tuple[str, str] | None:
     """When the message was found damaged at last, and what was."""
     told = [row for row in rows if row.get("event-id") == "HADAMAGE"]
     return max(((row["date-time"], row.get("source-context", "")) for row in told), default=None)

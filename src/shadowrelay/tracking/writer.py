@@ -29,7 +29,7 @@ SYNC_INTERVAL = 1.0
 """Seconds between two fsyncs under load, and between two looks at an outbox of which nobody tells."""
 
 
-class Outbox(Protocol):
+class OutboxSource(Protocol):
     """The outbox table of the transport database."""
 
     async def rows_after(self, sequence: int, most: int) -> list[OutboxRow]:
@@ -50,7 +50,7 @@ class TrackingWriter:
 
     def __init__(
         self,
-        outbox: Outbox,
+        outbox: OutboxSource,
         *,
         directory: Path,
         node: ServerName,

@@ -33,7 +33,7 @@ from shadowrelay.core.messages import (
 from shadowrelay.core.ownership.transfer import intend, promote, yields
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold, revoke
-from shadowrelay.core.reception.redundancy import Attempt, Leg, repaired, reserve_rank
+from shadowrelay.core.reception.redundancy import Leg, OfferAttempt, repaired, reserve_rank
 
 POLICY = Policy()
 SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}
@@ -163,7 +163,7 @@ def test_a_copy_that_its_holder_calls_damaged_counts_as_none_and_stays_until_the
     said = on.apply(answer(on, SPEAKS[B], M, 1, None, NOW, damaged=True))
     assert kinds(said) == [VerdictKind.PENDING]
     assert (on.copies[M].exposed, on.copies[M].holders[0].state) == (True, HolderState.UNCERTAIN)
-    again = Attempt(C, Leg.ACKNOWLEDGED, 2, "250", DB[C], Mark(RUN[C], 10))
+    again = OfferAttempt(C, Leg.ACKNOWLEDGED, 2, "250", DB[C], Mark(RUN[C], 10))
     assert on.apply(repaired(on, M, again, NOW))
     assert [(e.addressee, e.verdict.kind) for e in on.told] == [(DB[B], VerdictKind.SUPERSEDED)]
     assert kinds(answer(on, SPEAKS[B], M, 1, None, NOW, damaged=True).then) == [VerdictKind.SUPERSEDED]

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.decisions import Chore, DiscardEvent, Verdict, VerdictKind, Work
+from shadowrelay.core.decisions import Chore, ChoreKind, DiscardEvent, Verdict, VerdictKind
 from shadowrelay.core.identifiers import Mark, MessageId
 from shadowrelay.core.members.claims import Claim
 from shadowrelay.core.members.conversation import Query, Question, asked
@@ -42,11 +42,11 @@ def queue() -> Books:
     return books(A, *(kinds[number * 7 % len(kinds)](id_) for number, id_ in enumerate(IDS)))
 
 
-@pytest.mark.parametrize("work", Work)
+@pytest.mark.parametrize("work", ChoreKind)
 @pytest.mark.parametrize("at_once", [1, 2, 5])
-def test_part_by_part_it_comes_to_the_same_as_at_once(work: Work, at_once: int) -> None:
+def test_part_by_part_it_comes_to_the_same_as_at_once(work: ChoreKind, at_once: int) -> None:
     whole, parts = queue(), queue()
-    if work is Work.REPLACED:
+    if work is ChoreKind.REPLACED:
         for on in (whole, parts):
             on.known[B] = replace(on.known[B], lineage=replace(lineage(B), database_id=DB[C]))
     chores.begin(whole, Chore(work, B, NOW))
@@ -67,13 +67,13 @@ def test_part_by_part_it_comes_to_the_same_as_at_once(work: Work, at_once: int) 
 def test_what_is_begun_again_begins_at_the_front() -> None:
     on = queue()
     on.at_once = 2
-    chores.begin(on, Chore(Work.OPENED, A, NOW))
+    chores.begin(on, Chore(ChoreKind.OPENED, A, NOW))
     chores.carry_on(on)
-    chores.begin(on, Chore(Work.OPENED, A, NOW + timedelta(seconds=1)))
+    chores.begin(on, Chore(ChoreKind.OPENED, A, NOW + timedelta(seconds=1)))
     (left,) = on.chores
     assert left.after == chores_first(on)
     on.at_once = 1000
-    chores.begin(on, Chore(Work.OPENED, A, NOW + timedelta(seconds=2)))
+    chores.begin(on, Chore(ChoreKind.OPENED, A, NOW + timedelta(seconds=2)))
     assert not on.chores
 
 
@@ -85,16 +85,16 @@ def chores_first(on: Books) -> MessageId:
 @pytest.mark.parametrize(
     ("work", "closed", "refuses", "held_back"),
     [
-        (Work.OPENED, True, "all", True),
-        (Work.REPLACED, True, "known", True),
-        (Work.ROLLED_BACK, True, "all", True),
-        (Work.RETURNED, False, "none", True),
-        (Work.REOPENED, False, "none", False),
-        (Work.COUNTED, False, "none", False),
+        (ChoreKind.OPENED, True, "all", True),
+        (ChoreKind.REPLACED, True, "known", True),
+        (ChoreKind.ROLLED_BACK, True, "all", True),
+        (ChoreKind.RETURNED, False, "none", True),
+        (ChoreKind.REOPENED, False, "none", False),
+        (ChoreKind.COUNTED, False, "none", False),
     ],
 )
 def test_what_a_node_may_say_take_and_send_meanwhile(
-    work: Work, *, closed: bool, refuses: str, held_back: bool
+    work: ChoreKind, *, closed: bool, refuses: str, held_back: bool
 ) -> None:
     on = queue()
     assert not chores.closed(on)
@@ -111,7 +111,7 @@ def test_a_copy_held_for_the_database_that_took_the_place_is_not_promoted() -> N
     on = books(A, message(Role.SHADOW, id=IDS[0], owner=B, owner_database=DB[B]),
                message(Role.SHADOW, id=IDS[1], owner=B, owner_database=DB[C]))  # fmt: skip
     on.known[B] = replace(on.known[B], lineage=replace(lineage(B), database_id=DB[C]))
-    chores.begin(on, Chore(Work.REPLACED, B, NOW))
+    chores.begin(on, Chore(ChoreKind.REPLACED, B, NOW))
     assert on.copies[IDS[0]].pending is Reason.DATABASE_REPLACED
     assert on.copies[IDS[1]].pending is None
 
@@ -132,6 +132,6 @@ def test_while_a_node_is_opening_every_question_hears_pending_and_events_are_tol
     assert [line.verdict.kind for line in said.lines] == [VerdictKind.PENDING] * 3 + [VerdictKind.DELIVERED]
     assert on.copies == before
     on.at_once = 1
-    chores.begin(on, Chore(Work.OPENED, A, NOW))
+    chores.begin(on, Chore(ChoreKind.OPENED, A, NOW))
     said = asked(on, speaker, query, (), (), Policy(), NOW)
     assert [line.verdict.kind for line in said.lines] == [VerdictKind.PENDING] * 3 + [VerdictKind.DELIVERED]

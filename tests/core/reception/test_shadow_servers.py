@@ -9,7 +9,7 @@ from ledger_at_hand import A
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy, ShadowMessagePreference
-from shadowrelay.core.reception.redundancy import Attempt, Concern, Leg
+from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace, Turn, healthy_turn, next_turn, preferred
 
 OWN = MemberPlace(A, "here", "host-a")
@@ -21,11 +21,11 @@ LOCAL_ONLY = Policy(shadow_message_preference_setting=ShadowMessagePreference.LO
 PREFERENCES = ["prefer_remote", "local_only", "remote_only"]
 RETRY = POLICY.shadow_retry_interval
 
-Ending = Callable[[ServerName, int], Attempt]
+Ending = Callable[[ServerName, int], OfferAttempt]
 
 
 def ends(leg: Leg, concern: Concern = Concern.MEMBER) -> Ending:
-    return lambda name, rank: Attempt(name, leg, rank, "", concern=concern)
+    return lambda name, rank: OfferAttempt(name, leg, rank, "", concern=concern)
 
 
 FAILS = ends(Leg.REFUSED)
@@ -43,7 +43,7 @@ def turns(
 ) -> list[Turn]:
     """Whom a message is offered to if every attempt ends like that."""
     order = preferred(OWN, members, policy, turn=turn)
-    attempts: list[Attempt] = []
+    attempts: list[OfferAttempt] = []
     found = []
     while turn_ := next_turn(order, attempts, {ServerName(name) for name in skipped}, policy):
         assert len(found) < 20

@@ -77,7 +77,7 @@ class State:
 class Node:
     """One node, and the process that forks it. ``environ`` goes to both."""
 
-    def __init__(self, at: layout.Node, log: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, at: layout.LabNode, log: Path, environ: Mapping[str, str]) -> None:
         self.at = at
         self.log = log
         self.pid: int | None = None

@@ -21,7 +21,7 @@ import click
 import uvloop
 
 from shadowrelay import logs
-from shadowrelay.admin.server import CannotListen
+from shadowrelay.admin.server import AdminCannotListen
 from shadowrelay.database.opening import CannotOpen
 from shadowrelay.service import NodeFailed, run_node
 from shadowrelay.settings import Settings, load_settings
@@ -51,7 +51,7 @@ def _node(config: Path, log: Path) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_run(settings))
-    except (CannotOpen, CannotListen, NodeFailed, OSError, BaseExceptionGroup) as error:
+    except (CannotOpen, AdminCannotListen, NodeFailed, OSError, BaseExceptionGroup) as error:
         click.echo(f"Error: {error!r}", err=True)
         return 1
     return 0

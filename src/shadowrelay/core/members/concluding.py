@@ -29,7 +29,7 @@ class Conclusion(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class QuestionState:
     """What is known of one question at this moment.
 
     ``by``: members that have answered. ``confirmed``: one of them holds a copy for us. ``waited``: for
@@ -55,7 +55,7 @@ def _complete(question: OpenQuestion, by: Set[ServerName], reachable: frozenset[
 
 
 def conclude(
-    ledger: Transaction, copy: Copy, question: OpenQuestion, said: Said, now: datetime
+    ledger: Transaction, copy: Copy, question: OpenQuestion, said: QuestionState, now: datetime
 ) -> Conclusion:
     """Decide one message, and write the decision down.
 

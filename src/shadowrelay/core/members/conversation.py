@@ -95,7 +95,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class QueryResponse:
     """What is answered to a query; ``seen`` is the member that was asked about, if there was contact.
 
     ``give``: the message whose good copy is to be offered to the asker, once this is said.
@@ -115,7 +115,7 @@ class Answered:
     seen: ServerName | None = None
 
 
-class Inquiry(Protocol):
+class InquiryView(Protocol):
     """What a process remembers of who has answered about which message, as far as a talk needs it."""
 
     @property
@@ -170,7 +170,7 @@ def met(
     )
 
 
-def ask(ledger: Ledger, to: ServerName, inquiry: Inquiry, now: datetime, version: int = 2) -> Query:
+def ask(ledger: Ledger, to: ServerName, inquiry: InquiryView, now: datetime, version: int = 2) -> Query:
     """The next XQDISCARD: events, and the copies to be asked about. ``version`` is that of the session.
 
     Those are the messages that may not be delivered before everybody was asked, copies that are about to be
@@ -222,7 +222,7 @@ def asked(
     now: datetime,
     *,
     closed: bool = False,
-) -> Said:
+) -> QueryResponse:
     """Answer one XQDISCARD. Ids whose fate is being decided at this moment are left out.
 
     ``sighted``: members with which there was contact within three heartbeats. ``closed``: this node is being
@@ -230,7 +230,7 @@ def asked(
     What a process said that has a successor is late, and nobody waits for the answer: ``_has_successor``.
     """
     if _has_successor(ledger, asker):
-        return Said(())
+        return QueryResponse(())
     if query.at:
         ledger.apply(heartbeat.heard(ledger, asker.name, query.at))
     if query.after:
@@ -270,7 +270,7 @@ def asked(
     room = max(0, min(query.most, MAX_LINES - len(lines)))
     lines += [Line(event.number, event.verdict) for event in ledger.events_for(asker.database_id, room)]
     seen = query.sighting.owner if query.sighting and vouches(ledger, sighted, query.sighting) else None
-    return Said(tuple(lines), seen, give)
+    return QueryResponse(tuple(lines), seen, give)
 
 
 def _spoken(verdict: Verdict, asker: Speaker, rank: int | None) -> Verdict:
@@ -286,7 +286,7 @@ def told(
     speaker: Speaker,
     query: Query,
     lines: Sequence[Line],
-    inquiry: Inquiry,
+    inquiry: InquiryView,
     policy: Policy,
     now: datetime,
 ) -> bool:

@@ -13,28 +13,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
-from shadowrelay.core.decisions import AskAbout, CheckCopies, Chore, ChoreDone, Decision, Part, Work
+from shadowrelay.core.decisions import AskAbout, CheckCopies, Chore, ChoreDone, ChoreKind, Decision, Part
 from shadowrelay.core.identifiers import Lineage, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Copy, Holder, HolderState, Reason
 from shadowrelay.core.ownership.transfer import ask_about, intend, saved
 from shadowrelay.core.values import replace
 
-Step: TypeAlias = Callable[[Transaction, Chore, Part], Part | None]
+ChoreStep: TypeAlias = Callable[[Transaction, Chore, Part], Part | None]
 """Does one part of a chore. Returns the next part, None at the end."""
 
 
-_URGENCY = {work: number for number, work in enumerate(Work)}
+_URGENCY = {work: number for number, work in enumerate(ChoreKind)}
 
 
 def closed(ledger: Ledger) -> bool:
     """Is it not known yet what this node may say of its messages?"""
-    return any(chore.work in {Work.OPENED, Work.REPLACED, Work.ROLLED_BACK} for chore in ledger.chores)
+    return any(
+        chore.work in {ChoreKind.OPENED, ChoreKind.REPLACED, ChoreKind.ROLLED_BACK} for chore in ledger.chores
+    )
 
 
 def takes_no_copies(ledger: Ledger) -> bool:
     """Could what is offered now be taken for what is still to be marked?"""
-    return any(chore.work in {Work.OPENED, Work.ROLLED_BACK} for chore in ledger.chores)
+    return any(chore.work in {ChoreKind.OPENED, ChoreKind.ROLLED_BACK} for chore in ledger.chores)
 
 
 def refuses(ledger: Ledger, message_id: MessageId) -> bool:
@@ -44,7 +46,7 @@ def refuses(ledger: Ledger, message_id: MessageId) -> bool:
 
 def held_back(ledger: Ledger) -> bool:
     """May something be due that is first to be asked about?"""
-    return any(chore.work not in {Work.REOPENED, Work.COUNTED} for chore in ledger.chores)
+    return any(chore.work not in {ChoreKind.REOPENED, ChoreKind.COUNTED} for chore in ledger.chores)
 
 
 def begin(ledger: Transaction, chore: Chore) -> None:
@@ -77,17 +79,17 @@ def _part_of(ledger: Transaction, chore: Chore) -> Chore | None:
     return None
 
 
-def _steps(work: Work) -> tuple[Step, ...]:
+def _steps(work: ChoreKind) -> tuple[ChoreStep, ...]:
     match work:
-        case Work.OPENED:
+        case ChoreKind.OPENED:
             return (_ask_about_all,)
-        case Work.RETURNED:
+        case ChoreKind.RETURNED:
             return (_in_doubt, _former_owner_is_back)
-        case Work.COUNTED:
+        case ChoreKind.COUNTED:
             return (_holder_is_back,)
-        case Work.REOPENED:
+        case ChoreKind.REOPENED:
             return (_check_copies,)
-        case Work.REPLACED | Work.ROLLED_BACK:
+        case ChoreKind.REPLACED | ChoreKind.ROLLED_BACK:
             return (_holder_is_gone, _owner_is_gone)
         case _:
             assert_never(work)
@@ -144,7 +146,7 @@ def _holder_is_gone(ledger: Transaction, chore: Chore, part: Part) -> Part | Non
 def _without_its_copy(holder: Holder, chore: Chore, running: Lineage | None) -> Holder | None:
     if holder.name != chore.member:
         return holder
-    if chore.work is Work.ROLLED_BACK:
+    if chore.work is ChoreKind.ROLLED_BACK:
         return replace(holder, state=HolderState.UNCERTAIN)
     return holder if running and holder.database_id == running.database_id else None
 
@@ -153,10 +155,10 @@ def _owner_is_gone(ledger: Transaction, chore: Chore, part: Part) -> Part | None
     """What is held for the database that is no more is to be promoted."""
     member = ledger.member(chore.member)
     running = member.lineage if member else None
-    reason = Reason.DATABASE_REPLACED if chore.work is Work.REPLACED else Reason.DATABASE_ROLLED_BACK
+    reason = Reason.DATABASE_REPLACED if chore.work is ChoreKind.REPLACED else Reason.DATABASE_ROLLED_BACK
     found = ledger.copies_held_for(chore.member, part)
     for copy in found.copies:
-        if chore.work is Work.REPLACED and running and copy.owner_database == running.database_id:
+        if chore.work is ChoreKind.REPLACED and running and copy.owner_database == running.database_id:
             continue  # it is held for the one that took its place
         ledger.apply(intend(copy, reason, chore.at))
     return found.rest

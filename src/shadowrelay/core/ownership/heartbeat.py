@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
 
-from shadowrelay.core.decisions import ALL, Chore, Decision, DropEvents, Heard, Member, Part, Work
+from shadowrelay.core.decisions import ALL, Chore, ChoreKind, Decision, DropEvents, Heard, Member, Part
 from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
@@ -60,16 +60,16 @@ def meet(
         if met != member:
             ledger.apply(Decision(None, (met,)))
         if after_silence and not met.retired:
-            chores.begin(ledger, Chore(Work.RETURNED, name, now))
-            chores.begin(ledger, Chore(Work.COUNTED, name, now))
+            chores.begin(ledger, Chore(ChoreKind.RETURNED, name, now))
+            chores.begin(ledger, Chore(ChoreKind.COUNTED, name, now))
         if former and found.incarnation != former.incarnation:
-            chores.begin(ledger, Chore(Work.REOPENED, name, now))
+            chores.begin(ledger, Chore(ChoreKind.REOPENED, name, now))
         return continuity
     replaced = found.database_id != former.database_id
     gone = (DropEvents(former.database_id),) if replaced else ()
     gone_for_good = former.incarnation if former.incarnation != found.incarnation else member.replaced
     ledger.apply(Decision(None, (replace(met, applied=None, replaced=gone_for_good), *gone)))
-    chores.begin(ledger, Chore(Work.REPLACED if replaced else Work.ROLLED_BACK, name, now))
+    chores.begin(ledger, Chore(ChoreKind.REPLACED if replaced else ChoreKind.ROLLED_BACK, name, now))
     return continuity
 
 

@@ -61,7 +61,7 @@ class Concern(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class OfferAttempt:
     """One member asked to hold a copy. ``database_id`` and ``mark`` are those of its answer, if any.
 
     ``concern`` counts only where the copy was not acknowledged.
@@ -109,7 +109,7 @@ def accept(
     ledger: Ledger,
     arrival: Arrival,
     content: Content,
-    attempts: Sequence[Attempt],
+    attempts: Sequence[OfferAttempt],
     policy: Policy,
     now: datetime,
     *,
@@ -192,19 +192,19 @@ def _received(ledger: Ledger, arrival: Arrival, now: datetime) -> Copy:
     return made_here(ledger, arrival.id, arrival.envelope, arrival.recipients, arrival.digests, at)
 
 
-def counts(member: Member | None, attempt: Attempt) -> bool:
+def counts(member: Member | None, attempt: OfferAttempt) -> bool:
     """Is this acknowledgement still worth something: has its holder shown no broken lineage since?"""
     if attempt.leg is not Leg.ACKNOWLEDGED or attempt.database_id is None or attempt.mark is None:
         return False
     return vouches(member, attempt.database_id, attempt.mark)
 
 
-def _heard(ledger: Ledger, attempt: Attempt) -> tuple[Write, ...]:
+def _heard(ledger: Ledger, attempt: OfferAttempt) -> tuple[Write, ...]:
     """The mark of an acknowledgement, remembered as the highest one seen of that member."""
     return heard(ledger, attempt.name, attempt.mark).writes if attempt.mark else ()
 
 
-def _holder(ledger: Ledger, attempt: Attempt) -> Holder | None:
+def _holder(ledger: Ledger, attempt: OfferAttempt) -> Holder | None:
     """The row for a member that holds, or may hold, a copy; None if it refused, or has another database."""
     if attempt.leg is Leg.REFUSED or attempt.database_id is None:
         return None
@@ -216,7 +216,7 @@ def _holder(ledger: Ledger, attempt: Attempt) -> Holder | None:
     return Holder(attempt.name, attempt.database_id, None, attempt.rank, HolderState.UNCERTAIN)
 
 
-def uncertain(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+def uncertain(attempts: Sequence[OfferAttempt]) -> tuple[OfferAttempt, ...]:
     """Attempts that may have left a copy: before a 451 each of them has to be revoked.
 
     An acknowledged one that no longer counts is among them: its database may come back. One per member, its
@@ -243,7 +243,7 @@ def reserve_rank(ledger: Ledger, message_id: MessageId, to: ServerName) -> Decis
     return Decision(after, (SaveCopy(copy, after),))
 
 
-def repaired(ledger: Ledger, message_id: MessageId, attempt: Attempt, now: datetime) -> Decision[bool]:
+def repaired(ledger: Ledger, message_id: MessageId, attempt: OfferAttempt, now: datetime) -> Decision[bool]:
     """A member took a copy of a message that was exposed: record it, and tell the former holders to let go.
 
     If the message was settled or taken over meanwhile, an event says so to the new holder, so that no copy
@@ -275,7 +275,9 @@ def repaired(ledger: Ledger, message_id: MessageId, attempt: Attempt, now: datet
     return _recorded(ledger, copy, holder, attempt, now)
 
 
-def _recorded(ledger: Ledger, copy: Copy, holder: Holder, attempt: Attempt, now: datetime) -> Decision[bool]:
+def _recorded(
+    ledger: Ledger, copy: Copy, holder: Holder, attempt: OfferAttempt, now: datetime
+) -> Decision[bool]:
     replaced = {HolderState.LOST, HolderState.UNCERTAIN, HolderState.BESIDE}
     after, told = with_better_holder(copy, holder, replaced, now)
     writes: list[Write] = list(told)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy, ShadowMessagePreference
-from shadowrelay.core.reception.redundancy import Attempt, Concern
+from shadowrelay.core.reception.redundancy import Concern, OfferAttempt
 from shadowrelay.core.values import dataclass
 
 AT_ONCE = timedelta()
@@ -71,7 +71,7 @@ def preferred(
 
 
 def healthy_turn(
-    order: Sequence[Sites], attempts: Sequence[Attempt], skipped: Collection[ServerName]
+    order: Sequence[Sites], attempts: Sequence[OfferAttempt], skipped: Collection[ServerName]
 ) -> Turn | None:
     """The first member in order that did not just fail (``skipped``), and was not asked for this message.
 
@@ -89,7 +89,7 @@ def healthy_turn(
 
 def next_turn(
     order: Sequence[Sites],
-    attempts: Sequence[Attempt],
+    attempts: Sequence[OfferAttempt],
     skipped: Collection[ServerName],
     policy: Policy,
 ) -> Turn | None:
@@ -110,7 +110,7 @@ def next_turn(
 
 
 def _open(
-    order: Sequence[Sites], attempts: Sequence[Attempt], asked: Counter[ServerName]
+    order: Sequence[Sites], attempts: Sequence[OfferAttempt], asked: Counter[ServerName]
 ) -> Iterator[ServerName]:
     """Members that may be asked: their sites have attempts left, and they did not refuse this very copy."""
     refused = {attempt.name for attempt in attempts if attempt.concern is Concern.COPY}
@@ -119,7 +119,7 @@ def _open(
             yield from (name for name in sites.members if name not in refused)
 
 
-def _counted(attempts: Sequence[Attempt]) -> Counter[ServerName]:
+def _counted(attempts: Sequence[OfferAttempt]) -> Counter[ServerName]:
     """Attempts that count. The first broken session with a member is replaced, and does not."""
     if not attempts:  # as for nearly every message
         return _NONE
@@ -129,7 +129,7 @@ def _counted(attempts: Sequence[Attempt]) -> Counter[ServerName]:
     return counted
 
 
-def _was_replaced(attempts: Sequence[Attempt]) -> bool:
+def _was_replaced(attempts: Sequence[OfferAttempt]) -> bool:
     """Did the last attempt end with its session, the first time for that member?"""
     *before, last = attempts
     broke_before = any(one.name == last.name and one.concern is Concern.SESSION for one in before)
