@@ -137,7 +137,7 @@ async def test_a_reply_is_marked_with_what_is_committed_and_not_with_what_may_ne
 async def test_while_a_message_is_decided_on_its_owner_does_not_call_it_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
-    """The holder has committed, the owner has not: at *unknown* the holder would let go of the only copy."""
+    """The holder has committed, the owner has not: at *unknown* the holder would discard the only copy."""
     finish, answers = HoldSink.finish, []
 
     async def then_asks(self: HoldSink) -> Any:

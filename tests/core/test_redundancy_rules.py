@@ -428,7 +428,7 @@ def unknown(on: Books, speaker: Speaker, long_away: datetime | None = None) -> N
     on.apply(questions.learn(on, verdict, speaker, None, POLICY, NOW, long_away=long_away))
 
 
-def test_what_its_owner_refused_is_let_go(on_b: Books) -> None:
+def test_what_its_owner_refused_is_discarded(on_b: Books) -> None:
     """In whatever incarnation that says it: it is on record."""
     later = replace(SPEAKER[A], mark=Mark(Incarnation("d" * 16), 20))
     on_b.apply(questions.learn(on_b, Verdict(M, 1, VerdictKind.REJECTED), later, None, POLICY, NOW))

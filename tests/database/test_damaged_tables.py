@@ -106,8 +106,8 @@ async def test_an_outcome_that_cannot_be_read_makes_a_message_unknown_and_an_unk
     tmp_path: Path,
 ):
     copy = message()
-    grave = Tombstone(copy.id, OTHER, 1, 1, NOW)
-    await applied(tmp_path, Outcome(copy.id, 1, (1, 2), NOW), grave)
+    tombstone = Tombstone(copy.id, OTHER, 1, 1, NOW)
+    await applied(tmp_path, Outcome(copy.id, 1, (1, 2), NOW), tombstone)
     put(tmp_path, "UPDATE outcome SET delivered = '1,,2'")
     put(tmp_path, "UPDATE tombstone SET keep_until = 'never'")
     async with database(tmp_path) as there:

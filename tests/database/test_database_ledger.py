@@ -212,14 +212,16 @@ numbers = st.lists(st.integers(1, 10**6), max_size=20).map(tuple)
 @given(
     member=members,
     outcome=st.builds(Outcome, message_ids, positive, numbers, times),
-    grave=st.builds(Tombstone, message_ids, names, positive, positive, times),
+    tombstone=st.builds(Tombstone, message_ids, names, positive, positive, times),
 )
-def test_members_outcomes_and_tombstones_are_read_as_they_were_stored(run, member, outcome, grave) -> None:  # type: ignore[no-untyped-def]
-    run(lambda ledger: ledger.apply(Decision(None, (member, outcome, grave))))
+def test_members_outcomes_and_tombstones_are_read_as_they_were_stored(
+    run, member, outcome, tombstone
+) -> None:  # type: ignore[no-untyped-def]
+    run(lambda ledger: ledger.apply(Decision(None, (member, outcome, tombstone))))
     assert run(lambda ledger: ledger.member(member.name)) == member
     assert member in run(lambda ledger: list(ledger.members()))
     assert run(lambda ledger: ledger.outcome(outcome.message_id)) == outcome
-    assert run(lambda ledger: ledger.tombstone(grave.message_id)) == grave
+    assert run(lambda ledger: ledger.tombstone(tombstone.message_id)) == tombstone
 
 
 @QUICK

@@ -1,4 +1,4 @@
-"""When a message is let go that others were asked about: of very many, a part at a time."""
+"""When a message is released for delivery that others were asked about: of very many, a part at a time."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_of_few_what_is_asked_anew_is_found_at_once(on: Counting) -> None:
     assert ask(on, inquiry) == [ids[1]]
 
 
-def test_all_of_very_many_are_let_go_part_by_part(many: Counting) -> None:
+def test_all_of_very_many_are_decided_part_by_part(many: Counting) -> None:
     inquiry = Inquiry()
     while ask(many, inquiry):
         pass

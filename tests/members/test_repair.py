@@ -161,7 +161,7 @@ async def test_nothing_is_repaired_while_it_is_not_known_what_is_lost(tmp_path: 
         await eventually(lambda: owner.database.ledger.tally.exposed == 0)
 
 
-async def test_a_message_is_let_go_once_every_member_answered(tmp_path: Path) -> None:
+async def test_a_message_is_released_once_every_member_answered(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (owner, _):
         await sent(owner, MESSAGE)
         (ours,) = await owner.copies()

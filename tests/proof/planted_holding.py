@@ -14,9 +14,9 @@ HOLDING = (
         file="members/answering.py",
         edits=(
             (
-                "        held, stored = await self._desk.database.transact_briefly(work)\n",
+                "        held, stored = await self._answering.database.transact_briefly(work)\n",
                 "        import asyncio\n"
-                "        self.later = asyncio.ensure_future(self._desk.database.transact(work))\n"
+                "        self.later = asyncio.ensure_future(self._answering.database.transact(work))\n"
                 "        held, stored = OfferAnswer.QUEUED, True\n",
             ),
         ),
@@ -121,7 +121,7 @@ HOLDING = (
         file="core/reception/holding.py",
         edits=(
             (
-                "return Decision(confirmed, (grave, *released.writes)",
+                "return Decision(confirmed, (tombstone, *released.writes)",
                 "return Decision(confirmed, (*released.writes,)",
             ),
         ),

@@ -23,7 +23,7 @@ from shadowrelay.core.messages import HolderState, Role
 from shadowrelay.core.ownership.heartbeat import meet
 from shadowrelay.core.reception.users import Cost, format_users, hashed
 from shadowrelay.database.content import Spool
-from shadowrelay.members.answering import Desk, HoldSink
+from shadowrelay.members.answering import AnsweringSession, HoldSink
 from shadowrelay.smtp.receive import Hangup
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -119,7 +119,7 @@ def never_answers(monkeypatch: pytest.MonkeyPatch, *, to_questions: bool = False
 
     monkeypatch.setattr(HoldSink, "finish", silence)
     if to_questions:
-        monkeypatch.setattr(Desk, "ask", silence)
+        monkeypatch.setattr(AnsweringSession, "ask", silence)
     return over
 
 
@@ -198,8 +198,8 @@ async def test_the_next_candidate_gets_what_the_first_one_lost(
     write, lost = HoldSink.write, []
 
     async def dies(self: HoldSink, data: bytes) -> None:
-        if not lost or self._desk in lost:
-            lost.append(self._desk)
+        if not lost or self._answering in lost:
+            lost.append(self._answering)
             raise RuntimeError
         await write(self, data)
 

@@ -12,7 +12,7 @@ from sending import MESSAGE, Sender, sender
 from stations import Station, boundary, eventually
 
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.members.answering import Desk
+from shadowrelay.members.answering import AnsweringSession
 from shadowrelay.reception import shadow_session
 from shadowrelay.smtp.member_client import MemberConnection
 from shadowrelay.smtp.receive import Client
@@ -92,15 +92,15 @@ async def test_who_takes_messages_back_has_few_sessions_opened(
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What happened, in its order: the recipients that a holder was told of; tests note theirs in it."""
     found: list[str] = []
-    rcpt = Desk.rcpt
+    rcpt = AnsweringSession.rcpt
 
     async def noted(
-        self: Desk, session: Client, mail: MailFrom, told: RcptTo, accepted: Sequence[RcptTo]
+        self: AnsweringSession, session: Client, mail: MailFrom, told: RcptTo, accepted: Sequence[RcptTo]
     ) -> object:
         found.append(told.address)
         return await rcpt(self, session, mail, told, accepted)
 
-    monkeypatch.setattr(Desk, "rcpt", noted)
+    monkeypatch.setattr(AnsweringSession, "rcpt", noted)
     return found
 
 

@@ -15,7 +15,7 @@ from shadowrelay.core.decisions import Outcome
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.messages import Copy, HolderState, Reason, Recipient, Role, Stage, Status
-from shadowrelay.core.tracking import Deliver, Dsn, DuplicateDeliver, HaRestore, Receive, Resubmit, Send
+from shadowrelay.core.tracking import Deliver, Dsn, DuplicateDeliver, HaRestore, Promote, Receive, Send
 from shadowrelay.core.tracking_row import TrackingEvent
 
 from . import rot
@@ -204,16 +204,16 @@ class Invariants:
                     raise Broken(
                         f"{node.name}: {event.event_id} of {copy.id} for {missing}, which are not settled"
                     )
-            if isinstance(event, Resubmit) and event.reason == Reason.HEARTBEAT_LOST and self._alone(node):
+            if isinstance(event, Promote) and event.reason == Reason.HEARTBEAT_LOST and self._alone(node):
                 raise Broken(f"{node.name} promoted {copy.id}, though its machine is cut off")
-            if isinstance(event, Resubmit) and self._unread(node, event.copy):
+            if isinstance(event, Promote) and self._unread(node, event.copy):
                 raise Broken(f"{node.name} promoted {copy.id}, whose content is damaged")
-            if isinstance(event, Resubmit) and event.copy.epoch <= (before.epoch if before else 1):
+            if isinstance(event, Promote) and event.copy.epoch <= (before.epoch if before else 1):
                 raise Broken(f"{node.name}: RESUBMIT of {copy.id} does not raise the epoch")
         if before is None and after is not None and not about:
             raise Broken(f"{node.name}: {copy.id} appeared without a row")
         accepted = before is None and after is not None and after.role is Role.PRIMARY
-        if accepted and not any(isinstance(event, Receive | Dsn | Resubmit | HaRestore) for event in about):
+        if accepted and not any(isinstance(event, Receive | Dsn | Promote | HaRestore) for event in about):
             raise Broken(f"{node.name}: {copy.id} was accepted without RECEIVE")
         if after is not None:
             newly = {r.number for r in after.recipients if r.settled} - settled_before

@@ -297,7 +297,7 @@ MUTANTS = (
     ),
     Mutant(
         "revoke leaves no tombstone",  # counterexample 6
-        ((holding.revoke, "return Decision(confirmed, (grave,))", "return Decision(confirmed)"),),
+        ((holding.revoke, "return Decision(confirmed, (tombstone,))", "return Decision(confirmed)"),),
         scenario="counterexample_06",
     ),
     Mutant(
@@ -305,8 +305,8 @@ MUTANTS = (
         (
             (
                 holding.hold,
-                "if grave and grave.owner == offer.owner and",
-                "if False and",
+                "if tombstone and tombstone.refuses(",
+                "if False and tombstone.refuses(",
             ),
         ),
         scenario="counterexample_06",

@@ -327,7 +327,7 @@ class Peers:
             self._serve_query(session, rest, reply)
 
     def _serve_greeting(self, session: int, text: str, reply: Reply) -> None:
-        """As the desk does it: meet, note the call, introduce ourselves; each durable before the next."""
+        """As `answering` does it: meet, note the call, introduce ourselves; each durable before the next."""
         node = self.node
         theirs = parse_greeting(text)
         name = theirs.name

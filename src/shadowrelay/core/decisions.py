@@ -112,6 +112,9 @@ class Tombstone:
     rank: int
     keep_until: datetime
 
+    def refuses(self, owner: ServerName, epoch: int, rank: int) -> bool:
+        return self.owner == owner and (epoch, rank) <= (self.epoch, self.rank)
+
 
 @dataclass(frozen=True, slots=True)
 class Member:

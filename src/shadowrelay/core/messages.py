@@ -59,8 +59,8 @@ class HolderState(StrEnum):
     HOLDING: it acknowledged the copy. BESIDE: it did, and stands on our own machine, with which its copy
     would be lost; the message stays exposed. LOST: it did, and cannot be reached; it counts again when it
     comes back on the same lineage. UNCERTAIN: it may hold one (its answer was lost, or its database was
-    rolled back). SUPERSEDED: it was replaced by another holder and is told to let go. All are told of the
-    outcome.
+    rolled back). SUPERSEDED: it was replaced by another holder and is told to discard its copy. All are
+    told of the outcome.
     """
 
     HOLDING = "holding"

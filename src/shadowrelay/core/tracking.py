@@ -108,7 +108,7 @@ class HaReceive(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaDiscard(TrackingEvent):
-    """On the shadow server: recipients of a copy are settled, or the copy is let go.
+    """On the shadow server: recipients of a copy are settled, or the copy is discarded.
 
     ``reason``: ExplicitlyDiscarded (delivered), Superseded, Rejected, Orphaned, Revoked, Expired.
     """
@@ -151,7 +151,7 @@ class HaRestore(TrackingEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resubmit(TrackingEvent):
+class Promote(TrackingEvent):
     """A shadow copy became the primary one. ``reason`` says what befell the former owner."""
 
     event_id: ClassVar[str] = "RESUBMIT"
@@ -280,7 +280,7 @@ class Dsn(TrackingEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspend(TrackingEvent):
+class SetAside(TrackingEvent):
     """A message is set aside for the operator: nobody knows its fate, or has a good copy of it."""
 
     event_id: ClassVar[str] = "SUSPEND"
@@ -305,7 +305,7 @@ class Told(Enum):
     """
 
     DAMAGED = (HaDamage.event_id, HaDamage.source)
-    SET_ASIDE = (Suspend.event_id, Suspend.source)
+    SET_ASIDE = (SetAside.event_id, SetAside.source)
     RESUMED = (Resume.event_id, Resume.source)
     DROPPED = ("DROP", "ADMIN")
 

@@ -1,4 +1,4 @@
-"""The desk for members: who may use the verbs, offers of copies, and the questions of other members."""
+"""Answers members: who may use the verbs, offers of copies, and the questions of other members."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OPENING = Reply(451, "4.3.2", "Being opened, ask another member")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeskOptions:
+class AnsweringOptions:
     """``externally_secured``: networks whose clients are members by our word alone."""
 
     externally_secured: tuple[IPv4Network | IPv6Network, ...]
@@ -47,12 +47,12 @@ class DeskOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Desks:
-    """Opens a desk for each session of the members' connector."""
+class AnsweringSessions:
+    """Opens one for each session of the members' connector."""
 
     database: TransportDatabase
     boundary: Boundary
-    options: DeskOptions
+    options: AnsweringOptions
     policy: Policy
     clock: Callable[[], datetime]
     meet: Callable[[Greeting], Awaitable[None]]  # a member shows who it is
@@ -62,25 +62,25 @@ class Desks:
     draining: Callable[[], bool] = lambda: False  # this node is to be stopped: it takes no further copies
     opening: Callable[[], bool] = lambda: False  # it does not yet say what it knows, and takes no copies
 
-    def open(self) -> Desk:
-        return Desk(self)
+    def open(self) -> AnsweringSession:
+        return AnsweringSession(self)
 
 
-class Desk:
+class AnsweringSession:
     """One session of a member."""
 
-    def __init__(self, desks: Desks) -> None:
-        self.database = desks.database
-        self.boundary = desks.boundary
-        self.clock = desks.clock
-        self.options = desks.options
-        self.policy = desks.policy
-        self._in_flight = desks.in_flight
-        self._meet = desks.meet
-        self._met = desks.met
-        self._give = desks.give
-        self._draining = desks.draining
-        self._opening = desks.opening
+    def __init__(self, sessions: AnsweringSessions) -> None:
+        self.database = sessions.database
+        self.boundary = sessions.boundary
+        self.clock = sessions.clock
+        self.options = sessions.options
+        self.policy = sessions.policy
+        self._in_flight = sessions.in_flight
+        self._meet = sessions.meet
+        self._met = sessions.met
+        self._give = sessions.give
+        self._draining = sessions.draining
+        self._opening = sessions.opening
         self._greeting: Greeting | None = None
         self._offer: OfferParameter | None = None
         self._offers = 0
@@ -213,20 +213,20 @@ class HoldSink:
 
     def __init__(
         self,
-        desk: Desk,
+        answering: AnsweringSession,
         name: str,
         offer: OfferParameter,
         owner: Greeting,
         mail: MailFrom,
         recipients: tuple[Recipient, ...],
     ) -> None:
-        self._desk = desk
+        self._answering = answering
         self._offer = offer
         self._owner = owner
         self._mail = mail
         self._recipients = recipients
         self._scan = HeaderScan()
-        self._spool = Spool(desk.options.content, name, cached=False)
+        self._spool = Spool(answering.options.content, name, cached=False)
 
     async def write(self, data: bytes) -> None:
         if not self._scan.complete:
@@ -260,7 +260,7 @@ class HoldSink:
         if offer.envelope is not None and self._differs(digests):
             self._spool.discard()
             return [Reply(554, "5.6.0", f"{offer.message_id} differs from its digest")]
-        now = self._desk.clock()
+        now = self._answering.clock()
         described = ShadowCopyOffer(
             message_id=offer.message_id,
             epoch=offer.epoch,
@@ -278,12 +278,12 @@ class HoldSink:
         def work(ledger: SqlLedger) -> tuple[OfferAnswer | None, bool]:
             if chores.refuses(ledger, described.message_id):
                 return None, False
-            decision = hold(ledger, described, content, self._desk.policy, now)
+            decision = hold(ledger, described, content, self._answering.policy, now)
             stored = any(isinstance(write, SaveCopy) and write.content for write in decision.writes)
             return ledger.apply(decision), stored
 
-        held, stored = await self._desk.database.transact_briefly(work)
-        self._desk.boundary.called(described.owner, seconds())
+        held, stored = await self._answering.database.transact_briefly(work)
+        self._answering.boundary.called(described.owner, seconds())
         if not stored:
             self._spool.discard()
         if held is None:
@@ -298,7 +298,7 @@ class HoldSink:
 
     def _differs(self, found: Digests) -> bool:
         """Is the copy another one than its owner has? Nobody is told that it is safe then."""
-        envelope, content = self._offer.envelope != found.envelope, self._desk.digest != found.content
+        envelope, content = self._offer.envelope != found.envelope, self._answering.digest != found.content
         if envelope or content:
             log.error(
                 "copy_differs",
@@ -312,7 +312,7 @@ class HoldSink:
     def _no_room(self, error: OSError) -> None:
         log.error("spool_failed", message=self._offer.message_id, error=str(error))
         if not is_full(error):
-            self._desk.database.fail(error)
+            self._answering.database.fail(error)
 
 
 def _received_at(offer: OfferParameter, now: datetime) -> datetime:

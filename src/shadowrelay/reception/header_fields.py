@@ -19,7 +19,7 @@ def _date(second: datetime) -> str:
     return format_datetime(second)
 
 
-def trace(arrival: Arrival, session: Client, own: ServerName) -> bytes:
+def trace_field(arrival: Arrival, session: Client, own: ServerName) -> bytes:
     """The Received field (RFC 5321 section 4.4); the recipient is told where it is the only one."""
     recipients = arrival.recipients
     return received_field(

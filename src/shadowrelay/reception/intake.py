@@ -28,7 +28,7 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import Members, seconds
-from shadowrelay.reception.header_fields import completed, trace
+from shadowrelay.reception.header_fields import completed, trace_field
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
 from shadowrelay.running import Countdown, Performer
@@ -298,7 +298,7 @@ class IntakeSink:
         if scan.received > self._intake.policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
         own = self._intake.boundary.own.name
-        added, message_id = trace(arrival, self._session, own), scan.message_id
+        added, message_id = trace_field(arrival, self._session, own), scan.message_id
         if self._intake.options.submission:
             fields, message_id = completed(arrival, own, scan.names, message_id)
             added += fields

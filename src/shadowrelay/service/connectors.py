@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from datetime import timedelta
 
-from shadowrelay.members.answering import DeskOptions, Desks
+from shadowrelay.members.answering import AnsweringOptions, AnsweringSessions
 from shadowrelay.reception.intake import Intake, IntakeOptions
 from shadowrelay.reception.logins import UserLogins
 from shadowrelay.service.adapters import server_context
@@ -74,7 +74,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
 
 def for_members(node: Node, peer: MemberConnector) -> Connector:
     """The connector for the other members of the boundary."""
-    options = DeskOptions(
+    options = AnsweringOptions(
         externally_secured=tuple(peer.externally_secured),
         content=node.spool,
         room=node.room,
@@ -101,7 +101,7 @@ def for_members(node: Node, peer: MemberConnector) -> Connector:
         line_ends_checked=False,
         max_command_line=MAX_LINE,
     )
-    desks = Desks(
+    sessions = AnsweringSessions(
         database=node.database,
         boundary=node.boundary,
         options=options,
@@ -114,4 +114,4 @@ def for_members(node: Node, peer: MemberConnector) -> Connector:
         draining=lambda: node.draining.active,
         opening=lambda: node.opening,
     )
-    return Connector(limits, desks, session=MemberSession)  # type: ignore[arg-type]
+    return Connector(limits, sessions, session=MemberSession)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from shadowrelay.wire.esmtp import RcptTo
 from shadowrelay.wire.replies import Refused, Reply
 
 
-class MemberDesk(Receiver, Protocol):
+class MemberReceiver(Receiver, Protocol):
     """What answers one session of a member. Its marks are those of committed sequences alone."""
 
     def admits(self, client: Client) -> bool:
@@ -51,10 +51,10 @@ class MemberDesk(Receiver, Protocol):
         ...
 
 
-class DeskFactory(Protocol):
-    """Makes a desk for each session."""
+class MemberReceivers(Protocol):
+    """Makes one for each session."""
 
-    def open(self) -> MemberDesk: ...
+    def open(self) -> MemberReceiver: ...
 
 
 class MemberSession(ReceiveSession):
@@ -64,19 +64,19 @@ class MemberSession(ReceiveSession):
     extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset({"XFORK"})
 
     def __init__(self, receiver: Receiver, options: ConnectorOptions, register: Register) -> None:
-        self.desk = cast("DeskFactory", receiver).open()
-        super().__init__(self.desk, options, register)
+        self.answering = cast("MemberReceivers", receiver).open()
+        super().__init__(self.answering, options, register)
         self._greeted = False
         self._version = 1
 
     def offers(self, verb: str) -> bool:
         if verb in {"XSHADOW", "XQDISCARD", "MAIL", "RCPT", "DATA", "BDAT"}:
-            return self.desk.admits(self.client)
+            return self.answering.admits(self.client)
         return super().offers(verb)
 
     def keywords(self) -> list[str]:
         offered = super().keywords()
-        if self.desk.admits(self.client):
+        if self.answering.admits(self.client):
             offered += [f"XSHADOW {' '.join(map(str, xshadow.VERSIONS))}", "XQDISCARD"]
         return offered
 
@@ -88,7 +88,7 @@ class MemberSession(ReceiveSession):
         if not self._greeted:
             return reply
         *before, last = reply.lines
-        mark = xshadow.format_mark(self.desk.mark())
+        mark = xshadow.format_mark(self.answering.mark())
         return Reply(reply.code, reply.enhanced, (*before, f"{last} {mark}"))
 
     @syntax("XSHADOW <name> <lineage>")
@@ -101,7 +101,7 @@ class MemberSession(ReceiveSession):
             theirs = xshadow.parse_greeting(argument or "")
         except xshadow.Malformed as error:
             raise Refused(501, "5.5.4", str(error)) from error
-        ours = await self.desk.greet(self.client, theirs)
+        ours = await self.answering.greet(self.client, theirs)
         self._greeted, self._version = True, theirs.version
         ours = replace(ours, version=theirs.version)
         return await self.answer(Reply(250, "2.0.0", xshadow.format_greeting(ours)))
@@ -114,13 +114,13 @@ class MemberSession(ReceiveSession):
             query = xqdiscard.parse_query(argument or "")
         except xshadow.Malformed as error:
             raise Refused(501, "5.5.4", str(error)) from error
-        said = await self.desk.ask(query)
+        said = await self.answering.ask(query)
         lines = [xqdiscard.format_line(line) for line in said.lines]
         if said.seen:
             lines.append(xqdiscard.format_seen(said.seen))
         nothing = Reply(251, "2.0.0", "No discard events")
         await self.answer(Reply(250, "2.0.0", tuple(lines)) if lines else nothing)
-        self.desk.said(said)
+        self.answering.said(said)
         return None
 
     @syntax("MAIL FROM:<address>")
@@ -141,7 +141,7 @@ class MemberSession(ReceiveSession):
     async def smtp_BDAT(self, argument: str | None) -> None:
         chunk, _, digest = (argument or "").rpartition(" ")
         if self._version > 1 and is_digest(digest):
-            self.desk.promised(Digest(digest))
+            self.answering.promised(Digest(digest))
             argument = chunk
         return await super().smtp_BDAT(argument)
 

@@ -128,7 +128,7 @@ def _answer_as_owner(
     superseded = holder is not None and holder.state is HolderState.SUPERSEDED
     if holder and superseded and not copy.exposed:
         return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.SUPERSEDED, str(holder.rank))))
-    # One that was told to let go, and is needed again: its new rank outlives the word on its way to it.
+    # Told to discard its copy, and needed again: its new rank outlives the word on its way to it.
     given = holder.rank if holder and not superseded else copy.ranks_given + 1
     now_holding = as_holder(ledger, asker, given)
     held = (*known, Verdict(copy.id, copy.epoch, VerdictKind.RECORDED, str(given)))

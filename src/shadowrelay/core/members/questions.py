@@ -34,7 +34,7 @@ from shadowrelay.core.ownership.transfer import (
 )
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import arrivals
-from shadowrelay.core.reception.holding import release, settle_held
+from shadowrelay.core.reception.holding import discard_copy, settle_held
 from shadowrelay.core.values import dataclass, replace
 
 _COPIES = frozenset({HolderState.HOLDING, HolderState.LOST, HolderState.BESIDE})
@@ -116,7 +116,7 @@ def _learn(
                 return Decision(None)
             if verdict.kind is VerdictKind.SUPERSEDED and int(verdict.argument or 0) < copy.rank:
                 return Decision(None)
-            released = release(copy, verdict.kind.capitalize(), now)
+            released = discard_copy(copy, verdict.kind.capitalize(), now)
             if verdict.kind is VerdictKind.REJECTED:
                 return released
             return released.after(report_is_safe(ledger, copy, now))  # its owner has a copy elsewhere
@@ -233,7 +233,7 @@ def _unknown(copy: Copy, speaker: Speaker, now: datetime, long_away: datetime | 
     if copy.held and speaker.name == copy.owner and copy.pending is None:
         same = (speaker.database_id, speaker.mark.incarnation) == (copy.owner_database, copy.offered_in)
         if speaker.version == 1 and same:
-            return release(copy, "Orphaned", now)
+            return discard_copy(copy, "Orphaned", now)
         if long_away is not None and copy.confirm_since == long_away:
             return set_aside(copy, now)
         return intend(copy, Reason.OWNER_FORGOT, now)

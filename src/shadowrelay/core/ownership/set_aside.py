@@ -9,7 +9,7 @@ from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
 from shadowrelay.core.ownership.transfer import intended
-from shadowrelay.core.tracking import Resume, RowsDamaged, Suspend, Told
+from shadowrelay.core.tracking import Resume, RowsDamaged, SetAside, Told
 from shadowrelay.core.values import replace
 
 REASON = "away longer than events are kept, and no holder confirms the message"
@@ -25,7 +25,7 @@ def set_aside(copy: Copy, now: datetime, reason: str = REASON) -> Decision[None]
         pending=None,
         check_at=None,
     )
-    return Decision(None, (SaveCopy(copy, aside),), (Suspend(at=now, copy=aside, reason=reason),))
+    return Decision(None, (SaveCopy(copy, aside),), (SetAside(at=now, copy=aside, reason=reason),))
 
 
 def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Copy | DamagedRow | None]:

@@ -28,7 +28,7 @@ from shadowrelay.core.messages import (
     Role,
     Stage,
 )
-from shadowrelay.core.tracking import HaReceive, HaRedirect, Resubmit, Transfer
+from shadowrelay.core.tracking import HaReceive, HaRedirect, Promote, Transfer
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import replace
 
@@ -131,7 +131,7 @@ def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
     if reason not in {Reason.DATABASE_REPLACED, Reason.OWNER_RETIRED} and copy.owner_database:
         told.append(copy.owner_database)
     taken = (Verdict(copy.id, owned.epoch, VerdictKind.TAKEN, ledger.name),)
-    resubmit = Resubmit(
+    promotion = Promote(
         at=now,
         copy=owned,
         recipients=owned.unsettled,
@@ -151,7 +151,7 @@ def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
         for fellow in fellows
         if fellow.state in {HolderState.HOLDING, HolderState.BESIDE}
     )
-    return Decision(None, (SaveCopy(copy, owned), *addressed(told, taken, now)), (resubmit, *redirects))
+    return Decision(None, (SaveCopy(copy, owned), *addressed(told, taken, now)), (promotion, *redirects))
 
 
 def _fellow(ledger: Ledger, holder: Holder) -> Holder:

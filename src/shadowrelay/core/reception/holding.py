@@ -80,8 +80,8 @@ def hold(
     if offer.given_for:
         return restore(ledger, offer, content, now)
     new = not ledger.knows(offer.message_id)  # as nearly always: then there is no more to look up
-    grave = None if new else ledger.tombstone(offer.message_id)
-    if grave and grave.owner == offer.owner and (offer.epoch, offer.rank) <= (grave.epoch, grave.rank):
+    tombstone = None if new else ledger.tombstone(offer.message_id)
+    if tombstone and tombstone.refuses(offer.owner, offer.epoch, offer.rank):
         return Decision(OfferAnswer.REVOKED)
     known_of_owner = heard(ledger, offer.owner, offer.mark).writes
     known = None if new else ledger.copy(offer.message_id)
@@ -218,7 +218,7 @@ def _answered_for(known: Copy, offer: ShadowCopyOffer) -> Copy:
     return unclaimed(known)
 
 
-def release(copy: Copy, reason: str, now: datetime) -> Decision[None]:
+def discard_copy(copy: Copy, reason: str, now: datetime) -> Decision[None]:
     """Let a copy go that nobody will ever need: rejected, orphaned, superseded or revoked."""
     if copy.role is not Role.SHADOW:
         return Decision(None)
@@ -251,16 +251,16 @@ def revoke(
     if copy is not None and (copy.role is Role.PRIMARY or copy.epoch > epoch or copy.owner != asker):
         return Decision(Verdict(message_id, copy.epoch, VerdictKind.TAKEN, copy.owner))
     keep = now + remembered_for(policy)
-    grave = Tombstone(message_id, asker, epoch, rank, keep)
+    tombstone = Tombstone(message_id, asker, epoch, rank, keep)
     confirmed = Verdict(message_id, epoch, VerdictKind.REJECTED)
     if copy is None:
         if ledger.damaged(message_id):  # it may be that copy, or the message itself
             confirmed = Verdict(message_id, epoch, VerdictKind.DAMAGED)
-        return Decision(confirmed, (grave,))
+        return Decision(confirmed, (tombstone,))
     if copy.rank > rank:  # a later offer of the same message: that one stands
-        return Decision(Verdict(message_id, copy.epoch, VerdictKind.TAKEN, copy.owner), (grave,))
-    released = release(copy, "Revoked", now)
-    return Decision(confirmed, (grave, *released.writes), released.events)
+        return Decision(Verdict(message_id, copy.epoch, VerdictKind.TAKEN, copy.owner), (tombstone,))
+    released = discard_copy(copy, "Revoked", now)
+    return Decision(confirmed, (tombstone, *released.writes), released.events)
 
 
 def settle_held(

@@ -244,7 +244,7 @@ def reserve_rank(ledger: Ledger, message_id: MessageId, to: ServerName) -> Decis
 
 
 def repaired(ledger: Ledger, message_id: MessageId, attempt: OfferAttempt, now: datetime) -> Decision[bool]:
-    """A member took a copy of a message that was exposed: record it, and tell the former holders to let go.
+    """A member took a copy of a message that was exposed: record it, and tell the former holders to discard.
 
     If the message was settled or taken over meanwhile, an event says so to the new holder, so that no copy
     is left behind. A member that refuses this copy for now may own the message, or know what became of it: so
