@@ -449,7 +449,7 @@ async def test_a_defect_is_500_without_detail(node):
     def broken() -> list[object]:
         raise KeyError("a secret")
 
-    node.peers = broken
+    node.member_statuses = broken
     async with serving(node) as port:
         got = await ask(port, "/api/v1/peers")
     assert (got.status, got.json) == (500, {"error": "the request failed; the node's log says why"})

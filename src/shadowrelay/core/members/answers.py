@@ -83,9 +83,8 @@ def for_version_1(verdict: Verdict, rank: int | None) -> Verdict:
             return replace(verdict, kind=VerdictKind.PENDING, argument=verdict.argument and str(_LAST_RANK))
         case VerdictKind.REJECTED:
             return replace(verdict, kind=VerdictKind.UNKNOWN)
-        case VerdictKind.UNKNOWN if (
-            rank is None
-        ):  # it would drop the copy: let it ask again, in another version
+        case VerdictKind.UNKNOWN if rank is None:
+            # It would drop the copy: let it ask again, in another version.
             return replace(verdict, kind=VerdictKind.PENDING)
         case _:
             return verdict
