@@ -201,6 +201,7 @@ def test_one_bad_disk_is_told_of_and_loses_nothing(lab: RunningLab, damage: str)
     assert verdict.classes == {Class.EXPOSED: 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [CONTENT, ROW], ids=["content", "row"])
 def test_what_two_bad_disks_have_of_a_message_has_a_kind_of_its_own(lab: RunningLab, damage: str) -> None:
     lab.up()
