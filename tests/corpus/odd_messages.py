@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 
 SEEDS = (3, 14, 15, 92, 65, 35)
 """Of the mixtures at the end."""
+
+_HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|\r\n|>?From |$")  # a field, the end of one, or of a mailbox file
 
 _HEAD = b"From: a@outside.test\r\nSubject: odd\r\n"
 
@@ -29,8 +32,12 @@ class Odd:
 
     @property
     def arrives(self) -> bytes:
-        """What DATA makes of it at the next hop: a last line has an end there."""
-        return self.content if self.content.endswith(b"\r\n") or not self.content else self.content + b"\r\n"
+        """What DATA makes of it at the next hop: a last line has an end there. A text without a header field
+        stands below an empty line, which ends the fields that are put above it.
+        """
+        above = b"" if _HEADER.match(self.content) else b"\r\n"
+        below = b"" if self.content.endswith(b"\r\n") or not self.content else b"\r\n"
+        return above + self.content + below
 
 
 def messages() -> Iterator[Odd]:

@@ -86,11 +86,14 @@ def test_what_the_recovery_table_promises_is_proven_from_the_logs(
     assert undeclared.status == (INCOMPLETE if lost else PROVEN), undeclared.as_dict()
 
 
+TOLD = {Class.PROMOTED, Class.PROMOTED_UNVERIFIED}
+"""An owner that comes back hears that its mail was taken, and logs it; or that it was delivered, and does not."""
+
 PARTITIONS: tuple[tuple[Callable[[NetworkLab], None], int, set[Class]], ...] = (
-    (
+    (  # some of the third node's mail had its copy at the owner that was cut off
         partitions.test_the_others_promote_what_a_cut_off_owner_has_and_it_promotes_nothing,
-        PROVEN,  # and of the third node's mail some had its copy at the one that was cut off
-        {Class.EXPOSED, Class.PROMOTED_UNVERIFIED, Class.IN_DOUBT},
+        PROVEN,
+        {Class.EXPOSED, *TOLD, Class.IN_DOUBT},
     ),
     (
         partitions.test_a_cut_off_owner_that_returns_before_the_delivery_becomes_the_shadow,
@@ -108,7 +111,7 @@ PARTITIONS: tuple[tuple[Callable[[NetworkLab], None], int, set[Class]], ...] = (
         {Class.EXPOSED, Class.FALSE_PROMOTION, Class.IN_DOUBT, Class.DUPLICATE_DROPPED},
     ),
 )
-"""Partitions, the verdict, and all that is found in their logs."""
+"""Partitions, the verdict, and all that is found in their logs; of *TOLD*, where both are named, one is enough."""
 
 
 @pytest.mark.slow
@@ -122,7 +125,9 @@ def test_what_nodes_did_that_did_not_hear_one_another_is_judged_by_their_logs(
 ) -> None:
     verdict, _, lost = audited(network_lab, lambda: story(network_lab))
     assert lost == []
-    assert (verdict.status, {Class(name) for name in verdict.classes}) == (status, found), verdict.as_dict()
+    seen = {Class(name) for name in verdict.classes}
+    expected = found - TOLD | seen & TOLD if found >= TOLD and seen & TOLD else found
+    assert (verdict.status, seen) == (status, expected), verdict.as_dict()
 
 
 @pytest.mark.slow
@@ -132,10 +137,8 @@ def test_a_frozen_owner_that_was_overtaken_and_came_back_is_seen_to_have_sent_no
     story = recovery.test_an_owner_that_was_frozen_too_long_asks_before_it_delivers_again
     verdict, _, _ = audited(lab, lambda: story(lab))
     assert verdict.status == PROVEN, verdict.as_dict()
-    # What it hears first, that they were delivered or that they were taken, its log says: or not.
-    told = (Class.PROMOTED, Class.PROMOTED_UNVERIFIED)
-    assert set(verdict.classes) <= {Class.EXPOSED, *told}
-    assert (verdict.classes[Class.EXPOSED], sum(verdict.classes.get(one, 0) for one in told)) == (3, 3)
+    assert set(verdict.classes) <= {Class.EXPOSED, *TOLD}
+    assert (verdict.classes[Class.EXPOSED], sum(verdict.classes.get(one, 0) for one in TOLD)) == (3, 3)
 
 
 @pytest.mark.slow
@@ -201,6 +204,7 @@ def test_one_bad_disk_is_told_of_and_loses_nothing(lab: RunningLab, damage: str)
     assert verdict.classes == {Class.EXPOSED: 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [CONTENT, ROW], ids=["content", "row"])
 def test_what_two_bad_disks_have_of_a_message_has_a_kind_of_its_own(lab: RunningLab, damage: str) -> None:
     lab.up()

@@ -61,6 +61,7 @@ def damaged(lab: RunningLab) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_scrub_finds_what_a_disk_has_damaged_and_the_good_copy_is_fetched_and_delivered(lab: RunningLab):
     lab.up(nodes=2)
     lab.cluster.refuse()
@@ -112,6 +113,7 @@ def test_a_scrub_finds_what_a_disk_has_damaged_and_the_good_copy_is_fetched_and_
     assert "damaged content     0" in seen(lab, "scrub")
 
 
+@pytest.mark.slow
 def test_what_both_disks_have_damaged_is_set_aside_and_the_operator_can_put_it_back(lab: RunningLab):
     lab.up(nodes=2)
     lab.cluster.refuse()

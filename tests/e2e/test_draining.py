@@ -52,6 +52,7 @@ def test_a_node_that_stops_hands_its_queue_over_and_the_others_deliver_it_once(l
     lab.verify()
 
 
+@pytest.mark.slow
 def test_mail_that_was_under_way_when_the_node_was_told_to_stop_is_handed_over_too(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=1h", "drain_timeout=20s")
     lab.cluster.refuse()
@@ -96,6 +97,7 @@ def test_a_drained_node_takes_no_mail_and_no_copies_until_the_drain_ends(lab: Ru
     lab.verify()
 
 
+@pytest.mark.slow
 def test_a_drain_is_not_done_while_a_message_is_under_way(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=1h")
     lab.cluster.refuse()

@@ -85,6 +85,7 @@ def test_an_owner_that_was_frozen_too_long_asks_before_it_delivers_again(lab: Ru
     assert lab.events("mx1", "DELIVER") == []
 
 
+@pytest.mark.slow
 def test_an_owner_that_was_away_too_long_asks_before_it_delivers_again(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=2s")
     lab.cluster.refuse()
@@ -97,6 +98,7 @@ def test_an_owner_that_was_away_too_long_asks_before_it_delivers_again(lab: Runn
     assert [lab.events("mx1", event) for event in ("DELIVER", "SEND", "SENDEXTERNAL")] == [[], [], []]
 
 
+@pytest.mark.slow
 def test_when_the_holder_dies_the_owner_finds_another_one(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=1h")
     lab.cluster.refuse()
@@ -110,6 +112,7 @@ def test_when_the_holder_dies_the_owner_finds_another_one(lab: RunningLab):
     lab.verify()
 
 
+@pytest.mark.slow
 def test_when_half_was_delivered_before_the_owners_disk_is_lost_only_the_rest_is_sent(lab: RunningLab):
     (closed,) = free_ports(1)
     lab.up(f"routes.outside.port={closed}")

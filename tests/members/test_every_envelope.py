@@ -154,7 +154,7 @@ async def _goes_on(owner: Station, holder: Station, hop: ScriptedHop, taken: lis
         each.run_links()
     holder.run_reconcile()
     drain = owner.drain()
-    assert (await drain.run(asyncio.get_running_loop().time() + 20, bool)).done
+    assert (await drain.run(asyncio.get_running_loop().time() + 60, bool)).done
     holder.run_queue()
 
     async def delivered() -> bool:

@@ -89,7 +89,8 @@ async def test_beyond_the_boundary_shadowing_begins_again(tmp_path: Path) -> Non
             assert (there.role, shadow.role, shadow.owner) == (Role.PRIMARY, Role.SHADOW, beyond.name)
 
 
-async def test_the_250_waits_for_the_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def holding_waits(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
+    """Holders do not acknowledge before the second event; the first tells that one is asked to."""
     asked, may = asyncio.Event(), asyncio.Event()
     finish = HoldSink.finish
 
@@ -99,6 +100,11 @@ async def test_the_250_waits_for_the_holder(tmp_path: Path, monkeypatch: pytest.
         return await finish(self)
 
     monkeypatch.setattr(HoldSink, "finish", later)
+    return asked, may
+
+
+async def test_the_250_waits_for_the_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, may = holding_waits(monkeypatch)
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder), at_last(may):
         sending = asyncio.ensure_future(sent(owner, MESSAGE))
         await asked.wait()
@@ -273,15 +279,7 @@ async def test_a_sender_that_vanishes_after_the_end_may_have_sent_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its message is kept with two copies, or with none."""
-    asked, may = asyncio.Event(), asyncio.Event()
-    finish = HoldSink.finish
-
-    async def later(self: HoldSink) -> Any:
-        asked.set()
-        await may.wait()
-        return await finish(self)
-
-    monkeypatch.setattr(HoldSink, "finish", later)
+    asked, may = holding_waits(monkeypatch)
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder), at_last(may):
         async with sender(owner) as client:
             await client.begin()

@@ -29,7 +29,7 @@ async def sent_anew(owner: Station, holder: Station) -> str:
     return await sent(owner, MESSAGE)
 
 
-@pytest.mark.parametrize("attempts", [1, 2])
+@pytest.mark.parametrize("attempts", [1, pytest.param(2, marks=pytest.mark.slow)])
 async def test_between_owner_and_holder_a_250_is_two_copies_and_a_451_is_none(
     tmp_path: Path, attempts: int
 ) -> None:

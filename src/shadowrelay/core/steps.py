@@ -18,7 +18,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members.conversation import Answered, Greeting, Query
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
-from shadowrelay.core.reception.redundancy import OfferAttempt
+from shadowrelay.core.reception.redundancy import Arrival, OfferAttempt
 from shadowrelay.core.values import dataclass
 
 T = TypeVar("T")
@@ -61,6 +61,23 @@ class OfferCopy(Step[OfferAttempt]):
     digests: Digests | None
     received_at: datetime
     given_for: ServerName | None = None
+
+    @staticmethod
+    def of(
+        message: Arrival | Copy, to: ServerName, *, epoch: int, rank: int, given_for: ServerName | None = None
+    ) -> OfferCopy:
+        """The offer of what arrives, or of a message that we have."""
+        return OfferCopy(
+            to=to,
+            message_id=message.id,
+            epoch=epoch,
+            rank=rank,
+            envelope=message.envelope,
+            recipients=message.recipients,
+            digests=message.digests,
+            received_at=message.received_at,
+            given_for=given_for,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,17 +93,7 @@ async def give(message_id: MessageId, to: ServerName, clock: Callable[[], dateti
     copy = await Transact(lambda ledger: ledger.copy(message_id))
     if copy is None or not copy.held or copy.damage or copy.owner != to:
         return False
-    attempt = await OfferCopy(
-        to=to,
-        message_id=copy.id,
-        epoch=copy.epoch,
-        rank=copy.rank,
-        envelope=copy.envelope,
-        recipients=copy.recipients,
-        digests=copy.digests,
-        received_at=copy.received_at,
-        given_for=to,
-    )
+    attempt = await OfferCopy.of(copy, to, epoch=copy.epoch, rank=copy.rank, given_for=to)
     if attempt.leg is not Leg.ACKNOWLEDGED:
         return False
     await Transact(lambda ledger: ledger.apply(damage.given(ledger, message_id, to, clock())))

@@ -68,16 +68,7 @@ async def copy_again(
         copy = await Transact(reserve)
         if copy is None or not copy.exposed or copy.damaged:
             return Repaired(copy is not None and not copy.exposed, tuple(attempts))
-        attempt = await OfferCopy(
-            to=member,
-            message_id=copy.id,
-            epoch=copy.epoch,
-            rank=copy.ranks_given,
-            envelope=copy.envelope,
-            recipients=copy.recipients,
-            digests=copy.digests,
-            received_at=copy.received_at,
-        )
+        attempt = await OfferCopy.of(copy, member, epoch=copy.epoch, rank=copy.ranks_given)
         attempts.append(attempt)
 
         def record(ledger: Transaction, attempt: OfferAttempt = attempt) -> bool:

@@ -28,16 +28,7 @@ from shadowrelay.core.values import dataclass
 
 def offer(arrival: Arrival, to: ServerName, rank: int) -> OfferCopy:
     """The offer of a new message: its first ownership."""
-    return OfferCopy(
-        to=to,
-        message_id=arrival.id,
-        epoch=1,
-        rank=rank,
-        envelope=arrival.envelope,
-        recipients=arrival.recipients,
-        digests=arrival.digests,
-        received_at=arrival.received_at,
-    )
+    return OfferCopy.of(arrival, to, epoch=1, rank=rank)
 
 
 @dataclass(frozen=True, slots=True)
