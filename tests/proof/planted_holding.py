@@ -230,7 +230,7 @@ HOLDING = (
                 "        async with asyncio.timeout(5 * limit):\n",
             ),
         ),
-        test="test_opening.py::test_an_opening_that_takes_too_long_ends_the_node",
+        test="service/test_opening.py::test_an_opening_that_takes_too_long_ends_the_node",
     ),
     Fault(
         name="what comes during a snapshot is not listed",
