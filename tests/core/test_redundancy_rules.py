@@ -8,7 +8,17 @@ from datetime import datetime, timedelta
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.decisions import Content, DropEvents, Kind, Member, Outcome, Part, Tombstone, Verdict
+from shadowrelay.core.decisions import (
+    Content,
+    Decision,
+    DiscardEvent,
+    Kind,
+    Member,
+    Outcome,
+    Part,
+    Tombstone,
+    Verdict,
+)
 from shadowrelay.core.delivery import safety_net
 from shadowrelay.core.delivery.settling import Ending, Hop, Report, Result, settle
 from shadowrelay.core.events import side_effects
@@ -192,9 +202,10 @@ def test_a_replaced_database_loses_its_copies_and_what_is_held_for_it_is_to_be_p
         message(Role.SHADOW),
         replace(message(owner=B, owner_database=DB[B]), id=MessageId("n"), holders=(holder(A),)),
     )
+    on.apply(Decision(None, (DiscardEvent(DB[A], Verdict(M, 1, Kind.DELIVERED), NOW),)))
     new = replace(lineage(A, 0), database_id=DB[C])
     heartbeat.meet(on, A, new, None, NOW, after_silence=False)
-    assert on.forgotten == [DropEvents(DB[A])]
+    assert on.told == []
     assert on.copies[M].pending is Reason.DATABASE_REPLACED
     assert on.copies[M].confirmation is Confirmation.ASK
     assert on.copies[MessageId("n")].exposed

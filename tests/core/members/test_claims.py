@@ -29,7 +29,6 @@ EVERYBODY = frozenset({A, B, C})
 def holding(name: ServerName, rank: int, reason: Reason | None = None) -> Books:
     """A node that holds a copy for A, with that rank, and is perhaps about to promote it."""
     on = books(name, message(Role.SHADOW, rank=rank))
-    on.known = {other: Member(other, lineage(other)) for other in EVERYBODY - {name}}
     if reason:
         on.apply(intend(on.copies[M], reason, NOW))
     return on
