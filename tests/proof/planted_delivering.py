@@ -144,7 +144,7 @@ DELIVERING = (
                 "",
             ),
         ),
-        test="core/test_redundancy_rules.py::test_settling_tells_every_possible_holder_in_the_same_decision",
+        test="core/delivery/test_settling.py::test_settling_tells_every_possible_holder_in_the_same_decision",
     ),
     Fault(
         name="the original is discarded before its report has two copies",

@@ -50,7 +50,7 @@ SPECIFIED: tuple[Fault, ...] = (
                 "    elsewhere = others\n",
             ),
         ),
-        test="core/test_redundancy_rules.py::test_a_shadow_is_never_on_the_primarys_own_host",
+        test="core/reception/test_redundancy.py::test_a_shadow_is_never_on_the_primarys_own_host",
     ),
     Fault(
         name="the own site is preferred",
