@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from decision_inputs import SPEAKER
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
 from shadowrelay.core.decisions import Decision, DropEvents, Kind, Member
 from shadowrelay.core.identifiers import Beginning, Incarnation, Mark, ServerName
 from shadowrelay.core.members.conversation import Answered, ask, asked, told
-from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Reason, Role
 from shadowrelay.core.ownership.handover import awaits_its_owner, hand_over
 from shadowrelay.core.policy import Policy
 from shadowrelay.members.inquiry import Inquiry
 
 POLICY = Policy()
-SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}
 
 
 def holder(name: ServerName, rank: int, state: HolderState = HolderState.HOLDING) -> Holder:
@@ -37,9 +36,9 @@ def holding(name: ServerName, rank: int) -> Books:
 def talk(asker: Books, to: Books, inquiry: Inquiry) -> None:
     """One XQDISCARD, asked, answered and applied."""
     query = ask(asker, to.name, inquiry, NOW)
-    said = asked(to, SPEAKS[asker.name], query, (), (), POLICY, NOW)
-    answered = Answered(said.lines, SPEAKS[to.name].mark, said.seen)
-    told(asker, SPEAKS[to.name], query, answered.lines, inquiry, POLICY, NOW)
+    said = asked(to, SPEAKER[asker.name], query, (), (), POLICY, NOW)
+    answered = Answered(said.lines, SPEAKER[to.name].mark, said.seen)
+    told(asker, SPEAKER[to.name], query, answered.lines, inquiry, POLICY, NOW)
 
 
 def give(on: Books, *reachable: ServerName) -> ServerName | None:
