@@ -14,7 +14,7 @@ import pytest
 
 from shadowlab.ports import free_ports
 from shadowrelay.settings import to_toml
-from tests.test_service import wait_for
+from tests.service.test_service import wait_for
 
 pytestmark = pytest.mark.lab
 

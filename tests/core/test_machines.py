@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from decision_inputs import SPEAKER
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
 from shadowrelay.core.decisions import Member, Verdict, VerdictKind
@@ -16,7 +17,7 @@ from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.members.answers import answer
 from shadowrelay.core.members.claims import Claim, judge
-from shadowrelay.core.members.questions import Speaker, as_holder, learn
+from shadowrelay.core.members.questions import as_holder, learn
 from shadowrelay.core.messages import Holder, HolderState, Reason, Role, Status
 from shadowrelay.core.ownership import heartbeat
 from shadowrelay.core.ownership.handover import hand_over
@@ -26,7 +27,6 @@ from shadowrelay.core.reception.holding import settle_held
 from shadowrelay.core.reception.redundancy import Leg, OfferAttempt, repaired
 
 POLICY = Policy()
-SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}
 RACKS = {A: "rack1", B: "rack1", C: "rack2"}
 """A and B on one machine, C on another."""
 
@@ -59,8 +59,8 @@ def test_a_promotion_leaves_the_message_exposed_when_its_other_holder_is_on_the_
     a, b = on(A, held), on(B, replace(held, rank=2))
     a.apply(intend(a.copies[M], Reason.DATABASE_REPLACED, NOW))
     claim = Claim(C, DB[C], Reason.DATABASE_REPLACED)
-    (said,) = b.apply(judge(b, SPEAKS[A], claim, M, 1, 1, (), NOW))
-    a.apply(learn(a, said, SPEAKS[B], None, POLICY, NOW))
+    (said,) = b.apply(judge(b, SPEAKER[A], claim, M, 1, 1, (), NOW))
+    a.apply(learn(a, said, SPEAKER[B], None, POLICY, NOW))
     a.apply(promote(a, a.copies[M], NOW))
     assert states(a) == {B: HolderState.BESIDE}
     assert a.copies[M].exposed
@@ -86,7 +86,7 @@ def test_a_holder_that_asks_is_recorded_as_what_its_machine_makes_of_it(
 ) -> None:
     before = BESIDE if asker == C else message()
     a = on(A, before)
-    said = a.apply(answer(a, SPEAKS[asker], M, 1, None, NOW))
+    said = a.apply(answer(a, SPEAKER[asker], M, 1, None, NOW))
     assert [verdict.kind for verdict in said] == [VerdictKind.RECORDED]
     assert states(a)[asker] is state
     assert a.copies[M].exposed is exposed
@@ -96,9 +96,9 @@ def test_a_holder_that_asks_is_recorded_as_what_its_machine_makes_of_it(
 
 def test_a_holder_beside_us_that_is_asked_is_none_either() -> None:
     a = on(A, message(holders=(holder(B, HolderState.UNCERTAIN),), ranks_given=1))
-    a.apply(learn(a, Verdict(M, 1, VerdictKind.YOURS), SPEAKS[B], None, POLICY, NOW))
+    a.apply(learn(a, Verdict(M, 1, VerdictKind.YOURS), SPEAKER[B], None, POLICY, NOW))
     assert states(a) == {B: HolderState.BESIDE}
-    assert as_holder(a, SPEAKS[C], 1).state is HolderState.HOLDING
+    assert as_holder(a, SPEAKER[C], 1).state is HolderState.HOLDING
 
 
 def test_a_former_owner_beside_the_new_one_is_its_holder_and_no_second_copy() -> None:
@@ -109,7 +109,7 @@ def test_a_former_owner_beside_the_new_one_is_its_holder_and_no_second_copy() ->
     assert (received["event-id"], received["source-context"]) == ("HARECEIVE", "taken")
     assert "S:Host=rack1;S:OwnerHost=rack1" in received["custom-data"]
     b = on(B, message(epoch=2, owner=B, owner_database=DB[B]))
-    b.apply(answer(b, SPEAKS[A], M, 2, None, NOW))
+    b.apply(answer(b, SPEAKER[A], M, 2, None, NOW))
     assert states(b) == {A: HolderState.BESIDE}
     assert b.copies[M].exposed
 
@@ -177,7 +177,7 @@ def test_a_wait_for_a_report_beside_its_owner_ends_with_the_copy(gone: str) -> N
     a = reporting()
     a.apply(yields(a, a.copies[DSN], B, DB[B], 2, NOW))
     if gone == "superseded":
-        a.apply(learn(a, Verdict(DSN, 2, VerdictKind.SUPERSEDED, "1"), SPEAKS[B], None, POLICY, NOW))
+        a.apply(learn(a, Verdict(DSN, 2, VerdictKind.SUPERSEDED, "1"), SPEAKER[B], None, POLICY, NOW))
     else:
         late = NOW + timedelta(days=30)
         assert a.apply(expire(a, a.copies[DSN], POLICY, late, ()))
@@ -187,7 +187,7 @@ def test_a_wait_for_a_report_beside_its_owner_ends_with_the_copy(gone: str) -> N
 
 def test_a_copy_beside_its_owner_makes_no_report_safe() -> None:
     a = reporting()
-    a.apply(answer(a, SPEAKS[B], DSN, 1, None, NOW))
+    a.apply(answer(a, SPEAKER[B], DSN, 1, None, NOW))
     assert side_effects.already_safe(a, DSN) is False
     taken = OfferAttempt(C, Leg.ACKNOWLEDGED, 2, "250 2.0.0", DB[C], Mark(RUN[C], 10))
     a.apply(repaired(a, DSN, taken, NOW))
@@ -197,6 +197,6 @@ def test_a_copy_beside_its_owner_makes_no_report_safe() -> None:
 def test_where_machines_are_not_known_each_member_counts_as_one() -> None:
     a = on(A, message())
     a.hosts.clear()
-    assert as_holder(a, SPEAKS[B], 1).state is HolderState.HOLDING
+    assert as_holder(a, SPEAKER[B], 1).state is HolderState.HOLDING
     assert a.known[B] == Member(B, lineage(B))
     assert MessageId(DSN) not in a.copies

@@ -87,7 +87,7 @@ def test_what_the_recovery_table_promises_is_proven_from_the_logs(
 
 
 TOLD = {Class.PROMOTED, Class.PROMOTED_UNVERIFIED}
-"""An owner that comes back hears that its mail was taken, and logs it; or that it was delivered, and does not."""
+"""An owner that comes back hears that its mail was taken, and logs it; or that it was delivered."""
 
 PARTITIONS: tuple[tuple[Callable[[NetworkLab], None], int, set[Class]], ...] = (
     (  # some of the third node's mail had its copy at the owner that was cut off
@@ -111,7 +111,7 @@ PARTITIONS: tuple[tuple[Callable[[NetworkLab], None], int, set[Class]], ...] = (
         {Class.EXPOSED, Class.FALSE_PROMOTION, Class.IN_DOUBT, Class.DUPLICATE_DROPPED},
     ),
 )
-"""Partitions, the verdict, and all that is found in their logs; of *TOLD*, where both are named, one is enough."""
+"""Partitions, the verdict, and all that is found in their logs: of *TOLD* at least one."""
 
 
 @pytest.mark.slow

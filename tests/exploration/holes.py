@@ -4,13 +4,19 @@ is found again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from shadowrelay.core.members import answers, concluding, conversation, questions
 from shadowrelay.core.reception import arrivals, holding, redundancy
-from tests.simulation.mutants import MUTANTS, Edit, Mutant, planted
+from tests.proof.planting import Edit
+from tests.simulation.mutants import MUTANTS, Within, edit_of
 from tests.simulation.node import Node
 
 from .line import second
@@ -27,16 +33,44 @@ class Hole:
     title: str
     setup: Setup
     planted: tuple[str, ...] = ()
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[Within, ...] = ()
 
     @property
-    def mutant(self) -> Mutant:
-        named = {mutant.name: mutant for mutant in MUTANTS}
-        edits = (edit for name in self.planted for edit in named[name].edits)
-        return Mutant(self.title, (*edits, *self.edits))
+    def all_edits(self) -> tuple[Edit, ...]:
+        named = {fault.name: fault for fault in MUTANTS}
+        by_name = (edit for name in self.planted for edit in named[name].beside)
+        return (*by_name, *(edit_of(*edit) for edit in self.edits))
 
 
-NO_CHECK: Edit = (
+@contextmanager
+def _planted(edits: Sequence[Edit]) -> Iterator[None]:
+    """In this process, wherever the functions were imported to: the explorer is not started for each."""
+    undo: list[tuple[Any, str, Any]] = []
+    try:
+        for edit in edits:
+            holder: Any = import_module(edit.file.removeprefix("src/").removesuffix(".py").replace("/", "."))
+            *owners, name = edit.within.split(".")
+            for owner in owners:
+                holder = getattr(holder, owner)
+            function = holder.__dict__[name]
+            source = textwrap.dedent(inspect.getsource(function))
+            code = "from __future__ import annotations\n" + edit._replace(within="").made(source)
+            scope: dict[str, Any] = {}
+            exec(compile(code, f"<{edit.within}>", "exec"), function.__globals__, scope)
+            for place in [holder] if owners else list(sys.modules.values()):
+                for key, value in list(vars(place).items()):
+                    if value is function and (
+                        owners or "shadow" in place.__name__ or "sim" in place.__name__
+                    ):
+                        undo.append((place, key, value))
+                        setattr(place, key, scope[name])
+        yield
+    finally:
+        for place, key, value in reversed(undo):
+            setattr(place, key, value)
+
+
+NO_CHECK: Within = (
     conversation.ask,
     "ledger.copies_to_check(",
     "(lambda *_: ())(",
@@ -211,5 +245,5 @@ HOLES = {
 def find(number: int, *, deadline: float = float("inf"), told: Told = lambda _: None) -> Found:
     """Explore without that fix, until what it prevents was found."""
     hole = HOLES[number]
-    with planted(hole.mutant):
+    with _planted(hole.all_edits):
         return explore(hole.setup, deadline=deadline, told=told)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from ledger_at_hand import DB, NOW, A, B, Books, books, message
+from ledger_at_hand import DB, NOW, A, B, Books, message
 
 from shadowrelay.core.decisions import OpenQuestion
 from shadowrelay.core.identifiers import MessageId, ServerName
@@ -37,8 +37,7 @@ class Counting(Books):
 def asking(count: int) -> Counting:
     ids = (MessageId(f"01900000-0000-7000-8000-{number:012x}") for number in range(count))
     about = [message(id=each, holders=HELD, confirmation=Confirmation.ASK, confirm_since=NOW) for each in ids]
-    plain = books(A, *about)
-    return Counting(plain.name, plain.lineage, plain.copies, known=plain.known)
+    return Counting(A, about)
 
 
 @pytest.fixture

@@ -27,7 +27,6 @@ from .kill_cases import Case, Course, Role, cases
 from .kill_runs import HASTY, PATIENT, Ground, Result
 from .kill_verdict import Verdict
 
-_EVERY = 10.0  # seconds between lines of progress where there is no terminal
 _MESSAGES_PER_KILL = 40
 
 

@@ -17,13 +17,13 @@ from rich.table import Table
 
 from shadowlab.guard import terminable
 from shadowrelay.cli.progress import Bar, bar
-from tests.simulation.mutants import MUTANTS, Mutant, hunt
 
-from .mutants_table import Row, kind_of, row_of, simulated, written
+from .mutants_table import Row, row_of, written
 from .planted import FAULTS
 from .planting import Bench, Ending, Fault, Outcome
 
-_NAMES = (*(fault.name for fault in FAULTS), *(mutant.name for mutant in MUTANTS))
+_NAMES = tuple(fault.name for fault in FAULTS)
+_SEEDS = "simulation/test_seeds.py::test_no_seed_loses_or_duplicates_mail_without_a_cause"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,17 +64,16 @@ def command(
     any fault all those tests have to pass. Exit status 0: they do, and every fault was caught.
     """
     kinds = [kind] if kind else ["source", "audit", "simulation"]
-    faults = [fault for fault in FAULTS if kind_of(fault) in kinds and _wanted(fault.name, names)]
-    mutants = [mutant for mutant in MUTANTS if "simulation" in kinds and _wanted(mutant.name, names)]
+    faults = [fault for fault in FAULTS if fault.kind in kinds and _wanted(fault.name, names)]
     if of_audit is not None:
-        theirs = [fault for fault in faults if kind_of(fault) == "audit"]
+        theirs = [fault for fault in faults if fault.kind == "audit"]
         drawn = random.Random(seed).sample(theirs, min(of_audit, len(theirs)))
-        faults = [fault for fault in faults if kind_of(fault) == "source" or fault in drawn]
-    if not faults and not mutants:
+        faults = [fault for fault in faults if fault.kind != "audit" or fault in drawn]
+    if not faults:
         raise click.UsageError(f"no such fault; there are: {'; '.join(_NAMES)}")
     began = time.monotonic()
     with terminable():
-        rows, problem = _all(faults, mutants, jobs, range(seeds))
+        rows, problem = _all(faults, jobs, seeds)
     held = not problem and all(row.caught for row in rows)
     if docs and held and len(rows) == len(_NAMES):
         written(rows)
@@ -91,18 +90,14 @@ def _wanted(name: str, names: Sequence[str]) -> bool:
     return not names or any(part.casefold() in name.casefold() for part in names)
 
 
-def _all(
-    faults: Sequence[Fault], mutants: Sequence[Mutant], jobs: int, seeds: range
-) -> tuple[list[Row], str]:
-    """Tests run beside this process, the simulation in it: it is short. The rows, and what spoils them."""
+def _all(faults: Sequence[Fault], jobs: int, seeds: int) -> tuple[list[Row], str]:
+    """The rows, and what spoils them."""
     bench, pool = Bench(), ThreadPoolExecutor(jobs)
     try:
-        with bar("mutants", len(faults) + len(mutants)) as shown:
-            control = pool.submit(bench.control, faults) if faults else None
-            tried = [pool.submit(_tried, bench, fault, shown) for fault in faults]
-            simulations = [_simulation(mutant, seeds, shown) for mutant in mutants]
-            rows = [*map(Future.result, tried), *simulations]
-            return rows, _missing(control.result()) if control else ""
+        with bar("mutants", len(faults)) as shown:
+            control = pool.submit(bench.control, faults)
+            tried = [pool.submit(_tried, bench, fault, seeds, shown) for fault in faults]
+            return [*map(Future.result, tried)], _missing(control.result())
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         bench.end()
@@ -110,29 +105,18 @@ def _all(
         bench.clear()
 
 
-def _tried(bench: Bench, fault: Fault, shown: Bar) -> Row:
+def _tried(bench: Bench, fault: Fault, seeds: int, shown: Bar) -> Row:
     row = row_of(fault)
     try:
         outcome = bench.try_out(fault)
+        if seeds and fault.kind == "simulation" and outcome.ending is Ending.PASSED:
+            outcome = bench.try_out(replace(fault, test=_SEEDS), SHADOWRELAY_SEEDS=str(seeds))
     except (LookupError, SyntaxError) as error:
         outcome = Outcome(Ending.STRANGE, f"it cannot be planted: {error}", 0.0)
     said = outcome.said or "its test passes all the same"
     row = replace(row, caught=outcome.ending is Ending.FAILED, said=said, seconds=outcome.seconds)
     shown.step("" if row.caught else f"NOT CAUGHT: {row.name}")
     return row
-
-
-def _simulation(mutant: Mutant, seeds: range, shown: Bar) -> Row:
-    modules = [function.__module__ for function, _, _ in mutant.edits]
-    row = simulated(mutant.name, modules, mutant.breaks, seed=mutant.seed, scenario=mutant.scenario)
-    began = time.monotonic()
-    try:
-        said = hunt(mutant, seeds)
-        row = replace(row, caught=bool(said), said=said or "the simulation stays green")
-    except LookupError as error:
-        row = replace(row, said=f"it cannot be planted: {error}")
-    shown.step("" if row.caught else f"NOT CAUGHT: {row.name}")
-    return replace(row, seconds=time.monotonic() - began)
 
 
 def _missing(control: Outcome) -> str:

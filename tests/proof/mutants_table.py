@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .planting import AUDIT, ROOT, Fault
+from .planting import ROOT, Fault
 
 PAGE = ROOT / "docs" / "mutants.md"
 BEGIN = "<!-- The table is written by scripts/prove mutants --docs -->"
@@ -16,7 +16,7 @@ HEAD = ("| fault | where | what it breaks | caught by |", "|---|---|---|---|")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A planted fault. ``test`` is a seed, or stands below ``tests``; ``said`` is what came of it."""
+    """A planted fault. ``test`` stands below ``tests``; ``said`` is what came of it."""
 
     kind: str
     name: str
@@ -29,33 +29,11 @@ class Row:
 
     @property
     def line(self) -> str:
-        test = f"`{self.test}`" if "." in self.test else self.test
-        return f"| {self.name} | `{self.where}` | {self.rule} | {test} |"
-
-
-def kind_of(fault: Fault) -> str:
-    return "audit" if fault.package == AUDIT else "source"
+        return f"| {self.name} | `{self.where}` | {self.rule} | `{self.test}` |"
 
 
 def row_of(fault: Fault) -> Row:
-    return Row(kind=kind_of(fault), name=fault.name, where=fault.where, rule=fault.rule, test=fault.test)
-
-
-def simulated(name: str, modules: Iterable[str], breaks: str, *, seed: int | None, scenario: str) -> Row:
-    """A row for a planted bug of the simulation. Its modules are named as Python names them."""
-    where = dict.fromkeys(
-        module.partition(".")[2].replace(".", "/") + ".py"
-        if module.startswith("shadowrelay.")
-        else f"tests/{module.removeprefix('tests.').replace('.', '/')}.py"
-        for module in modules
-    )
-    return Row(
-        kind="simulation",
-        name=name,
-        where="`, `".join(where),
-        rule=f"{breaks}, in the simulation",
-        test=f"simulation/scenarios/{scenario}.txt" if scenario else f"seed {seed}",
-    )
+    return Row(kind=fault.kind, name=fault.name, where=fault.where, rule=fault.rule, test=fault.test)
 
 
 def written(rows: Sequence[Row], page: Path = PAGE) -> None:

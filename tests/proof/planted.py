@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.simulation.mutants import MUTANTS
+
 from .planted_accepting import ACCEPTING
 from .planted_admitting import ADMITTING
 from .planted_asking import ASKING
@@ -40,4 +42,4 @@ AUDIT: tuple[Fault, ...] = (
     *REPLAYING,
     *SETTLING,
 )
-FAULTS = (*RELAY, *AUDIT)
+FAULTS = (*RELAY, *AUDIT, *MUTANTS)

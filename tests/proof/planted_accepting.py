@@ -219,6 +219,6 @@ ACCEPTING = (
         rule="a database is one holder, with the rank that it was offered last",
         file="core/reception/redundancy.py",
         edits=(("tuple({holder.database_id: holder for holder in found}.values())", "tuple(found)"),),
-        test="core/test_redundancy_rules.py::test_two_offers_to_one_database_leave_one_holder_with_the_last_rank",
+        test="core/reception/test_redundancy.py::test_two_offers_to_one_database_leave_one_holder_with_the_last_rank",
     ),
 )

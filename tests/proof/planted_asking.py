@@ -86,7 +86,7 @@ ASKING = (
         rule="in a boundary of one site the preference is ignored",
         file="settings/checks.py",
         edits=(("    if sites == {settings.site}:\n", "    if not sites:\n"),),
-        test="test_settings_checks.py::"
+        test="settings/test_settings_checks.py::"
         "test_where_all_members_are_in_one_site_the_local_count_applies_whatever_the_preference[remote_only]",
     ),
     Fault(

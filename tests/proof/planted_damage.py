@@ -201,7 +201,7 @@ DAMAGE = (
         rule="unknown is not refused",
         file="core/members/questions.py",
         edits=(("        if speaker.version == 1 and same:\n", "        if same:\n"),),
-        test="core/test_redundancy_rules.py::"
+        test="core/members/test_questions.py::"
         "test_unknown_from_the_owner_promotes_for_a_page_may_be_out_of_date",
     ),
     Fault(

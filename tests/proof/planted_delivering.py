@@ -104,7 +104,7 @@ DELIVERING = (
         edits=(
             ("                if self.heard is not None and self._open:\n", "                if False:\n"),
         ),
-        test="test_service.py::test_a_node_that_is_killed_knows_for_whom_its_mailbox_server_had_answered",
+        test="service/test_service.py::test_a_node_that_is_killed_knows_for_whom_its_mailbox_server_had_answered",
     ),
     Fault(
         name="the first answer of an LMTP server ends the claim",
@@ -144,7 +144,7 @@ DELIVERING = (
                 "",
             ),
         ),
-        test="core/test_redundancy_rules.py::test_settling_tells_every_possible_holder_in_the_same_decision",
+        test="core/delivery/test_settling.py::test_settling_tells_every_possible_holder_in_the_same_decision",
     ),
     Fault(
         name="the original is discarded before its report has two copies",

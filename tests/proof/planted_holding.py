@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .planting import Fault
 
-_RULES = "core/test_redundancy_rules.py::"
 _CLAIMS = "core/members/test_claims.py::"
 
 HOLDING = (
@@ -81,7 +80,7 @@ HOLDING = (
                 "    if False:",
             ),
         ),
-        test="core/test_redundancy_rules.py::"
+        test="core/ownership/test_heartbeat.py::"
         "test_a_late_greeting_of_a_database_that_another_took_the_place_of_breaks_nothing",
     ),
     Fault(
@@ -89,7 +88,7 @@ HOLDING = (
         rule="a word of a database that another one took the place of proves nothing",
         file="core/ownership/heartbeat.py",
         edits=((" and not _is_same(asked_at, former):", ":"),),
-        test="core/test_redundancy_rules.py::"
+        test="core/ownership/test_heartbeat.py::"
         "test_who_answers_when_we_know_of_both_is_the_one_that_lives[put back]",
     ),
     Fault(
@@ -125,7 +124,7 @@ HOLDING = (
                 "return Decision(confirmed, (*released.writes,)",
             ),
         ),
-        test=_RULES + "test_revoke_drops_the_copy_and_refuses_it_for_ever",
+        test="core/reception/test_holding.py::test_revoke_drops_the_copy_and_refuses_it_for_ever",
     ),
     Fault(
         name="events count as applied before they are",
@@ -230,7 +229,7 @@ HOLDING = (
                 "        async with asyncio.timeout(5 * limit):\n",
             ),
         ),
-        test="test_opening.py::test_an_opening_that_takes_too_long_ends_the_node",
+        test="service/test_opening.py::test_an_opening_that_takes_too_long_ends_the_node",
     ),
     Fault(
         name="what comes during a snapshot is not listed",
@@ -288,20 +287,20 @@ HOLDING = (
         rule="a returning owner must learn that it owns the message no more",
         file="core/ownership/transfer.py",
         edits=(("        told.append(copy.owner_database)\n", "        pass\n"),),
-        test=_RULES + "test_promotion_raises_the_epoch_and_tells_the_former_owner",
+        test="core/ownership/test_transfer.py::test_promotion_raises_the_epoch_and_tells_the_former_owner",
     ),
     Fault(
         name="roles are swapped without what is settled here",
         rule="half a message delivered is half a message discarded",
         file="core/ownership/transfer.py",
         edits=(("        *addressed([owner_database], delivered(held, settled), now),\n", ""),),
-        test=_RULES + "test_what_was_settled_here_travels_to_the_new_owner",
+        test="core/ownership/test_transfer.py::test_what_was_settled_here_travels_to_the_new_owner",
     ),
     Fault(
         name="an owner yields to hearsay of another of the same epoch",
         rule="of two owners of one epoch, one alone yields",
         file="core/members/questions.py",
         edits=(("speaker.name == (owner if copy.owned else copy.owner)\n", "copy.owned\n"),),
-        test=_RULES + "test_an_owner_yields_at_equal_epoch_to_the_rival_itself_and_asks_after_hearsay",
+        test="core/ownership/test_transfer.py::test_an_owner_yields_at_equal_epoch_to_the_rival_itself_and_asks_after_hearsay",
     ),
 )

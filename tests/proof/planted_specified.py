@@ -50,7 +50,7 @@ SPECIFIED: tuple[Fault, ...] = (
                 "    elsewhere = others\n",
             ),
         ),
-        test="core/test_redundancy_rules.py::test_a_shadow_is_never_on_the_primarys_own_host",
+        test="core/reception/test_redundancy.py::test_a_shadow_is_never_on_the_primarys_own_host",
     ),
     Fault(
         name="the own site is preferred",
@@ -153,7 +153,7 @@ SPECIFIED: tuple[Fault, ...] = (
         rule="exposure is shown",
         file="cli/status.py",
         edits=(('    if answer["exposed"]:\n', "    if False:\n"),),
-        test="test_cli_view.py::test_status_shows_exposure_before_the_backlog_and_shadow_copies_apart",
+        test="cli/test_cli_view.py::test_status_shows_exposure_before_the_backlog_and_shadow_copies_apart",
     ),
     Fault(
         name="the hash of a file is made of nothing",

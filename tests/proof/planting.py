@@ -1,11 +1,12 @@
-"""One fault at a time in a copy of the source: does the test that is named for it notice?
+"""One fault at a time in a copy of the tree: does the test that is named for it notice?
 
-The working tree is never written to: each fault has a copy of ``src`` of its own, put before everything else
-on the import path of the test, and thrown away with whatever the test left behind.
+The working tree is never written to: each fault has a copy of ``src`` and ``tests`` of its own. The test runs
+there, and the copy is thrown away with whatever the test left behind.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -21,44 +23,86 @@ from dataclasses import dataclass
 from enum import Enum
 from importlib.util import cache_from_source
 from pathlib import Path
+from typing import NamedTuple
 
 from .whence import VARIABLE
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src"
 RELAY, AUDIT = "shadowrelay", "shadowaudit"
 
 _PATIENCE = 120.0  # seconds that a test may take on a machine that does other things as well
 _FAILED = re.compile(r"^FAILED \S.*?(?: - (.*))?$", re.MULTILINE)
 
 
+class Edit(NamedTuple):
+    """In a file below the root: text that is there exactly once, and what takes its place.
+
+    ``within``: the function that has it, by its qualified name. Its text is then taken as if not indented.
+    """
+
+    file: str
+    old: str
+    new: str
+    within: str = ""
+
+    def made(self, source: str) -> str:
+        """The source with this edit. Raises LookupError if it does not apply any more."""
+        before, part, after, indent = self._around(source) if self.within else ("", source, "", "")
+        if (found := part.count(self.old)) != 1:
+            raise LookupError(f"{self.file} {self.within} has {self.old!r} {found} times")
+        return before + textwrap.indent(part.replace(self.old, self.new), indent) + after
+
+    def _around(self, source: str) -> tuple[str, str, str, str]:
+        found: ast.AST = ast.parse(source)
+        for name in self.within.split("."):
+            found = next(node for node in ast.iter_child_nodes(found) if getattr(node, "name", "") == name)
+        assert isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef)
+        lines = source.splitlines(keepends=True)
+        first, last = found.lineno - 1, found.end_lineno
+        part = textwrap.dedent("".join(lines[first:last]))
+        return "".join(lines[:first]), part, "".join(lines[last:]), " " * found.col_offset
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """A step left out, or done in the wrong order.
 
-    ``edits``: text to take out, each there exactly once, and text to put in. ``test``: the cheapest one that
-    notices, as pytest names it, below ``tests``.
+    ``edits``: text to take out of its file, each there exactly once, and text to put in; ``beside``: edits of
+    whatever file. ``test``: the cheapest one that notices, as pytest names it, below ``tests``.
     """
 
     name: str
     rule: str
-    file: str  # in its package
-    edits: tuple[tuple[str, str], ...]
     test: str
+    file: str = ""  # in its package
+    edits: tuple[tuple[str, str], ...] = ()
     package: str = RELAY
+    beside: tuple[Edit, ...] = ()
 
     @property
     def where(self) -> str:
-        """The file, by the name of its package if that is not the relay's."""
-        return self.file if self.package == RELAY else f"{self.package}/{self.file}"
+        """The files, by the name of their package if that is not the relay's."""
+        files = (edit.file.removeprefix("src/").removeprefix("shadowrelay/") for edit in self._all)
+        return "`, `".join(dict.fromkeys(files))
 
-    def planted(self, source: str) -> str:
-        """The source with this fault in it. Raises LookupError if an edit does not apply any more."""
-        for old, new in self.edits:
-            if (found := source.count(old)) != 1:
-                raise LookupError(f"{self.name}: {self.file} has {old!r} {found} times")
-            source = source.replace(old, new)
-        return source
+    @property
+    def kind(self) -> str:
+        if self.test.startswith("simulation/"):
+            return "simulation"
+        return "audit" if self.package == AUDIT else "source"
+
+    @property
+    def _all(self) -> tuple[Edit, ...]:
+        mine = (Edit(f"src/{self.package}/{self.file}", old, new) for old, new in self.edits)
+        return (*mine, *self.beside)
+
+    def planted(self, root: Path = ROOT) -> dict[str, str]:
+        """The files below the root with this fault in them. LookupError: it does not apply any more."""
+        texts: dict[str, str] = {}
+        for edit in self._all:
+            text = texts.get(edit.file) or (root / edit.file).read_text("utf-8")
+            texts[edit.file] = edit.made(text)
+        return texts
 
 
 def in_audit(file: str, *faults: tuple[str, str, str, str, str]) -> list[Fault]:
@@ -102,19 +146,19 @@ class Bench:
         self._lock = threading.Lock()
         self._over = False
 
-    def try_out(self, fault: Fault) -> Outcome:
+    def try_out(self, fault: Fault, **environ: str) -> Outcome:
         """The test that is named for the fault, with the fault. Raises LookupError."""
-        with self._copy() as source:
-            file = source / fault.package / fault.file
-            file.write_text(fault.planted(file.read_text("utf-8")), "utf-8")
-            Path(cache_from_source(str(file))).unlink(missing_ok=True)
-            compile(file.read_text("utf-8"), fault.file, "exec")
-            return self._tests([fault.test], source)
+        with self._copy() as root:
+            for name, text in fault.planted(root).items():
+                compile(text, name, "exec")
+                (root / name).write_text(text, "utf-8")
+                Path(cache_from_source(str(root / name))).unlink(missing_ok=True)
+            return self._tests([fault.test], root, environ)
 
     def control(self, faults: Iterable[Fault]) -> Outcome:
         """All those tests without any fault: what fails anyway shows nothing."""
-        with self._copy() as source:
-            return self._tests(sorted({fault.test for fault in faults}), source)
+        with self._copy() as root:
+            return self._tests(sorted({fault.test for fault in faults}), root, {})
 
     def end(self) -> None:
         """End the tests under way, and begin no other."""
@@ -133,23 +177,28 @@ class Bench:
     def _copy(self) -> Iterator[Path]:
         directory = Path(tempfile.mkdtemp(dir=self._home))
         try:
-            shutil.copytree(SOURCE, directory / "src")
-            yield directory / "src"
+            for entry in ROOT.iterdir():
+                if entry.name in {"src", "tests"}:
+                    shutil.copytree(entry, directory / entry.name)
+                elif entry.name != ".git":
+                    (directory / entry.name).symlink_to(entry)
+            yield directory
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def _tests(self, tests: list[str], source: Path) -> Outcome:
+    def _tests(self, tests: list[str], root: Path, environ: dict[str, str]) -> Outcome:
         began = time.monotonic()
         command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
-        command += [f"--basetemp={source.parent / 'tests'}", *(str(ROOT / "tests" / test) for test in tests)]
-        environment = os.environ | {"PYTHONPATH": str(source), "COLUMNS": "400", VARIABLE: str(source)}
+        command += [f"--basetemp={root / 'temporary'}", *(f"tests/{test}" for test in tests)]
+        source = str(root / "src")
+        environment = os.environ | {"PYTHONPATH": source, "COLUMNS": "400", VARIABLE: source} | environ
         environment["AUDIT_ENGINE"] = "here"  # what is planted is no engine's, and each would have to start
         with self._lock:
             if self._over:
                 return Outcome(Ending.STRANGE, "given up", 0.0)
             child = subprocess.Popen(
                 [*command, "-p", "tests.proof.whence"],
-                cwd=ROOT, env=environment, text=True, start_new_session=True,
+                cwd=root, env=environment, text=True, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
             self._children.add(child)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from shadowrelay.core.decisions import (
@@ -503,81 +504,6 @@ class SqlBooks(MemoryBooks):
             self.connection.execute("BEGIN IMMEDIATE")
         return self.sql
 
-    @property
-    def lineage(self) -> Lineage:
-        assert self.sql is not None
-        return self.sql.lineage
-
-    def copy(self, message_id: MessageId) -> Copy | None:
-        assert self.sql is not None
-        return self.sql.copy(message_id)
-
-    def arrival(self, message_id: MessageId) -> Copy | None:
-        assert self.sql is not None
-        return self.sql.arrival(message_id)
-
-    def damaged(self, message_id: MessageId) -> DamagedRow | None:
-        assert self.sql is not None
-        return self.sql.damaged(message_id)
-
-    @property
-    def suspects(self) -> dict[MessageId, str]:
-        assert self.sql is not None
-        return self.sql.suspects
-
-    def outcome(self, message_id: MessageId) -> Outcome | None:
-        assert self.sql is not None
-        return self.sql.outcome(message_id)
-
-    def tombstone(self, message_id: MessageId) -> Tombstone | None:
-        assert self.sql is not None
-        return self.sql.tombstone(message_id)
-
-    def knows(self, message_id: MessageId) -> bool:
-        assert self.sql is not None
-        return self.sql.knows(message_id)
-
-    def member(self, name: ServerName) -> Member | None:
-        assert self.sql is not None
-        return self.sql.member(name)
-
-    def members(self) -> Iterable[Member]:
-        assert self.sql is not None
-        return self.sql.members()
-
-    @property
-    def chores(self) -> Sequence[Chore]:
-        assert self.sql is not None
-        return self.sql.chores
-
-    def copies_held_for(self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False) -> Found:
-        assert self.sql is not None
-        return self.sql.copies_held_for(owner, part, unclaimed=unclaimed)
-
-    def copies_held_by(self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None) -> Found:
-        assert self.sql is not None
-        return self.sql.copies_held_by(holder, part, counted=counted)
-
-    def copies_in_doubt(self, holder: ServerName, part: Part = ALL) -> Found:
-        assert self.sql is not None
-        return self.sql.copies_in_doubt(holder, part)
-
-    def copies_taken_from(self, former: ServerName, part: Part = ALL) -> Found:
-        assert self.sql is not None
-        return self.sql.copies_taken_from(former, part)
-
-    def in_transit(self, part: Part) -> tuple[Sequence[MessageId], Part | None]:
-        assert self.sql is not None
-        return self.sql.in_transit(part)
-
-    def any_unclaimed(self, owner: ServerName) -> bool:
-        assert self.sql is not None
-        return self.sql.any_unclaimed(owner)
-
-    def unchecked(self, owner: ServerName, at: datetime) -> bool:
-        assert self.sql is not None
-        return self.sql.unchecked(owner, at)
-
     def carry_on(self) -> bool:
         assert self.sql is not None
         opened = self.unfinished()
@@ -585,18 +511,6 @@ class SqlBooks(MemoryBooks):
         if opened:
             opening.count(self.sql, opened.at)
         return more
-
-    def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
-        assert self.sql is not None
-        return self.sql.open_questions(after, most)
-
-    def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
-        assert self.sql is not None
-        return self.sql.copies_to_check(owner, now, most)
-
-    def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
-        assert self.sql is not None
-        return self.sql.events_for(addressee, most)
 
     def apply(self, decision: Decision[T]) -> T:
         if decision.writes or decision.events:
@@ -706,3 +620,19 @@ class SqlBooks(MemoryBooks):
         self.connection = _connect(image)
         self.sql = None
         super().restore(state)
+
+
+# What decisions read, SQLite answers.
+_READ = """copy arrival damaged outcome tombstone knows member members copies_held_for copies_held_by
+copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
+events_for"""
+
+
+def _asked(name: str) -> Callable[..., Any]:
+    return lambda self, *which, **more: getattr(self.sql, name)(*which, **more)
+
+
+for _name in _READ.split():
+    setattr(SqlBooks, _name, _asked(_name))
+for _name in ("lineage", "suspects", "chores"):
+    setattr(SqlBooks, _name, property(attrgetter(f"sql.{_name}")))

@@ -1,17 +1,12 @@
 """Planted bugs: each takes one rule out of the production code, and the simulation has to notice.
 
-A mutant is an edit of a function's source. One that does not apply any more fails loudly, so that a rule
-which moves takes its mutant along.
+Each names the function that it edits. One that does not apply any more fails loudly, so that a rule which
+moves takes its fault along.
 """
 
 from __future__ import annotations
 
-import inspect
-import sys
-import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
@@ -34,12 +29,12 @@ from shadowrelay.delivery.queue import deliver
 from shadowrelay.members import repair
 from shadowrelay.members.link import unreachable
 from shadowrelay.reception import two_copies
+from tests.proof.planting import Edit, Fault
 
 from . import books, node, peers
-from .scenario import FOLDER, run_file, told, verdicts
-from .seeds import run_seed
 
-Edit = tuple[Callable[..., Any], str, str]
+Within = tuple[Callable[..., Any], str, str]
+"""A function, text to take out of it, text to put in."""
 
 
 class Breaks(StrEnum):
@@ -49,78 +44,36 @@ class Breaks(StrEnum):
     HISTORY = "another history than recorded"
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """``edits``: function, text to take out, text to put in.
-
-    ``scenario`` shows it, or else ``seed`` does: each has one of them. A seed has no history on record.
-    """
-
-    name: str
-    edits: tuple[Edit, ...]
-    seed: int | None = None
-    scenario: str = ""
-    breaks: Breaks = Breaks.PROMISE
+_SCENARIO = {
+    Breaks.PROMISE: "test_the_scenario_keeps_the_promise",
+    Breaks.HISTORY: "test_the_scenario_does_what_was_recorded",
+}
 
 
-def _rebuilt(function: Callable[..., Any], old: str, new: str) -> Callable[..., Any]:
-    source = textwrap.dedent(inspect.getsource(function))
-    if source.count(old) != 1:
-        raise LookupError(f"{function.__qualname__}: {old!r} stands there {source.count(old)} times")
-    scope: dict[str, Any] = {}
-    code = "from __future__ import annotations\n" + source.replace(old, new)
-    exec(compile(code, f"<mutant of {function.__qualname__}>", "exec"), function.__globals__, scope)
-    made: Callable[..., Any] = scope[function.__name__]
-    return made
+def Mutant(
+    name: str,
+    edits: tuple[Within, ...],
+    seed: int | None = None,
+    scenario: str = "",
+    breaks: Breaks = Breaks.PROMISE,
+) -> Fault:
+    """Edits of functions: text to take out, text to put in. A scenario shows it, or else a seed does."""
+    test = f"test_scenarios.py::{_SCENARIO[breaks]}[{scenario}]" if scenario else f"{SEED}[{seed}]"
+    return Fault(
+        name=name,
+        rule=f"{breaks}, in the simulation",
+        test=f"simulation/{test}",
+        beside=tuple(edit_of(*edit) for edit in edits),
+    )
 
 
-@contextmanager
-def planted(mutant: Mutant) -> Iterator[None]:
-    """The production code with that bug in it, wherever the function was imported to."""
-    undo: list[tuple[Any, str, Any]] = []
-    try:
-        for function, old, new in mutant.edits:
-            made = _rebuilt(function, old, new)
-            owner, dot, name = function.__qualname__.rpartition(".")
-            if dot:
-                holder = function.__globals__[owner]
-                undo.append((holder, name, holder.__dict__[name]))
-                setattr(holder, name, made)
-                continue
-            for module in list(sys.modules.values()):
-                spelt = getattr(module, "__name__", "")
-                if not spelt.startswith("shadowrelay") and "simulation" not in spelt:
-                    continue
-                for key, value in list(vars(module).items()):
-                    if value is function:
-                        undo.append((module, key, value))
-                        setattr(module, key, made)
-        yield
-    finally:
-        for holder, name, value in reversed(undo):
-            setattr(holder, name, value)
+SEED = "test_seeds.py::test_a_seed_that_shows_a_planted_fault_is_good_without_it"
 
 
-def hunt(mutant: Mutant, seeds: range = range(0)) -> str:
-    """What noticed it first and what it said; '' when nothing did.
-
-    ``seeds`` are looked through when what is on record shows nothing any more: a seed draws something else as
-    soon as anything takes one more number.
-    """
-    with planted(mutant):
-        if mutant.scenario:
-            before, after = run_file(FOLDER / f"{mutant.scenario}.txt")
-            for said in verdicts(after):
-                if said not in verdicts(before):
-                    return f"scenario {mutant.scenario}: {said}"
-            changed = [said for said in told(after) if said not in told(before)]
-            if changed and mutant.breaks is Breaks.HISTORY:
-                return f"scenario {mutant.scenario}: {mutant.breaks}: {changed[-1]}"
-        for seed in ([mutant.seed] if mutant.seed is not None else []) + list(seeds):
-            verdict, _ = run_seed(seed)
-            if not verdict.ok:
-                return f"seed {seed}: {verdict.problems[0]}"
-    return ""
+def edit_of(function: Callable[..., Any], old: str, new: str) -> Edit:
+    top, _, rest = function.__module__.removeprefix("tests.").partition(".")
+    file = f"{'tests' if top == 'simulation' else 'src'}/{top}/{rest.replace('.', '/')}.py"
+    return Edit(file, old, new, function.__qualname__)
 
 
 MUTANTS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .scenario import FOLDER, Scenario, run_file
+from .scenario import FOLDER, Scenario, run_file, told, verdicts
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
@@ -17,6 +17,21 @@ def test_the_scenario_does_what_was_recorded(path: Path) -> None:
     assert "PROBLEM" not in now
     assert "BROKEN" not in now
     assert "NOT QUIET" not in now
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
+def test_the_scenario_keeps_the_promise(path: Path) -> None:
+    """Whatever else became of it."""
+    recorded, now = run_file(path)
+    assert set(verdicts(now)) <= set(verdicts(recorded))
+
+
+def test_a_verdict_is_told_apart_from_what_happened() -> None:
+    text = (
+        "wait 3\n----\nRECEIVE mx1 m1 | 250 m1 |\nPROBLEM m1 | quiet: lost 1\n\ndrain\n----\nquiet: lost 0\n"
+    )
+    assert told(text) == ["RECEIVE mx1 m1", "250 m1", "PROBLEM m1", "quiet: lost 1", "quiet: lost 0"]
+    assert verdicts(text) == ["PROBLEM m1", "quiet: lost 1", "quiet: lost 0"]
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)

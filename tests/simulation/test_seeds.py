@@ -6,12 +6,15 @@ These are the first of the ten thousand that continuous integration goes through
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
 from .cli import Totals, run_many
+from .mutants import MUTANTS, SEED
 from .seeds import run_seed
 
+SHOWING = {int(found[1]) for fault in MUTANTS if (found := re.search(rf"{SEED}\[(\d+)\]", fault.test))}
 SEEDS = int(os.environ.get("SHADOWRELAY_SEEDS", "500"))
 CHUNK = 250
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, os.cpu_count() or 1)
@@ -30,3 +33,8 @@ def test_no_seed_loses_or_duplicates_mail_without_a_cause(first: int) -> None:
 @pytest.mark.parametrize("seed", [0, 7])
 def test_the_same_seed_gives_the_same_history(seed: int) -> None:
     assert run_seed(seed, verbose=True)[1] == run_seed(seed, verbose=True)[1]
+
+
+@pytest.mark.parametrize("seed", sorted(SHOWING))
+def test_a_seed_that_shows_a_planted_fault_is_good_without_it(seed: int) -> None:
+    assert run_seed(seed)[0].problems == []

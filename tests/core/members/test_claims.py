@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from decision_inputs import SPEAKER
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
 from shadowrelay.core.decisions import Content, Member, Outcome, VerdictKind
@@ -13,7 +14,6 @@ from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.members.answers import answer
 from shadowrelay.core.members.claims import Claim, Sighting, judge, sighting_of, vouches
 from shadowrelay.core.members.conversation import Answered, Query, Question, ask, asked, told
-from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Confirmation, Envelope, HolderState, Reason, Role, Status
 from shadowrelay.core.ownership.transfer import intend, withdraw
 from shadowrelay.core.policy import Policy
@@ -21,7 +21,6 @@ from shadowrelay.core.reception.holding import ShadowCopyOffer, hold
 from shadowrelay.members.inquiry import Inquiry
 
 POLICY = Policy()
-SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}
 SIGHTING = Sighting(A, DB[A], Mark(RUN[A], 8))
 EVERYBODY = frozenset({A, B, C})
 
@@ -29,7 +28,6 @@ EVERYBODY = frozenset({A, B, C})
 def holding(name: ServerName, rank: int, reason: Reason | None = None) -> Books:
     """A node that holds a copy for A, with that rank, and is perhaps about to promote it."""
     on = books(name, message(Role.SHADOW, rank=rank))
-    on.known = {other: Member(other, lineage(other)) for other in EVERYBODY - {name}}
     if reason:
         on.apply(intend(on.copies[M], reason, NOW))
     return on
@@ -38,9 +36,9 @@ def holding(name: ServerName, rank: int, reason: Reason | None = None) -> Books:
 def talk(asker: Books, to: Books, inquiry: Inquiry, sighted: frozenset[ServerName] = frozenset()) -> Query:
     """One XQDISCARD, asked, answered and applied."""
     query = ask(asker, to.name, inquiry, NOW)
-    said = asked(to, SPEAKS[asker.name], query, (), sighted, POLICY, NOW)
-    answered = Answered(said.lines, SPEAKS[to.name].mark, said.seen)
-    told(asker, SPEAKS[to.name], query, answered.lines, inquiry, POLICY, NOW)
+    said = asked(to, SPEAKER[asker.name], query, (), sighted, POLICY, NOW)
+    answered = Answered(said.lines, SPEAKER[to.name].mark, said.seen)
+    told(asker, SPEAKER[to.name], query, answered.lines, inquiry, POLICY, NOW)
     return query
 
 
@@ -71,8 +69,8 @@ def test_nobody_vouches_for_an_owner_whose_lineage_broke() -> None:
 def test_the_second_opinion_is_part_of_the_answer() -> None:
     on = holding(C, 2)
     query = Query(0, sighting=SIGHTING)
-    assert asked(on, SPEAKS[B], query, (), {A}, POLICY, NOW).seen == A
-    assert asked(on, SPEAKS[B], query, (), (), POLICY, NOW).seen is None
+    assert asked(on, SPEAKER[B], query, (), {A}, POLICY, NOW).seen == A
+    assert asked(on, SPEAKER[B], query, (), (), POLICY, NOW).seen is None
 
 
 def test_without_copies_there_is_nothing_to_ask_for() -> None:
@@ -178,11 +176,11 @@ def test_an_owner_that_is_back_before_the_promotion_stays_the_owner() -> None:
 def test_an_owner_that_asks_is_only_one_that_was_silent(subtests: pytest.Subtests) -> None:
     silent = holding(B, 1, Reason.HEARTBEAT_LOST)
     with subtests.test("silence"):
-        (verdict,) = silent.apply(answer(silent, SPEAKS[A], M, 1, 0, NOW))
+        (verdict,) = silent.apply(answer(silent, SPEAKER[A], M, 1, 0, NOW))
         assert (verdict.kind, silent.copies[M].pending) == (VerdictKind.YOURS, None)
     broken = holding(B, 1, Reason.DATABASE_ROLLED_BACK)
     with subtests.test("evidence"):
-        (verdict,) = broken.apply(answer(broken, SPEAKS[A], M, 1, 0, NOW))
+        (verdict,) = broken.apply(answer(broken, SPEAKER[A], M, 1, 0, NOW))
         assert (verdict.kind, broken.copies[M].pending) == (VerdictKind.PENDING, Reason.DATABASE_ROLLED_BACK)
 
 
@@ -227,12 +225,12 @@ def test_a_claim_on_another_owner_or_database_is_an_ordinary_question() -> None:
         Claim(B, DB[B], Reason.DATABASE_REPLACED),
         Claim(A, DB[B], Reason.DATABASE_REPLACED),
     ):
-        verdicts = on.apply(judge(on, SPEAKS[B], claim, M, 1, 1, (), NOW))
+        verdicts = on.apply(judge(on, SPEAKER[B], claim, M, 1, 1, (), NOW))
         assert VerdictKind.PENDING not in [verdict.kind for verdict in verdicts]
         assert on.copies[M].pending is None
 
 
 def test_a_claim_creates_no_state_for_an_unknown_message() -> None:
     on = books(C)
-    (verdict,) = on.apply(judge(on, SPEAKS[B], Claim(A, DB[A], Reason.HEARTBEAT_LOST), M, 1, 1, (), NOW))
+    (verdict,) = on.apply(judge(on, SPEAKER[B], Claim(A, DB[A], Reason.HEARTBEAT_LOST), M, 1, 1, (), NOW))
     assert (verdict.kind, on.copies) == (VerdictKind.UNKNOWN, {})

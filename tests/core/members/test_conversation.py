@@ -47,10 +47,10 @@ def test_a_question_of_a_process_that_has_a_successor_counts_for_nothing(ran: in
     """Read late, it would have us believe in a copy that its database may not have any more."""
     uncertain = Holder(B, DB[B], Mark(RUN[B], 40), 1, HolderState.UNCERTAIN)
     on = in_its_next_life(books(A, message(holders=(uncertain,))), ran=ran)
-    before = replace(on, copies=dict(on.copies), known=dict(on.known))
+    before = on.state.snapshot()
     holds = Query(200, at=B_SPEAKS.mark, questions=(Question(M, 1),))
     assert asked(on, B_SPEAKS, holds, (), (), POLICY, NOW).lines == ()
-    assert on == before
+    assert on.state == before
     successor = replace(B_SPEAKS, mark=Mark(Incarnation("b2" * 8), ran))
     asked(on, successor, replace(holds, at=successor.mark), (), (), POLICY, NOW)
     assert not on.copies[M].exposed

@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from decision_inputs import SPEAKER
 from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
 
-from shadowrelay.core.decisions import Member, VerdictKind
+from shadowrelay.core.decisions import Decision, DropEvents, Member, VerdictKind
 from shadowrelay.core.identifiers import Beginning, Incarnation, Mark, ServerName
 from shadowrelay.core.members.conversation import Answered, ask, asked, told
-from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Reason, Role
 from shadowrelay.core.ownership.handover import awaits_its_owner, hand_over
 from shadowrelay.core.policy import Policy
 from shadowrelay.members.inquiry import Inquiry
 
 POLICY = Policy()
-SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}
 
 
 def holder(name: ServerName, rank: int, state: HolderState = HolderState.HOLDING) -> Holder:
@@ -26,24 +25,20 @@ def holder(name: ServerName, rank: int, state: HolderState = HolderState.HOLDING
 
 def owning(*holders: Holder) -> Books:
     """A owns the message."""
-    on = books(A, replace(message(), holders=holders, ranks_given=len(holders)))
-    on.known = {name: Member(name, lineage(name)) for name in (B, C)}
-    return on
+    return books(A, replace(message(), holders=holders, ranks_given=len(holders)))
 
 
 def holding(name: ServerName, rank: int) -> Books:
     """A node that holds a copy for A."""
-    on = books(name, message(Role.SHADOW, rank=rank))
-    on.known = {other: Member(other, lineage(other)) for other in {A, B, C} - {name}}
-    return on
+    return books(name, message(Role.SHADOW, rank=rank))
 
 
 def talk(asker: Books, to: Books, inquiry: Inquiry) -> None:
     """One XQDISCARD, asked, answered and applied."""
     query = ask(asker, to.name, inquiry, NOW)
-    said = asked(to, SPEAKS[asker.name], query, (), (), POLICY, NOW)
-    answered = Answered(said.lines, SPEAKS[to.name].mark, said.seen)
-    told(asker, SPEAKS[to.name], query, answered.lines, inquiry, POLICY, NOW)
+    said = asked(to, SPEAKER[asker.name], query, (), (), POLICY, NOW)
+    answered = Answered(said.lines, SPEAKER[to.name].mark, said.seen)
+    told(asker, SPEAKER[to.name], query, answered.lines, inquiry, POLICY, NOW)
 
 
 def give(on: Books, *reachable: ServerName) -> ServerName | None:
@@ -139,7 +134,7 @@ def test_only_its_owner_can_give_a_copy_to_its_holder() -> None:
 def test_a_new_owner_to_which_the_word_was_lost_learns_it_from_its_own_question() -> None:
     old, new = owning(holder(B, 1)), holding(B, 1)
     give(old, B)
-    old.told.clear()
+    old.apply(Decision(None, (DropEvents(DB[B]),)))
     talk(old, new, Inquiry())  # which makes it ask in its turn
     talk(new, old, Inquiry())
     assert new.copies[M].pending is Reason.HANDED_OVER

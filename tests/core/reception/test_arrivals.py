@@ -63,7 +63,7 @@ def test_what_its_holder_has_becomes_a_message_that_everybody_is_asked_about(on:
 
 def test_what_its_holder_never_had_is_forgotten(on: Books) -> None:
     hears(on, VerdictKind.UNKNOWN, ITS_HOLDER)
-    assert on.copies == {}
+    assert (on.copy(ID), on.arrival(ID)) == (None, None)
     assert rows(on) == []
     assert on.outcomes[ID].refused
 
@@ -79,7 +79,7 @@ def test_what_its_holder_never_had_is_forgotten(on: Books) -> None:
 )
 def test_what_proves_nothing_changes_nothing(on: Books, kind: VerdictKind, speaker: Speaker) -> None:
     hears(on, kind, speaker)
-    assert on.copies == {ID: arriving()}
+    assert (on.copy(ID), on.arrival(ID)) == (None, arriving())
 
 
 @pytest.mark.parametrize(("speaker", "first"), [(ITS_HOLDER, "HAREDIRECT"), (ANOTHER, "HAREDIRECTFAIL")])
@@ -116,7 +116,7 @@ def test_nothing_is_learnt_of_what_is_arriving_now(kind: VerdictKind) -> None:
     hears(on, kind, ITS_HOLDER)
     said = on.apply(answer(on, ITS_HOLDER, ID, 1, None, NOW))
     assert [verdict.kind for verdict in said] == [VerdictKind.PENDING]
-    assert on.copies == {ID: under_way}
+    assert (on.copy(ID), on.arrival(ID)) == (None, under_way)
 
 
 def test_a_holder_that_asks_has_the_copy_and_is_recorded(on: Books) -> None:
@@ -129,7 +129,7 @@ def test_a_holder_that_asks_has_the_copy_and_is_recorded(on: Books) -> None:
 def test_a_member_that_may_hold_it_for_another_is_to_ask_again(on: Books) -> None:
     said = on.apply(answer(on, ANOTHER, ID, 2, None, NOW))
     assert [verdict.kind for verdict in said] == [VerdictKind.PENDING]
-    assert on.copies == {ID: arriving()}
+    assert (on.copy(ID), on.arrival(ID)) == (None, arriving())
 
 
 @pytest.mark.parametrize(("asker", "first"), [(ITS_HOLDER, "HAREDIRECT"), (ANOTHER, "HAREDIRECTFAIL")])
@@ -154,7 +154,7 @@ def test_a_copy_of_what_is_arriving_is_not_taken_before_it_is_known_what_that_is
         digests=message().digests,
     )
     assert on.apply(hold(on, offer, Content(data=b"x"), POLICY, NOW)) is OfferAnswer.NOT_YOURS
-    assert on.copies == {ID: arriving()}
+    assert (on.copy(ID), on.arrival(ID)) == (None, arriving())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from shadowrelay.core.policy import Policy
 from shadowrelay.settings import Described, SettingsInvalid, described, settings_from_tree
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "settings.md").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (.*?) \| (.*) \|$", re.MULTILINE)
 ROWS = {found[1]: found for found in ROW.finditer(PAGE) if re.fullmatch(r"[a-z_.\[\]A-Z]+", found[1])}
