@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import ssl
 import warnings
@@ -277,6 +278,8 @@ async def test_a_connection_that_is_accepted_while_the_connector_stops_is_closed
             for call in await asyncio.gather(*calls, return_exceptions=True):
                 if not isinstance(call, BaseException):
                     call[1].close()
+                    with contextlib.suppress(OSError):
+                        await call[1].wait_closed()
         gc.collect()
         await asyncio.sleep(0)
 
