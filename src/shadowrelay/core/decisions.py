@@ -105,7 +105,7 @@ class DamagedRow:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A revoked offer: the owner's copies of this epoch up to this rank, and of earlier epochs, are refused."""
+    """A revoked offer: the owner's offers up to this epoch and rank are refused."""
 
     message_id: MessageId
     owner: ServerName
