@@ -156,7 +156,7 @@ class Alarm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What this process knows about reaching one member. Times are seconds of a clock that counts suspension."""
+    """What this process knows about reaching one member. Times are seconds; the clock counts suspension."""
 
     name: ServerName
     failures: int = 0
