@@ -1,4 +1,4 @@
-"""Answers to CHECK: what this node says about a message, and what it changes when asked. See ``questions``."""
+"""Answers to CHECK: what this node says about a message, and what being asked changes. See ``questions``."""
 
 from __future__ import annotations
 

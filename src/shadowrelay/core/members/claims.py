@@ -97,7 +97,7 @@ def judge(
 
 
 def yields_to(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker) -> bool:
-    """Must the speaker of this PENDING be asked again: has it not decided yet, or a lower rank than we have?"""
+    """Must the speaker of this PENDING be asked again? It has not decided yet, or its rank is below ours."""
     if not verdict.argument or not copy.held:
         return True
     return (int(verdict.argument), speaker.name) < (copy.rank, ledger.name)

@@ -34,7 +34,7 @@ MAX_QUESTIONS = 60
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """Who a member is: its name, the part of its lineage that the listener needs, and what it knows of ours."""
+    """Who a member is: its name, the lineage as far as the listener needs it, and what it knows of ours."""
 
     name: ServerName
     lineage: Lineage
