@@ -172,7 +172,7 @@ def _taken(
 
 
 def _handed_over(copy: Copy, verdict: Verdict, speaker: Speaker, now: datetime) -> Decision[None]:
-    """The owner handed the message over to us: make our copy's promotion pending, so that others are asked."""
+    """The owner handed the message over to us: make our copy's promotion pending; others are asked first."""
     if not copy.held or speaker.name != copy.owner or verdict.epoch != copy.epoch + 1:
         return Decision(None)
     return intend(copy, Reason.HANDED_OVER, now)
