@@ -116,7 +116,7 @@ class Queue:
         """Begin no new delivery; wait until those under way have finished."""
         self._stopping = True
         self.wake.set()
-        async with self._looking:  # a look under way still begins the forks that it has claimed
+        async with self._looking:  # a look that is under way begins what it has claimed
             await asyncio.gather(*self._workers, return_exceptions=True)
         for outbound in self.hops.values():
             while outbound.idle:

@@ -293,7 +293,7 @@ class IntakeSink:
                 await self._shadow.stream(block)
 
     def _header(self) -> bytes:
-        """Our Received field; for submission, the fields that the sender left out; then the sender's header."""
+        """Our Received field; for submission, fields that the sender left out; then the sender's header."""
         scan, arrival = self._scan, self._arrival
         if scan.received > self._intake.policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")

@@ -26,7 +26,9 @@ BATCH = 500
 
 
 class Expiry:
-    """Expires old copies, outcomes and events every minute, or more often if the hold time is short."""
+    """Expires old copies, outcomes and events each minute, or more often if the hold time is short. Then it
+    gives the freed space back.
+    """
 
     def __init__(
         self,
