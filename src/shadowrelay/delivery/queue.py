@@ -255,9 +255,7 @@ class Queue:
         if self._short:  # mail may wait for this worker's session
             self.wake.set()
         error = None if worker.cancelled() else worker.exception()
-        if error is not None and not isinstance(
-            error, DatabaseFailed
-        ):  # which ends the node, with a log line
+        if error is not None and not isinstance(error, DatabaseFailed):  # which ends the node, and says so
             log.error("delivery_failed", exc_info=error)
 
     async def _work(self, outbound: Outbound, claimed: ActiveFork) -> None:

@@ -12,7 +12,7 @@ _UNFOLD = re.compile(rb"\r\n[ \t]+")
 _FIELD = re.compile(rb"^([!-9;-~]+)[ \t]*:(.*)$")
 _NO_FIELD = re.compile(
     rb"(?!\r\n|>?From )(?![!-9;-~]+[ \t]*:)."
-)  # and no empty line, nor that of a mailbox file
+)  # nor an empty line, nor the From line of a mailbox file
 _NO_COMMENT = re.compile(r"[^!-'*-\[\]-~]")
 _SUBJECT_LENGTH = 255  # characters kept for the tracking log
 

@@ -53,7 +53,7 @@ class Speaker:
 
 
 def as_holder(ledger: Ledger, speaker: Speaker, rank: int) -> Holder:
-    """The speaker as a holder: it said that it durably has a copy."""
+    """The speaker as a holder of a copy that it durably has."""
     return Holder(speaker.name, speaker.database_id, speaker.mark, rank, holding(ledger, speaker.name))
 
 
@@ -86,7 +86,7 @@ def learn(
 
 
 def learn_of_rows(rows: DamagedRow, verdict: Verdict, policy: Policy, now: datetime) -> Decision[None]:
-    """Apply a verdict about a message whose rows cannot be believed: delete them if nobody needs them."""
+    """Apply a verdict about a message whose rows cannot be believed: delete the rows if nobody needs them."""
     gone = (DropDamaged(rows.message_id),)
     match verdict.kind:
         case VerdictKind.DELIVERED if not verdict.recipients:
