@@ -77,8 +77,8 @@ class DiscardEvent:
 class Outcome:
     """What is remembered of a message whose copy is gone, so that no delivered message is called unknown.
 
-    ``refused``: the message arrived here, and its sender never got a 250. Only then may a holder drop its
-    copy of an unsettled message.
+    ``refused``: the message arrived here, and its sender never got a 250. Of all outcomes, only this one
+    tells a holder to drop a copy that is not settled.
     """
 
     message_id: MessageId
@@ -138,7 +138,7 @@ class Member:
 class OpenQuestion:
     """A message that members have to be asked about, and since when; small, because there may be very many.
 
-    ``taken_from``: the owner from which a pending promotion takes the message. Its answer is not awaited.
+    ``taken_from``: the owner from which a pending promotion takes the message; it is not asked before that.
     """
 
     message_id: MessageId

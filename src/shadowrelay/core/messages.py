@@ -71,9 +71,9 @@ class HolderState(StrEnum):
 
 
 class Damage(StrEnum):
-    """What is wrong with a copy whose row is sound. A damaged copy does not count as a copy.
+    """What is wrong with a copy whose row is sound. It does not count as a copy, and never leaves this node.
 
-    CONTENT: the content is short, unreadable, missing, exchanged or changed; it never leaves this node.
+    CONTENT: the content is short, unreadable, missing, exchanged or changed.
     OTHER_MAKER: this node made a report itself and holds it for another node, which made the same report in
     other octets. If the other node's report is lost, ours is as good.
     """
