@@ -1,8 +1,8 @@
-"""Failpoints: places where this process kills itself when asked to, so that a crash there can be tested.
+"""Failpoints: places where this process kills itself on request, so that tests can crash it there.
 
-``SHADOWRELAY_FAILPOINT=before-250:7`` is SIGKILL at the seventh passage of that place. The variable is read
-once, when this module is imported: without it the functions that the places call are bound to ones that do
-nothing. For tests alone: whoever sets it in production loses a node, and no mail.
+``SHADOWRELAY_FAILPOINT=before-250:7`` sends SIGKILL at the seventh passage of that place. The variable is
+read once, when this module is imported; without it, the functions that the places call do nothing. It is only
+for tests: setting it in production loses a node, and no mail.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ Point: TypeAlias = Literal[
     "before-log-rename",
     "after-log-rename",
 ]
-"""In the order of a message's life; docs/kill-points.md says what each one is, and what follows."""
+"""In the order of a message's life; docs/kill-points.md describes each, and what follows a crash there."""
 
 POINTS: tuple[Point, ...] = get_args(Point)
 
-_SENT = 0.002  # seconds after which what was written has left the process
+_SENT = 0.002  # seconds after which data written to a socket has left the process
 
 _SETTLING: tuple[Point, Point] = ("before-settling-commit", "after-settling-commit")
 
 PENDING = "pending"
-"""In place of a row: a promotion that is pending has none yet."""
+"""Stands for a row: a pending promotion has no tracking row yet."""
 
 ARRIVING = "arriving"
-"""In place of a row: what arrives is no message yet."""
+"""Stands for a row: an arrival has no tracking row yet."""
 
 _ROWS: Mapping[str, tuple[Point, Point]] = {
     "HARECEIVE": ("before-shadow-commit", "after-shadow-commit"),
@@ -73,17 +73,17 @@ _ROWS: Mapping[str, tuple[Point, Point]] = {
     "TRANSFER": ("before-swap-commit", "after-swap-commit"),
     "HAREDIRECT": ("before-redirect-commit", "after-redirect-commit"),
 }
-"""Tracking rows are in the transaction that makes them true: they name its commit."""
+"""A tracking row is in the transaction that makes it true, so it names the points around the commit."""
 
 
 @dataclass(slots=True)
 class Failpoint:
-    """One place, and how many more passages it has. Each place is passed in one thread only."""
+    """One point, and how many passages are left until the kill. Each point is passed in one thread only."""
 
     point: Point
     left: int
     kill: Callable[[Point], None]
-    _due: bool = False  # the row was written: its commit is awaited
+    _due: bool = False  # the row was written: kill at its commit
 
     def passed(self, point: Point) -> None:
         if point == self.point and self._last():
@@ -110,7 +110,7 @@ class Failpoint:
 
 
 def parse(text: str, kill: Callable[[Point], None]) -> Failpoint:
-    """``NAME`` or ``NAME:PASSAGE``, the first passage if none is given. Raises ValueError."""
+    """Read ``NAME`` or ``NAME:PASSAGE``; without a passage, the first one. Raises ValueError."""
     name, colon, passage = text.partition(":")
     point = next((one for one in POINTS if one == name), None)
     if point is None:
@@ -121,13 +121,13 @@ def parse(text: str, kill: Callable[[Point], None]) -> Failpoint:
 
 
 def armed(environ: Mapping[str, str]) -> Failpoint | None:
-    """What the variable asks for; None when it is not set or empty. Raises ValueError."""
+    """The failpoint that the variable asks for; None if it is not set or empty. Raises ValueError."""
     text = environ.get(VARIABLE, "")
     return parse(text, _kill) if text else None
 
 
 def _kill(point: Point) -> None:
-    """The end, as sudden as any. One line before, on standard error, tells it from other ends."""
+    """Kill this process. One line on standard error tells this end from others."""
     told = json.dumps({"event": "failpoint_reached", "point": point, "at": time.time_ns()})
     os.write(2, f"{told}\n".encode())
     os.kill(os.getpid(), signal.SIGKILL)
@@ -151,13 +151,13 @@ def _nothing_either() -> None:
 _failpoint = _found()
 
 passed: Callable[[Point], None] = _failpoint.passed if _failpoint else _nothing
-"""This very place. Once per message, or per whatever the caller handles."""
+"""Kill at this place. Called once per message, or per whatever the caller handles."""
 
 soon: Callable[[Point], None] = _failpoint.soon if _failpoint else _nothing
-"""A moment later, when what was written to a socket before has left the process."""
+"""Kill a moment later, when data written to a socket before has left the process."""
 
 wrote: Callable[[str], None] = _failpoint.wrote if _failpoint else _nothing
-"""A tracking row was written in a transaction, once per row: kills here, or at its ``committed``."""
+"""A tracking row was written in a transaction; called once per row. Kills here, or at ``committed``."""
 
 committed: Callable[[], None] = _failpoint.committed if _failpoint else _nothing_either
-"""A group of transactions is durable, and nobody was told: once per group."""
+"""A group of transactions is durable, and nobody was told yet; called once per group."""

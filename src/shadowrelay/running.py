@@ -1,4 +1,4 @@
-"""Runs a script on the real world: every step is performed, and its result sent back."""
+"""Runs scripts on a node: performs every step, and sends its result back to the script."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Countdown:
-    """Seconds left of a time that begins when it is first asked for."""
+    """The seconds left of a timeout that begins with the first call to ``left``."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -51,9 +51,9 @@ def _never(step: object) -> NoReturn:
 
 @dataclass(slots=True, kw_only=True)
 class Performer:
-    """The one interpreter of steps on a node. A stage says how it does those that its scripts have.
+    """Performs the steps of scripts on a node. A stage gives the functions for the steps of its scripts.
 
-    ``transact`` begins the transaction when it is called. ``known``: what memory has of a member.
+    ``transact`` begins the transaction when it is called. ``known``: a member as the ledger has it in memory.
     """
 
     transact: Callable[[Callable[[Any], Any]], Awaitable[Any]]
@@ -65,7 +65,7 @@ class Performer:
     report: Callable[[WriteReports], Awaitable[tuple[Report, ...]]] = _never
 
     async def run(self, script: Script[T]) -> T:
-        """Perform the script's steps in its order; what a step raises ends the script."""
+        """Perform the steps in the script's order. An exception in a step ends the script, and is raised."""
         answer: Any = None
         try:
             while True:

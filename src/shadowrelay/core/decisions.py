@@ -1,7 +1,7 @@
-"""What a decision is made of, and what it may read.
+"""The parts of a decision (writes, events, ``then``), and the records that decisions read and write.
 
-A decision has three parts. ``writes`` go into the transport database, ``events`` into the outbox of the
-tracking log, both in one transaction; ``then`` is what may be said or done, only after that commit.
+``writes`` go into the transport database, ``events`` into the outbox of the tracking log, both in one
+transaction. ``then`` is what may be said or done after that commit, and not before.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class VerdictKind(StrEnum):
-    """What a line of an XQDISCARD answer says of a message.
+    """What a line of an XQDISCARD answer says about a message.
 
-    The first four are discard events; the others answer CHECK and REVOKE only. RECORDED: the owner counts the
-    copy that is asked about.
+    The first four are discard events; the others only answer CHECK and REVOKE. RECORDED: the owner has the
+    asker's copy on record.
     """
 
     DELIVERED = "delivered"
@@ -52,8 +52,8 @@ class Verdict:
     """One statement about a message, as a discard event or as the answer to a question.
 
     ``argument`` is the owner's name for TAKEN, the outcome for DELIVERED, and a holder's rank for RECORDED,
-    SUPERSEDED and PENDING.
-    DAMAGED: a copy is here, and cannot be relied on. ``recipients`` are numbers; empty means all of them.
+    SUPERSEDED and PENDING. ``recipients`` are recipient numbers; empty means all. DAMAGED: the speaker has a
+    copy that cannot be relied on.
     """
 
     message_id: MessageId
@@ -65,7 +65,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class DiscardEvent:
-    """A verdict addressed to a database; ``number`` is given when it is stored (0 before that)."""
+    """A verdict addressed to a database. Storing it gives it a ``number``; before that ``number`` is 0."""
 
     addressee: DatabaseId
     verdict: Verdict
@@ -75,9 +75,10 @@ class DiscardEvent:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is remembered of a message whose copy is gone: nothing delivered is ever called unknown.
+    """What is remembered of a message whose copy is gone, so that no delivered message is called unknown.
 
-    ``refused``: it arrived here, and its sender never had a 250. Only that lets a holder drop its copy.
+    ``refused``: the message arrived here, and its sender never got a 250. Of all outcomes, only this one
+    tells a holder to drop a copy that is not settled.
     """
 
     message_id: MessageId
@@ -89,10 +90,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class DamagedRow:
-    """A message whose rows cannot be believed: nothing is decided by them, and none is deleted.
+    """A message whose rows cannot be believed: no decision reads these rows, and none is deleted.
 
-    ``settled``: recipients, by number, of which a sound row of their own or the tracking log says what became
-    of them. ``set_aside``: every member that may have a good copy was asked, and none has one.
+    ``settled``: recipients, by number, whose outcome a sound row of their own or the tracking log shows.
+    ``set_aside``: every member that may have a good copy was asked, and none has one.
     """
 
     message_id: MessageId
@@ -104,7 +105,7 @@ class DamagedRow:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A revoked offer: copies of that owner and epoch, with equal or lower rank, are refused."""
+    """A revoked offer: the owner's offers up to this epoch and rank are refused."""
 
     message_id: MessageId
     owner: ServerName
@@ -118,11 +119,11 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What we durably know of another member of the boundary.
+    """What this node durably knows of another member of the boundary.
 
-    ``applied`` is the last of its discard events that is applied here, None before the first;
-    ``knows_ours`` the latest of our incarnations that it named; ``replaced`` the one that ran in the database
-    that this lineage took the place of.
+    ``applied``: the last of its discard events that this node applied, None before the first.
+    ``knows_ours``: the latest of our incarnations that it named. ``replaced``: the last known incarnation of
+    the lineage that this one replaced.
     """
 
     name: ServerName
@@ -135,9 +136,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion:
-    """A message that members have to be asked about, since when; light, because there may be very many.
+    """A message that members have to be asked about, and since when; small, because there may be very many.
 
-    ``taken_from``: the owner that a pending promotion takes it from, which is not asked for its consent.
+    ``taken_from``: the owner from which a pending promotion takes the message; it is not asked before that.
     """
 
     message_id: MessageId
@@ -146,16 +147,16 @@ class OpenQuestion:
 
 
 class Part(NamedTuple):
-    """Of a queue: up to ``most`` of the messages behind the id ``after``, in the order of ids.
+    """A part of a queue: up to ``most`` messages whose ids follow ``after``, in the order of ids.
 
-    What is done to thousands is done part by part, so that everything else is not kept waiting.
+    Work on thousands of messages is done part by part, so that other work is not kept waiting.
     """
 
     after: MessageId = FIRST
     most: int | None = None
 
     def rest(self, ids: Sequence[MessageId]) -> Part | None:
-        """Where to go on behind those that it has; None at the end."""
+        """The next part, after these ``ids`` of this part; None at the end."""
         return None if len(ids) != self.most else Part(ids[-1], self.most)
 
 
@@ -163,29 +164,29 @@ ALL = Part()
 
 
 class Found(NamedTuple):
-    """What one part of a queue has of what is looked for, which may be nothing; ``rest`` is the next part."""
+    """The copies found in one part of a queue, perhaps none; ``rest`` is the next part."""
 
     copies: Sequence[Copy]
     rest: Part | None = None
 
 
 class ChoreKind(StrEnum):
-    """What is done to very many messages, see ``core.chores``: what called for it, the most urgent first."""
+    """The kinds of chores (``ownership.chores``), named by what caused them, the most urgent first."""
 
-    OPENED = "opened"  # this database was opened
-    REPLACED = "replaced"  # the member's database is another one
-    ROLLED_BACK = "rolled-back"  # its database is an older state of itself
-    RETURNED = "returned"  # it was out of reach, and is met again
-    REOPENED = "reopened"  # it opened its database again
-    COUNTED = "counted"  # it is met again: what it holds counts again
+    OPENED = "opened"  # this node opened its database
+    REPLACED = "replaced"  # the member has another database
+    ROLLED_BACK = "rolled-back"  # the member's database is an older state of itself
+    RETURNED = "returned"  # the member was out of reach, and is back
+    REOPENED = "reopened"  # the member opened its database again
+    COUNTED = "counted"  # the member is back: the copies that it holds count again
 
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """What is left of such work: stored, in place of what was left of the same work for that member before.
+    """The rest of a chore. Storing it replaces the stored rest of the same chore for the same member.
 
-    ``member`` is this node's own name for what concerns all. The part behind ``after`` of the step of that
-    number comes next.
+    ``member`` is this node's own name if the chore concerns no single member. The chore goes on in step
+    number ``step``, with the messages after the id ``after``.
     """
 
     work: ChoreKind
@@ -197,7 +198,7 @@ class Chore:
 
 @dataclass(frozen=True, slots=True)
 class ChoreDone:
-    """Nothing is left of it."""
+    """Forget a chore of which nothing is left."""
 
     chore: Chore
 
@@ -214,7 +215,7 @@ class Content:
 class SaveCopy:
     """Store ``after``; ``before`` is what the ledger holds (None: nothing), so only changes are written.
 
-    ``content`` comes with a new message, and takes the place of a damaged one; otherwise it stays as it is.
+    ``content`` is given for a new message, and to replace a damaged content; otherwise the content stays.
     """
 
     before: Copy | None
@@ -224,14 +225,14 @@ class SaveCopy:
 
 @dataclass(frozen=True, slots=True)
 class SaveDamaged:
-    """Store what is known of rows that cannot be believed, beside them."""
+    """Store what is known of a message whose rows cannot be believed, beside those rows."""
 
     row: DamagedRow
 
 
 @dataclass(frozen=True, slots=True)
 class DropDamaged:
-    """Forget rows that could not be believed: a good copy takes their place, or nobody needs them."""
+    """Delete rows that could not be believed: a good copy takes their place, or nobody needs them."""
 
     message_id: MessageId
 
@@ -245,7 +246,7 @@ class DropCopy:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A member's running incarnation announced that sequence, a later one than we remember."""
+    """A member's running incarnation announced a later sequence than this node remembers."""
 
     name: ServerName
     sequence: int
@@ -253,9 +254,9 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class CheckCopies:
-    """Copies held for that owner are to be asked about at that time at the latest: ``check_at``.
+    """Ask that owner about the copies held for it, at time ``at`` at the latest (``check_at``).
 
-    Up to ``most`` of those that were not to be; all without it.
+    Changes up to ``most`` of the copies whose check was planned later or not at all; None: all of them.
     """
 
     owner: ServerName
@@ -265,7 +266,7 @@ class CheckCopies:
 
 @dataclass(frozen=True, slots=True)
 class AskAbout:
-    """These, messages and what is arriving, are asked about since then, and held back meanwhile."""
+    """Ask the members about these messages and arrivals, and hold the messages back meanwhile."""
 
     ids: tuple[MessageId, ...]
     since: datetime
@@ -273,7 +274,7 @@ class AskAbout:
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeEvents:
-    """The addressee applied every event up to that mark: forget those (never newer ones, see Mark)."""
+    """The addressee applied every event up to that mark: delete those, and no newer ones (see Mark)."""
 
     addressee: DatabaseId
     upto: Mark
@@ -281,7 +282,7 @@ class AcknowledgeEvents:
 
 @dataclass(frozen=True, slots=True)
 class DropEvents:
-    """Forget all events for a database that exists no more."""
+    """Delete all events for a database that no longer exists."""
 
     addressee: DatabaseId
 
@@ -307,16 +308,16 @@ Write: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[T_co]):
-    """Persist, then speak: ``then`` counts only once writes and events are durable."""
+    """Persist, then speak: ``then`` counts only after writes and events are durable."""
 
     then: T_co
     writes: tuple[Write, ...] = ()
     events: tuple[TrackingEvent | SnapshotEnd | RowsDamaged, ...] = ()
 
     def after(self, first: Decision[Any]) -> Decision[T_co]:
-        """Both in one transaction: this one was taken on what the ``first`` writes."""
+        """Both decisions in one transaction: this one was taken on what the ``first`` writes."""
         return replace(self, writes=(*first.writes, *self.writes), events=(*first.events, *self.events))
 
     def but(self, then: T) -> Decision[T]:
-        """The same writes and events, with another result."""
+        """The same writes and events, with another ``then``."""
         return Decision(then, self.writes, self.events)

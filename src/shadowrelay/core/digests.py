@@ -1,9 +1,8 @@
-"""Digests: how a node knows that octets are the ones that it was given.
+"""Digests: how a node knows that a content or an envelope is the one that it was given.
 
-A digest is text, ``<algorithm>:<hexadecimal>``, so that another algorithm can follow one day. It is made
-against damage and not against forgers: a member that wants to lie needs no collision. XXH3 with 128 bits
-takes a fiftieth of a millisecond for a megabyte, SHA-256 thirty times as long
-(docs/decisions/0023-good-copies.md).
+A digest is text, ``<algorithm>:<hexadecimal>``, so that another algorithm can follow one day. It protects
+against damage, not against forgers: a member that wants to lie needs no collision. XXH3 with 128 bits takes
+a fiftieth of a millisecond for a megabyte, SHA-256 thirty times as long (docs/decisions/0023-good-copies.md).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _FORM = re.compile(rf"{ALGORITHM}:[0-9a-f]{{32}}")
 
 
 def is_digest(text: str) -> bool:
-    """Is it a digest that this version can compare?"""
+    """Is the text a digest that this version can compare?"""
     return _FORM.fullmatch(text) is not None
 
 
@@ -39,7 +38,7 @@ class ContentDigest:
 
     @property
     def value(self) -> Digest:
-        """Of all parts so far."""
+        """The digest of all parts so far."""
         return Digest(f"{ALGORITHM}:{self._state.hexdigest()}")
 
 
@@ -52,8 +51,8 @@ def of_envelope(envelope: Envelope, recipients: Iterable[Recipient]) -> Digest:
     """The digest of what the sender said: sender, BODY, SMTPUTF8, RET, ENVID, and each recipient with its
     number, NOTIFY and ORCPT.
 
-    The form is canonical: a tuple in its ASCII spelling, recipients by number. What nodes decide (next hops,
-    states) is no part of it, nor is what the content says (size, subject).
+    The form is canonical: a tuple in its ASCII spelling, recipients by number. It leaves out what nodes
+    decide (next hops, states) and what the content says (size, subject).
     """
     said = (
         envelope.sender,

@@ -1,4 +1,4 @@
-"""The script of an introduction: what both sides learn by it is written down before anything else is said."""
+"""The script of an introduction: what a greeting tells is stored before anything else is said."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from shadowrelay.core.steps import Greet, Transact, Unanswered
 async def greet(
     member: ServerName, clock: Callable[[], datetime], after_silence: Callable[[], bool]
 ) -> Greeting | Unanswered:
-    """Introduce ourselves and remember the answer. ``after_silence`` is asked when it is there: was the
-    member out of reach until now?
+    """Introduce this node to a member, and store the member's answer.
+
+    ``after_silence`` is called when the answer has come: was the member out of reach until now?
     """
     mine, asked_at = await Transact(lambda ledger: (introduce(ledger, member), lineage_of(ledger, member)))
     theirs = await Greet(member, mine)
@@ -29,6 +30,6 @@ async def greet(
 
 
 def lineage_of(ledger: Transaction, member: ServerName) -> Lineage | None:
-    """What we know of that member's lineage at this moment."""
+    """The member's lineage as this node knows it at this moment."""
     known = ledger.member(member)
     return known.lineage if known else None

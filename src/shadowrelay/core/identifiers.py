@@ -1,4 +1,4 @@
-"""Names, and the lineage by which a member proves that its database is the one the others knew."""
+"""Ids and names, and the lineage by which a member proves that its database is the one the others know."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ ServerName = NewType("ServerName", str)
 """FQDN of a member, lower case."""
 
 DatabaseId = NewType("DatabaseId", str)
-"""UUID minted when a transport database is created, stored in it."""
+"""UUID made when a transport database is created, and stored in it."""
 
 Incarnation = NewType("Incarnation", str)
-"""Sixteen hexadecimal digits, minted and stored durably at each open of a transport database."""
+"""Sixteen hexadecimal digits, made and durably stored at each opening of a transport database."""
 
 MessageId = NewType("MessageId", str)
 """UUIDv7 given at reception: the tracking log's network-message-id, the same on every node and fork."""
 
 FIRST = MessageId("")
-"""Before all of them: where a look through messages begins that goes on behind the last one."""
+"""Comes before every id: a walk through all messages begins after it."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def is_uuid(text: str) -> bool:
-    """Has it the form of an id: of a message, or of a database?"""
+    """Does the text have the form of a message id or a database id?"""
     return _UUID.fullmatch(text) is not None
 
 
@@ -39,7 +39,7 @@ Digest = NewType("Digest", str)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A point in the life of a transport database: ``<incarnation>:<sequence>`` wherever it is written."""
+    """A point in the life of a transport database, written ``<incarnation>:<sequence>``."""
 
     incarnation: Incarnation
     sequence: int
@@ -57,7 +57,7 @@ class Beginning:
 
 
 class Continuity(Enum):
-    """What a lineage says of a mark that somebody remembers."""
+    """What a lineage says about a mark that a member remembers."""
 
     UNBROKEN = "unbroken"
     BROKEN = "broken"
@@ -66,10 +66,10 @@ class Continuity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Who a database is, and every incarnation of it that somebody may still remember.
+    """The identity of a database: its id, and every incarnation that a member may still remember.
 
-    ``beginnings`` runs from old to new, its last entry is the incarnation that speaks; ``sequence`` is
-    the highest tracking sequence committed. Beginnings that every member saw the end of are pruned.
+    ``beginnings`` runs from old to new, and its last entry is the running incarnation. ``sequence`` is the
+    highest committed tracking sequence. Beginnings of incarnations whose end every member saw are pruned.
     """
 
     database_id: DatabaseId
@@ -85,15 +85,15 @@ class Lineage:
         return Mark(self.incarnation, self.sequence)
 
     def at(self, sequence: int) -> Lineage:
-        """The same lineage, heard at a later sequence; an earlier one changes nothing."""
+        """The same lineage with a later sequence; an earlier sequence changes nothing."""
         return self if sequence <= self.sequence else replace(self, sequence=sequence)
 
     def at_least(self, mark: Mark) -> Lineage:
-        """The same lineage, knowing that its running incarnation reached that mark."""
+        """The same lineage, if its running incarnation has reached at least that mark."""
         return self.at(mark.sequence) if mark.incarnation == self.incarnation else self
 
     def end_of(self, incarnation: Incarnation) -> int | None:
-        """The sequence up to which that incarnation ran, None when the list does not name it."""
+        """The sequence up to which that incarnation ran; None if the lineage does not name it."""
         for index, beginning in enumerate(self.beginnings):
             if beginning.incarnation == incarnation:
                 following = self.beginnings[index + 1 :]
@@ -101,7 +101,7 @@ class Lineage:
         return None
 
     def overtaken_by(self, later: Lineage) -> bool:
-        """Is this what that database said of itself earlier, before it said ``later``?"""
+        """Is this an earlier lineage of the same database, shown before ``later``?"""
         if self.database_id != later.database_id:
             return False
         end = later.end_of(self.incarnation)
@@ -110,9 +110,10 @@ class Lineage:
     def continuity(self, database_id: DatabaseId, mark: Mark) -> Continuity:
         """Was this database, as it is now, ever at that mark?
 
-        Another database id, an incarnation that did not run that far, or one that has no place in the
-        list: the database that we knew is gone (replaced, rolled back, or an old copy of itself). A list
-        that does not reach back to the mark proves nothing.
+        BROKEN: it has another id, the mark's incarnation did not run that far, or the lineage reaches back to
+        the mark and does not name its incarnation. Then the database that we knew is gone (replaced, rolled
+        back, or an old copy of itself). A lineage that does not reach back to the mark proves nothing:
+        UNKNOWN.
         """
         if database_id != self.database_id:
             return Continuity.BROKEN
@@ -124,14 +125,14 @@ class Lineage:
         return Continuity.BROKEN if reaches_back else Continuity.UNKNOWN
 
     def reaching_back(self, earlier: Lineage, most: int = 64) -> Lineage:
-        """The same lineage, with what an earlier list says of the time before this one begins."""
+        """The same lineage, with the beginnings of an ``earlier`` lineage that come before its first one."""
         names = [beginning.incarnation for beginning in earlier.beginnings]
         first = self.beginnings[0].incarnation
         before = earlier.beginnings[: names.index(first)] if first in names else ()
         return replace(self, beginnings=(*before, *self.beginnings)[-most:]) if before else self
 
     def since(self, known: Incarnation | None, most: int = 64) -> Lineage:
-        """The lineage back to the incarnation that the listener said it knows, at most ``most`` entries."""
+        """The lineage back to the incarnation that the listener knows, with at most ``most`` entries."""
         names = [beginning.incarnation for beginning in self.beginnings]
         start = names.index(known) if known in names else 0
         return replace(self, beginnings=self.beginnings[start:][-most:])

@@ -1,4 +1,4 @@
-"""The transport database as the rules see it; what they decide is in ``decisions``."""
+"""The ledger: what decisions can read of the transport database, and how they are applied to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Ledger(Protocol):
-    """The transport database as decisions see it: a mapping that does not change under them."""
+    """The transport database as a decision reads it; it does not change during the decision."""
 
     @property
     def name(self) -> ServerName: ...
@@ -42,11 +42,11 @@ class Ledger(Protocol):
     def copy(self, message_id: MessageId) -> Copy | None: ...
 
     def arrival(self, message_id: MessageId) -> Copy | None:
-        """What is arriving, or was when the process before ended, and is no message."""
+        """An arrival: a message that is arriving now, or was when the process before ended."""
         ...
 
     def damaged(self, message_id: MessageId) -> DamagedRow | None:
-        """A message whose rows cannot be believed; it is then no ``copy`` and no ``arrival``."""
+        """A message whose rows cannot be believed; ``copy`` and ``arrival`` do not find it."""
         ...
 
     def outcome(self, message_id: MessageId) -> Outcome | None: ...
@@ -54,7 +54,7 @@ class Ledger(Protocol):
     def tombstone(self, message_id: MessageId) -> Tombstone | None: ...
 
     def knows(self, message_id: MessageId) -> bool:
-        """Is there a copy, sound or not, the rest of one, an outcome or a tombstone? One look for all."""
+        """Is there a copy, damaged rows, an outcome or a tombstone of this id? One look-up answers all."""
         ...
 
     def member(self, name: ServerName) -> Member | None: ...
@@ -63,33 +63,33 @@ class Ledger(Protocol):
 
     @property
     def chores(self) -> Sequence[Chore]:
-        """What is left to be done to very many messages."""
+        """The chores of which a part is left to be done."""
         ...
 
     @property
     def at_once(self) -> int:
-        """How many messages one transaction may go through."""
+        """How many messages one part of a chore may have."""
         ...
 
     def in_transit(self, part: Part) -> tuple[Sequence[MessageId], Part | None]:
-        """Queued or held for others, arrivals too; and the next part."""
+        """The ids of queued messages, held copies and arrivals in that part; and the next part."""
         ...
 
     def copies_held_for(self, owner: ServerName, part: Part = ALL, *, unclaimed: bool = False) -> Found:
-        """Shadow copies still in transit, of every epoch. ``unclaimed``: those of no pending promotion."""
+        """Shadow copies in transit for that owner, of every epoch. ``unclaimed``: not pending promotion."""
         ...
 
     def any_unclaimed(self, owner: ServerName) -> bool:
-        """Is there a shadow copy in transit, held for that owner, of no pending promotion?"""
+        """Is there a shadow copy in transit for that owner without a pending promotion?"""
         ...
 
     def unchecked(self, owner: ServerName, at: datetime) -> bool:
-        """Is there a copy held for that owner that is not to be asked about at that time at the latest?"""
+        """Is there a copy held for that owner whose ``check_at`` is later than ``at``, or not set?"""
         ...
 
     def copies_held_by(self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None) -> Found:
-        """Owned messages with a holder of that name. ``counted``: only those whose copy there is HOLDING; not
-        ``counted``: those whose copy is LOST while it is out of reach.
+        """Owned messages with a holder of that name. ``counted`` True: only those with it in state HOLDING;
+        False: only those with it in state LOST; None: all.
         """
         ...
 
@@ -102,8 +102,8 @@ class Ledger(Protocol):
         ...
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
-        """What members have to be asked about, arrivals too: confirmation is ASK or IN_DOUBT. Those behind
-        that id, by id.
+        """Messages and arrivals about which members have to be asked (confirmation ASK or IN_DOUBT): up to
+        ``most``, in the order of ids, beginning after that id.
         """
         ...
 
@@ -112,11 +112,11 @@ class Ledger(Protocol):
         ...
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
-        """Oldest first."""
+        """The waiting discard events for that database, oldest first."""
         ...
 
 
 class Transaction(Ledger, Protocol):
-    """A ledger that decisions can be applied to, one after the other; all of it commits together."""
+    """A ledger to which decisions are applied, one after the other; all of them commit together."""
 
     def apply(self, decision: Decision[T]) -> T: ...

@@ -20,8 +20,8 @@ class Role(StrEnum):
 class Stage(StrEnum):
     """Where a copy is: in a queue (or shadow queue), in Safety Net, or set aside for the operator.
 
-    ARRIVING: durable here while a holder makes its copy durable; no message before it is recorded. DAMAGED:
-    its rows cannot be believed (``decisions.DamagedRow``); no copy that a decision reads is in this stage.
+    ARRIVING: durable here while a holder makes its copy durable; not yet a message. DAMAGED: its rows cannot
+    be believed (``decisions.DamagedRow``); no copy that a decision reads is in this stage.
     """
 
     ARRIVING = "arriving"
@@ -43,9 +43,9 @@ class Status(StrEnum):
 class Confirmation(StrEnum):
     """Whether this node must ask the other members about a message before it delivers it.
 
-    ASK: it was away, or took the message over, so somebody else may own or have delivered it. IN_DOUBT: it
-    asked, a holder could not be reached within the reconcile timeout, so the message goes out; the question
-    is asked again on the next contact.
+    ASK: this node was away, or took the message over, so another member may own or have delivered it.
+    IN_DOUBT: this node asked, but could not reach a holder within the reconcile timeout, so the message goes
+    out. It asks again on the next contact.
     """
 
     NONE = "none"
@@ -56,11 +56,11 @@ class Confirmation(StrEnum):
 class HolderState(StrEnum):
     """What the owner believes of a member that may hold a copy; only HOLDING counts as a second copy.
 
-    HOLDING: it acknowledged the copy. BESIDE: it did, and stands on our own machine, with which its copy
-    would be lost; the message stays exposed. LOST: it did, and cannot be reached; it counts again when it
-    comes back on the same lineage. UNCERTAIN: it may hold one (its answer was lost, or its database was
-    rolled back). SUPERSEDED: it was replaced by another holder and is told to discard its copy. All are
-    told of the outcome.
+    HOLDING: it acknowledged the copy. BESIDE: it acknowledged the copy, but stands on our own machine, whose
+    loss would take both copies; the message stays exposed. LOST: it acknowledged the copy, and cannot be
+    reached; it counts again when it comes back on the same lineage. UNCERTAIN: it may hold a copy (its answer
+    was lost, or its database was rolled back). SUPERSEDED: another holder replaced it, and it is told to
+    discard its copy. Holders in every state are told the outcome.
     """
 
     HOLDING = "holding"
@@ -71,11 +71,11 @@ class HolderState(StrEnum):
 
 
 class Damage(StrEnum):
-    """What is wrong with a copy whose row is sound. Such a copy counts as none, and never leaves this node.
+    """What is wrong with a copy whose row is sound. It does not count as a copy, and never leaves this node.
 
-    CONTENT: short, unreadable, missing, exchanged or changed. OTHER_MAKER: a report that this node made
-    itself and holds for another node, which made the same report in octets of its own; it is as good as any
-    if that other one is lost.
+    CONTENT: the content is short, unreadable, missing, exchanged or changed.
+    OTHER_MAKER: this node made a report itself and holds it for another node, which made the same report in
+    other octets. If the other node's report is lost, ours is as good.
     """
 
     CONTENT = "content"
@@ -95,7 +95,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """One RCPT command and what became of it. Numbers start at 1 at reception and never change."""
+    """One recipient (a RCPT command) and its state. Numbers start at 1 at reception and never change."""
 
     number: int
     address: str
@@ -107,7 +107,7 @@ class Recipient:
     next_attempt: datetime | None = None  # None: now
     last_reply: str = ""
     delay_notified: bool = False
-    report: MessageId | None = None  # the DSN that has to be safe before the settlement is announced
+    report: MessageId | None = None  # the DSN that must be safe before the settlement is announced
 
     @property
     def settled(self) -> bool:
@@ -116,7 +116,7 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """What the sender said of the message, apart from its recipients. ``sender`` is '' for the null path."""
+    """What the sender said about the message, without the recipients. ``sender`` is '' for the null path."""
 
     sender: str
     size: int  # octets of the content
@@ -130,11 +130,10 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """What content and envelope have to be (``core.digests``). ``content`` is None while the content arrives.
+    """The digests of content and envelope (``core.digests``). ``content`` is None while the content arrives.
 
-    ``late``: this node made them itself of what it had stored, because nobody had said what they are (rows of
-    a version before digests, or a copy from a member of such a version). What was damaged before is not
-    known.
+    ``late``: this node made the digests from what it had stored, because nobody told it any (its row, or the
+    member that offered the copy, was of a version before digests). Earlier damage then goes unnoticed.
     """
 
     content: Digest | None
@@ -146,7 +145,7 @@ class Digests:
 class Holder:
     """A member that holds, or may hold, a copy for us; ``mark`` is at or after the commit of its copy.
 
-    On a shadow copy whose promotion is pending: another holder of the same owner, and its rank there.
+    On a shadow copy whose promotion is pending: another holder for the same owner, with its rank there.
     """
 
     name: ServerName
@@ -162,7 +161,7 @@ class Copy:
 
     id: MessageId
     epoch: int
-    rank: int  # which holder we are for the owner; 0 on the node that received it
+    rank: int  # our ordinal among the owner's holders; 0 on the node that received the message
     role: Role
     stage: Stage = Stage.QUEUED
     owner: ServerName
@@ -174,19 +173,19 @@ class Copy:
     ranks_given: int = 0
     confirmation: Confirmation = Confirmation.NONE
     confirm_since: datetime | None = None  # since when we ask, while confirmation is ASK
-    pending: Reason | None = None  # a shadow copy: why it is to be promoted, once the others were asked
-    former_owner: ServerName | None = None  # whom we took it over from
+    pending: Reason | None = None  # a shadow copy: why it will be promoted, after the others are asked
+    former_owner: ServerName | None = None  # the owner from which we took the message over
     check_at: datetime | None = None  # a shadow copy: when to ask its owner about it
     received_at: datetime  # at the first owner; a takeover does not reset it
     settled_at: datetime | None = None
     reports_on: MessageId | None = None  # a DSN: the message whose recipient waits for its second copy
-    digests: Digests | None = None  # None: a row of a version before them, whose content was not read since
+    digests: Digests | None = None  # None: the row is of a version before digests, its content not read since
     damage: Damage | None = None
     renewed_at: datetime | None = None  # a shadow copy: when its owner last said that it has the message
 
     @property
     def damaged(self) -> bool:
-        """Is the content not what it has to be? Then nothing of this copy may leave, or be relied on."""
+        """Does the content differ from its digest? Then it may not leave this node, or be relied on."""
         return self.damage is Damage.CONTENT
 
     @property
@@ -195,12 +194,12 @@ class Copy:
 
     @property
     def owned(self) -> bool:
-        """Primary and still in transit: ours to deliver."""
+        """This node is the primary server, and the message is still in transit."""
         return self.role is Role.PRIMARY and self.stage is Stage.QUEUED
 
     @property
     def held(self) -> bool:
-        """A shadow copy of a message that is, for all we know, still in transit."""
+        """This is a shadow copy of a message that, as far as we know, is still in transit."""
         return self.role is Role.SHADOW and self.stage is Stage.QUEUED
 
     @property
@@ -216,17 +215,17 @@ class Copy:
         return next((holder for holder in self.holders if holder.database_id == database_id), None)
 
     def kept_by(self, members: Collection[ServerName]) -> bool:
-        """Does one of those members, for all we know, hold a copy of what we own?"""
+        """Do we own the message, and does one of those members, as far as we know, hold a copy?"""
         held = (holder.name for holder in self.holders if holder.state is HolderState.HOLDING)
         return self.owned and any(name in members for name in held)
 
     def with_recipients(self, changed: Iterable[Recipient]) -> Copy:
-        """The same copy with those recipients in place of the ones of the same numbers."""
+        """The same copy, with the changed recipients in place of those with the same numbers."""
         by_number = {recipient.number: recipient for recipient in changed}
         merged = tuple(by_number.get(old.number, old) for old in self.recipients)
         return replace(self, recipients=merged)
 
     def with_holder(self, holder: Holder) -> Copy:
-        """The same copy with that holder added, or in place of the entry for the same database."""
+        """The same copy with that holder; it replaces the entry of the same database, if there is one."""
         others = tuple(old for old in self.holders if old.database_id != holder.database_id)
         return replace(self, holders=(*others, holder), ranks_given=max(self.ranks_given, holder.rank))

@@ -1,7 +1,8 @@
-"""Every tunable, under its documented transport-config name (snake_case), with its default and range.
+"""The policy: settings of redundancy, queues and retries, each with its default and range.
 
-This is the only place where a default stands: the settings are made from these fields, and the reference
-page is tested against them. ``source`` says whose parameter it is: Exchange's own, or ours.
+Names are the documented transport-config names in snake_case. A default is written only here: the settings
+are made from these fields, and a test compares the reference page with them. ``source`` tells whether a
+parameter is Exchange's or ours.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class ShadowMessagePreference(StrEnum):
 
 
 def tunable(default: Any, doc: str, *, least: Any = None, most: Any = None, source: str = "Exchange") -> Any:
-    """A policy field: default, one line of documentation, inclusive range, and whose parameter it is."""
+    """A policy field: default, one line of documentation, inclusive range, and source."""
     return field(default=default, metadata={"doc": doc, "least": least, "most": most, "source": source})
 
 
@@ -45,7 +46,7 @@ def _d(days: float) -> timedelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """All durations are timedeltas, measured on the monotonic clock while the process runs."""
+    """The values of all tunables. Durations are measured on the monotonic clock while the process runs."""
 
     shadow_redundancy_enabled: bool = tunable(True, "Make messages redundant before they are acknowledged.")
     reject_message_on_shadow_failure: bool = tunable(

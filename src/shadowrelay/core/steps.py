@@ -1,9 +1,9 @@
-"""Scripts: procedures that decide the order of steps, and leave every step to whoever runs them.
+"""Scripts and their steps: a script decides the order of steps, and a performer performs each step.
 
-A script is a coroutine that awaits steps, and nothing else: a transaction, a word with a member, a delivery.
-A step that is awaited hands itself to the driver, which sends its result. So the order on which the promise
-rests (both copies before the 250, persist before speaking, ask before delivering) stands in one place: the
-node runs it on sockets and SQLite, the simulation on a virtual clock with faults between any two steps.
+A script is a coroutine that awaits only steps: a transaction, a talk with a member, a delivery. An awaited
+step goes to the performer, which sends back the result. So the order on which the promise rests (both copies
+before the 250, persist before speaking, ask before delivering) is written once. The node runs it on sockets
+and SQLite, the simulation on a virtual clock with faults between any two steps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Script: TypeAlias = Coroutine[Any, Any, T]
 
 
 class Step(Generic[R_co]):
-    """What a script leaves to whoever runs it; R_co is its result."""
+    """One thing that a performer does for a script; R_co is its result."""
 
     __slots__ = ()
 
@@ -39,17 +39,17 @@ class Step(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class Transact(Step[T]):
-    """Run this in a transaction; its result arrives only after the commit is durable."""
+    """Run ``work`` in a transaction; its result arrives only after the commit is durable."""
 
     work: Callable[[Transaction], T]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferCopy(Step[OfferAttempt]):
-    """Send a copy to that member in a shadow session.
+    """Send a copy to member ``to`` in a shadow session.
 
-    ``recipients`` are all of the message; those that are settled are marked so. ``given_for``: the copy is a
-    shadow copy for that owner, and given to replace a damaged one.
+    ``recipients`` are all recipients of the message, settled ones included. ``given_for``: this node holds
+    the copy for that owner, and gives it to the owner in place of a damaged one.
     """
 
     to: ServerName
@@ -66,7 +66,7 @@ class OfferCopy(Step[OfferAttempt]):
     def of(
         message: Arrival | Copy, to: ServerName, *, epoch: int, rank: int, given_for: ServerName | None = None
     ) -> OfferCopy:
-        """The offer of what arrives, or of a message that we have."""
+        """The offer of a message that is arriving, or of one that we have."""
         return OfferCopy(
             to=to,
             message_id=message.id,
@@ -82,7 +82,7 @@ class OfferCopy(Step[OfferAttempt]):
 
 @dataclass(frozen=True, slots=True)
 class Both(Generic[T]):
-    """The results of the transaction and of the offer, and what is known by then of the member (or None)."""
+    """Both results, and the member as the ledger knows it afterwards (or None)."""
 
     kept: T
     attempt: OfferAttempt
@@ -91,7 +91,7 @@ class Both(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Beside(Step[Both[T]], Generic[T]):
-    """A transaction while a copy is offered; the result comes when both have ended."""
+    """Run a transaction while a copy is offered; the result comes when both have ended."""
 
     work: Callable[[Transaction], T]
     offer: OfferCopy
@@ -99,7 +99,7 @@ class Beside(Step[Both[T]], Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Pause(Step[None]):
-    """Wait for that time: who was asked a moment ago would say the same again."""
+    """Wait that long: a member that was asked a moment ago would only repeat its answer."""
 
     length: timedelta
 
@@ -114,7 +114,7 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class Greet(Step[Greeting | Unanswered]):
-    """Introduce ourselves; the member's greeting is the result."""
+    """Introduce this node to a member; the result is the member's greeting."""
 
     to: ServerName
     greeting: Greeting
@@ -122,7 +122,7 @@ class Greet(Step[Greeting | Unanswered]):
 
 @dataclass(frozen=True, slots=True)
 class Ask(Step[Answered | Unanswered]):
-    """Send an XQDISCARD."""
+    """Send an XQDISCARD command; the result is the whole answer."""
 
     to: ServerName
     query: Query
@@ -130,8 +130,10 @@ class Ask(Step[Answered | Unanswered]):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How an attempt ended: per recipient, and at which hop. ``damaged``: what is wrong with the content, if
-    that was found while it was read; then nothing was sent, or not its end.
+    """How an attempt ended: per recipient, and at which hop.
+
+    ``damaged``: what is wrong with the content, if damage was found while the content was read. Then nothing
+    was sent, or the content was not sent to its end.
     """
 
     results: tuple[AttemptResult, ...]
@@ -156,7 +158,7 @@ class WriteReports(Step[tuple[Report, ...]]):
     copy: Copy
     results: tuple[AttemptResult, ...]
     hop: Hop
-    dsn_offered: bool  # the next hop took the duty to report success
+    dsn_offered: bool  # the next hop offers DSN, so it has the duty to report success
 
 
 AnyStep: TypeAlias = Transact[Any] | OfferCopy | Beside[Any] | Pause | Greet | Ask | SendOn | WriteReports

@@ -1,6 +1,6 @@
-"""Every tracking event, one dataclass each, with the columns it fills in the message tracking log.
+"""The tracking events, one dataclass each, with the columns that they fill in the message tracking log.
 
-Names and meanings: docs/reference/tracking-log.md, where each of them has a section.
+Names and meanings: docs/reference/tracking-log.md, which has a section for each event.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Receive(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaRedirect(TrackingEvent):
-    """A shadow server holds a copy. ``attempts``: ``<shadow>=<its reply>``, the last one took it.
+    """A shadow server holds a copy. ``attempts``: ``<shadow>=<its reply>``; the last attempt succeeded.
 
-    ``holder``: who that is; its mark is at or after the commit of the copy, so our log is a witness of how
-    far the holder's log has to reach.
+    ``holder``: that shadow server. Its mark is at or after the commit of the copy, so our log shows how far
+    the holder's log has to reach.
     """
 
     event_id: ClassVar[str] = "HAREDIRECT"
@@ -72,7 +72,7 @@ class HaRedirect(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaRedirectFail(TrackingEvent):
-    """No shadow server took a copy, and policy accepted the message all the same: it is exposed."""
+    """No shadow server is known to have a copy, and the message was accepted all the same: it is exposed."""
 
     event_id: ClassVar[str] = "HAREDIRECTFAIL"
     attempts: tuple[str, ...] = ()
@@ -83,9 +83,9 @@ class HaRedirectFail(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaReceive(TrackingEvent):
-    """On the shadow server: a copy is held for the primary server (``reason`` says why, if not offered).
+    """On the shadow server: it holds a copy for the primary server. ``reason``: '' for a first offer.
 
-    ``mark``: the owner's when it offered the copy, so that our log is a witness of how far the owner's has to
+    ``mark``: the owner's mark when it offered the copy, so our log shows how far the owner's log has to
     reach.
     """
 
@@ -123,7 +123,7 @@ class HaDiscard(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaDamage(TrackingEvent):
-    """What this node has of the message cannot be relied on: ``reason`` says what of it, and why."""
+    """The node's content of the message cannot be relied on: ``reason`` says why."""
 
     event_id: ClassVar[str] = "HADAMAGE"
     source: ClassVar[str] = "REDUNDANCY"
@@ -138,7 +138,7 @@ class HaDamage(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaRestore(TrackingEvent):
-    """A good copy took the place of a damaged one. ``giver`` gave it, ``taker`` has it; both log it."""
+    """A good copy replaced a damaged one. ``giver`` gave it to ``taker``; both log this."""
 
     event_id: ClassVar[str] = "HARESTORE"
     source: ClassVar[str] = "REDUNDANCY"
@@ -152,7 +152,7 @@ class HaRestore(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promote(TrackingEvent):
-    """A shadow copy became the primary one. ``reason`` says what befell the former owner."""
+    """A shadow copy was promoted to primary message. ``reason`` says what happened to the former owner."""
 
     event_id: ClassVar[str] = "RESUBMIT"
     source: ClassVar[str] = "REDUNDANCY"
@@ -173,7 +173,7 @@ class Promote(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer(TrackingEvent):
-    """Ownership moved to another member, which promoted its copy while we were away."""
+    """Ownership moved to another member, by its promotion or by a handover."""
 
     event_id: ClassVar[str] = "TRANSFER"
     source: ClassVar[str] = "REDUNDANCY"
@@ -185,7 +185,7 @@ class Transfer(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send(TrackingEvent):
-    """The next hop took responsibility; inside the boundary. ``reply`` is its reply."""
+    """A next hop inside the boundary took responsibility. ``reply`` is its reply."""
 
     event_id: ClassVar[str] = "SEND"
     digested: ClassVar[bool] = True
@@ -207,14 +207,14 @@ class Send(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendExternal(Send):
-    """As SEND, across the boundary: Safety Net never resubmits it."""
+    """A next hop outside the boundary took responsibility: Safety Net never resubmits the message."""
 
     event_id: ClassVar[str] = "SENDEXTERNAL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deliver(Send):
-    """A mailbox server stored it (LMTP)."""
+    """A mailbox server stored the message (LMTP)."""
 
     event_id: ClassVar[str] = "DELIVER"
     source: ClassVar[str] = "STOREDRIVER"
@@ -222,7 +222,7 @@ class Deliver(Send):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateDeliver(Deliver):
-    """The mailbox server had it already and dropped this one."""
+    """The mailbox server already had the message and dropped this one."""
 
     event_id: ClassVar[str] = "DUPLICATEDELIVER"
 
@@ -245,7 +245,7 @@ class Defer(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail(TrackingEvent):
-    """Recipients are given up; a DSN tells the sender unless there is none to tell."""
+    """Recipients failed; a DSN tells the sender, unless no DSN is due."""
 
     event_id: ClassVar[str] = "FAIL"
     digested: ClassVar[bool] = True
@@ -281,7 +281,7 @@ class Dsn(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside(TrackingEvent):
-    """A message is set aside for the operator: nobody knows its fate, or has a good copy of it."""
+    """A message is set aside for the operator: no member knows its fate, or has a good copy of it."""
 
     event_id: ClassVar[str] = "SUSPEND"
     source: ClassVar[str] = "QUEUE"
@@ -293,15 +293,16 @@ class SetAside(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume(TrackingEvent):
-    """An operator lets a message go out that was set aside, once there is a good copy of it."""
+    """An operator released a message that was set aside; it is sent once there is a good copy of it."""
 
     event_id: ClassVar[str] = "RESUME"
     source: ClassVar[str] = "ADMIN"
 
 
 class Told(Enum):
-    """What is told of a message whose rows cannot be believed: event-id and source. DROP: an operator gave it
-    up, and nobody knows whom to tell.
+    """The events of a message whose rows cannot be believed: event-id and source.
+
+    DROPPED: an operator gave it up; its sender is not known, so nobody is told.
     """
 
     DAMAGED = (HaDamage.event_id, HaDamage.source)
@@ -312,9 +313,7 @@ class Told(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsDamaged:
-    """As HADAMAGE, and what follows, of rows of which nothing can be believed but whose they are: the
-    message's id.
-    """
+    """HADAMAGE, SUSPEND, RESUME or DROP of a message whose rows cannot be believed: only its id is known."""
 
     at: datetime
     message_id: MessageId
@@ -337,7 +336,7 @@ class RowsDamaged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(TrackingEvent):
-    """A row of a snapshot: this node still holds that message (queue or shadow queue)."""
+    """A row of a snapshot: this node still has that message in its queue or a shadow queue."""
 
     event_id: ClassVar[str] = "LOAD"
     source: ClassVar[str] = "BOOTLOADER"
@@ -348,7 +347,7 @@ class Load(TrackingEvent):
 
 
 class Taken(StrEnum):
-    """When a snapshot was taken. After that of STOP the log goes on only when the node is started again."""
+    """When a snapshot was taken. After a STOP snapshot the log goes on only when the node starts again."""
 
     START = "start"
     HOURLY = "hourly"
@@ -357,9 +356,10 @@ class Taken(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotEnd:
-    """Closes a snapshot with the count of its LOAD rows. It is about no message.
+    """Closes a snapshot with the count of its LOAD rows. It is about no single message.
 
-    ``among``: they are among so many rows before this one, more than ``count`` where it was taken in parts.
+    ``among``: the LOAD rows are among this many rows before this one; more than ``count`` if the snapshot was
+    taken in parts.
     """
 
     at: datetime

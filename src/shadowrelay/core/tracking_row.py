@@ -1,8 +1,7 @@
-"""What every row of the message tracking log has in common.
+"""Rows of the message tracking log: the columns that all events have in common.
 
-Column names and event names are Exchange's (see docs/reference/tracking-log.md). A row is complete except
-for what only the commit knows: sequence, incarnation and database id are added to custom-data when the
-outbox is drained.
+Column names and event names are Exchange's (see docs/reference/tracking-log.md). A row lacks only what the
+commit adds: sequence, incarnation and database id go to custom-data when the outbox is drained.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.values import dataclass
 
 Columns = dict[str, str]
-"""Column name to text; absent columns are empty. List members are already joined with ``;``."""
+"""Column name to text; absent columns are empty. The items of a list are already joined with ``;``."""
 
 
 def listed(items: Iterable[str]) -> str:
-    """Join list members with ``;``, a member that holds one wrapped in single quotes."""
+    """Join the items of a list with ``;``. An item that contains ``;`` is put in single quotes."""
     return ";".join(f"'{item}'" if ";" in item else item for item in items)
 
 
@@ -30,7 +29,7 @@ def timestamp(moment: datetime) -> str:
 
 
 def entries(custom: Mapping[str, str]) -> str:
-    """The custom-data column; empty values are left out, a ``;`` in one cannot forge another entry."""
+    """The custom-data column. Empty values are left out; a ``;`` in a value cannot forge another entry."""
     escaped = ((key, value.replace(";", "\\x3b")) for key, value in custom.items() if value)
     return ";".join(f"S:{key}={value}" for key, value in escaped)
 
@@ -41,17 +40,17 @@ def numbers(recipients: Iterable[Recipient]) -> str:
 
 
 def fork(recipients: Iterable[Recipient]) -> str:
-    """The fork that an attempt was about, named by the first of its recipients."""
+    """The fork of an attempt, named by its lowest recipient number."""
     return str(min((recipient.number for recipient in recipients), default=""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackingEvent:
-    """A fact about one message, told as a row. ``recipients``: those it is about, empty for all."""
+    """A fact about one message, written as a row. ``recipients``: those that it is about; empty means all."""
 
     event_id: ClassVar[str]
     source: ClassVar[str] = "SMTP"
-    digested: ClassVar[bool] = False  # what was promised, held or done can be compared by its digests
+    digested: ClassVar[bool] = False  # the row has digests, so that the audit can compare copies
 
     at: datetime
     copy: Copy
@@ -74,12 +73,12 @@ class TrackingEvent:
             "sender-address": envelope.sender or "<>",
             "return-path": envelope.sender or "<>",
         }
-        # A copy made after some recipients were settled has the others only, with the numbers they had.
+        # A copy made after some recipients were settled may have only the others, with their numbers.
         all_of_them = [one.number for one in about] == list(range(1, len(copy.recipients) + 1))
         some = "" if all_of_them else numbers(about)
         custom = {"Epoch": str(copy.epoch), "Recipients": some} | self.custom()
         if self.digested and copy.digests:
-            # Of a copy from before digests some recipients may be missing: another one has another envelope.
+            # A copy from before digests may lack recipients: its envelope digest differs from other copies'.
             said = "" if copy.digests.late else copy.digests.envelope
             custom |= {"Content": copy.digests.content or "", "Envelope": said}
         row["custom-data"] = entries(custom)
@@ -87,17 +86,17 @@ class TrackingEvent:
         return row
 
     def more(self) -> Columns:
-        """The columns of this kind of event alone."""
+        """The columns that only this kind of event has."""
         return {}
 
     def custom(self) -> dict[str, str]:
-        """The custom-data entries of this kind of event alone, all of type S."""
+        """The custom-data entries that only this kind of event has, all of type S."""
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """A tracking event as the commit that wrote it left it. ``columns``: see ``TrackingEvent.columns``."""
+    """A committed tracking event in the outbox. ``columns``: see ``TrackingEvent.columns``."""
 
     sequence: int
     incarnation: Incarnation

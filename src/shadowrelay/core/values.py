@@ -1,9 +1,9 @@
-"""Dataclasses that are frozen for the type checker alone, and a ``replace`` that copies at once.
+"""Fast dataclasses, frozen only for the type checker, and a fast ``replace``.
 
 The standard library's frozen classes assign each field through a function, and its ``replace`` looks at each
-field's description: of a message's processor time that was a twentieth (docs/decisions/0012-hot-path.md). So
-``frozen=True`` is what mypy proves of all our code; at run time the class is a plain one with a hash. Values
-that are made now and then, as settings are, have no need of this module.
+field's description: that took a twentieth of a message's processor time (docs/decisions/0012-hot-path.md). So
+mypy enforces ``frozen=True`` in all our code; at run time the class is a plain one with a hash. Values that
+are made rarely, such as settings, do not need this module.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ else:
     import dataclasses
 
     def dataclass(**options):
-        """``dataclasses.dataclass``; what was to be frozen is hashable instead."""
+        """``dataclasses.dataclass``, but ``frozen=True`` makes the class hashable, not frozen."""
         if options.pop("frozen", False):
             options["unsafe_hash"] = options.get("eq", True)
         return dataclasses.dataclass(**options)
 
     def replace(value, /, **changes):
-        """``dataclasses.replace``. AttributeError for a name that is no field."""
+        """As ``dataclasses.replace``. Raises AttributeError for a name that is no field."""
         kind = type(value)
         copied = (_COPIERS.get(kind) or _copier(kind))(value)
         for name, changed in changes.items():
@@ -34,7 +34,7 @@ else:
     _COPIERS = {}
 
     def _copier(kind):
-        """A function that copies field by field, written as the library writes ``__init__``."""
+        """A function that copies field by field; its code is generated, like the library's ``__init__``."""
         assignments = "".join(f" new.{field.name} = old.{field.name}\n" for field in dataclasses.fields(kind))
         names = {"make": object.__new__, "kind": kind}
         exec(f"def copy(old):\n new = make(kind)\n{assignments} return new", names)  # noqa: S102 - of names of fields

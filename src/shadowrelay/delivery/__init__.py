@@ -1,1 +1,1 @@
-"""Mail goes out: the queue, an attempt at a next hop, what becomes of each recipient, and reports (DSNs)."""
+"""Delivery: the queue, attempts at a next hop, what becomes of each recipient, and reports (DSNs)."""

@@ -1,4 +1,4 @@
-"""One attempt at a next hop: which session, which server, and what its answer means for each recipient."""
+"""One delivery attempt at a next hop: the session, the server, and the result for each recipient."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _CODES = re.compile(r"[45]\d\d(?: [45]\.\d{1,3}\.\d{1,3})?(?= |$)", re.ASCII)
 
 @dataclass(slots=True)
 class Outbound:
-    """A next hop as this process knows it: its sessions, and how it has failed.
+    """A next hop as this process knows it: its sessions and its failures.
 
-    ``probes``: workers that were begun since it failed. Those of before may wait for a reply for minutes, and
-    are no reason to keep the mail of a hop that is back. ``let_in``: a session was opened since there was
-    none. Before that, a wrong password would be refused in as many sessions as there is mail for.
+    ``probes``: workers that began after it failed. Earlier workers may wait minutes for a reply, and must not
+    hold up the mail if the hop is back. ``let_in``: a session was opened since there was none. Until then
+    only one session is tried, so that a wrong password is not refused in many sessions at once.
     """
 
     server: NextHopServer | None
@@ -47,42 +47,42 @@ class Outbound:
     retry_at: datetime | None = None
     last_error: str = ""
     let_in: bool = False
-    status: str = ""  # of that error, as RFC 3463 has it
-    busy: set[DeliverySession] = field(default_factory=set)  # those that send, or are about to
+    status: str = ""  # of ``last_error`` (RFC 3463)
+    busy: set[DeliverySession] = field(default_factory=set)  # sessions that send, or are about to
     idle: list[tuple[DeliverySession, float]] = field(default_factory=list)
     fewer: int = 0
-    fewer_until: float = 0.0  # of the loop's time
-    late_from: QueuePlace = FRONT  # where the next look for mail that is late goes on
-    late_at: float = 0.0  # when it is due, of the loop's time
+    fewer_until: float = 0.0  # on the loop's clock
+    late_from: QueuePlace = FRONT  # where the next look for late mail goes on
+    late_at: float = 0.0  # when that look is due, on the loop's clock
 
     def places(self, now: float, policy: Policy) -> int:
-        """How many workers it may have: fewer for a while after it turned one of several away."""
+        """How many workers the hop may have: fewer for a while after it turned away one of several."""
         return self.fewer if now < self.fewer_until else policy.max_per_domain_outbound_connections
 
     def turned_away(self, now: float, policy: Policy) -> None:
-        """It took no session of one of several workers."""
+        """The hop refused a session to one of several workers."""
         self.fewer = max(1, min(self.places(now, policy), self.workers) - 1)
         self.fewer_until = now + policy.queue_glitch_retry_interval.total_seconds()
 
     @property
     def probed(self) -> bool:
-        """One session goes first: the next hop failed, or wants a login and nobody is logged in."""
+        """Must one session go first? The next hop failed, or wants a login and no session is logged in."""
         logged_in = self.let_in and (self.workers or self.idle)
         return bool(self.failures or (self.server and self.server.login and not logged_in))
 
     def resting(self, now: datetime) -> bool:
-        """It failed, and is not to be tried yet."""
+        """Has the hop failed, and must not be tried yet?"""
         return self.retry_at is not None and now < self.retry_at
 
     def restored(self) -> None:
-        """It took mail."""
+        """The hop took mail again: forget its failures."""
         self.failures, self.retry_at, self.last_error = 0, None, ""
         self.probes.clear()
 
 
 def _status(failed: ConnectionFailed) -> str:
-    """The status of a failure that defers all mail of a next hop: what its own reply says, else what went
-    wrong with the connection (RFC 3463 3.5, 3.8).
+    """The status of a failure that defers all mail of a next hop: from its reply, or else from the step that
+    failed (RFC 3463 3.5, 3.8).
     """
     if failed.reply:
         return "4" + status(ReportKind.FAILED, failed.reply)[1:]
@@ -92,8 +92,9 @@ def _status(failed: ConnectionFailed) -> str:
 
 
 def _expired(last: str) -> str:
-    """What a recipient is told at the end, with the codes of the actual problem, if any is known: that the
-    time is over is what RFC 3463 3.5 wants to hear only if there is nothing else to say.
+    """The last reply of an expired recipient, with the codes of the actual problem if it is known.
+
+    RFC 3463 3.5 wants *delivery time expired* only if nothing else is known.
     """
     codes = _CODES.match(last)
     if codes is None:
@@ -102,23 +103,23 @@ def _expired(last: str) -> str:
 
 
 class OutOfTime(Exception):
-    """While the next hop was being reached, the message expired."""
+    """The message expired while the next hop was being reached."""
 
 
 class Overtaken(Exception):
-    """While the next hop was being reached, the fork ceased to be this node's to send."""
+    """While the next hop was being reached, this node lost the right to send the fork."""
 
     def __init__(self, session: DeliverySession | None) -> None:
         super().__init__("somebody else may own the message by now")
-        self.session = session  # to go on with
+        self.session = session  # left open for the next message
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Sends forks. ``hops`` are the queue's own, by name.
+    """Sends forks. ``hops``: the queue's next hops, by name.
 
-    ``still_ours`` is asked after a connection was made, and before the content leaves: either can have taken
-    minutes, and others may own the message by then.
+    ``still_ours`` is called after connecting, and again before the content is sent: either step can take
+    minutes, and another member may own the message by then.
     """
 
     _still_ours: Callable[[ActiveFork], Awaitable[bool]]
@@ -131,10 +132,10 @@ class Sender:
     async def send(
         self, claimed: ActiveFork, outbound: Outbound, heard: Callable[[Sent], Awaitable[None]]
     ) -> tuple[Sent, DeliverySession | None]:
-        """One attempt, and the session that is left of it. What goes wrong is a result, not an exception.
-        ``heard`` is told of recipients that are answered for while others wait; the result lacks them.
+        """Make one attempt. Returns its result and the session that is left. Failures raise no exception.
 
-        Neither session nor result: there is none for this worker, and the fork stays due for the others.
+        ``heard`` gets results of recipients that are answered while others still wait; the returned result
+        lacks them. Neither session nor result: this worker gets no session, and the fork stays due.
         """
         server = outbound.server
         if server is None:
@@ -147,7 +148,7 @@ class Sender:
         if retry.expired(claimed.copy.received_at, self._clock(), self._policy):
             match await self._examiner.compare(claimed.copy, claimed.content):
                 case Finding.DAMAGED:
-                    return Sent((), hop), None  # it waits for a good copy, whatever its age
+                    return Sent((), hop), None  # a damaged message waits for a good copy, whatever its age
                 case Finding.UNREADABLE:
                     return self._unreadable(claimed, hop, "its content cannot be read"), None
             hops = f"451 {outbound.status} {outbound.last_error}" if outbound.last_error else ""
@@ -172,7 +173,7 @@ class Sender:
         try:
             session, result = await self._attempt(claimed, outbound, server, tell)
         except OutOfTime:
-            return Sent((), hop), None  # it is still due, and will be given up without a session
+            return Sent((), hop), None  # the fork is still due, and will expire without a session
         except Overtaken as overtaken:
             log.info("delivery_overtaken", message=claimed.copy.id, next_hop=claimed.next_hop)
             return Sent((), hop), overtaken.session
@@ -193,7 +194,7 @@ class Sender:
         return self._sent(claimed, hop, result, told), session
 
     def _sent(self, claimed: ActiveFork, hop: Hop, result: DeliveryResult, but: Set[int]) -> Sent:
-        """What the answers of a next hop come to."""
+        """The result of the next hop's answers, without the recipients in ``but``."""
         tried = {recipient.number: recipient for recipient in claimed.recipients}
         results = tuple(
             AttemptResult(
@@ -218,9 +219,9 @@ class Sender:
         server: NextHopServer,
         heard: Callable[[DeliveryResult], Awaitable[None]],
     ) -> tuple[DeliverySession, DeliveryResult]:
-        """Deliver in an idle session, or in a new one; a dead idle one is replaced at once.
+        """Deliver in an idle session, or in a new one. An idle session that is dead is replaced at once.
 
-        Raises ContentDamaged: then the end of the content did not leave.
+        Raises ContentDamaged; then the end of the content was not sent.
         """
         content, digests = claimed.content, claimed.copy.digests
         if digests is None or digests.content is None:
@@ -250,7 +251,7 @@ class Sender:
                 outbound.busy.discard(session)
 
     async def _connect(self, session: DeliverySession, claimed: ActiveFork, outbound: Outbound) -> None:
-        """Until the message expires at most: its sender does not wait for a next hop that says nothing."""
+        """Connect, until the message expires at the latest: a silent next hop must not delay its DSN."""
         left = retry.expires_at(claimed.copy.received_at, self._policy) - self._clock()
         try:
             async with asyncio.timeout(left.total_seconds()):
@@ -265,9 +266,9 @@ class Sender:
     def _hop_failed(
         self, claimed: ActiveFork, outbound: Outbound, hop: Hop, failed: ConnectionFailed
     ) -> Sent:
-        """The hop cannot be reached: it rests, in the documented retry order, and with it all its mail.
+        """The hop cannot be reached: it rests, with all its mail, in the documented retry order.
 
-        Sessions that fail while it rests already began before, and are no further failure.
+        A session that fails while the hop rests began before, and counts as no further failure.
         """
         now = self._clock()
         if outbound.retry_at is None or outbound.retry_at <= now:
@@ -289,7 +290,7 @@ class Sender:
         return self.all_deferred(claimed, hop, reply, outbound.failures)
 
     def all_deferred(self, claimed: ActiveFork, hop: Hop, reply: str, failures: int) -> Sent:
-        """No recipient was tried to the end: all of them later."""
+        """Defer all recipients: none of them was tried to the end."""
         pause = retry.after(failures, self._policy)
         return Sent(
             tuple(
@@ -302,7 +303,7 @@ class Sender:
         )
 
     def _unreadable(self, claimed: ActiveFork, hop: Hop, why: str) -> Sent:
-        """For now: it may be readable when it is tried again."""
+        """Defer all recipients, because the content cannot be read for now."""
         reply = f"451 4.3.0 Local error: {why}"
         return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1)
 
@@ -310,9 +311,10 @@ class Sender:
         return retry.delay_notice_due(recipient, claimed.copy.received_at, self._clock(), self._policy)
 
     def _rerouted(self, claimed: ActiveFork) -> tuple[ActiveFork, NextHopServer | None]:
-        """A next hop that another member named, or that the settings no longer have: by domain.
+        """Route a fork by domain, if its next hop is not in the settings (another member named it, or the
+        settings changed).
 
-        Recipients of another route than the first one's stay due, for another attempt.
+        Recipients with another route than the first one stay due, for another attempt.
         """
         routes = [route_for(recipient.address, self._routes) for recipient in claimed.recipients]
         alike = [one for one, route in zip(claimed.recipients, routes, strict=True) if route == routes[0]]

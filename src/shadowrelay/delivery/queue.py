@@ -1,4 +1,4 @@
-"""The delivery queue: takes what is due out of the database, one worker per session with a next hop."""
+"""The delivery queue: claims forks that are due, and gives each to a worker with its own session."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-STEP = timedelta(minutes=1)  # of the wall clock, from which on it was set and did not drift
-IDLE = 1.0  # seconds between looks at the queue when nothing wakes us
-GATHER = 0.01  # seconds between two looks, at least: what comes meanwhile is sent and settled together
+STEP = timedelta(minutes=1)  # a wall clock that moved at least this far was set, and did not drift
+IDLE = 1.0  # seconds between looks at the queue if nothing wakes it
+GATHER = 0.01  # seconds between two looks, at least: messages that come meanwhile are claimed together
 
 
 async def deliver(
     copy: Copy, next_hop: NextHop, recipients: tuple[Recipient, ...], clock: Callable[[], datetime]
 ) -> Copy | None:
-    """Send one fork and write down what became of it. The result is the copy after, None if it is gone.
+    """Send one fork and record the outcome. The result is the copy afterwards, None if it is gone.
 
-    Whatever happens to the message during the attempt, the attempt is allowed to finish: its outcome
-    settles recipients in any role.
+    Whatever happens to the message during the attempt, the attempt may finish: its outcome settles recipients
+    in any role.
     """
     sent = await SendOn(next_hop, copy, recipients)
     if sent.damaged:
@@ -57,8 +57,10 @@ async def deliver(
 
 
 async def write_down(copy: Copy, sent: Sent, clock: Callable[[], datetime]) -> Copy | None:
-    """Settle what an attempt did for these recipients, and announce it. An LMTP server answers for one after
-    the other, and may take minutes: each answer is written down when it comes.
+    """Settle the recipients that have results, and announce that.
+
+    An LMTP server answers for one recipient after the other, and may take minutes: each answer is recorded
+    when it comes.
     """
     reports = await WriteReports(copy, sent.results, sent.hop, sent.dsn_offered)
     return await Transact(
@@ -69,7 +71,7 @@ async def write_down(copy: Copy, sent: Sent, clock: Callable[[], datetime]) -> C
 
 
 class Queue:
-    """The stage. ``wake`` says that there may be something to send."""
+    """The stage that delivers. Setting ``wake`` tells it that there may be something to send."""
 
     def __init__(
         self,
@@ -91,15 +93,15 @@ class Queue:
         self._policy = policy
         self._clock = clock
         self._workers: set[asyncio.Task[None]] = set()
-        self._closing: set[asyncio.Task[None]] = set()  # sessions that say goodbye
+        self._closing: set[asyncio.Task[None]] = set()  # sessions being closed in the background
         self._stopping = False
-        self._looking = asyncio.Lock()  # whoever has it may begin deliveries
-        self._noting = asyncio.Lock()  # whoever has it writes down what silence means
-        self._short = False  # at the last look more was due than there were sessions for
-        self._ahead: timedelta | None = None  # of the wall clock before the one that is never set
+        self._looking = asyncio.Lock()  # held while deliveries are begun
+        self._noting = asyncio.Lock()  # held while the consequences of silence are stored
+        self._short = False  # at the last look, more forks were due than sessions were allowed
+        self._ahead: timedelta | None = None  # how far the wall clock is ahead of the one that is never set
 
     async def run(self) -> None:
-        """Send until ``stop``."""
+        """Deliver until ``stop`` is called."""
         while not self._stopping:
             self.wake.clear()
             async with self._looking:
@@ -111,7 +113,7 @@ class Queue:
                     await self.wake.wait()
 
     async def stop(self) -> None:
-        """Begin nothing new; what is under way may finish."""
+        """Begin no new delivery; wait until those under way have finished."""
         self._stopping = True
         self.wake.set()
         async with self._looking:  # a look that is under way begins what it has claimed
@@ -122,7 +124,7 @@ class Queue:
         await asyncio.gather(*self._closing)
 
     async def _dispatch(self) -> float:
-        """Start workers where mail is due. Returns seconds until there may be more to do."""
+        """Start workers for next hops whose mail is due. Returns seconds until there may be more to do."""
         now = self._clock()
         await self._watch_the_clock(now)
         pause, self._short = IDLE, False
@@ -149,7 +151,7 @@ class Queue:
         return max(pause, 0.01)
 
     async def _watch_the_clock(self, now: datetime) -> None:
-        """A wall clock that is set back by hours must not put mail off by hours."""
+        """If the wall clock was set back, bring planned times forward: mail must not wait for hours."""
         ahead = timedelta(seconds=now.timestamp() - seconds())
         back, self._ahead = self._ahead - ahead if self._ahead is not None else timedelta(0), ahead
         if back < STEP:
@@ -163,8 +165,9 @@ class Queue:
                 outbound.retry_at -= back
 
     async def _note_silence(self) -> None:
-        """Frozen, or alone for long: others may own by now what we think is ours. Until that is written down,
-        part by part, nothing is claimed or sent.
+        """If this node was frozen or cut off for long, members may own our messages by now: mark them.
+
+        This goes part by part. Until it is complete, nothing is claimed or sent.
         """
         boundary = self._boundary
         while boundary.cut_off(seconds()):
@@ -183,10 +186,11 @@ class Queue:
         log.warning("cut_off_from_holder", member=member)
 
     async def _still_ours(self, claimed: ActiveFork) -> bool:
-        """May this fork, claimed some time ago, be sent now? Not after silence in which others may have
-        promoted their copies, nor when they told us that they did, or that it is delivered.
+        """May this fork, claimed some time ago, be sent now?
 
-        Asked at every attempt. Where nothing has happened since the claim, memory answers.
+        It may not after a silence in which members may have promoted their copies, nor if they told us that
+        they did or that the fork is delivered. Every attempt asks this. If nothing has happened to the
+        message since the claim, memory gives the answer.
         """
         await self._note_silence()
         if chores.held_back(self._database.ledger):
@@ -203,7 +207,7 @@ class Queue:
         return await self._database.transact_briefly(look)
 
     async def _start(self, name: NextHop, outbound: Outbound, most: int) -> int:
-        """Begin up to ``most`` workers; returns how many there was mail for."""
+        """Start up to ``most`` workers. Returns how many were started."""
         await self._note_silence()
         now = self._clock()
         claims = await self._database.transact_briefly(lambda ledger: claim(ledger, name, now, most))
@@ -211,10 +215,10 @@ class Queue:
         return len(claims)
 
     async def _start_late(self, name: NextHop, outbound: Outbound) -> None:
-        """Of a hop that rests: mail whose sender has to be told of the delay, or of the end. Of one whose
-        sessions are all in use, and may wait for it: of the end.
+        """Start workers for late mail of a hop that takes none now, so that its senders are told.
 
-        While there is none, a part of the queue is looked through each second, however long it is.
+        If the hop rests, mail whose delay notice or expiry is due; if all its sessions are in use, only mail
+        that has expired. While there is none, one part of the queue is looked through each second.
         """
         at = asyncio.get_running_loop().time()
         if at < outbound.late_at:
@@ -248,14 +252,14 @@ class Queue:
         outbound.workers -= 1
         self._workers.discard(worker)
         outbound.probes.discard(worker)
-        if self._short:  # mail may wait for this session
+        if self._short:  # mail may wait for this worker's session
             self.wake.set()
         error = None if worker.cancelled() else worker.exception()
         if error is not None and not isinstance(error, DatabaseFailed):  # which ends the node, and says so
             log.error("delivery_failed", exc_info=error)
 
     async def _work(self, outbound: Outbound, claimed: ActiveFork) -> None:
-        """Send one fork."""
+        """Send one fork, and keep its session for the next one if possible."""
         session = await self._deliver(claimed, outbound)
         if session is not None:
             if session.alive and session.server is outbound.server and not self._stopping:
@@ -264,18 +268,18 @@ class Queue:
                 await session.close()
 
     async def _deliver(self, claimed: ActiveFork, outbound: Outbound) -> DeliverySession | None:
-        """One attempt. Returns the session that is left of it."""
+        """Make one attempt. Returns the session that is left, if any."""
         session, again = None, False
         if claimed.copy.digests is None:
             if await self._examiner.compare(claimed.copy, claimed.content) is Finding.UNREADABLE:
                 await self._put_off(claimed)
                 return None
-            await self._settle(claimed, lambda _: None)  # it is still due, unless it is damaged
+            await self._settle(claimed, lambda _: None)  # the fork is still due, unless it is damaged
             self.wake.set()
             return None
 
         writing = partial(self._reporter.write, content=claimed.content)
-        # The claim stays while the next hop has not answered for all.
+        # The claim stays until the next hop has answered for all recipients.
         meanwhile = Performer(transact=self._database.transact_briefly, report=writing)
 
         async def heard(sent: Sent) -> None:
@@ -298,12 +302,12 @@ class Queue:
         except Exception:
             log.exception("delivery_failed", message=claimed.copy.id)
             await self._put_off(claimed)
-        if again or outbound.failures:  # it is still due, or mail waits for its hop to answer again
+        if again or outbound.failures:  # the fork is still due, or mail waits for its hop to come back
             self.wake.set()
         return session
 
     async def _settle(self, claimed: ActiveFork, work: Callable[[SqlLedger], T]) -> T:
-        """The outcome, and the end of the claim, in one transaction."""
+        """Store the outcome and end the claim, in one transaction."""
 
         def settle_and_unclaim(ledger: SqlLedger) -> T:
             unclaim(ledger, claimed.copy.id, claimed.next_hop)
@@ -312,7 +316,7 @@ class Queue:
         return await self._database.transact_briefly(settle_and_unclaim)
 
     async def _put_off(self, claimed: ActiveFork) -> None:
-        """After a mistake of our own: the fork is given back, and tried again like any that failed."""
+        """After an error of this node: give the fork back, to be tried again like one that failed."""
         failures = 1 + max(recipient.attempts for recipient in claimed.recipients)
         hop = Hop(server="", inside=False, mailbox=False)
         sent = self._sender.all_deferred(claimed, hop, "451 4.3.0 Local error in processing", failures)
@@ -332,7 +336,7 @@ class Queue:
                 self._close(session)
 
     def _close(self, session: DeliverySession) -> None:
-        """Aside: a next hop that does not answer QUIT lets nobody wait."""
+        """Close in the background, so that a hop that ignores QUIT delays no one."""
         closing = asyncio.create_task(session.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)

@@ -1,4 +1,4 @@
-"""Writes the DSNs that the endings of an attempt call for."""
+"""Writes the DSNs that are due after a delivery attempt."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from shadowrelay.wire.report_fields import mta
 
 log = structlog.get_logger(__name__)
 
-HEADER = 256 * 1024  # octets of the original that a report of its header looks at
-WHOLE = 1 << 20  # octets up to which the original is returned whole
+HEADER = 256 * 1024  # octets of the original that are read to return only its header
+WHOLE = 1 << 20  # octets of the longest original that is returned whole
 
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """``routes`` say where the sender's own mail goes."""
+    """Writes DSNs. ``routes`` tell the next hop for the sender's address."""
 
     name: ServerName
     routes: Sequence[Route]
@@ -37,7 +37,7 @@ class Reporter:
     clock: Callable[[], datetime]
 
     async def write(self, step: WriteReports, content: Content) -> tuple[Report, ...]:
-        """One report for each recipient whose ending its sender is told of."""
+        """One report for each recipient whose sender is to be told how the attempt ended."""
         now = self.clock()
         recipients = {recipient.number: recipient for recipient in step.copy.recipients}
         reports = []
@@ -61,7 +61,7 @@ class Reporter:
         return None
 
     async def _quoted(self, copy: Copy, content: Content, most: int) -> bytes:
-        """The beginning of the original; nothing of one that is damaged."""
+        """The beginning of the original, at most ``most`` octets. Raises ContentDamaged."""
         digest = copy.digests.content if copy.digests else None
         return await head(content, digest, most) if digest else b""
 
@@ -78,7 +78,7 @@ class Reporter:
         whole = returns_whole_message(kind, copy.envelope) and copy.envelope.size <= WHOLE
         try:
             original = await self._quoted(copy, content, WHOLE if whole else HEADER)
-        except (OSError, ContentDamaged) as error:  # the sender is told all the same
+        except (OSError, ContentDamaged) as error:  # the report is written without the original
             log.error("content_unreadable", message=copy.id, error=str(error))
             original = b""
         report = report_id(copy.id, recipient.number, kind)

@@ -1,5 +1,5 @@
-"""The other members of the boundary: sessions with them, answers to them, a link to each. What they say is
-concluded here (promotion, delivery after a question), and copies that are missing or damaged are replaced.
+"""The other members of the boundary: sessions with them, answers to them, and a link to each.
 
-What this process remembers of the members, and forgets when it ends, is here too.
+The stages here conclude what members were asked (promotion, delivery after a question), and replace missing
+and damaged copies. What this process remembers about members until it ends is here too.
 """

@@ -1,4 +1,4 @@
-"""Answers members: who may use the verbs, offers of copies, and the questions of other members."""
+"""Answers the other members: who may use their verbs, offers of copies, and questions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OPENING = Reply(451, "4.3.2", "Being opened, ask another member")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweringOptions:
-    """``externally_secured``: networks whose clients are members by our word alone."""
+    """``externally_secured``: networks whose clients are believed without a certificate."""
 
     externally_secured: tuple[IPv4Network | IPv6Network, ...]
     content: Path
@@ -48,19 +48,19 @@ class AnsweringOptions:
 
 @dataclass(frozen=True, slots=True)
 class AnsweringSessions:
-    """Opens one for each session of the members' connector."""
+    """Opens an ``AnsweringSession`` for each session of the members' connector."""
 
     database: TransportDatabase
     boundary: Boundary
     options: AnsweringOptions
     policy: Policy
     clock: Callable[[], datetime]
-    meet: Callable[[Greeting], Awaitable[None]]  # a member shows who it is
+    meet: Callable[[Greeting], Awaitable[None]]  # stores the greeting of a member that called
     in_flight: Collection[MessageId]
-    met: Callable[[ServerName], None]  # a member called: after what it said or asked is on disk
-    give: Callable[[MessageId, ServerName], None]  # a good copy, to a member whose own is damaged
-    draining: Callable[[], bool] = lambda: False  # this node is to be stopped: it takes no further copies
-    opening: Callable[[], bool] = lambda: False  # it does not yet say what it knows, and takes no copies
+    met: Callable[[ServerName], None]  # called after the greeting of a new or restarted member is stored
+    give: Callable[[MessageId, ServerName], None]  # gives a good copy to a member whose own is damaged
+    draining: Callable[[], bool] = lambda: False  # being drained, this node takes no more copies
+    opening: Callable[[], bool] = lambda: False  # being opened, it takes no copies and answers *pending*
 
     def open(self) -> AnsweringSession:
         return AnsweringSession(self)
@@ -84,7 +84,7 @@ class AnsweringSession:
         self._greeting: Greeting | None = None
         self._offer: OfferParameter | None = None
         self._offers = 0
-        self.digest: Digest | None = None  # what the content of this transaction has to be
+        self.digest: Digest | None = None  # that the content of this transaction must have
 
     def mark(self) -> Mark:
         return self.database.lineage.mark
@@ -113,7 +113,7 @@ class AnsweringSession:
         if known is not None and known.retired:
             raise Refused(550, "5.7.1", "Not a member")
         if known is not None and known.replaced == theirs.lineage.incarnation:
-            # Its last word, read late; or it still runs, beside another node of that name.
+            # A greeting read late; or the old process still runs, beside another node of that name.
             log.warning("replaced_member_refused", member=theirs.name, incarnation=known.replaced)
             raise Refused(451, "4.3.0", "Another database took the place of yours")
         watch = self.boundary.watches[theirs.name]
@@ -184,7 +184,7 @@ class AnsweringSession:
     ) -> HoldSink | Reply:
         if self._offer is None:
             return Reply(503, "5.5.1", "MAIL needed first")
-        if self._draining():  # between MAIL and its content minutes can pass
+        if self._draining():  # minutes can pass between MAIL and the content
             return DRAINING
         if self._opening() or chores.takes_no_copies(self.database.ledger):
             return OPENING
@@ -209,7 +209,7 @@ class AnsweringSession:
 
 
 class HoldSink:
-    """One copy on its way in: never shadowed again."""
+    """Takes one copy that is offered; no further copy of it is made from here."""
 
     def __init__(
         self,
@@ -297,7 +297,7 @@ class HoldSink:
         self._spool.discard()
 
     def _differs(self, found: Digests) -> bool:
-        """Is the copy another one than its owner has? Nobody is told that it is safe then."""
+        """Does the copy differ from its owner's digests? Then it is refused."""
         envelope, content = self._offer.envelope != found.envelope, self._answering.digest != found.content
         if envelope or content:
             log.error(
@@ -316,9 +316,9 @@ class HoldSink:
 
 
 def _received_at(offer: OfferParameter, now: datetime) -> datetime:
-    """By our own clock: the owner's may be wrong by hours, and the message is not older for it.
+    """The time of reception by our own clock, computed from the age: the owner's clock may be wrong by hours.
 
-    A member of an older version says when it was, by its clock; that may be ahead.
+    A member of version 1 sends the time of reception by its own clock, which may be ahead.
     """
     if offer.age is not None:
         return now - offer.age

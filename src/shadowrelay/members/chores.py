@@ -1,4 +1,4 @@
-"""The stage that carries on what has to be done to very many messages, part by part."""
+"""The stage that carries on chores: work on very many messages, part by part."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 
 
 class Chores:
-    """``changed`` is called when nothing is left: the queue may go on."""
+    """Carries on chores. ``changed`` is called when none is left, so that the queue may go on."""
 
     def __init__(self, database: TransportDatabase, changed: Callable[[], None]) -> None:
         self._database = database
@@ -22,7 +22,7 @@ class Chores:
         self._left = database.when_left(asyncio.Event())
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Carry on chores until cancelled."""
         while True:
             if self._database.ledger.chores:
                 await self.finish()
@@ -31,7 +31,7 @@ class Chores:
             await self._left.wait()
 
     async def finish(self) -> None:
-        """Everything that is left, however long that takes: between two parts others have their turn."""
+        """Do all chores that are left, however long that takes. Between two parts others have their turn."""
         if not (left := self._database.ledger.chores):
             return
         log.info("chores_begun", left=[f"{chore.work} {chore.member}" for chore in left])

@@ -1,4 +1,4 @@
-"""Who has answered about which message, since it began to be asked about: memory of this process."""
+"""The inquiry: this process's memory of which member has answered about which message."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from shadowrelay.core.reception import arrivals
 from shadowrelay.core.values import dataclass
 
 AT_ONCE = 500
-"""Messages that one call to ``conclude`` decides about: all else that is to be written waits meanwhile."""
+"""How many messages one call to ``conclude`` decides: every other transaction waits meanwhile."""
 
 LOOKS = 5000
-"""Open questions that one call goes through, or twice as many; of more, the next goes on where it ended."""
+"""How many open questions one call looks at, or twice as many; the next call goes on after those."""
 
 PAGE = 500
-"""Open questions that are read at once."""
+"""How many open questions are read at once."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    since: datetime | None  # the question this is about: a message may be asked about again later
+    since: datetime | None  # identifies the question: the message may be asked about again later
     began: float
     by: set[ServerName] = field(default_factory=set)
-    confirmed: bool = False  # somebody holds a copy for us
+    confirmed: bool = False  # a member holds a copy for us
 
 
 @dataclass(slots=True)
 class Inquiry:
-    """Answers per message. Times are seconds of a monotonic clock: a clock step concludes nothing.
+    """The answers about each message. Times are seconds of a monotonic clock: a clock step concludes nothing.
 
-    ``long_away``: when this node returned from so long an absence that the fate of what it had may be
-    forgotten everywhere; what it had then is asked about since that moment, what came later since later.
-    ``sound``: copies whose content was compared with its digest, so that they may be promoted; ``unread``:
-    those that are to be.
+    ``long_away``: when this node returned from an absence so long that the fate of its messages may be
+    forgotten everywhere. Questions about those messages have this time as their ``since``; later questions
+    have a later one. ``sound``: copies whose content matched its digest, so that they may be promoted.
+    ``unread``: copies whose content has to be compared.
     """
 
     long_away: datetime | None = None
@@ -50,9 +50,9 @@ class Inquiry:
     unread: set[MessageId] = field(default_factory=set)
     _asked: dict[MessageId, _Asked] = field(default_factory=dict)
     _began: dict[datetime | None, float] = field(default_factory=dict)  # of questions not all looked at yet
-    _looked_at: MessageId = FIRST  # by ``conclude``, when there were too many
-    _places: dict[ServerName, MessageId] = field(default_factory=dict)  # by ``unasked``, likewise
-    _again: dict[ServerName, dict[MessageId, None]] = field(default_factory=dict)  # as it came
+    _looked_at: MessageId = FIRST  # where ``conclude`` stopped, when there were too many
+    _places: dict[ServerName, MessageId] = field(default_factory=dict)  # where ``unasked`` stopped
+    _again: dict[ServerName, dict[MessageId, None]] = field(default_factory=dict)  # in order of arrival
 
     def _entry(self, message_id: MessageId, since: datetime | None, at: float = 0.0) -> _Asked:
         entry = self._asked.get(message_id)
@@ -61,10 +61,10 @@ class Inquiry:
         return entry
 
     def unasked(self, ledger: Ledger, member: ServerName, most: int) -> list[OpenQuestion]:
-        """Up to ``most`` about which that member has not yet answered.
+        """Up to ``most`` open questions that the member has not answered yet.
 
-        Where very many have been answered, those are not gone through again every time: what is asked anew
-        among them may be found by a later call only.
+        If very many are answered, each call looks only at a part of them, so a question asked anew among them
+        may be found only by a later call.
         """
         last = place = self._places.pop(member, FIRST)
         found: list[OpenQuestion] = []
@@ -73,7 +73,7 @@ class Inquiry:
                 found.append(question)
             elif not found:
                 last = question.message_id
-            if looks >= LOOKS * (2 if found else 1):  # what is found is to fill the command
+            if looks >= LOOKS * (2 if found else 1):  # look on a while, to fill the command
                 last = question.message_id
             elif len(found) < most:
                 continue
@@ -83,28 +83,28 @@ class Inquiry:
         return found
 
     def _has_answered(self, question: OpenQuestion, member: ServerName) -> bool:
-        """Or is not to be asked: a pending promotion takes the message from it."""
+        """Has the member answered? The owner that a pending promotion replaces is not asked: also True."""
         entry = self._asked.get(question.message_id)
         answered = entry is not None and entry.since == question.since and member in entry.by
         return answered or question.taken_from == member
 
     def note(self, copy: Copy, member: ServerName, *, confirmed: bool = False) -> None:
-        """That member answered; ``confirmed``: that it holds a copy for us."""
+        """The member answered about this message; ``confirmed``: it holds a copy for us."""
         if copy.confirmation is not Confirmation.NONE:
             entry = self._entry(copy.id, copy.confirm_since)
             entry.by.add(member)
             entry.confirmed = entry.confirmed or confirmed
 
     def ask_again(self, member: ServerName, message_id: MessageId) -> int:
-        """Ask that member what it has of a message, though there is no doubt: a page of its disk may be out
-        of date, and nobody would know. Returns how many it is to be asked about.
+        """Ask that member about a message although there is no doubt: a page of its disk may be out of date,
+        which nobody would notice. Returns how many messages it is to be asked about.
         """
         waiting = self._again.setdefault(member, {})
         waiting[message_id] = None
         return len(waiting)
 
     def asked_again(self, member: ServerName, most: int) -> list[MessageId]:
-        """Up to ``most`` of those, which are done with by this: another look at all of it comes anyway."""
+        """Take up to ``most`` of those messages. They are not kept: the next scrub asks about all again."""
         waiting = self._again.get(member, {})
         found = list(islice(waiting, most))
         for message_id in found:
@@ -112,7 +112,7 @@ class Inquiry:
         return found
 
     def has_questions(self, ledger: Ledger, member: ServerName) -> bool:
-        """Is there anything to ask that member about?"""
+        """Is there a question for that member?"""
         return bool(self._again.get(member) or self.unasked(ledger, member, 1))
 
     def forget(self, message_id: MessageId) -> None:
@@ -128,8 +128,8 @@ class Inquiry:
     ) -> int:
         """Decide every message about which the members have answered: see ``concluding.conclude``.
 
-        Looks at a part of the messages when there are many, and at the others next time. Returns how many
-        questions were closed.
+        If there are many messages, one call looks at a part of them, and the next call at others. Returns how
+        many questions were closed.
         """
         closed = looks = 0
         last = FIRST
@@ -139,7 +139,7 @@ class Inquiry:
             if number > LOOKS:
                 break
             seen.add(question.message_id)
-            # What began to be asked about together is waited for together, whenever its turn comes.
+            # Questions that began together wait together, whenever this call looks at them.
             began = self._began.setdefault(question.since, at)
             entry = self._entry(question.message_id, question.since, began)
             entry.began = entry.began or began
@@ -161,13 +161,13 @@ class Inquiry:
         else:
             last = last if looks > AT_ONCE else FIRST
             self._began.clear()
-            for concluded in self._asked.keys() - seen:  # in whatever way
+            for concluded in self._asked.keys() - seen:  # concluded elsewhere
                 self.forget(concluded)
         self._looked_at = last
         return closed
 
     def _noted(self, message_id: MessageId, conclusion: Conclusion) -> bool:
-        """Is that question closed?"""
+        """Note how a question was concluded. Is it closed?"""
         match conclusion:
             case Conclusion.OPEN:
                 return False
@@ -182,7 +182,7 @@ class Inquiry:
 
 
 def _in_turn(ledger: Ledger, last: MessageId) -> Iterator[OpenQuestion]:
-    """Every open question once, those behind that one first; whoever reads on may close what was read."""
+    """Every open question once, beginning after ``last``. The caller may close questions that it has read."""
     for after, until in ((last, None), (FIRST, last)) if last else ((FIRST, None),):
         while page := ledger.open_questions(after, PAGE):
             for question in page:

@@ -1,4 +1,4 @@
-"""A link to each other member: heartbeat, poll, questions – and promotion when it fails for too long."""
+"""The link to each other member: heartbeat, poll and questions, and promotion when it fails for too long."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Clock = Callable[[], datetime]
 
 
 async def poll(member: Greeting, inquiry: Inquiry, policy: Policy, clock: Clock) -> Unanswered | None:
-    """Ask for events and about copies, until there is no more to fetch. None when all went well."""
+    """Fetch events and ask about copies, until there is nothing more to fetch or ask. None: all went well."""
     more = True
     while more:
         query = await Transact(lambda ledger: ask(ledger, member.name, inquiry, clock(), member.version))
@@ -66,7 +66,10 @@ async def poll(member: Greeting, inquiry: Inquiry, policy: Policy, clock: Clock)
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """What came of a failed heartbeat: messages that are to be promoted, or why none may be."""
+    """The consequence of a failed heartbeat: how many promotions became pending, or why none may.
+
+    ``seen_by``: a member that had contact with the silent one. ``alone``: no other machine answered.
+    """
 
     promoting: int = 0
     seen_by: ServerName | None = None
@@ -83,11 +86,11 @@ async def unreachable(
     silent: Callable[[], bool],
     clock: Clock,
 ) -> Consequence:
-    """What follows when a member cannot be reached. Repeated at every heartbeat, it changes nothing new.
+    """Apply what follows when a member cannot be reached. Repeating it at each heartbeat changes nothing new.
 
-    Before anything is promoted by time the other members are asked whether they had contact with it. If no
-    other machine answers, then this node may be the one that is cut off. In a boundary of two, time decides.
-    ``silent`` is asked again at the end: is the member still out of reach?
+    Before a promotion by time, the other members are asked whether they had contact with the silent one. If
+    no other machine answers, this node may be the one that is cut off. In a boundary of two, time decides.
+    ``silent`` is called again before each write: is the member still out of reach?
     """
 
     def work(ledger: Transaction) -> tuple[Sighting | None, Part | None]:
@@ -127,9 +130,10 @@ async def unreachable(
 
 @dataclass(slots=True)
 class Link:
-    """The talk with one member, for as long as the node runs.
+    """The conversation with one member, for as long as the node runs.
 
-    ``step`` and ``error`` tell of the last failure and ``failing_since`` when it began, for the admin API.
+    For the admin API, ``step`` and ``error`` describe the last failure; ``failing_since`` is when failures
+    began.
     """
 
     name: ServerName
@@ -139,14 +143,14 @@ class Link:
     inquiry: Inquiry
     policy: Policy
     clock: Clock
-    changed: Callable[[], None]  # something was learnt: the queue may have work
+    changed: Callable[[], None]  # the member told something: the queue may have work
     step: str = ""
     error: str = ""
     failing_since: datetime | None = None
     contact_at: datetime | None = None
-    opinion: Consequence = NOTHING  # what came of its last failed heartbeat
+    opinion: Consequence = NOTHING  # of its last failed heartbeat
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _holding: bool = False  # a copy at least, at the last contact
+    _holding: bool = False  # this node held a copy for the member at the last contact
     _idle: bool = False
     _session: MemberConnection | None = None
     _greeting: Greeting | None = None
@@ -158,7 +162,7 @@ class Link:
                 began = seconds()
                 failure = await self._talk()
                 if failure is not None and self._session is not None:
-                    # A session that was idle may only have been closed: a fresh one decides.
+                    # An idle session may just have been closed: a fresh session decides.
                     self._drop()
                     began = seconds()
                     failure = await self._talk()
@@ -175,7 +179,7 @@ class Link:
             self._drop()
 
     def nudge(self) -> None:
-        """There is something to ask, or a copy is held: an idle pair does not wait for its next heartbeat."""
+        """There is a question, or a copy is held: an idle link does not wait for its next heartbeat."""
         if self._idle:
             self._idle = False
             self.wake.set()
@@ -232,7 +236,7 @@ class Link:
             answered, bad = await self._session.ask(step.query)
         except MemberFailed as failed:
             return Unanswered(failed.step, failed.error)
-        # A talk about a long queue takes longer than the time span may be.
+        # Talking about a long queue may take longer than the resubmit time span: note each answer.
         self.boundary.answered(self.name, asked_at)
         for line in bad:
             log.error("discard_line_skipped", member=self.name, line=line[:200])
@@ -285,7 +289,7 @@ class Link:
             self.changed()
 
     def forecast(self) -> Forecast:
-        """What happens next while the member stays away."""
+        """What will happen if the member stays away."""
         policy, boundary = self.policy, self.boundary
         watch, tally = boundary.watches[self.name], self.database.ledger.tally
         silence = seconds() - (watch.failing_since or seconds())
@@ -299,7 +303,7 @@ class Link:
         )
 
     async def _questions(self) -> bool:
-        """Is there something to ask this member about?"""
+        """Is there a question for this member?"""
         return await self.database.transact(lambda ledger: self.inquiry.has_questions(ledger, self.name))
 
     def _patience(self) -> float:

@@ -1,8 +1,8 @@
-"""The stage that replaces damaged copies: each member that may have a good one is asked for it.
+"""The stage that replaces damaged copies: it asks every member for a good copy.
 
-First the copy here is read again: its disk may have been repaired. Only when all members have answered, and
-none has a good copy, is a message set aside; a member that is away is asked when it is back. The other end is
-here too: a good copy is given to the owner that has lost its own.
+First it reads its own copy again: the disk may have been repaired. It sets a message aside only when all
+members have answered and none has a good copy; a member that is away is asked when it is back. The other end
+is here too: ``Giver`` gives a good copy to an owner whose copy is damaged.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from shadowrelay.running import Performer
 log = structlog.get_logger(__name__)
 
 INTERVAL = 1.0  # seconds between looks
-PATIENCE = 10.0  # seconds in which a copy that was promised has to come; another member is asked then
+PATIENCE = 10.0  # seconds in which a promised copy has to come; then another member is asked
 PAGE = 500  # damaged messages that one look finds
 GIVEN_AT_ONCE = 8
 
 SettledInLog = Callable[[MessageId], Awaitable[Mapping[int, Status]]]
-"""What the tracking log of this node says became of the recipients of a message, by number."""
+"""Reads from this node's tracking log which recipients of a message are settled, and how, by number."""
 
 
 class Sought(Enum):
-    """What came of asking a member for a good copy. OPEN: ask it again. NOTHING: there is no need."""
+    """The result of asking a member for a good copy. OPEN: ask it again. NOTHING: no copy is needed."""
 
     COMING = "coming"
     NONE_THERE = "none there"
@@ -58,9 +58,7 @@ class Sought(Enum):
 async def seek(
     message_id: MessageId, member: ServerName, inquiry: Inquiry, policy: Policy, clock: Callable[[], datetime]
 ) -> Sought:
-    """Ask a member for a good copy of a message whose copy here is damaged; what else it says is taken as
-    ever.
-    """
+    """Ask a member for a good copy of a damaged message. The rest of its answer is applied as usual."""
 
     def ask(ledger: Transaction) -> Query | None:
         asked = damage.wanted(ledger, message_id)
@@ -89,7 +87,7 @@ async def seek(
 
 
 async def give(message_id: MessageId, to: ServerName, clock: Callable[[], datetime]) -> bool:
-    """Give the good copy that we hold for that member to it: its own is damaged. True when it is taken."""
+    """Give an owner the good copy that we hold for it, because its own is damaged. True if it took it."""
     copy = await Transact(lambda ledger: ledger.copy(message_id))
     if copy is None or not copy.held or copy.damage or copy.owner != to:
         return False
@@ -101,7 +99,7 @@ async def give(message_id: MessageId, to: ServerName, clock: Callable[[], dateti
 
 
 class Mend:
-    """Of one node, for as long as it runs."""
+    """Replaces the damaged copies of this node, for as long as it runs."""
 
     def __init__(
         self,
@@ -123,15 +121,15 @@ class Mend:
         self._clock = clock
         self._settled = settled
         self._looked_at = MessageId("")
-        self._answered: dict[MessageId, set[ServerName]] = {}  # who has no good copy
-        self._promised: dict[MessageId, float] = {}  # until when a copy that was promised is waited for
+        self._answered: dict[MessageId, set[ServerName]] = {}  # members that have no good copy
+        self._promised: dict[MessageId, float] = {}  # until when to wait for a promised copy
 
     def waits_for(self, message_id: MessageId) -> frozenset[ServerName]:
         """Members that have not answered yet whether they have a good copy of a damaged message."""
         return self._everybody(message_id) - self._answered.get(message_id, set())
 
     def _everybody(self, message_id: MessageId) -> frozenset[ServerName]:
-        """Nobody knows a message of an id that none has: it is what a flipped bit made of another one."""
+        """The members to ask. For a malformed id, which a flipped bit made, nobody is asked."""
         ask = self._policy.shadow_redundancy_enabled and is_uuid(message_id)
         return frozenset(self._boundary.watches) if ask else frozenset()
 
@@ -151,7 +149,7 @@ class Mend:
             await asyncio.sleep(INTERVAL)
 
     async def _quarantine(self) -> None:
-        """Rows that were read, and cannot be believed, are found by nobody else from now on."""
+        """Record rows that were read and cannot be believed: from now on, no decision finds them."""
         for message_id, what in tuple(self._database.ledger.suspects.items()):
             settled = tuple(sorted((await self._settled(message_id)).items()))
             rows = DamagedRow(message_id, self._clock(), what, settled)
@@ -182,7 +180,7 @@ class Mend:
             await self._give_up(message_id)
 
     async def _begun(self, message_id: MessageId) -> bool:
-        """Is a good copy wanted? Not if the one here can be read again."""
+        """Is a good copy wanted? Not if our own copy turns out to be good again."""
         if not await self._database.transact(lambda ledger: damage.wanted(ledger, message_id)):
             return False
         return not await self._examiner.look_again(message_id)
@@ -209,7 +207,7 @@ def _found(rows: DamagedRow, ledger: SqlLedger) -> None:
 
 
 class Giver:
-    """Gives good copies to owners whose own are damaged, some at a time, each in the background."""
+    """Gives good copies to owners whose own copies are damaged, a few at a time, each in the background."""
 
     def __init__(
         self,
@@ -226,14 +224,14 @@ class Giver:
         self._tasks: dict[tuple[MessageId, ServerName], asyncio.Task[None]] = {}
 
     def give(self, message_id: MessageId, to: ServerName) -> None:
-        """Begin, unless that is under way."""
+        """Begin to give a copy, unless this has begun already."""
         wanted = (message_id, to)
         if wanted not in self._tasks:
             task = self._tasks[wanted] = asyncio.create_task(self._give(message_id, to))
             task.add_done_callback(lambda _: self._tasks.pop(wanted))
 
     async def close(self) -> None:
-        """The node stops."""
+        """Stop giving copies, because the node stops."""
         for task in (tasks := tuple(self._tasks.values())):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,6 +1,6 @@
-"""The channel to the other members: pools of greeted sessions, and who can be reached.
+"""Pools of greeted sessions with the other members, and the steps performed in them.
 
-Performs the steps that scripts ask for: transactions, offers of copies, greetings and questions.
+The steps of scripts performed here are offers of copies, greetings and questions.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from shadowrelay.smtp.member_offer import OutgoingOffer
 
 log = structlog.get_logger(__name__)
 
-IDLE_SESSIONS = 128  # kept per member; more are opened when they are needed, and closed afterwards
+IDLE_SESSIONS = 128  # kept per member; more are opened when needed, and closed afterwards
 GOODBYE = 1.0  # seconds for the replies to QUIT when the node stops
-EARLY_SESSIONS = 128  # per member, for messages whose content has not come: anybody can begin one, and wait
+EARLY_SESSIONS = 128  # per member, for messages without content yet: any client can begin one and then wait
 
 
 def seconds() -> float:
-    """Of a clock that counts suspension."""
+    """The seconds of a clock that counts suspension."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -60,7 +60,7 @@ class Members:
         self._boundary = boundary
         self._clock = clock
         self.addresses = addresses
-        self.early: Counter[ServerName] = Counter()  # sessions for messages whose content has not come
+        self.early: Counter[ServerName] = Counter()  # sessions for messages without content yet
         self._idle: dict[ServerName, list[MemberConnection]] = {name: [] for name in addresses}
         self._timeout = policy.shadow_attempt_timeout.total_seconds()
 
@@ -69,7 +69,7 @@ class Members:
         return await MemberConnection.dial(self.addresses[name], self._boundary.own.name, timeout)
 
     def pooled(self, name: ServerName) -> MemberConnection | None:
-        """A greeted session that is idle; None if there is none."""
+        """An idle greeted session from the pool; None if there is none."""
         idle = self._idle[name]
         while idle:
             session = idle.pop()
@@ -79,7 +79,7 @@ class Members:
         return None
 
     async def acquire(self, name: ServerName) -> MemberConnection:
-        """A greeted session, from the pool or opened now. Raises MemberFailed."""
+        """A greeted session, from the pool or newly opened. Raises MemberFailed."""
         if session := self.pooled(name):
             return session
         session = await self.dial(name, self._timeout)
@@ -91,7 +91,7 @@ class Members:
         return session
 
     async def greet(self, session: MemberConnection, name: ServerName) -> Greeting:
-        """XSHADOW, with what both sides learn by it written down first. Raises MemberFailed."""
+        """Send XSHADOW, and store the member's greeting before anything else is said. Raises MemberFailed."""
         asked_at = seconds()
 
         async def introduced(step: Greet) -> Greeting:
@@ -107,7 +107,7 @@ class Members:
         return theirs
 
     async def meet(self, theirs: Greeting) -> None:
-        """A member came unasked and showed who it is; its lineage may be broken."""
+        """Store the greeting of a member that called; its lineage may be broken."""
         silent = self._boundary.silent(theirs.name)
         self._boundary.greeted(theirs.name)
         now = self._clock()
@@ -122,7 +122,7 @@ class Members:
             session.abort()
 
     async def acquire_for_copy(self, name: ServerName) -> MemberConnection:
-        """The same for an offer: a member that failed lately gets little time. Raises MemberFailed."""
+        """As ``acquire``, for an offer: a member that failed lately gets little time. Raises MemberFailed."""
         try:
             async with asyncio.timeout(self._boundary.patience(name, seconds())):
                 return await self.acquire(name)
@@ -130,7 +130,7 @@ class Members:
             raise MemberFailed("connect", NO_ANSWER) from None
 
     async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> OfferAttempt:
-        """Offer a copy in a session of its own. Never raises for what the member does."""
+        """Offer a copy in a session of its own. A failure of the member is a result, not an exception."""
         pooled = self.pooled(step.to)
         try:
             session = pooled or await self.acquire_for_copy(step.to)
@@ -140,17 +140,17 @@ class Members:
         digest = step.digests.content if step.digests else None
         attempt = await offering.send(content, digest)
         if attempt.concern is Concern.SESSION and pooled is None:
-            attempt = replace(attempt, concern=Concern.MEMBER)  # there was no time in which it could break
+            attempt = replace(attempt, concern=Concern.MEMBER)  # the session was new, so the member failed
         return self.offered(session, offering, attempt)
 
     def offering(self, session: MemberConnection, step: OfferCopy) -> OutgoingOffer:
-        """A copy that is to be offered in that session."""
+        """An offer of a copy, to be made in that session."""
         return OutgoingOffer(session, step, self._database.lineage.mark, self._clock())
 
     def offered(
         self, session: MemberConnection, offering: OutgoingOffer, attempt: OfferAttempt
     ) -> OfferAttempt:
-        """An offer has ended: its session goes back, and what it says of the member is remembered."""
+        """An offer ended: return its session to the pool, and remember what it shows about the member."""
         self.release(attempt.name, session)
         self._boundary.attempted(attempt, seconds())
         if attempt.leg is not Leg.ACKNOWLEDGED:
@@ -173,7 +173,7 @@ class Members:
         return attempt
 
     async def lost(self, step: OfferCopy) -> OfferAttempt:
-        """An offer that was cut off by its time: the member may hold a copy, under the database we know."""
+        """The result of an offer that ran out of time: the member's known database may hold a copy."""
         known = await self._database.transact(lambda ledger: ledger.member(step.to))
         database_id = known.lineage.database_id if known and known.lineage else None
         attempt = OfferAttempt(step.to, Leg.LOST, step.rank, NO_ANSWER, database_id)
@@ -181,13 +181,13 @@ class Members:
         return attempt
 
     def _distrust(self, name: ServerName) -> None:
-        """A session ended, or got no answer: those that idle may be no better, and a new one will tell."""
+        """Drop the idle sessions with a member, because one broke: the others may be no better."""
         idle = self._idle[name]
         while idle:
             idle.pop().abort()
 
     async def ask(self, step: Ask, timeout: float | None = None) -> Answered | Unanswered:
-        """One XQDISCARD in a session from the pool, within ``timeout`` seconds."""
+        """Send one XQDISCARD in a session from the pool, within ``timeout`` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 session = await self.acquire(step.to)
@@ -196,7 +196,7 @@ class Members:
                     return Unanswered("xqdiscard", "a member of an older version cannot give its copy")
                 try:
                     answered, bad = await session.ask(step.query)
-                except MemberGone:  # perhaps this session alone; asking twice does what asking once does
+                except MemberGone:  # perhaps only this session broke; asking twice does no harm
                     self._distrust(step.to)
                     session = await self.acquire(step.to)
                     answered, bad = await session.ask(step.query)
@@ -210,7 +210,7 @@ class Members:
         return answered
 
     async def close(self) -> None:
-        """Say goodbye on all idle sessions at once, and wait a moment: a frozen member never answers."""
+        """Send QUIT on all idle sessions at once, and wait only a moment: a frozen member never answers."""
         found = [session for sessions in self._idle.values() for session in sessions]
         for sessions in self._idle.values():
             sessions.clear()

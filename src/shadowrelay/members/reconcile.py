@@ -1,4 +1,4 @@
-"""The stage that concludes what members were asked: promotions, and deliveries that waited for an answer."""
+"""The stage that concludes open questions: it promotes copies, and releases messages for delivery."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_AT_ONCE = 64  # contents that are read side by side
 
 
 class Reconcile:
-    """Concludes what members were asked: a message is delivered once all that may know better answered."""
+    """Concludes a question about a message once every member that can be reached has answered."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Reconcile:
         self._inquiry = inquiry
         self._examiner = examiner
         self._changed = changed
-        self._nudge = nudge  # there is something to say to that member: it is no time for a long rest
+        self._nudge = nudge  # tells the link to that member that there is something to ask
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -62,7 +62,7 @@ class Reconcile:
                 await asyncio.sleep(INTERVAL)
 
     async def _compare(self) -> bool:
-        """Read the copies that are to be promoted: a damaged one never is. True if some may be now."""
+        """Compare the contents of copies to be promoted; damaged ones never are. True if some are sound."""
         unread, self._inquiry.unread = self._inquiry.unread, set()
         before = len(self._inquiry.sound)
         slots = asyncio.Semaphore(MOST_AT_ONCE)
@@ -78,7 +78,7 @@ class Reconcile:
     def _conclude(self, ledger: SqlLedger) -> tuple[int, list[ServerName]]:
         if chores.held_back(ledger):
             return 0, []
-        # Where shadow redundancy is disabled nobody is asked, so nobody is waited for.
+        # If shadow redundancy is disabled, no member is asked, so none is waited for.
         reachable = self._boundary.reachable() if self._policy.shadow_redundancy_enabled else frozenset()
         now = self._clock()
         closed = self._inquiry.conclude(ledger, reachable, self._policy, now, seconds())

@@ -1,6 +1,4 @@
-"""Copies that members refused for what they are: whoever refused one is not asked at once again, and the
-operator is shown why.
-"""
+"""Remembers which members refused a copy: they are not asked again at once, and the operator sees why."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from shadowrelay.core.reception.redundancy import Concern, OfferAttempt
 from shadowrelay.core.values import dataclass
 
 REST = 60.0
-"""Seconds after which a member is asked again: it may be another version by then."""
+"""Seconds after which a member is asked again: it may run another version by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a member said of a copy. Until then, by a clock that counts suspension, it is not asked again."""
+    """A member's refusal of a copy. ``until``, on a clock that counts suspension, it is not asked again."""
 
     attempt: OfferAttempt
     at: datetime
@@ -27,20 +25,20 @@ class Refusal:
 
 @dataclass(slots=True)
 class Refusals:
-    """Memory of this process: the last refusal by each member, of messages that are exposed."""
+    """The last refusal of each exposed message by each member, in the memory of this process."""
 
     _by_message: dict[MessageId, dict[ServerName, Refusal]] = field(default_factory=dict)
-    _exposed: set[MessageId] = field(default_factory=set)  # those that this round of looks found so far
+    _exposed: set[MessageId] = field(default_factory=set)  # found so far in this round of looks
 
     @property
     def messages(self) -> int:
-        """How many messages some member refused."""
+        """How many messages at least one member refused."""
         return len(self._by_message)
 
     def note(
         self, message_id: MessageId, attempts: Sequence[OfferAttempt], at: datetime, clock: float
     ) -> bool:
-        """Remember what members said of that copy. Did any of them refuse it for what it is?"""
+        """Remember the refusals among these attempts. Did any member refuse this particular copy?"""
         refused = [attempt for attempt in attempts if attempt.concern is Concern.COPY]
         if refused:
             said = self._by_message.setdefault(message_id, {})
@@ -48,7 +46,7 @@ class Refusals:
         return bool(refused)
 
     def lately(self, message_id: MessageId, clock: float) -> tuple[OfferAttempt, ...]:
-        """Refusals after which it is too soon to ask again."""
+        """The refusals so recent that the member is not asked again yet."""
         return tuple(one.attempt for one in self.of(message_id) if one.until > clock)
 
     def of(self, message_id: MessageId) -> tuple[Refusal, ...]:
@@ -58,7 +56,7 @@ class Refusals:
         self._by_message.pop(message_id, None)
 
     def found(self, exposed: Sequence[MessageId], *, last: bool) -> None:
-        """These are exposed. The ``last`` ones of a round of looks: what was not found is forgotten."""
+        """A look found these exposed messages. After the ``last`` look of a round, forget all others."""
         if not self._by_message:
             self._exposed.clear()
             return

@@ -33,14 +33,14 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-MOST_AT_ONCE = 64  # offers under way: what their commits share is what makes it quick
-PAGE = 500  # messages that one look finds: the next one goes on behind them, so none keeps the others waiting
+MOST_AT_ONCE = 64  # offers under way at once: they share commits, which makes repair fast
+PAGE = 500  # messages that one look finds; the next look goes on after them, so none blocks the others
 INTERVAL = 0.5  # seconds between looks
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Has the message a holder now, or no need of one? And what was tried for that."""
+    """Does the message now have a holder, or need none? And the attempts made for it."""
 
     safe: bool
     attempts: tuple[OfferAttempt, ...] = ()
@@ -54,9 +54,9 @@ async def copy_again(
 ) -> Repaired:
     """Give an exposed message a holder.
 
-    ``whom`` to ask next depends on the attempts so far, and on earlier ones that were ``refused``. Each
-    offer's rank is recorded before it is made: an answer that is lost leaves a possible holder on record,
-    which is told of the outcome like any other.
+    ``whom`` chooses the next member from the attempts so far and the earlier ``refused`` ones. Each offer's
+    rank is recorded before the offer: if the answer is lost, a possible holder is on record, and is told the
+    outcome like any other.
     """
     attempts: list[OfferAttempt] = []
     while turn := whom([*refused, *attempts]):
@@ -80,7 +80,7 @@ async def copy_again(
 
 
 class Repair:
-    """Gives every exposed message a second copy again. ``refusals``: what members said of some of them."""
+    """Gives every exposed message a second copy again. ``refusals``: copies that members refused."""
 
     def __init__(
         self,
@@ -99,12 +99,12 @@ class Repair:
         self._clock = clock
         self.refusals = Refusals()
         self._found: deque[MessageId] = deque()
-        self._looked_at = FIRST  # the next look is behind it
+        self._looked_at = FIRST  # the next look begins after it
         self._looking = asyncio.Lock()
         self._repaired = self._tried = self._asked = 0
 
     async def run(self) -> None:
-        """Until cancelled; not at all where shadow redundancy is disabled."""
+        """Repair until cancelled; return at once if shadow redundancy is disabled."""
         while self._policy.shadow_redundancy_enabled:
             if self._may_begin():
                 self._repaired = self._tried = self._asked = 0
@@ -122,12 +122,12 @@ class Repair:
             await asyncio.sleep(INTERVAL)
 
     def _may_begin(self) -> bool:
-        """Is there anybody to hold a copy? And will nothing that is lost count again in a moment?"""
+        """Is there a member to ask, and no chore open that may make lost copies count again?"""
         somebody = self._boundary.skipped(seconds()) < set(self._boundary.watches)
         return somebody and not self._database.ledger.chores
 
     async def _work(self) -> None:
-        """One message after the other, as long as there are any and it goes well."""
+        """Repair one message after the other, while there are any and at least half succeed."""
         while (message_id := await self._next()) is not None:
             self._tried += 1
             ended = await self._copy_again(message_id)
@@ -148,10 +148,10 @@ class Repair:
         self.refusals.found(found, last=self._looked_at == FIRST)
 
     async def _copy_again(self, message_id: MessageId) -> Repaired | None:
-        """None: nobody was asked."""
+        """Give one message a holder. None: no member was asked."""
         candidates = self._boundary.candidates(seconds())
         lately = self.refusals.lately(message_id, seconds())
-        if candidates.healthy(lately) is None:  # nobody to ask: the content need not be read
+        if candidates.healthy(lately) is None:  # no member to ask, so the content need not be read
             return None
         script = partial(copy_again, message_id, candidates.healthy, self._clock, lately)
         ended = await offered_whole(self._members, self._database, self._examiner, message_id, script)
@@ -178,8 +178,10 @@ async def offered_whole(
     message_id: MessageId,
     script: Callable[[], Script[T]],
 ) -> T | None:
-    """Run a script that offers copies of a stored message. Its content is compared as it is read: the last of
-    it leaves only if all is as it was accepted. None if there is nothing to be offered, or it is not.
+    """Run a script that offers copies of a stored message.
+
+    The content is compared with its digest while it is read: its end is sent only if all of it is good. None
+    if there is nothing to offer, or the content is damaged or unreadable.
     """
     copy, content = await database.transact_briefly(
         lambda ledger: (ledger.copy(message_id), stored(ledger, message_id) or Content())

@@ -1,8 +1,8 @@
-"""The stage that reads all that is kept, so that damage is found while another member has a good copy.
+"""The scrub: the stage that reads all that is kept, to find damage while another member has a good copy.
 
-Queue, shadow copies and Safety Net, rows and contents, from the disk and past what memory has of them: evenly
-over the time that one round may take, or at once when an operator asks for that. A row that is not there any
-more cannot be read, so members that share a message are asked what they have of it.
+It reads rows and contents of queue, shadow queues and Safety Net from the disk, not from caches in memory. It
+spreads a round evenly over the interval, or reads at once if an operator asks for that. A missing row cannot
+be read, so the scrub also asks the members that share a message about it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ from shadowrelay.members.inquiry import Inquiry
 log = structlog.get_logger(__name__)
 
 PAGE = 500  # messages that are listed at once
-REST = timedelta(milliseconds=50)  # the shortest: many small ones would cost more than what they wait for
-MOST_ASKED = 1000  # messages that one member is to be asked about before more of them are read
-TURN = 0.1  # seconds in which some of them are asked about
-NOTE = 60.0  # seconds between notes of how far it has come
+REST = timedelta(milliseconds=50)  # the shortest pause: shorter ones cost more than they spread
+MOST_ASKED = 1000  # questions that may wait for one member; reading stops at more
+TURN = 0.1  # seconds to wait until some of them have been asked
+NOTE = 60.0  # seconds between two notes of the place reached
 
 
 class Scrub:
-    """Of one node, for as long as it runs. ``now`` is how far it has come, ``last`` the last whole round,
-    ``read`` what was read since the start.
+    """The scrub of one node, for as long as the node runs.
+
+    ``now``: the state of this round. ``last``: the last complete round. ``read``: the amount read since the
+    start.
     """
 
     def __init__(
@@ -59,10 +61,10 @@ class Scrub:
         self._clock = clock
         self._hurry = asyncio.Event()
         self._rounds = 0
-        self._began = 0.0  # of the loop's clock: when the round began, or would have with all that is done
+        self._began = 0.0  # on the loop's clock: when the round would have begun, with what was done before
 
     def begin_at_once(self) -> int:
-        """A round from the first message to the last, without rests; one that rests is replaced. Returns its
+        """Begin a round at the first message, without pauses; it replaces a round with pauses. Returns its
         number.
         """
         if self.now.at_once:
@@ -71,7 +73,7 @@ class Scrub:
         return self._rounds + 1
 
     def go_on_slowly(self) -> None:
-        """Nobody waits for the round any more. Without an interval it ends."""
+        """Nobody waits for the round any more: go on with pauses. Without an interval the round ends."""
         self._hurry.clear()
         self.now = replace(self.now, at_once=False)
 
@@ -88,7 +90,7 @@ class Scrub:
             place = await self._round(replace(place, behind=FIRST) if at_once else place, at_once=at_once)
 
     async def _round(self, place: ScrubPlace, *, at_once: bool) -> ScrubPlace:
-        """From that place to the end. Returns where to go on: at the front, or there if it is interrupted."""
+        """Read from that place to the end. Returns where to go on: at the front, or here if interrupted."""
         began_at = self._clock()
         self._rounds += 1
         self.now = Round(
@@ -128,7 +130,7 @@ class Scrub:
         return place
 
     async def _count(self, behind: MessageId) -> None:
-        """What there is to be read, and how much of it was read before the node was started."""
+        """Count what there is to read, and how much of it, up to ``behind``, was read already."""
         of, done, last = Amount(), Amount(), FIRST
         while found := await self._listed(last):
             for message_id, amount in found:
@@ -165,7 +167,7 @@ class Scrub:
         await self._ask_again(seen.copy)
 
     async def _ask_again(self, copy: Copy) -> None:
-        """What the other members that have this message have of it; one that is away is asked next time."""
+        """Ask the members that share this message about it; a member that is away is asked next time."""
         for name in {copy.owner, *(holder.name for holder in copy.holders)}:
             if not shared_with(copy, name):
                 continue
@@ -173,7 +175,7 @@ class Scrub:
                 await asyncio.sleep(TURN)
 
     async def _interrupted(self) -> bool:
-        """Rest until this much was to be read. True if another round is wanted, or none."""
+        """Pause until the next message is due. True if another round is wanted, or none."""
         if not self.now.at_once and not self._hurry.is_set():
             elapsed = timedelta(seconds=asyncio.get_running_loop().time() - self._began)
             rest = pause(self.now.done, self.now.of, elapsed, self.interval)

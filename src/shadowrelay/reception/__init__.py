@@ -1,1 +1,1 @@
-"""Mail comes in: who may send where, the second copy before the 250, and the header fields that are added."""
+"""Reception: who may send where, the second copy before the 250, and the header fields that are added."""

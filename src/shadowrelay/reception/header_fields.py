@@ -1,4 +1,4 @@
-"""What goes above the header of a message on its way in: trace information, and what a client left out."""
+"""Header fields that reception adds: the Received field, and for submission what the client left out."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from shadowrelay.wire.header import received_field
 
 @lru_cache(maxsize=16)
 def _date(second: datetime) -> str:
-    """As header fields have it. Cached: many messages arrive within a second."""
+    """A date as header fields write it. Cached: many messages arrive within one second."""
     return format_datetime(second)
 
 
 def trace_field(arrival: Arrival, session: Client, own: ServerName) -> bytes:
-    """The Received field (RFC 5321 section 4.4); the recipient is told where it is the only one."""
+    """The Received field (RFC 5321 section 4.4). It names the recipient if there is only one."""
     recipients = arrival.recipients
     return received_field(
         helo=session.helo,
@@ -35,7 +35,10 @@ def trace_field(arrival: Arrival, session: Client, own: ServerName) -> bytes:
 
 
 def completed(arrival: Arrival, own: ServerName, names: Set[str], message_id: str) -> tuple[bytes, str]:
-    """For submission (RFC 6409 section 8): fields that a header with ``names`` lacks, and its Message-ID."""
+    """For submission (RFC 6409 section 8): the fields that the header lacks, and the Message-ID.
+
+    ``names``: the fields that the header has. ``message_id``: its Message-ID, '' if it has none.
+    """
     added = ""
     if "message-id" not in names:
         message_id = f"<{arrival.id}@{own}>"

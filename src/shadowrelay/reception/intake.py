@@ -1,4 +1,4 @@
-"""Taking mail in from senders: who may relay, what is added to the header, and the promise before the 250."""
+"""The intake of mail from senders: who may relay, the header fields added, and the promise before the 250."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
 
 log = structlog.get_logger(__name__)
 
-STREAM_FROM = 256 * 1024  # octets past which a body streams to the shadow server while it arrives
+STREAM_FROM = 256 * 1024  # octets above which a message streams to the shadow server while it arrives
 _ACCEPTED_DOMAIN = NextHop("accepted")
 
 
 def _nobody(_: Sequence[OfferAttempt]) -> None:
-    """Is asked for a copy where shadow redundancy is disabled."""
+    """The member to ask for a copy if shadow redundancy is disabled: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeOptions:
-    """What a connector for senders may do. ``submission``: Message-ID and Date are added where missing."""
+    """The options of a connector for senders. ``submission``: Message-ID and Date are added if missing."""
 
     connector: str
     relay_networks: tuple[IPv4Network | IPv6Network, ...]
@@ -61,7 +61,7 @@ class IntakeOptions:
 
 
 class Intake:
-    """The Receiver of a connector for senders."""
+    """The ``Receiver`` of a connector for senders."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Intake:
 
 
 class IntakeSink:
-    """One message on its way in."""
+    """Takes in one message from a sender."""
 
     def __init__(
         self, intake: Intake, session: Client, arrival: Arrival, shadow: ShadowSession | None
@@ -189,7 +189,7 @@ class IntakeSink:
         except Refused as refused:
             self._spool.discard()
             return [refused.reply]
-        except OSError:  # it cannot be read back: no row of it can be there
+        except OSError:  # the content cannot be read back, so no row was written
             self._spool.discard()
             raise
         finally:
@@ -213,7 +213,7 @@ class IntakeSink:
             self._shadow.drop()
 
     async def _sealed(self) -> Content:
-        """The content as it will be referred to. A disk that fails here has promised nothing yet."""
+        """Make the content durable. If the disk fails here, nothing was promised yet."""
         try:
             return await self._spool.seal()
         except OSError as error:
@@ -262,17 +262,17 @@ class IntakeSink:
             await intake.database.transact_briefly(self._forget)
             raise
         if decided.record is not None:
-            # It is in the queue of the database before the sender has its reply, and nobody waits for it.
+            # The transaction is queued before the sender gets its reply, and the reply does not wait for it.
             intake.database.transact_briefly(decided.record.work).add_done_callback(self._recorded)
         return decided
 
     def _forget(self, ledger: SqlLedger) -> None:
-        """No decision was reached: the sender gets no reply, and no start may take it for accepted."""
+        """No decision was reached, and the sender gets no reply: no later start may accept the message."""
         if arrived := ledger.arrival(self._arrival.id):
             ledger.apply(forgotten(arrived, self._intake.policy, self._intake.clock()))
 
     def _recorded(self, recording: asyncio.Future[Answer]) -> None:
-        if isinstance(error := recording.exception(), Exception):  # the next start records what has arrived
+        if isinstance(error := recording.exception(), Exception):  # the next start records the arrival
             self._intake.database.fail(error)
 
     async def _keep(self, data: bytes) -> None:
@@ -293,7 +293,7 @@ class IntakeSink:
                 await self._shadow.stream(block)
 
     def _header(self) -> bytes:
-        """Our trace field and, for submission, what the sender left out; then the header as it came."""
+        """Our Received field; for submission, fields that the sender left out; then the sender's header."""
         scan, arrival = self._scan, self._arrival
         if scan.received > self._intake.policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")

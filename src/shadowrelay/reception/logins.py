@@ -1,4 +1,4 @@
-"""Who may log in to send: names and passwords, checked beside the event loop, few at a time."""
+"""Logins of users that send: passwords are checked outside the event loop, few at a time."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ SUCCEEDED, FAILED, PUT_OFF = "succeeded", "failed", "put_off"
 NONE = {SUCCEEDED: 0, FAILED: 0, PUT_OFF: 0}
 
 AT_A_TIME = max(1, (os.cpu_count() or 1) // 4)
-"""Checks that run at once: one takes a processor for a fifth of a second."""
+"""How many checks run at once: one takes a fifth of a second of a processor."""
 
 MOST_WAITING = 50
-"""Sources whose check waits; that of one more is put off."""
+"""How many checks, of as many sources, may wait or run; the check of one more source is put off."""
 
 _NICENESS = 10
 _LOOK_AGAIN = 1.0  # seconds after which the file is looked at again
@@ -39,10 +39,10 @@ _REMEMBERED = 1000
 
 
 class UserLogins:
-    """The users of one file, which may change at any time.
+    """The logins of the users in one file, which may change at any time.
 
-    A password that was right is remembered, under a key of this process, as long as its hash is the same: a
-    client that logs in for each message costs one check, and need not wait behind a crowd of strangers.
+    A correct password is remembered, under a key of this process, as long as its hash stays the same. So a
+    client that logs in for each message costs one check, and does not wait behind a crowd of strangers.
     """
 
     def __init__(self, path: Path, connector: str) -> None:
@@ -51,7 +51,7 @@ class UserLogins:
         self._users: dict[str, Hashed] = {}
         self._nothing = secrets.token_bytes(SALT), secrets.token_bytes(32)
         self._seen: tuple[int, ...] | None = None
-        self._wrong = ""  # with the file
+        self._wrong = ""  # what is wrong with the file
         self._looked_at = -_LOOK_AGAIN
         self._key = secrets.token_bytes(32)
         self._right: dict[bytes, Hashed] = {}
@@ -73,19 +73,22 @@ class UserLogins:
                 self._remember(secret, kept)
         self.counts[SUCCEEDED if right else FAILED] += 1
         if not right:
-            # Of names only those of users: people type their passwords there.
+            # Only names of users are logged: people type their passwords into that field.
             known = {"user": name} if kept else {}
             log.info("login_failed", client=session.address, connector=self._connector, **known)
         return right
 
     def _decoy(self, name: str) -> Hashed:
-        """Nothing matches it, and that takes as long as for a user: for one name always the same one."""
+        """A hash for an unknown name: nothing matches it, and checking takes as long as for a user.
+
+        One name always gets the same cost.
+        """
         costs = [kept.cost for kept in self._users.values()] or [COST]
         number = int.from_bytes(hashlib.blake2b(name.encode(), key=self._key, digest_size=8).digest(), "big")
         return Hashed(costs[number % len(costs)], *self._nothing)
 
     async def _matches(self, session: Client, password: bytes, kept: Hashed) -> bool:
-        """The check, in its turn: one of each source at a time, so that a crowd waits for its own."""
+        """Check a password, one at a time for each source: a crowd from one source waits for itself."""
         async with self._turns.setdefault(source_of(session.address), asyncio.Lock()):
             if self._waiting >= MOST_WAITING:
                 self.counts[PUT_OFF] += 1
@@ -106,7 +109,7 @@ class UserLogins:
         self._right[secret] = kept
 
     def _known(self) -> dict[str, Hashed]:
-        """The users, as the file has them now."""
+        """The users of the file. The file is looked at again after a while, so changes are seen."""
         now = monotonic()
         if now - self._looked_at >= _LOOK_AGAIN:
             self._looked_at = now
@@ -137,7 +140,7 @@ class UserLogins:
 
 
 def _step_back() -> None:
-    """Checks are never worth the time of those who send mail."""
+    """Lower the priority of the threads that check passwords: mail is more urgent."""
     try:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The shadow session of one message, opened while its sender is still talking."""
+"""The shadow session of one message: it is opened early, while the sender is still talking."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from shadowrelay.smtp.member_offer import OutgoingOffer
 
 
 class ShadowSession:
-    """From MAIL to the end of the transaction. The first candidate is connected to at once, unless many other
-    messages wait for their content already: then a session is taken when the content is there.
+    """The shadow session from MAIL to the end of the transaction.
 
-    A large body streams to it while it arrives; whatever goes wrong on the way, the next candidate gets the
-    content from where it was kept.
+    It connects to the first candidate at once, unless many messages wait for their content already: then it
+    takes a session when the content has come. A large message streams to the candidate while it arrives. If
+    anything fails, the next candidate gets the content from the spool.
     """
 
     def __init__(self, members: Members, candidates: Candidates) -> None:
@@ -41,19 +41,20 @@ class ShadowSession:
                 self._opening = asyncio.create_task(members.acquire_for_copy(self.first))
 
     def announce(self, step: Callable[[ServerName], OfferCopy]) -> None:
-        """The content is about to come. If nobody else's is, MAIL and RCPT leave now: the holder is done with
-        them when the sender is done with the content. Where many come at a time, one write costs less.
+        """The content is about to come. If this member awaits no other content, send MAIL and RCPT now,
+        so that the holder has read them when the content is complete. If many messages come at a time, a
+        single write costs less.
         """
         if self.first is not None and self._session is not None and self._members.early[self.first] == 1:
             self._offering = self._members.offering(self._session, step(self.first))
             self._offering.announce()
 
     async def begin(self, step: OfferCopy) -> None:
-        """Start to stream."""
+        """Start to stream the message to the first candidate. A failure is remembered, not raised."""
         self._streams = True
         try:
             session = await self._opened()
-            if session.closed:  # while the sender talked: nothing can be there
+            if session.closed:  # closed while the sender talked, so no copy can be there
                 session.abort()
                 self._offering = None
                 session = self._session = await self._members.acquire_for_copy(step.to)
@@ -63,7 +64,7 @@ class ShadowSession:
         self._offering = self._offering or self._members.offering(session, step)
 
     async def stream(self, data: bytes) -> None:
-        """The next octets of a body that streams. A failure is remembered, not raised."""
+        """Send the next octets of a message that streams. A failure is remembered, not raised."""
         if self._offering is not None and self._broken is None:
             try:
                 await self._offering.write(data)
@@ -71,7 +72,7 @@ class ShadowSession:
                 self._broken = failed
 
     async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> OfferAttempt:
-        """The whole offer, or the end of the one that streams."""
+        """Make the whole offer, or finish the one that streams."""
         self._content_came()
         if step.to != self.first or not (self._opening or self._session):
             return await self._members.offer(step, content)
@@ -80,7 +81,7 @@ class ShadowSession:
         except MemberFailed as failed:
             self._opening = None
             return self._members.unreachable(step, failed)
-        if session.closed and not self._streams:  # while the sender talked: nothing can be there
+        if session.closed and not self._streams:  # closed while the sender talked, so no copy can be there
             session.abort()
             self._opening = self._session = self._offering = None
             return await self._members.offer(step, content)
@@ -96,10 +97,10 @@ class ShadowSession:
         return self._members.offered(session, offering, attempt)
 
     def drop(self) -> None:
-        """The transaction is over: an unused session goes back, one in the middle of a body is cut off.
+        """The transaction is over: return an unused session to the pool; abort one with an unfinished offer.
 
-        One that is still being opened is for the next message: whoever begins messages and takes them back
-        has no more of them opened than there are early ones.
+        A session that is still being opened goes to the pool when it is open, and counts as early until then.
+        So a client that begins messages and abandons them opens no more sessions than EARLY_SESSIONS.
         """
         opening, self._opening = self._opening, None
         session, self._session = self._session, None
@@ -118,7 +119,7 @@ class ShadowSession:
             self._members.release(self.first, opening.result())
 
     def _content_came(self) -> None:
-        """Or never will: from here on nobody is waited for."""
+        """The content has come, or will not come: this session is no longer an early one."""
         if self._early and self.first is not None:
             self._early = False
             self._members.early[self.first] -= 1

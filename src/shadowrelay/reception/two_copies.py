@@ -1,4 +1,4 @@
-"""The script of the promise: a second copy, our own beside it, then the answer to the sender."""
+"""The script of the promise: make two copies durable, then answer the sender."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from shadowrelay.core.values import dataclass
 
 
 def offer(arrival: Arrival, to: ServerName, rank: int) -> OfferCopy:
-    """The offer of a new message: its first ownership."""
+    """The offer of a new message, whose epoch is 1."""
     return OfferCopy.of(arrival, to, epoch=1, rank=rank)
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What the sender is told, and what is to be recorded then (nothing, if it is recorded already)."""
+    """The answer to the sender, and what to record after it (None: the message is recorded already)."""
 
     answer: Answer
     record: Transact[Answer] | None = None
@@ -47,14 +47,13 @@ async def make_redundant(
     clock: Callable[[], datetime],
     deadline: datetime,
 ) -> Decided:
-    """Decide what the sender is told; when this returns, what it means is already on disk.
+    """Decide what the sender is told. When this returns, what the answer promises is already on disk.
 
-    The first candidate makes its copy durable while we make ours; then the sender may have its 250, and the
-    message is recorded behind it. In every other case it is recorded, or forgotten, before anything is said.
-
-    ``whom`` to ask next depends on what became of the attempts so far; the same member may be asked several
-    times, each time by a rank of its own. An acknowledgement that does not count any more (its holder's
-    database is gone) leads on like a failure.
+    The first candidate makes its copy durable while this node makes its own. Then the sender may get its 250,
+    and the message is recorded after it. In every other case the message is recorded, or forgotten, before
+    the answer. ``whom`` chooses the next member from the attempts so far. The same member may be asked
+    several times, each time with a new rank. An acknowledgement that no longer counts (its holder's database
+    is gone) is treated like a failure.
     """
     attempts: list[OfferAttempt] = []
     arrived: Copy | None = None
@@ -109,9 +108,9 @@ def _arriving(
 
 
 async def take_back(arrival: Arrival, attempts: Iterable[OfferAttempt]) -> Answer:
-    """Before a 4yz nobody may hold a copy (RFC 5321 4.2.5): revoke every one that may be there.
+    """Revoke every copy that may exist: before a 4yz no member may hold one (RFC 5321 4.2.5).
 
-    Whatever is not confirmed leaves only one honest way: to close without a reply.
+    If a revocation is not confirmed, the only honest answer is to close the connection without a reply.
     """
     for attempt in uncertain(tuple(attempts)):
         revocation = Revocation(arrival.id, 1, attempt.rank)

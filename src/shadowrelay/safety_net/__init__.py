@@ -1,1 +1,1 @@
-"""Settled messages, kept for a while: expiry."""
+"""Safety Net: settled messages are kept for a while, then expire."""

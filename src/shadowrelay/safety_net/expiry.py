@@ -1,4 +1,4 @@
-"""The stage that empties Safety Net and forgets what need not be remembered any longer."""
+"""The expiry stage: it empties Safety Net, and forgets what need not be remembered any longer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ BATCH = 500
 
 
 class Expiry:
-    """Sweeps every minute, or as often as the hold time asks for; gives the freed space back."""
+    """Expires old copies, outcomes and events each minute, or more often if the hold time is short. Then it
+    gives the freed space back.
+    """
 
     def __init__(
         self,
@@ -36,12 +38,12 @@ class Expiry:
         reachable: Callable[[], Collection[ServerName]],
     ) -> None:
         self._database = database
-        self._reachable = reachable  # members that are asked before a copy of theirs goes by age
+        self._reachable = reachable  # owners that are asked before a copy held for them expires by age
         self._policy = policy
         self._clock = clock
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Sweep until cancelled."""
         interval = min(60.0, max(1.0, self._policy.safety_net_hold_time.total_seconds() / 4))
         while True:
             await asyncio.sleep(interval)

@@ -1,1 +1,1 @@
-"""How it is spelt: SMTP text, parsed and formatted, no I/O."""
+"""Grammars: SMTP commands, replies, addresses and reports, parsed and formatted; no I/O."""

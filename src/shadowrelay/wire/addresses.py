@@ -1,8 +1,7 @@
 """Mailbox addresses and paths as MAIL and RCPT carry them (RFC 5321 section 4.1.2, RFC 6531 section 3.3).
 
-Two deliberate leniencies: an underscore may stand in a domain (hosts are named so), and white space may
-stand before the opening bracket. Everything else follows the grammar, but for dots where a connector is told
-to take them.
+Two things are allowed beyond the grammar: an underscore in a domain (some hosts are named so), and white
+space before the opening bracket. A connector can be told to allow misplaced dots too.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import unicodedata
 MAX_LOCAL_PART = 64
 MAX_DOMAIN = 255
 MAX_PATH = 256
-"""RFC 5321 section 4.5.3.1, octets; the path's includes its brackets."""
+"""RFC 5321 section 4.5.3.1, in octets; a path includes its brackets."""
 
 _UTF8 = "\u00a0-\ud7ff\ue000-\U0010ffff"
 _ATEXT = rf"A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_UTF8}-"
@@ -28,21 +27,21 @@ _BREAKING = frozenset({"Cc", "Zl", "Zp", "Cs"})
 
 
 class AddressError(ValueError):
-    """The text is no address, or is too long to be one. Its message is fit to be sent to a peer."""
+    """The text is no address, or is too long to be one. The message may be sent to the client."""
 
 
 def read_path(text: str, *, any_dots: bool = False) -> tuple[str, str, str]:
     """Split ``<path> rest`` into (source route, address, rest); the address of the null path is ''.
 
-    The route is returned as it stands (``@a,@b:``) so that the caller decides; '' when there is none.
+    The route is returned as it is (``@a,@b:``), so that the caller decides; '' if there is none.
     ``<Postmaster>`` needs no domain (RFC 5321 section 4.1.1.3). With ``any_dots`` a local part may have dots
-    where the grammar has none, as ``user..name``; then it is returned in quotes, as the grammar spells it.
+    that the grammar forbids, such as ``user..name``; it is then returned in quotes, as the grammar spells it.
     Raises AddressError.
     """
     text = text.lstrip(" \t")
     if not text.startswith("<"):
         raise AddressError("Path must be enclosed in angle brackets")
-    # What is printable holds none of them, and is known at a glance.
+    # Printable text has none of these characters, and is fast to recognise.
     if not text.isprintable() and any(unicodedata.category(character) in _BREAKING for character in text):
         raise AddressError("Control character in address")
     found = _ROUTE.match(text, 1)
@@ -98,7 +97,7 @@ def _end_of_domain(text: str, begin: int) -> int:
 
 
 def is_literal(text: str) -> bool:
-    """Whether ``text`` is an IPv4 or IPv6 address literal, ``[192.0.2.1]`` or ``[IPv6:2001:db8::1]``."""
+    """Is the text an IPv4 or IPv6 address literal, ``[192.0.2.1]`` or ``[IPv6:2001:db8::1]``?"""
     if not (text.startswith("[") and text.endswith("]")):
         return False
     inner = text[1:-1]
@@ -106,7 +105,7 @@ def is_literal(text: str) -> bool:
         if inner[:5].lower() == "ipv6:":
             ipaddress.IPv6Address(inner[5:])
             if "::" in inner and _groups(inner[5:]) > 6:
-                return False  # here "::" stands for two groups or more (RFC 5321 4.1.3)
+                return False  # in SMTP, "::" stands for at least two groups (RFC 5321 4.1.3)
         else:
             ipaddress.IPv4Address(inner)
     except ValueError:
@@ -115,13 +114,13 @@ def is_literal(text: str) -> bool:
 
 
 def _groups(address: str) -> int:
-    """How many groups of an IPv6 address are written out; an IPv4 address at its end is two of them."""
+    """How many groups of an IPv6 address are written out; an IPv4 address at its end counts as two."""
     written = [group for group in address.split(":") if group]
     return len(written) + ("." in written[-1] if written else 0)
 
 
 def is_domain(text: str) -> bool:
-    """Whether ``text`` is a domain name of at most 255 octets."""
+    """Is the text a domain name of at most 255 octets?"""
     return _DOMAIN.fullmatch(text) is not None and _octets(text) <= MAX_DOMAIN
 
 
@@ -135,9 +134,9 @@ def split(address: str) -> tuple[str, str]:
 
 
 def is_routed(address: str) -> bool:
-    """Whether the local part names a further destination: ``user%host``, ``host!user``, ``"user@host"``.
+    """Does the local part name another destination: ``user%host``, ``host!user``, ``"user@host"``?
 
-    Our next hop might honour it, and we would be an open relay by proxy.
+    Our next hop might obey it, and this relay would be an open relay by proxy.
     """
     local, _ = split(address)
     return any(mark in local for mark in "%!@")

@@ -1,7 +1,7 @@
-"""MAIL and RCPT with their parameters, read and written (RFC 5321, 1870, 3461, 4954, 6152, 6531).
+"""MAIL and RCPT with their parameters, parsed and formatted (RFC 5321, 1870, 3461, 4954, 6152, 6531).
 
-Parameter keywords are case-insensitive; values keep their case, because ENVID and ORCPT are returned to
-the sender as they were given.
+Parameter keywords are case-insensitive. Values keep their case, because ENVID and ORCPT go back to the sender
+as they were given.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAIL_KEYWORDS = frozenset({"SIZE", "BODY", "SMTPUTF8", "RET", "ENVID", "AUTH"})
 RCPT_KEYWORDS = frozenset({"NOTIFY", "ORCPT"})
 
 COMMAND_LINE = 512
-"""RFC 5321 section 4.5.3.1.4: octets of a command line, CRLF included."""
+"""RFC 5321 section 4.5.3.1.4: the octets of a command line, CRLF included."""
 
 LINE_EXTENSIONS: Mapping[str, int] = MappingProxyType(
     {
@@ -28,7 +28,7 @@ LINE_EXTENSIONS: Mapping[str, int] = MappingProxyType(
         "RCPT": 527,  # NOTIFY with ORCPT
     }
 )
-"""By how many octets the extensions lengthen a command line."""
+"""How many octets the extensions add to the limit of a command line."""
 
 _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~\u00a0-\U0010ffff]+))?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -52,7 +52,7 @@ class MailFrom:
     ret: str | None = None  # FULL or HDRS
     envid: str | None = None
     auth: str | None = None
-    extra: Mapping[str, str] = field(default_factory=_nothing)  # parameters of this connector alone, raw
+    extra: Mapping[str, str] = field(default_factory=_nothing)  # parameters only of this connector, raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class RcptTo:
 def parse_mail(
     argument: str, *, keywords: Collection[str] = MAIL_KEYWORDS, any_dots: bool = False
 ) -> MailFrom:
-    """Read what follows ``MAIL``. ``keywords`` are the parameters on offer (none at all after HELO).
+    """Read what follows ``MAIL``. ``keywords``: the parameters that were offered (none after HELO).
 
     A source route in the reverse-path is dropped, as RFC 5321 appendix C asks. Raises Refused.
     """
@@ -101,9 +101,9 @@ def parse_mail(
 def parse_rcpt(
     argument: str, *, smtputf8: bool, keywords: Collection[str] = RCPT_KEYWORDS, any_dots: bool = False
 ) -> RcptTo:
-    """Read what follows ``RCPT``; ``smtputf8`` is whether the MAIL command gave that parameter.
+    """Read what follows ``RCPT``. ``smtputf8``: the MAIL command gave that parameter.
 
-    A source route is refused; for the other spellings of the same see ``refuse_routing``. Raises Refused.
+    A source route is refused; ``refuse_routing`` refuses its other spellings. Raises Refused.
     """
     try:
         route, address, rest = addresses.read_path(_after("TO:", argument), any_dots=any_dots)
@@ -124,20 +124,20 @@ def parse_rcpt(
 
 
 def refuse_routing(rcpt: RcptTo) -> None:
-    """Refuse a recipient that routes by its local part (``%``, ``!``, a quoted ``@``): it serves nobody but
-    those who look for an open relay.
+    """Refuse a recipient that routes by its local part (``%``, ``!``, a quoted ``@``): only people that look
+    for an open relay use it.
 
-    This is policy, not grammar: a report goes to whatever sender was accepted, and a holder takes every
-    envelope that its owner took. Raises Refused.
+    This is policy, not grammar: a report goes to any sender that was accepted, and a holder takes every
+    envelope that its owner accepted. Raises Refused.
     """
     if addresses.is_routed(rcpt.address):
         raise Refused(550, "5.7.1", "Routing by the sender is refused")
 
 
 def format_mail(mail: MailFrom, offered: Collection[str]) -> bytes:
-    """The MAIL command, CRLF included, with those parameters whose extension the server ``offered``.
+    """The MAIL command, CRLF included, with the parameters whose extension the server ``offered``.
 
-    ``extra`` goes out as it is. Raises ValueError when a value could break the line.
+    ``extra`` is sent as it is. Raises ValueError if a value could break the line.
     """
     parameters: list[tuple[str, str | None]] = []
     if mail.size is not None and "SIZE" in offered:
@@ -165,7 +165,7 @@ def format_rcpt(rcpt: RcptTo, offered: Collection[str]) -> bytes:
 
 
 def extensions(reply: Reply) -> dict[str, str]:
-    """What a positive answer to EHLO or LHLO offers: keyword in upper case to its arguments."""
+    """The extensions in a positive answer to EHLO or LHLO: keyword in upper case to its arguments."""
     offered: dict[str, str] = {}
     for line in reply.lines[1:]:
         keyword, _, arguments = line.strip().partition(" ")
@@ -194,7 +194,7 @@ def _after(keyword: str, argument: str) -> str:
 
 
 def _parameters(text: str, keywords: Collection[str]) -> dict[str, str]:
-    """Keyword in upper case to value, '' for none."""
+    """The parameters: keyword in upper case to value, '' for none."""
     if text and not text.startswith(" "):
         raise _bad("Malformed parameters")
     given: dict[str, str] = {}
@@ -252,7 +252,7 @@ def _notify(value: str | None) -> tuple[str, ...]:
 
 
 def _orcpt(value: str | None) -> str | None:
-    """RFC 3461 section 4.2; the utf-8 address type has its own spelling (RFC 6533 section 3)."""
+    """ORCPT (RFC 3461 section 4.2); the address type utf-8 has its own spelling (RFC 6533 section 3)."""
     if value is None:
         return None
     kind, separator, address = value.partition(";")

@@ -1,6 +1,7 @@
-"""The header section of a message, as far as a relay reads it. Nothing in it is changed.
+"""The header section of a message, as far as a relay reads it; and the Received field that a relay adds.
 
-A message may have none, and begin with its text. What is put above that needs an empty line below it.
+A message may have no header and begin with its text. Fields that are put above such a text need an empty line
+below them.
 """
 
 from __future__ import annotations
@@ -11,27 +12,28 @@ _UNFOLD = re.compile(rb"\r\n[ \t]+")
 _FIELD = re.compile(rb"^([!-9;-~]+)[ \t]*:(.*)$")
 _NO_FIELD = re.compile(
     rb"(?!\r\n|>?From )(?![!-9;-~]+[ \t]*:)."
-)  # and no empty line, nor that of a mailbox file
+)  # nor an empty line, nor the From line of a mailbox file
 _NO_COMMENT = re.compile(r"[^!-'*-\[\]-~]")
 _SUBJECT_LENGTH = 255  # characters kept for the tracking log
 
 
 LONGEST_FIELD_NAME = 1000
-"""Octets at the beginning of a message that say whether it has a header."""
+"""How many octets at the beginning of a message decide whether it has a header."""
 
 
 def lacks_header(beginning: bytes | bytearray) -> bool:
-    """Whether a message that begins so has no header field at all: its first line is text. ``beginning`` is
-    its first line, or as much of it as a field name may take.
+    """Does a message with this beginning have no header field at all, because its first line is text?
+
+    ``beginning``: its first line, or as much of it as a field name may take.
     """
     return _NO_FIELD.match(beginning) is not None
 
 
 class HeaderScan:
-    """Collects the header section out of the octets as they arrive.
+    """Collects the header section from the octets as they arrive.
 
-    ``section`` is all that came before the body, the empty line excluded; ``rest`` what followed it. Where
-    there was no header field the empty line is made, so that what is put above ends there.
+    ``section``: the header section, without the empty line. ``rest``: what follows it, from the empty line
+    on. If there is no header field, an empty line is added, so that fields put above end there.
     """
 
     __slots__ = ("_pending", "complete", "message_id", "names", "received", "rest", "section", "subject")
@@ -47,7 +49,7 @@ class HeaderScan:
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> bool:
-        """Take the next octets; True once the header section is complete. Only before that."""
+        """Take the next octets. True once the header section is complete; do not call it after that."""
         searched = max(0, len(self._pending) - 3)
         self._pending += data
         if self._begins_with_text():
@@ -59,7 +61,7 @@ class HeaderScan:
         return self.complete
 
     def finish(self) -> None:
-        """There is no more: a message without a body."""
+        """The message has ended, perhaps without a body."""
         if not self.complete:
             if lacks_header(self._pending):
                 self._pending[:0] = b"\r\n"
@@ -101,9 +103,9 @@ def received_field(
     recipient: str = "",
     login: str = "",
 ) -> bytes:
-    """The trace field of RFC 5321 4.4, CRLF included. A single recipient may be named, several never are.
+    """The Received field (RFC 5321 4.4), CRLF included. It may name a single recipient, and never several.
 
-    Who logged in stands in a comment: in ASCII, and in nothing that ends one.
+    The user who logged in is named in a comment; characters that are not ASCII or could end it become ``?``.
     """
     literal = f"IPv6:{address}" if ":" in address else address
     lines = [f"Received: from {helo} ([{literal}])"]

@@ -9,21 +9,21 @@ from functools import lru_cache
 from shadowrelay.core.values import dataclass
 
 DUPLICATE_DROPPED = "Duplicate dropped"
-"""How a mailbox server's 250 begins when it had the message already; senders recognise it."""
+"""How a mailbox server's 250 begins if it had the message already; this relay recognises it."""
 
 MAX_REPLY_LINE = 512
-"""RFC 5321 section 4.5.3.1.5: octets of a reply line, code and CRLF included."""
+"""RFC 5321 section 4.5.3.1.5: the octets of a reply line, code and CRLF included."""
 
 _ENHANCED = re.compile(r"([245])\.(\d{1,3})\.(\d{1,3})(?: |$)", re.ASCII)
 _LINE = re.compile(rb"([2-5][0-9]{2})(?:([ -])|\Z)(.*)", re.DOTALL)
-_LONGEST_SAID = 600  # characters of what is no reply
+_LONGEST_SAID = 600  # characters kept of text that is no reply
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 class ReplyError(ValueError):
-    """What the peer sent is not an SMTP reply, or is longer than we are willing to read.
+    """The server sent something that is no SMTP reply, or is too long.
 
-    ``said``: its own text, in one printable line; '' if there is none to show.
+    ``said``: its text, in one printable line; '' if there is none to show.
     """
 
     said = ""
@@ -31,10 +31,10 @@ class ReplyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply of one or more lines.
+    """One SMTP reply of one or more lines.
 
-    ``enhanced`` is None for a greeting, an answer to EHLO, and the 354 (RFC 2034 section 3). ``text`` is
-    a line, or several; it never holds the codes.
+    ``enhanced`` is None for a greeting, an answer to EHLO, and 354 (RFC 2034 section 3). ``text``: one line
+    or several, without the codes.
     """
 
     code: int
@@ -59,26 +59,26 @@ class Reply:
 
     @property
     def duplicate(self) -> bool:
-        """Positive because the receiver had the message already."""
+        """Is it positive because the receiver had the message already?"""
         return self.positive and bool(self.lines) and self.lines[-1].startswith(DUPLICATE_DROPPED)
 
     def encode(self, *, most: int | None = None) -> bytes:
-        """The octets on the wire, CRLF included; every line carries both codes.
+        """The octets on the wire, CRLF included; every line has both codes.
 
-        What is not printable ASCII becomes ``?``: a reply may quote a peer, and never needs SMTPUTF8.
-        A line longer than ``most`` octets is cut, None means any length.
+        A character that is not printable ASCII becomes ``?``: a reply may quote a client, and never needs
+        SMTPUTF8. A line longer than ``most`` octets is cut; None means any length.
         """
         return _encoded(self, most)
 
     def __str__(self) -> str:
-        """One printable line, for the tracking log and DSNs."""
+        """The reply as one printable line, for the tracking log and DSNs."""
         codes = f"{self.code} {self.enhanced}" if self.enhanced else str(self.code)
         return _UNPRINTABLE.sub("?", f"{codes} {' '.join(self.lines)}").rstrip()
 
 
 @lru_cache(maxsize=256)
 def _encoded(reply: Reply, most: int | None) -> bytes:
-    """Cached: nearly every reply is one of a few."""
+    """Cached, because nearly every reply is one of a few."""
     start = f"{reply.enhanced} " if reply.enhanced else ""
     lines = reply.lines or ("",)
     room = None if most is None else most - 6 - len(start)
@@ -90,7 +90,7 @@ def _encoded(reply: Reply, most: int | None) -> bytes:
 
 
 class Refused(Exception):
-    """Carries the negative reply that a command, or a message, gets."""
+    """Raised to refuse a command or a message; carries the negative reply."""
 
     def __init__(self, code: int, enhanced: str, text: str) -> None:
         super().__init__(code, enhanced, text)
@@ -98,18 +98,18 @@ class Refused(Exception):
 
     @classmethod
     def by(cls, reply: Reply) -> Refused:
-        """With a reply that has one line and an enhanced code."""
+        """The exception for a reply that has one line and an enhanced code."""
         return cls(reply.code, reply.enhanced or "", "".join(reply.lines))
 
 
 NO_ROOM = Reply(452, "4.3.1", "Insufficient system resources")
-"""A node that runs out of disk takes nothing for now, from senders and members alike."""
+"""The reply of a node that runs out of disk: it takes nothing for now, from senders and members alike."""
 
 
 def parse_reply(lines: Sequence[bytes]) -> Reply:
-    """A reply from its complete lines, without their line ends.
+    """Read a reply from its complete lines, given without line ends.
 
-    An enhanced code counts only where its class is that of the reply code. Raises ReplyError.
+    An enhanced code counts only if its class is that of the reply code. Raises ReplyError.
     """
     parsed = [_parse_line(line) for line in lines]
     if not parsed:
@@ -133,7 +133,7 @@ def parse_reply(lines: Sequence[bytes]) -> Reply:
 
 
 def _parse_line(line: bytes) -> tuple[int, bool, str]:
-    """Code, whether it is the last line, text. A code alone is a last line (RFC 5321 section 4.2)."""
+    """(code, is it the last line, text). A code alone is a last line (RFC 5321 section 4.2)."""
     found = _LINE.fullmatch(line)
     if found is None:
         raise ReplyError("not a reply line")
@@ -142,7 +142,7 @@ def _parse_line(line: bytes) -> tuple[int, bool, str]:
 
 
 class ReplyReader:
-    """Cuts a stream of octets into replies, never holding more than ``most`` octets of one reply."""
+    """Cuts a stream of octets into replies. A reply may have at most ``most`` octets."""
 
     __slots__ = ("_buffer", "_held", "_lines", "_most")
 
@@ -153,7 +153,7 @@ class ReplyReader:
         self._held = 0
 
     def feed(self, data: bytes) -> list[Reply]:
-        """The replies that ``data`` completes, in order. Raises ReplyError; the stream is useless then."""
+        """The replies that ``data`` completes, in order. Raises ReplyError; then the stream is useless."""
         self._buffer += data
         replies: list[Reply] = []
         begin = 0

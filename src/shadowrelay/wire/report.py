@@ -1,7 +1,7 @@
-"""Delivery status notifications: multipart/report as in RFC 3464, 6522 and (addresses in UTF-8) 6533.
+"""Builds DSNs as multipart/report (RFC 3464, RFC 6522; RFC 6533 for addresses in UTF-8).
 
-The text depends on its inputs alone, so two nodes that report the same thing write the same message under
-the same Message-ID.
+The text depends only on its inputs, so two nodes that report the same thing write the same message with the
+same Message-ID.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from shadowrelay.wire.report_fields import (
 )
 
 MOST_RETURNED = 1024 * 1024
-"""Octets: a longer message is represented by its header."""
+"""Octets of the longest message that is returned whole; of a longer one, only the header is returned."""
 
 MOST_HEADER = 64 * 1024
-"""Octets of header that are returned, whole lines."""
+"""How many octets of a header are returned at most, in whole lines."""
 
 _LONGEST_LINE = 998
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]+@[!-;=?-~]+>")
@@ -67,9 +67,9 @@ def build_report(
 ) -> bytes:
     """A report about one recipient, to the envelope's sender, with CRLF line ends.
 
-    ``reply`` is the last reply in one line ('' if there was none); with ``remote_mta`` it is that server's,
-    otherwise our own. ``original`` is the message, or the head of it. The message is returned whole only
-    if it failed, RET=FULL was given, and it is complete, at most 1 MiB long and fit for 8BITMIME.
+    ``reply``: the last reply in one line ('' if there was none), from the server ``remote_mta``, or our own
+    without that. ``original``: the message, or its beginning. The message is returned whole only if it
+    failed, RET=FULL was given, and it is complete, at most 1 MiB long and fit for 8BITMIME.
     """
     if not envelope.sender:
         raise ValueError("nothing is reported to the null reverse-path")
@@ -122,7 +122,7 @@ def _explanation(
 
 
 def _per_message(mta: str, envelope: Envelope, received_at: datetime) -> str:
-    """RFC 3464 2.2."""
+    """The fields about the message (RFC 3464 2.2)."""
     identity = envelope_id(envelope)
     fields = [field("Original-Envelope-Id", identity)] if identity else []
     fields.append(field("Reporting-MTA", f"dns; {ascii_only(mta)}"))
@@ -138,7 +138,7 @@ def _per_recipient(
     now: datetime,
     will_retry_until: datetime | None,
 ) -> str:
-    """RFC 3464 2.3."""
+    """The fields about the recipient (RFC 3464 2.3)."""
     original = original_recipient(recipient)
     fields = [f"Original-Recipient: {original}\r\n"] if original else []
     fields.append(f"Final-Recipient: {typed_address(recipient.address)}\r\n")
@@ -160,7 +160,7 @@ def _status_type(about: str) -> str:
 
 
 def _returned(original: bytes, envelope: Envelope, *, whole: bool) -> tuple[str, bytes]:
-    """The third part: media type, and the message or its header."""
+    """The third part of the report: (media type, the message or its header)."""
     header = _head(original)
     international = envelope.smtputf8 and not header.isascii()
     if whole:
@@ -169,7 +169,7 @@ def _returned(original: bytes, envelope: Envelope, *, whole: bool) -> tuple[str,
 
 
 def _head(original: bytes) -> bytes:
-    """The header section in whole lines, with its empty line left out."""
+    """The header section in whole lines, without its empty line."""
     if original.startswith(b"\r\n"):
         return b""
     head, separator, _ = original[:MOST_HEADER].partition(b"\r\n\r\n")
@@ -179,7 +179,7 @@ def _head(original: bytes) -> bytes:
 
 
 def _returnable(original: bytes) -> bool:
-    """Whether a message can stand in a report as it is: not too long, and no line is (RFC 5322 2.1.1)."""
+    """Can a report return the message whole? It and its lines must not be too long (RFC 5322 2.1.1)."""
     if len(original) > MOST_RETURNED or b"\0" in original:
         return False
     return max(map(len, original.split(b"\r\n"))) <= _LONGEST_LINE
@@ -191,7 +191,7 @@ def _part(media_type: str, content: bytes) -> bytes:
 
 
 def _boundary(report_id: MessageId, parts: list[bytes]) -> str:
-    """Derived from the id; lengthened in the odd case that the original holds it."""
+    """The MIME boundary, derived from the id; lengthened if a part happens to contain it."""
     boundary = f"=_{report_id}"
     while any(boundary.encode() in part for part in parts):
         boundary += "_"

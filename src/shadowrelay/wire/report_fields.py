@@ -1,4 +1,4 @@
-"""The fields of a delivery status notification, spelt so that nothing in them can begin another one."""
+"""The fields of a DSN, spelt so that no value can begin another field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shadowrelay.wire.xtext import decode_xtext
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
-# C0, DEL, C1, and what some readers take for a line end or cannot encode.
+# C0, DEL, C1, and characters that some readers take for a line end or cannot encode.
 _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NOT_ASCII = re.compile("[^\x20-\x7e]")
 _REPLY = re.compile(r"([245])(\d\d)(?:[ -](?:\1\.(\d{1,3})\.(\d{1,3})(?= |$))?|$)", re.ASCII)
@@ -36,7 +36,7 @@ _SUBJECT_OF_CODE = {
     "553": "5.1.3",
     "555": "5.5.4",
 }
-"""The status closest to a reply code without one of its own (RFC 3463, RFC 5248)."""
+"""The closest status for a reply code that comes without an enhanced code (RFC 3463, RFC 5248)."""
 
 _WITHOUT_REPLY = {
     ReportKind.FAILED: "5.0.0",
@@ -52,16 +52,16 @@ _CLASSES = {
 }
 
 EXPIRED = "4.4.7"
-"""Delivery time expired: the status of a recipient given up without ever hearing a reply."""
+"""Delivery time expired: the status of a failed recipient that never got a reply."""
 
 
 def clean(text: str) -> str:
-    """Text without control characters, each one written ``\\x{HEX}``."""
+    """The text with each control character written as ``\\x{HEX}``."""
     return _BREAKING.sub(lambda found: f"\\x{{{ord(found[0]):X}}}", text)
 
 
 def ascii_only(text: str) -> str:
-    """As ``clean``, for fields that are ASCII by definition; others are ``\\x{HEX}`` too."""
+    """The text with each character that is not printable ASCII written as ``\\x{HEX}``."""
     return _NOT_ASCII.sub(lambda found: f"\\x{{{ord(found[0]):X}}}", text)
 
 
@@ -74,9 +74,9 @@ def date(moment: datetime) -> str:
 
 
 def status(kind: ReportKind, reply: str) -> str:
-    """RFC 3464 2.3.4: the reply's enhanced code, or what its code stands for.
+    """The Status field (RFC 3464 2.3.4): the reply's enhanced code, or the closest status for its code.
 
-    A failure may keep a status of class 4: tried until the message expired. A reply of a class that does
+    A failure may keep a status of class 4: it was tried until the message expired. A reply whose class does
     not fit the kind tells nothing.
     """
     found = _REPLY.match(reply)
@@ -90,7 +90,7 @@ def status(kind: ReportKind, reply: str) -> str:
 
 
 def mta(server: str) -> str:
-    """``host:port`` as a name of type dns: without the port, and an address as a literal (RFC 3461 9.2)."""
+    """``host:port`` as a name of type dns: without the port; an address becomes a literal (RFC 3461 9.2)."""
     host = server.rpartition(":")[0]
     if is_literal(literal := f"[IPv6:{host}]" if ":" in host else f"[{host}]"):
         return literal
@@ -109,12 +109,12 @@ def field(name: str, value: str) -> str:
 
 
 def typed_address(address: str) -> str:
-    """RFC 3464 2.3.2, RFC 6533 3: ``rfc822;`` and an ASCII address, or ``utf-8;`` and one in UTF-8."""
+    """``rfc822;`` and an ASCII address, or ``utf-8;`` and one in UTF-8 (RFC 3464 2.3.2, RFC 6533 3)."""
     return f"{'rfc822' if address.isascii() else 'utf-8'}; {clean(address)}"
 
 
 def original_recipient(recipient: Recipient) -> str | None:
-    """ORCPT with its xtext decoded; None when there is none, or it is not one."""
+    """ORCPT with its xtext decoded; None if it is absent or malformed."""
     kind, separator, address = (recipient.orcpt or "").partition(";")
     if not separator or not kind or not address:
         return None
@@ -122,7 +122,7 @@ def original_recipient(recipient: Recipient) -> str | None:
 
 
 def envelope_id(envelope: Envelope) -> str | None:
-    """ENVID with its xtext decoded; what is not printable ASCII then stays as it was."""
+    """ENVID with its xtext decoded, in ASCII (``ascii_only``); None if it is absent."""
     return ascii_only(_decoded(envelope.envid)) if envelope.envid else None
 
 

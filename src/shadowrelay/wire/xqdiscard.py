@@ -1,4 +1,4 @@
-"""XQDISCARD: events for the asker, questions about copies, and revocation.
+"""The grammar of XQDISCARD: events for the asker, questions about copies, and revocation.
 
 ::
 
@@ -10,13 +10,13 @@
     250-2.0.0 <event|-> <message-id> <epoch> <kind>[=<argument>] <recipients>
     250-2.0.0 seen <owner>
 
-``AT`` is the asker's own mark. A rank in CHECK says that the asker owns the message, by that rank; without it
-the asker holds a copy. SEEN asks for a second opinion on an owner, answered by a ``seen`` line if there was
-contact with it. CLAIM names copies held for an owner that is gone, which the asker is about to promote.
-``damaged`` says that the asker's own copy is. FETCH asks for a good copy in place of that one. ``<event>`` is
-``-`` in answers to CHECK, CLAIM, FETCH and REVOKE. The argument is the owner's name for ``taken``, a rank for
-``held``, ``superseded`` and ``pending``, the outcome for ``delivered``. Recipients are ``*`` or number ranges
-such as ``1-3,7``.
+``AT`` is the asker's own mark. With a rank in CHECK the asker owns the message, with that rank; without a
+rank it holds a copy. SEEN asks for a second opinion on an owner; a ``seen`` line answers it if there was
+contact. CLAIM names copies, held for an owner that is gone, that the asker is about to promote. ``damaged``:
+the asker's own copy is damaged. FETCH asks for a good copy in place of a damaged one. ``<event>`` is ``-`` in
+answers to CHECK, CLAIM, FETCH and REVOKE. The argument is the owner's name for ``taken``, a rank for
+``held``, ``superseded``, ``pending`` and ``damaged``, and the outcome for ``delivered``. Recipients are ``*``
+or number ranges such as ``1-3,7``.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _claim(text: str) -> tuple[Claim, tuple[Question, ...]]:
 
 
 def format_seen(owner: ServerName) -> str:
-    """The line that says that there was contact with that member."""
+    """The line that tells that there was contact with that member."""
     return f"seen {owner}"
 
 
@@ -183,7 +183,7 @@ def format_line(line: Line) -> str:
 
 
 def parse_line(text: str) -> Line:
-    """Read one line of the answer. Raises Malformed: an error of that line alone, for the caller to skip."""
+    """Read one line of the answer. Raises Malformed; the caller skips only that line."""
     words = text.split(" ")
     if len(words) != 5:
         raise Malformed("an answer has five words")
@@ -203,7 +203,7 @@ def parse_line(text: str) -> Line:
 
 
 def format_recipients(numbers: Iterable[int]) -> str:
-    """``*`` for all (no numbers), else ranges in ascending order."""
+    """The numbers as ranges in ascending order; ``*``, for all, if there are none."""
     ranges: list[tuple[int, int]] = []
     for item in sorted(set(numbers)):
         if ranges and ranges[-1][1] == item - 1:

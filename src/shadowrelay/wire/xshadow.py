@@ -1,4 +1,4 @@
-"""XSHADOW: the greeting of members, and the offer of a copy. Grammar: docs/reference/protocol.md.
+"""The grammar of XSHADOW: the greeting of members, and the offer of a copy (docs/reference/protocol.md).
 
 ::
 
@@ -7,10 +7,9 @@
     RCPT TO:<...> XFORK=<number>;<xtext next hop>[;<outcome>] ...
     BDAT <octets> LAST <content digest>
 
-A mark is ``<incarnation>:<sequence>``; ``<age>`` is in milliseconds, so that a takeover does not reset a
-message's age, and no node counts it by the clock of another. In version 1 the fifth word of MAIL's parameter
-is the time of reception, Unix time in milliseconds, and nothing follows it; nor is there an outcome in XFORK,
-or a digest in BDAT.
+A mark is ``<incarnation>:<sequence>``. ``<age>`` is the message's age in milliseconds: a takeover does not
+reset it, and no node counts it by the clock of another. In version 1 the fifth word of MAIL's parameter is
+the time of reception, in Unix milliseconds, and is the last; XFORK has no outcome, and BDAT no digest.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.wire.xtext import decode_xtext, encode_xtext
 
 VERSION = 2
-VERSIONS = (1, 2)  # 1 is spoken for one release more, with members that know no other
+VERSIONS = (1, 2)  # 1 is still spoken for one release, with members that know no other version
 MAX_LINE = 4096  # octets of a command or reply line between members, CRLF included
 
 _INCARNATION = re.compile(r"[0-9a-f]{16}")
@@ -49,15 +48,15 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Malformed(ValueError):
-    """The text is not of the grammar. Its message may be shown to the client."""
+    """The text does not follow the grammar. The message may be shown to the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferParameter:
-    """The XSHADOW parameter of MAIL: which message, in which ownership, and from which point of the owner.
+    """The XSHADOW parameter of MAIL: the message, its epoch and rank, and the mark of the offering member.
 
-    ``age`` and ``envelope`` in version 2, ``received_at`` in version 1. ``given_for``: a holder gives the
-    copy, to a member whose own is damaged; so is the owner called that the holder has it for.
+    ``age`` and ``envelope`` come in version 2, ``received_at`` in version 1. ``given_for``: a holder gives
+    the copy to this owner, for which it holds it, because the owner's own is damaged.
     """
 
     message_id: MessageId
@@ -158,7 +157,7 @@ def parse_greeting(text: str) -> Greeting:
 
 
 def format_offer(offer: OfferParameter) -> str:
-    """The value of MAIL's XSHADOW parameter: of version 1 if there is no digest."""
+    """The value of MAIL's XSHADOW parameter; version 1 if there is no digest."""
     words = [offer.message_id, str(offer.epoch), str(offer.rank), format_mark(offer.mark)]
     if offer.age is not None and offer.envelope is not None:
         words += [str(offer.age // _MILLISECOND), offer.envelope]
@@ -198,9 +197,9 @@ def format_fork(recipient: int, next_hop: NextHop, status: Status = Status.READY
     return text if status is Status.READY else f"{text};{status.value}"
 
 
-@lru_cache(maxsize=1024)  # read at each RCPT, with that of the one before, and again when the content comes
+@lru_cache(maxsize=1024)  # read at its RCPT, at the next RCPT, and when the content comes
 def parse_fork(text: str) -> tuple[int, NextHop, Status]:
-    """Read RCPT's XFORK parameter: number, next hop, and what became of it. Raises Malformed."""
+    """Read RCPT's XFORK parameter: recipient number, next hop and status. Raises Malformed."""
     index, semicolon, hop = text.partition(";")
     before, another, status = hop.rpartition(";")
     if outcome := bool(another) and status in _OUTCOMES:

@@ -9,17 +9,17 @@ _XTEXT = re.compile(r"(?:[!-*,-<>-~]|\+[0-9A-F]{2})*")
 
 
 def is_xtext(text: str) -> bool:
-    """Whether ``text`` is well-formed xtext; the empty string is."""
+    """Is the text well-formed xtext? The empty string is."""
     return _XTEXT.fullmatch(text) is not None
 
 
 def encode_xtext(text: str) -> str:
-    """xtext of the UTF-8 octets of ``text``."""
+    """The UTF-8 octets of the text as xtext."""
     return "".join(chr(octet) if octet in _PLAIN else f"+{octet:02X}" for octet in text.encode("utf-8"))
 
 
 def decode_xtext(text: str) -> str:
-    """What ``encode_xtext`` was given. Raises ValueError on malformed xtext, or octets that are not UTF-8."""
+    """The text that ``encode_xtext`` was given. Raises ValueError if it is not xtext, or not UTF-8."""
     if not is_xtext(text):
         raise ValueError("malformed xtext")
     octets = re.sub(r"\+([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), text).encode("latin-1")

@@ -1,1 +1,1 @@
-"""A message goes out: when it is tried, what settles it, and how long it is kept."""
+"""Delivery of a message: when it is tried, what settles its recipients, and how long it is kept."""

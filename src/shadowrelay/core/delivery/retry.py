@@ -1,8 +1,8 @@
-"""When a recipient is tried again, when its sender hears of the delay, and when it is given up.
+"""Retries: when a recipient is tried again, when the sender is told of the delay, and when it is given up.
 
-Exchange's retry order: glitch retries, transient retries, then the outbound connection failure interval
-for as long as the message lives. Ages count from reception at the first owner: a takeover does not reset
-them (RFC 5321 4.5.4.1).
+The order is Exchange's: glitch retries, transient retries, then the outbound connection failure interval
+until the message expires. Ages count from reception at the first owner: a takeover does not reset them
+(RFC 5321 4.5.4.1).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shadowrelay.core.values import replace
 
 
 def after(failures: int, policy: Policy) -> timedelta:
-    """How long to wait after that many failed attempts in a row; no time before the first failure."""
+    """How long to wait after that many failed attempts in a row; zero before the first failure."""
     if failures <= 0:
         return timedelta(0)
     if failures <= policy.queue_glitch_retry_count:
@@ -38,7 +38,7 @@ def expired(received_at: datetime, now: datetime, policy: Policy) -> bool:
 def delay_notice_due(recipient: Recipient, received_at: datetime, now: datetime, policy: Policy) -> bool:
     """Whether it is time for the one delay notice about a recipient still in the queue.
 
-    Whether the sender wants to hear of it is for ``core.reports`` to say.
+    Whether the sender wants to hear of it, ``core.events.reports`` decides.
     """
     if recipient.settled or recipient.delay_notified or expired(received_at, now, policy):
         return False
@@ -46,7 +46,7 @@ def delay_notice_due(recipient: Recipient, received_at: datetime, now: datetime,
 
 
 def brought_forward(copy: Copy, now: datetime, by: timedelta) -> Copy:
-    """The wall clock was set back by that: what was planned by it for later, and what is younger than now."""
+    """The wall clock was set back by ``by``: the copy with all its times in the future moved back as much."""
 
     def earlier(moment: datetime | None) -> datetime | None:
         return moment - by if moment is not None and moment > now else moment

@@ -1,4 +1,4 @@
-"""How long settled messages are kept, and what is remembered of them afterwards."""
+"""Expiry of Safety Net: how long settled messages are kept, and what is remembered of them afterwards."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from shadowrelay.core.values import replace
 def expire(
     ledger: Ledger, copy: Copy, policy: Policy, now: datetime, reachable: Collection[ServerName]
 ) -> Decision[bool]:
-    """Forget a copy that was kept long enough; its id and outcome are remembered for longer still.
+    """Forget a copy that was kept long enough. Its id and outcome are remembered longer. True if it is gone.
 
-    A settled one stays ``safety_net_hold_time`` after its settlement. A shadow copy that was never
-    acknowledged goes ``message_expiration_timeout`` later than that, counted from reception, or from when
-    its owner last said that it has the message. An owner that can be reached is asked before. A damaged
-    copy never goes by age. True if gone.
+    A settled copy is kept for ``safety_net_hold_time`` after its settlement. A shadow copy whose message
+    nobody settled is kept for ``message_expiration_timeout`` longer than that, counted from reception, or
+    from when its owner last said that it has the message. An owner that can be reached is asked first. A
+    damaged shadow copy does not expire by age.
     """
     remembered = now + remembered_for(policy)
     if copy.stage is Stage.SAFETY_NET:
         if copy.settled_at is None or now - copy.settled_at < policy.safety_net_hold_time:
             return Decision(False)
         if any(recipient.report for recipient in copy.recipients):
-            # Its DSN is not safe yet, and the outcome may not be told; or a page is out of date.
+            # A DSN about it is not safe yet, so its outcome may not be told; or a page is out of date.
             return waited_in_vain(ledger, copy, now).but(False)
         numbers = tuple(recipient.number for recipient in copy.recipients)
         return Decision(True, (DropCopy(copy), Outcome(copy.id, copy.epoch, numbers, remembered)))
@@ -41,6 +41,6 @@ def expire(
         if copy.owner in reachable:
             return Decision(False, saved(copy, replace(copy, check_at=copy.check_at or now)).writes)
         event = HaDiscard(at=now, copy=copy, recipients=copy.unsettled, reason="Expired")
-        # Nobody will say any more what became of a report.
+        # If it is a report, nobody will tell any more what became of it.
         return Decision(True, (DropCopy(copy), *report_is_safe(ledger, copy, now).writes), (event,))
     return Decision(False)

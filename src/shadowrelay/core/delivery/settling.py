@@ -1,4 +1,4 @@
-"""What becomes of recipients when an attempt at their next hop ends."""
+"""Settling: what becomes of recipients when an attempt at their next hop ends."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from shadowrelay.core.values import dataclass, replace
 class Ending(Enum):
     """How an attempt ended for one recipient.
 
-    DUPLICATE: taken, and dropped because the mailbox had the message already. IN_DOUBT: the final dot was
-    written, at least in part, and no reply to it was seen. It is tried again, and may be the duplicate that
-    nobody can avoid (RFC 1047). EXPIRED: it was too old to be tried again.
+    DUPLICATE: the mailbox server accepted the message, and dropped it because it had it already. IN_DOUBT:
+    the final dot was written, at least in part, and no reply to it came. The recipient is tried again, which
+    may make a duplicate that nobody can avoid (RFC 1047). EXPIRED: the message was too old for another try.
     """
 
     ACCEPTED = "accepted"
@@ -47,13 +47,13 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
-    """What one recipient was answered. ``retry_after`` counts from now, for endings that are not final."""
+    """The result for one recipient. ``retry_after`` counts from now, for endings that do not settle."""
 
     number: int
     ending: Ending
     reply: str
     retry_after: timedelta = timedelta(0)
-    remote: bool = True  # the next hop said so, not we
+    remote: bool = True  # the reply came from the next hop, not from this node
     late: bool = False  # the message is so old that its sender is told of the delay, once
 
 
@@ -68,7 +68,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A DSN made for one recipient, ready to be queued. ``settles``: the recipient waits for its safety."""
+    """A DSN about one recipient, ready to be queued. ``settles``: the recipient waits until it is safe."""
 
     id: MessageId
     about: int
@@ -87,12 +87,12 @@ def settle(
     *,
     sent: Copy | None = None,
 ) -> Decision[Copy | None]:
-    """Write down what an attempt did, recipient by recipient, in one transaction.
+    """Record how an attempt ended for each recipient, in one transaction. The result is the copy afterwards.
 
-    Works in any role: a message that was taken over during the attempt lets it finish, and the outcome
-    travels to the new owner. Recipients settled meanwhile keep their state; that the next hop took them
-    (again) is told all the same. The result is the copy after. ``sent``: the message as it was when the
-    attempt began, for the case that its rows cannot be believed by now.
+    This works in any role: if the message was taken over during the attempt, the outcome is told to the new
+    owner. Recipients settled meanwhile keep their state; if the next hop accepted them, the tracking log has
+    that too. ``sent``: the message as it was when the attempt began, in case its rows can no longer be
+    believed.
     """
     copy = ledger.copy(message_id)
     if copy is None:
@@ -123,7 +123,7 @@ def settle(
 def _settle_rows(
     rows: DamagedRow, sent: Copy, results: Sequence[AttemptResult], hop: Hop, now: datetime
 ) -> Decision[Copy | None]:
-    """What was taken is settled, whatever becomes of the rows: nothing is sent twice."""
+    """Record the accepted recipients beside rows that cannot be believed, so that nothing is sent twice."""
     done = [one for one in results if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)]
     by_number = {recipient.number: recipient for recipient in sent.recipients}
     changed = [_after(by_number[one.number], one, hop, {}, now) for one in done]
@@ -182,9 +182,7 @@ def _told(
 def _told_again(
     copy: Copy, results: Sequence[AttemptResult], unsettled: Collection[int], hop: Hop, now: datetime
 ) -> Iterator[TrackingEvent]:
-    """Rows for recipients that somebody else settled while they were delivered here: no second delivery is
-    silent.
-    """
+    """Rows for accepted recipients that were settled elsewhere meanwhile: each second delivery is logged."""
     taken = [
         result
         for result in results
@@ -195,9 +193,9 @@ def _told_again(
 
 
 def _queue_report(ledger: Ledger, original: Copy, report: Report, now: datetime) -> Decision[None]:
-    """Queue a DSN: a primary message of this node, exposed until the repair of exposure gives it a holder.
+    """Queue a DSN: a primary message of this node, exposed until the repair stage gives it a holder.
 
-    If the original was taken over, another node may have made the same DSN: everybody is asked first.
+    If the original was taken over, another node may have made the same DSN: every member is asked first.
     """
     known = ledger.copy(report.id)
     if known and known.exposed and known.reports_on is None and report.settles:  # promoted from a copy
@@ -226,7 +224,7 @@ def _queue_report(ledger: Ledger, original: Copy, report: Report, now: datetime)
 
 
 def forks(copy: Copy) -> Mapping[NextHop, tuple[Recipient, ...]]:
-    """Bifurcation: the unsettled recipients by next hop. Each fork is sent, and settles, on its own."""
+    """Bifurcation: the unsettled recipients by next hop. Each fork is sent and settled by itself."""
     grouped: dict[NextHop, tuple[Recipient, ...]] = {}
     for recipient in copy.unsettled:
         grouped[recipient.next_hop] = (*grouped.get(recipient.next_hop, ()), recipient)

@@ -1,1 +1,1 @@
-"""What a settled message leads to: events for everybody that may hold a copy, and reports."""
+"""What a settled message leads to: events for every member that may hold a copy, and reports (DSNs)."""

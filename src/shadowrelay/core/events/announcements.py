@@ -1,4 +1,4 @@
-"""Discard events: what is said of a message, to every member that may hold a copy of it."""
+"""Makes discard events: what is said about a message, and to which databases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATUS = {argument: status for status, argument in OUTCOME.items()}
 
 
 def delivered(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...]:
-    """What there is to say of those settled recipients; nothing while a report on one is not yet safe."""
+    """DELIVERED verdicts about those of the recipients that are settled and wait for no report."""
     verdicts: list[Verdict] = []
     groups: dict[str, list[int]] = {}
     for recipient in recipients:
@@ -38,7 +38,7 @@ def delivered(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...
 def addressed(
     addressees: Iterable[DatabaseId], verdicts: Sequence[Verdict], now: datetime
 ) -> tuple[DiscardEvent, ...]:
-    """One event per addressee and verdict, no addressee twice."""
+    """One event for each addressee and verdict; no addressee gets a verdict twice."""
     return tuple(
         DiscardEvent(addressee, verdict, now)
         for addressee in dict.fromkeys(addressees)
@@ -47,7 +47,7 @@ def addressed(
 
 
 def listeners(copy: Copy) -> tuple[DatabaseId, ...]:
-    """Every database that may hold a copy or own the message: holders of any state, and the owner."""
+    """Every other database that may hold a copy or own the message: holders in any state, and the owner."""
     databases = [holder.database_id for holder in copy.holders]
     if copy.role is Role.SHADOW and copy.owner_database:
         databases.append(copy.owner_database)

@@ -1,4 +1,4 @@
-"""Discard events: who gets them, in which order, how they are acknowledged and when they expire."""
+"""Acknowledgement of discard events, and how long outcomes are remembered."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from shadowrelay.core.values import replace
 
 
 def acknowledge(asker: DatabaseId, upto: Mark) -> Decision[None]:
-    """The asker applied our events up to that mark. It proves nothing about what it possesses."""
+    """The asker applied our events up to that mark. This proves nothing about the copies that it has."""
     return Decision(None, (AcknowledgeEvents(asker, upto),))
 
 
 def applied(ledger: Ledger, speaker: ServerName, upto: Mark) -> Decision[None]:
-    """Remember, in the transaction that applies them, how far that member's events are applied here."""
+    """Remember how far that member's events are applied here, in the transaction that applies them."""
     member = ledger.member(speaker)
     if member is None or member.applied == upto:
         return Decision(None)
@@ -25,5 +25,5 @@ def applied(ledger: Ledger, speaker: ServerName, upto: Mark) -> Decision[None]:
 
 
 def remembered_for(policy: Policy) -> timedelta:
-    """How long ids and outcomes are remembered, so that nothing delivered is ever called unknown."""
+    """How long ids and outcomes are remembered, so that no delivered message is called unknown."""
     return policy.message_expiration_timeout + policy.safety_net_hold_time

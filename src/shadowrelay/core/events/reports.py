@@ -1,4 +1,4 @@
-"""Delivery status notifications: who is told of what, and under which id (RFC 3461, RFC 5321 6.1)."""
+"""Delivery status notifications (DSNs): when a sender gets one, and its id (RFC 3461, RFC 5321 6.1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shadowrelay.core.messages import Envelope, Recipient
 
 
 class ReportKind(StrEnum):
-    """The Action of RFC 3464 2.3.3, as far as a relay has use for it."""
+    """The Action field of RFC 3464 2.3.3, with the values that this relay uses."""
 
     FAILED = "failed"
     DELAYED = "delayed"
@@ -29,10 +29,10 @@ _UNASKED = ("FAILURE", "DELAY")
 
 
 def is_due(kind: ReportKind, recipient: Recipient, envelope: Envelope) -> bool:
-    """Whether the sender is told.
+    """Does the sender get this report?
 
-    Nothing is ever sent to the null reverse-path: it marks reports themselves, and a report of a report
-    would never end. NOTIFY=NEVER silences everything. Without NOTIFY, failure and delay are reported.
+    The null reverse-path never gets one: it marks reports, and reports about reports would never end.
+    NOTIFY=NEVER suppresses every report. Without NOTIFY, failure and delay are reported.
     """
     if not envelope.sender:
         return False
@@ -40,19 +40,19 @@ def is_due(kind: ReportKind, recipient: Recipient, envelope: Envelope) -> bool:
 
 
 def returns_whole_message(kind: ReportKind, envelope: Envelope) -> bool:
-    """Whether the report carries the message, not only its header: RET=FULL, failures only (RFC 3461 4.3)."""
+    """Does the report return the whole message? Only a failure with RET=FULL does (RFC 3461 4.3)."""
     return kind is ReportKind.FAILED and envelope.ret == "FULL"
 
 
 def is_derived(message_id: MessageId) -> bool:
-    """Was the id derived, so that another node may make a message of the same id, in octets of its own?"""
+    """Is the id derived, so that another node may make a message with the same id in other octets?"""
     return message_id[14:15] == "8"
 
 
 def report_id(message_id: MessageId, recipient_number: int, kind: ReportKind) -> MessageId:
-    """The id of the report, derived and not drawn, so that two nodes cannot make two.
+    """The id of a report, derived from its subject, so that two nodes give the same report the same id.
 
-    The form is a UUID version 8 (RFC 9562 5.8): 122 bits of SHA-256 over what the report is about.
+    It is a UUID version 8 (RFC 9562 5.8): 122 bits of SHA-256 over message id, recipient number and kind.
     """
     about = f"report\0{message_id}\0{recipient_number}\0{kind}"
     digest = bytearray(hashlib.sha256(about.encode()).digest()[:16])

@@ -1,7 +1,7 @@
-"""Messages made out of other messages: a DSN settles a recipient only once it is safe itself.
+"""DSNs and the recipients that wait for them: a settlement is announced only when its DSN is safe.
 
-Until a DSN has two copies, or is settled, nobody is told that the recipient it reports on is settled: if
-this node is lost, a holder still has the original and makes the same DSN again (its id is derived).
+Until a DSN has two copies, or is settled, no member is told that its recipient is settled. If this node is
+lost before that, a holder still has the original and makes the same DSN again (its id is derived).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from shadowrelay.core.values import replace
 
 
 def already_safe(ledger: Ledger, report: MessageId) -> bool:
-    """Does this node know that DSN as settled, as somebody else's that it holds, or with a second copy? The
-    owner, or the holder, has to be on another machine.
+    """Is that DSN safe here already: settled, with a second copy, or held by this node for another owner?
 
-    Another node made it from its own copy of the original: nothing here would ever end the wait for it.
+    The holder, or that owner, must be on another machine. Another node may have made the DSN from its own
+    copy of the original; then no later event on this node would end the wait.
     """
     copy = ledger.copy(report)
     if copy is None:
@@ -32,13 +32,13 @@ def already_safe(ledger: Ledger, report: MessageId) -> bool:
 
 
 def waited_in_vain(ledger: Ledger, original: Copy, now: datetime) -> Decision[None]:
-    """Recipients that wait for a report which has been safe for long: nobody will say so any more."""
+    """End the wait of recipients whose report is safe already: no further event will end it."""
     waiting = [r for r in original.recipients if r.report and already_safe(ledger, r.report)]
     return _announced(original, [replace(r, report=None) for r in waiting], now)
 
 
 def report_is_safe(ledger: Ledger, report: Copy, now: datetime) -> Decision[None]:
-    """That DSN is safe: announce the settlement of the recipients that waited for it."""
+    """A DSN is safe: announce the settlement of the recipients that waited for it."""
     original = report.reports_on and ledger.copy(report.reports_on)
     if not original:
         return Decision(None)

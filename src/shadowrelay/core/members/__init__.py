@@ -1,1 +1,1 @@
-"""What members say to each other of messages, and what follows from their answers."""
+"""What members say to each other about messages, and what follows from their answers."""

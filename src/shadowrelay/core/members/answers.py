@@ -1,4 +1,4 @@
-"""What a member answers to a CHECK, and what follows from having been asked; see ``questions``."""
+"""Answers to CHECK: what this node says about a message, and what being asked changes. See ``questions``."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def answer(
     *,
     damaged: bool = False,
 ) -> Decision[tuple[Verdict, ...]]:
-    """Say what we know. ``rank`` is given by an asker that owns the message, as the rank it owns it by.
+    """Say what this node knows about a message. ``rank``: the asker owns the message, with that rank.
 
-    An owner that is asked by a holder records it as one, unless the copy there is ``damaged``; a copy of ours
-    that turns out to be of an older ownership follows the asker. What is settled is said of a damaged copy
-    too, and nothing else but that it is damaged.
+    If this node owns the message and a holder asks, this node records the holder, unless the holder's copy is
+    ``damaged``. If our copy belongs to an older ownership, it follows the asker. About a damaged copy of ours
+    the answer says only what is settled, and that the copy is damaged.
     """
     copy = ledger.copy(message_id)
     if copy is None:
@@ -49,7 +49,7 @@ def answer(
         return Decision(without_copy(ledger, message_id, epoch))
     known = delivered(copy, copy.recipients)
     if copy.stage is Stage.SAFETY_NET:
-        # Its reports may not be safe yet: until they are, the asker is to keep its copy.
+        # If its reports are not safe yet, the asker has to keep its copy until they are.
         return Decision(known or (Verdict(message_id, copy.epoch, VerdictKind.PENDING),))
     if copy.role is Role.PRIMARY:
         said = _answer_as_owner(ledger, copy, known, asker, epoch, rank, now, damaged=damaged)
@@ -61,7 +61,7 @@ def answer(
 
 
 def without_copy(ledger: Ledger, message_id: MessageId, epoch: int) -> tuple[Verdict, ...]:
-    """What is known of a message of which there is no copy here, or none that can be believed."""
+    """What is known about a message of which this node has no copy, or no rows that can be believed."""
     if rows := ledger.damaged(message_id):
         settled = tuple(number for number, _ in rows.settled)
         known = (Verdict(message_id, epoch, VerdictKind.DELIVERED, recipients=settled),) if settled else ()
@@ -75,16 +75,16 @@ def without_copy(ledger: Ledger, message_id: MessageId, epoch: int) -> tuple[Ver
 
 
 def for_version_1(verdict: Verdict, rank: int | None) -> Verdict:
-    """As a member understands it that knows of no damage, and takes ``unknown`` for *refused* (``rank``: as
-    the asker gave it).
+    """The verdict in the words of protocol version 1, which has no ``damaged``, and whose *unknown* means
+    *refused*. ``rank``: as the asker gave it.
     """
     match verdict.kind:
-        case VerdictKind.DAMAGED:  # in answer to a claim: one that nobody has to wait for
+        case VerdictKind.DAMAGED:  # in answer to a claim: with the last rank, so that nobody waits for it
             return replace(verdict, kind=VerdictKind.PENDING, argument=verdict.argument and str(_LAST_RANK))
         case VerdictKind.REJECTED:
             return replace(verdict, kind=VerdictKind.UNKNOWN)
         case VerdictKind.UNKNOWN if rank is None:
-            # It would drop the copy: let it ask again, in another version.
+            # The asker would drop its copy: let it ask again, perhaps in a later version.
             return replace(verdict, kind=VerdictKind.PENDING)
         case _:
             return verdict
@@ -93,7 +93,7 @@ def for_version_1(verdict: Verdict, rank: int | None) -> Verdict:
 def _answer_of_arrival(
     ledger: Ledger, arrived: Copy, asker: Speaker, epoch: int, rank: int | None, now: datetime
 ) -> Decision[tuple[Verdict, ...]]:
-    """Its holder asks, or an owner, which has it from a holder: it is a message. Others are to ask again."""
+    """If its holder asks, or an owner, the arrival is a message: record it and answer. Others ask again."""
     offered_to = arrived.holder(asker.database_id)
     if arrivals.under_way(arrived) or (rank is None and not offered_to):
         return Decision((Verdict(arrived.id, arrived.epoch, VerdictKind.PENDING),))
@@ -116,7 +116,7 @@ def _answer_as_owner(
     if rank is not None and outranks(epoch, rank, asker.name, (copy.epoch, copy.rank, ledger.name)):
         swapped = yields(ledger, copy, asker.name, asker.database_id, epoch, now)
         return Decision((*known, Verdict(copy.id, epoch, VerdictKind.YOURS)), swapped.writes, swapped.events)
-    if epoch > copy.epoch:  # somebody took it over, and the asker holds it for them: find out who
+    if epoch > copy.epoch:  # a member took it over, and the asker holds its copy: find out which member
         stale = ask_about(copy, now)
         return Decision(known, stale.writes)
     if rank is not None or epoch != copy.epoch:
@@ -127,7 +127,7 @@ def _answer_as_owner(
     superseded = holder is not None and holder.state is HolderState.SUPERSEDED
     if holder and superseded and not copy.exposed:
         return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.SUPERSEDED, str(holder.rank))))
-    # Told to discard its copy, and needed again: its new rank outlives the word on its way to it.
+    # A superseded holder that is needed again gets a new rank, so SUPERSEDED with the old rank is void.
     given = holder.rank if holder and not superseded else copy.ranks_given + 1
     now_holding = as_holder(ledger, asker, given)
     held = (*known, Verdict(copy.id, copy.epoch, VerdictKind.RECORDED, str(given)))
@@ -148,7 +148,7 @@ def _answer_as_owner(
 def _answer_to_damaged(
     copy: Copy, known: tuple[Verdict, ...], holder: Holder | None, asker: Speaker
 ) -> Decision[tuple[Verdict, ...]]:
-    """The holder's copy counts as none. It is kept until another one is made, there or elsewhere."""
+    """The holder's damaged copy does not count. It is kept until another copy is made, there or elsewhere."""
     rank = holder.rank if holder else copy.ranks_given + 1
     uncertain = Holder(asker.name, asker.database_id, None, rank, HolderState.UNCERTAIN)
     if holder and holder.state is HolderState.SUPERSEDED:
@@ -172,13 +172,13 @@ def _answer_as_holder(
     if copy.owner == asker.name and epoch <= copy.epoch:
         if copy.pending and copy.pending is not Reason.HEARTBEAT_LOST:
             return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.PENDING)))
-        back = withdraw(copy, now)  # it was only silent
+        back = withdraw(copy, now)  # the owner was only silent
         return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.YOURS)), back.writes)
     if rank is not None and epoch > copy.epoch:
         swapped = yields(ledger, copy, asker.name, asker.database_id, epoch, now)
         return Decision((*known, Verdict(copy.id, epoch, VerdictKind.YOURS)), swapped.writes, swapped.events)
     if epoch <= copy.epoch:
         return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.TAKEN, copy.owner)))
-    # Somebody else owns it by now, or we do and do not know: its word is on its way, or was lost. Ask for it.
+    # The copy has a later owner, perhaps this node: TAKEN is on its way, or was lost. Ask our owner.
     asking = replace(copy, check_at=now) if copy.pending is None else copy
     return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.PENDING)), saved(copy, asking).writes)

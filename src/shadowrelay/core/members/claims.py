@@ -1,8 +1,9 @@
-"""The second opinion: before a copy is promoted, the members that can be reached are asked.
+"""Questions before a promotion: SEEN about a silent owner, and CLAIM about each copy.
 
-First about the owner, when silence alone speaks against it: *did you have contact with it?* (Sighting). Then
-about each copy: *its owner is gone, and I am about to promote this copy; what do you hold and know of it?*
-(Claim). Whoever holds one for the same owner adopts the claim, and the lowest rank promotes.
+If only silence speaks against the owner, the members are first asked about it: *did you have contact with
+it?* (Sighting). Then they are asked about each copy: *its owner is gone, and I am about to promote this copy;
+what do you hold and know of it?* (Claim). A member that holds a copy for the same owner adopts the claim, and
+the holder with the lowest rank promotes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from shadowrelay.core.values import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """*Did you have contact with that member, on the lineage that was at this mark?*"""
+    """*Did you have contact with that owner, in the lineage that was at this mark?*"""
 
     owner: ServerName
     database_id: DatabaseId
@@ -40,7 +41,7 @@ class Claim:
 
 
 def sighting_of(ledger: Ledger, owner: ServerName) -> Sighting | None:
-    """What to ask before copies held for that owner are promoted by time; None if there are none."""
+    """The question before copies held for that owner are promoted by time; None if there are none."""
     member = ledger.member(owner)
     if member is None or member.lineage is None:
         return None
@@ -50,7 +51,7 @@ def sighting_of(ledger: Ledger, owner: ServerName) -> Sighting | None:
 
 
 def vouches(ledger: Ledger, sighted: Collection[ServerName], sighting: Sighting) -> bool:
-    """Can we say that the member is alive, and is still the database that the asker knows?"""
+    """Did we have contact with the owner lately, and is its database still the one that the asker knows?"""
     member = ledger.member(sighting.owner)
     if sighting.owner not in sighted or member is None or member.lineage is None:
         return False
@@ -58,7 +59,7 @@ def vouches(ledger: Ledger, sighted: Collection[ServerName], sighting: Sighting)
 
 
 def claim_of(copy: Copy) -> Claim | None:
-    """What is claimed by a copy whose promotion is pending."""
+    """The claim for a copy whose promotion is pending; None if it is not."""
     return Claim(copy.owner, copy.owner_database, copy.pending) if copy.held and copy.pending else None
 
 
@@ -74,11 +75,11 @@ def judge(
     *,
     damaged: bool = False,
 ) -> Decision[tuple[Verdict, ...]]:
-    """Answer a claim. A holder for the same owner adopts it, remembers the asker as another holder, and says
-    its own rank; or that its copy is damaged, so that nobody waits for it. So is the asker's, if it is
-    ``damaged``.
+    """Answer a claim. ``damaged``: the asker's copy is damaged.
 
-    No answer at all (ask again) while mere silence is claimed of an owner that we had contact with.
+    A holder for the same owner adopts the claim, remembers the asker as another holder, and answers its own
+    rank. If its own copy is damaged it says so, and nobody waits for it. If the claim gives mere silence as
+    its reason, but this node had contact with the owner, the answer is empty and the asker asks again.
     """
     copy = ledger.copy(message_id)
     same = copy and copy.held and copy.epoch == epoch and copy.owner == claim.owner
@@ -96,7 +97,7 @@ def judge(
 
 
 def yields_to(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker) -> bool:
-    """Is the speaker the one to promote, or has it not decided yet? Then it is asked again."""
+    """Must the speaker of this PENDING be asked again? It has not decided yet, or its rank is below ours."""
     if not verdict.argument or not copy.held:
         return True
     return (int(verdict.argument), speaker.name) < (copy.rank, ledger.name)

@@ -1,4 +1,4 @@
-"""What becomes of a message about which the members were asked: one decision, out of what they answered."""
+"""Concludes an open question: one decision about a message, made from the members' answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from shadowrelay.core.values import dataclass, replace
 
 
 class Conclusion(Enum):
-    """What came of one open question. UNREAD: the content of the copy has to be compared first."""
+    """How one open question ended, or that it is still open (OPEN, UNREAD).
+
+    UNREAD: the content of the copy has to be compared with its digest first.
+    """
 
     OPEN = "open"
     UNREAD = "unread"
@@ -30,11 +33,12 @@ class Conclusion(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuestionState:
-    """What is known of one question at this moment.
+    """What is known about one open question at this moment.
 
-    ``by``: members that have answered. ``confirmed``: one of them holds a copy for us. ``waited``: for
-    ``reconcile_timeout``. ``forgotten_since``: when this node returned from an absence after which nobody may
-    remember what it had. ``sound``: the content of the copy was compared with its digest.
+    ``by``: members that have answered. ``confirmed``: one of them holds a copy for us. ``waited``: the
+    question is older than ``reconcile_timeout``. ``forgotten_since``: when this node returned from an absence
+    after which all members may have forgotten its messages. ``sound``: the content of the copy matches its
+    digest.
     """
 
     by: Set[ServerName]
@@ -46,7 +50,7 @@ class QuestionState:
 
 
 def may_be_closed(question: OpenQuestion, by: Set[ServerName], reachable: frozenset[ServerName]) -> bool:
-    """Has everybody answered who can be reached? Or is the owner back, whose message was to be taken?"""
+    """Has every member answered that can be reached, or is the owner back from which we would promote?"""
     return _complete(question, by, reachable) or question.taken_from in reachable
 
 
@@ -57,12 +61,12 @@ def _complete(question: OpenQuestion, by: Set[ServerName], reachable: frozenset[
 def conclude(
     ledger: Transaction, copy: Copy, question: OpenQuestion, said: QuestionState, now: datetime
 ) -> Conclusion:
-    """Decide one message, and write the decision down.
+    """Decide one message, and store the decision.
 
-    A member that can be reached is waited for. If a holder is out of reach, the message waits for
-    ``reconcile_timeout``, or not at all while a member that has answered holds a copy; then it goes out in
-    doubt. After a long absence it is set aside instead, unless a member confirms it. A copy is promoted only
-    when its content is sound.
+    The message waits for every member that can be reached. If a holder is out of reach, the message waits for
+    ``reconcile_timeout``, or not at all if a member that can be reached has answered and holds a copy; then
+    it goes out in doubt. After a long absence of this node, a message that no member confirms is set aside. A
+    copy is promoted only when its content is sound.
     """
     if copy.pending is Reason.HEARTBEAT_LOST and copy.owner in said.reachable:
         ledger.apply(withdraw(copy, now))
@@ -71,7 +75,7 @@ def conclude(
         return Conclusion.OPEN
     long_away = said.forgotten_since is not None and said.forgotten_since == question.since
     if copy.held and long_away and copy.owner not in said.by:
-        return Conclusion.OPEN  # its owner alone can say what became of it
+        return Conclusion.OPEN  # only its owner can say what became of it
     missing = {holder.name for holder in copy.holders} - said.by
     waited = said.waited or copy.kept_by(said.reachable & said.by)
     if missing and (copy.confirmation is Confirmation.IN_DOUBT or not waited):

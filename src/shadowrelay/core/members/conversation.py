@@ -1,7 +1,7 @@
-"""What members say to each other, apart from offers: who they are, events, questions and answers.
+"""The conversation of two members, without offers: greetings, discard events, questions and answers.
 
 Both ends are here: ``introduce`` and ``ask`` make what a caller says, ``asked`` answers it, ``met`` and
-``told`` apply what was heard. The wire spells it, the transactions remember it.
+``told`` apply what was heard. ``wire`` has the spelling; the database remembers.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from shadowrelay.core.reception.holding import revoke
 from shadowrelay.core.values import dataclass
 
 MAX_LINES = 200
-"""Lines that one answer to XQDISCARD may have."""
+"""How many lines one answer to XQDISCARD may have."""
 
 MAX_QUESTIONS = 60
-"""Ids that one CHECK may name: stays below the 4,096 octets of a line between members."""
+"""How many ids one XQDISCARD may ask about, so that its line stays below 4,096 octets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """Who a member is: its name, its lineage as far as the listener needs it, and what it knows of ours."""
+    """Who a member is: its name, the lineage as far as the listener needs it, and what it knows of ours."""
 
     name: ServerName
     lineage: Lineage
@@ -48,8 +48,10 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """*I have this message at this epoch; what do you know of it?* ``rank`` only when the asker owns it, or
-    claims a copy. ``damaged``: what it has cannot be relied on.
+    """*I have this message at this epoch; what do you know of it?*
+
+    ``rank`` is given only if the asker owns the message, or claims a copy. ``damaged``: the asker's copy
+    cannot be relied on.
     """
 
     message_id: MessageId
@@ -69,10 +71,10 @@ class Revocation:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One XQDISCARD command: give me ``most`` events, I applied those up to ``after``.
+    """One XQDISCARD command: *give me up to* ``most`` *events; I applied those up to* ``after``.
 
-    ``claimed`` are copies whose promotion is pending, all for the owner and the reason of ``claim``; their
-    ranks are those of the holder.
+    ``claimed``: copies whose promotion is pending, all with the owner and the reason of ``claim``, each with
+    the asker's rank as a holder.
     """
 
     most: int
@@ -88,7 +90,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the answer. ``event`` is its number, None for an answer to CHECK or REVOKE."""
+    """One line of the answer. ``event`` is the event's number, None for the answer to a question."""
 
     event: int | None
     verdict: Verdict
@@ -96,9 +98,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class QueryResponse:
-    """What is answered to a query; ``seen`` is the member that was asked about, if there was contact.
+    """The answer that this node gives to a query.
 
-    ``give``: the message whose good copy is to be offered to the asker, once this is said.
+    ``seen``: the member that SEEN asked about, if this node had contact with it. ``give``: the message whose
+    good copy is offered to the asker after this answer.
     """
 
     lines: tuple[Line, ...]
@@ -108,7 +111,7 @@ class QueryResponse:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A whole answer, with the mark of the member that gave it."""
+    """The whole answer that a member gave, with its mark."""
 
     lines: tuple[Line, ...]
     mark: Mark
@@ -116,11 +119,11 @@ class Answered:
 
 
 class InquiryView(Protocol):
-    """What a process remembers of who has answered about which message, as far as a talk needs it."""
+    """The process's memory of members' answers (``members.inquiry``), as far as a conversation needs it."""
 
     @property
     def long_away(self) -> datetime | None:
-        """When this node returned from so long an absence that what it had may be forgotten everywhere."""
+        """When this node returned from an absence so long that its messages may be forgotten everywhere."""
         ...
 
     def unasked(self, ledger: Ledger, member: ServerName, most: int) -> Sequence[OpenQuestion]:
@@ -128,20 +131,20 @@ class InquiryView(Protocol):
         ...
 
     def asked_again(self, member: ServerName, most: int) -> Sequence[MessageId]:
-        """Up to ``most`` messages that this member is asked about once more; each is returned once."""
+        """Up to ``most`` messages that this member is to be asked about once more; each is returned once."""
         ...
 
     def note(self, copy: Copy, member: ServerName, *, confirmed: bool = False) -> None:
-        """This member has answered; ``confirmed``: it holds a copy for us."""
+        """This member has answered about the message; ``confirmed``: it holds a copy for us."""
         ...
 
     def forget(self, message_id: MessageId) -> None:
-        """Nothing is to be asked about this message."""
+        """There is nothing more to ask about this message."""
         ...
 
 
 def introduce(ledger: Ledger, to: ServerName) -> Greeting:
-    """Our greeting for that member: the lineage goes back to the incarnation that it said it knows."""
+    """Our greeting for that member: the lineage goes back to the incarnation that the member knows."""
     member = ledger.member(to)
     lineage = ledger.lineage.since(member.knows_ours if member else None)
     return Greeting(ledger.name, lineage, member.lineage.incarnation if member and member.lineage else None)
@@ -155,9 +158,9 @@ def met(
     after_silence: bool,
     asked_at: Lineage | None = None,
 ) -> None:
-    """A member introduced itself, as the caller or in answer to us.
+    """A member introduced itself, as the caller or in answer to our greeting.
 
-    ``asked_at``, for an answer: its lineage as we knew it when we asked.
+    ``asked_at``: for an answer, the member's lineage as we knew it when we asked.
     """
     heartbeat.meet(
         ledger,
@@ -171,11 +174,11 @@ def met(
 
 
 def ask(ledger: Ledger, to: ServerName, inquiry: InquiryView, now: datetime, version: int = 2) -> Query:
-    """The next XQDISCARD: events, and the copies to be asked about. ``version`` is that of the session.
+    """The next XQDISCARD for that member: it fetches events, and asks about copies.
 
-    Those are the messages that may not be delivered before everybody was asked, copies that are about to be
-    promoted, copies held for that member of which it said nothing for ``orphan_check_interval``, and what is
-    to be asked about again.
+    It asks about messages that may not be delivered before the members are asked, copies whose promotion is
+    pending, copies held for that member whose ``check_at`` has come, and messages to be asked about again.
+    ``version`` is the protocol version of the session.
     """
     member = ledger.member(to)
     due: dict[MessageId, Copy] = {}
@@ -223,11 +226,11 @@ def asked(
     *,
     closed: bool = False,
 ) -> QueryResponse:
-    """Answer one XQDISCARD. Ids whose fate is being decided at this moment are left out.
+    """Answer one XQDISCARD. Questions about ids ``in_flight`` get no line.
 
-    ``sighted``: members with which there was contact within three heartbeats. ``closed``: this node is being
-    opened, and says of no message yet what it knows; whoever asks hears that it is there, and asks again.
-    What a process said that has a successor is late, and nobody waits for the answer: ``_has_successor``.
+    ``sighted``: members with which this node had contact within three heartbeats. ``closed``: this node is
+    being opened, and answers *pending* about every message, so that the member asks again.
+    A query from a process that has a successor is late, and nobody waits for the answer: ``_has_successor``.
     """
     if _has_successor(ledger, asker):
         return QueryResponse(())
@@ -290,9 +293,9 @@ def told(
     policy: Policy,
     now: datetime,
 ) -> bool:
-    """Apply an answer, all of it in one transaction. True if there is more to fetch or to ask at once.
+    """Apply a whole answer in one transaction. True if there is more to fetch or to ask at once.
 
-    Nothing of it counts if the process that gave it has a successor by now: see ``_has_successor``.
+    Nothing of the answer counts if the process that gave it has a successor by now: see ``_has_successor``.
     """
     if _has_successor(ledger, speaker):
         return False
@@ -320,18 +323,18 @@ def told(
             continue
         asked_as_holder = (question.message_id, question.epoch, question.rank) == (copy.id, copy.epoch, None)
         as_its_holder = speaker.name == copy.owner and asked_as_holder
-        if as_its_holder and copy.check_at == checked[copy.id]:  # nothing was decided, or it was left out
+        if as_its_holder and copy.check_at == checked[copy.id]:  # the answer left it out, or decided nothing
             ledger.apply(questions.check_later(copy, now + policy.orphan_check_interval))
     more_to_ask = len(query.questions) + len(query.claimed) >= MAX_QUESTIONS and bool(answered - pending)
     return more_to_ask or len(lines) >= MAX_LINES
 
 
 def _has_successor(ledger: Ledger, speaker: Speaker) -> bool:
-    """Did that member introduce itself in a later incarnation than the one that says this?
+    """Has that member introduced itself in another incarnation than the one that says this?
 
-    Then it comes late, from a process that is gone, and of a database that may have been lost or put back
-    since: *I hold it* would make us believe in a copy that is not there. Whatever still matters, the
-    successor says and asks itself.
+    Then these words are late: their process is gone, and its database may have been lost or put back since.
+    *I hold it* would make us believe in a copy that is not there. The successor says and asks itself whatever
+    still matters.
     """
     member = ledger.member(speaker.name)
     lineage = member.lineage if member else None
@@ -339,7 +342,7 @@ def _has_successor(ledger: Ledger, speaker: Speaker) -> bool:
 
 
 def _waits(ledger: Ledger, verdict: Verdict, speaker: Speaker) -> bool:
-    """Is this one to be asked again?"""
+    """Must the speaker be asked again about this message?"""
     if verdict.kind is not VerdictKind.PENDING:
         return False
     copy = ledger.copy(verdict.message_id)

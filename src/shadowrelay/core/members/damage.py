@@ -1,8 +1,8 @@
-"""Damaged copies: found, shown, replaced by a good copy of another member, or set aside when there is none.
+"""Damaged copies: found, replaced by a good copy from another member, or set aside if there is none.
 
-A copy is damaged when its content is not the one of its digest. A message is, when its rows cannot be
-believed: then there is no copy that a decision could read, and its id is all that is known (``DamagedRow``).
-Damage never deletes a row, and a damaged copy counts as none.
+A copy is damaged if its content differs from its digest. A whole message is damaged if its rows cannot be
+believed: then no decision can read a copy, and only its id is known (``DamagedRow``). Finding damage deletes
+no row, and a damaged copy does not count as a copy.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ NO_GOOD_COPY = "damaged, and no member has a good copy"
 DROPPED = "given up by an operator: whom to tell is not known"
 
 FINAL = frozenset({VerdictKind.UNKNOWN, VerdictKind.DAMAGED})
-"""Answers after which a member need not be asked again: it has no good copy."""
+"""Answers that mean that the member has no good copy, so that it need not be asked again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """*My copy is damaged; if you hold a good one for me, give it to me.* The epoch and the digest are those
-    of the asker's row; a row that cannot be believed names the message alone.
+    """*My copy is damaged; if you hold a good one for me, give it to me.*
+
+    Epoch and digest come from the asker's row. If its rows cannot be believed, only the message is named.
     """
 
     message_id: MessageId
@@ -49,9 +50,10 @@ class Wanted:
 
 
 def found(ledger: Ledger, message_id: MessageId, now: datetime, what: str = "content") -> Decision[bool]:
-    """The content of a message was read, and is not what it has to be. True if that is news.
+    """Record that the content of a copy differs from its digest. True if that was not known yet.
 
-    It waits, unexpired. A holder tells its owner with its next question; an owner looks for a good copy.
+    The copy waits and does not expire. A holder tells the owner with its next question; an owner looks for a
+    good copy.
     """
     copy = ledger.copy(message_id)
     if copy is None or copy.damaged:
@@ -62,15 +64,16 @@ def found(ledger: Ledger, message_id: MessageId, now: datetime, what: str = "con
 
 
 def found_rows(rows: DamagedRow) -> Decision[None]:
-    """Rows were read that cannot be believed: from now on nobody finds them but who looks for damage."""
+    """Record that rows cannot be believed: from now on, only a look for damage finds them."""
     event = RowsDamaged(at=rows.found_at, message_id=rows.message_id, reason=rows.what)
     return Decision(None, (SaveDamaged(rows),), (event,))
 
 
 def wanted(ledger: Ledger, message_id: MessageId) -> Wanted | None:
-    """What to ask the members for, None if nothing: a good copy is here, or it is the owner's to make one.
+    """The request for a good copy of a damaged message; None if none is needed, or its owner will make one.
 
-    A holder keeps its damaged copy until the owner has made another one, and needs it only to promote it.
+    A holder keeps its damaged copy until the owner has made another one. It needs a good copy only to
+    promote.
     """
     if rows := ledger.damaged(message_id):
         return None if rows.set_aside else Wanted(message_id)
@@ -81,26 +84,28 @@ def wanted(ledger: Ledger, message_id: MessageId) -> Wanted | None:
 
 
 def needed(copy: Copy) -> bool:
-    """Is a good copy to be asked for? Of a copy that is merely held its owner makes another one."""
+    """Must this node ask for a good copy? A mere holder need not: the owner makes another copy."""
     return copy.damaged and copy.queued and (copy.owned or copy.pending is not None)
 
 
 def answer(
     ledger: Ledger, asker: Speaker, asked: Wanted, now: datetime
 ) -> Decision[tuple[tuple[Verdict, ...], MessageId | None]]:
-    """Somebody's copy is damaged. A good copy that is held here for that very member is to be given to it;
-    what else is known is said as to any question of a holder whose copy is damaged.
+    """Answer a member whose copy is damaged: the verdicts, and the message to give, if we have a good copy.
+
+    Only a good copy that this node holds for that member is given. The rest of the answer is the same as for
+    any question of a holder whose copy is damaged.
     """
     copy = ledger.copy(asked.message_id)
     epoch = asked.epoch or (copy.epoch if copy else 1)
     said = answers.answer(ledger, asker, asked.message_id, epoch, None, now, damaged=True)
     verdicts, give = said.then, None
     if copy is not None and any(verdict.kind is VerdictKind.YOURS for verdict in verdicts):
-        # What a row of a version before digests has is compared when it is read to be given, and then known.
+        # A row of a version before digests gets its digest when the content is read, before it is given.
         mine = copy.digests.content if copy.digests else asked.content
         if asked.content in {None, mine}:
             give = copy.id
-        else:  # it is another content than the one that is looked for
+        else:  # our content is another one than the asker's was
             other = Verdict(copy.id, copy.epoch, VerdictKind.DAMAGED)
             verdicts = tuple(other if one.kind is VerdictKind.YOURS else one for one in verdicts)
     if copy is not None and not copy.unsettled and not any(one.report for one in copy.recipients):
@@ -109,7 +114,7 @@ def answer(
 
 
 def given(ledger: Ledger, message_id: MessageId, to: ServerName, now: datetime) -> Decision[None]:
-    """The owner of a copy that we hold has taken the same from us, in place of its own."""
+    """The owner took our copy in place of its own damaged one: log that."""
     copy = ledger.copy(message_id)
     if copy is None:
         return Decision(None)
@@ -118,8 +123,9 @@ def given(ledger: Ledger, message_id: MessageId, to: ServerName, now: datetime) 
 
 
 def sound_again(ledger: Ledger, message_id: MessageId, content: Digest, now: datetime) -> Decision[bool]:
-    """A content that was damaged is what it has to be after all: its disk was repaired, or somebody has put
-    it back. A holder tells its owner. True if that is news.
+    """A damaged content matches its digest again: its disk was repaired, or somebody put it back.
+
+    A holder tells the owner with its next question. True if the copy counted as damaged until now.
     """
     copy = ledger.copy(message_id)
     if copy is None or not copy.damaged or copy.digests is None or copy.digests.content != content:
@@ -131,7 +137,7 @@ def sound_again(ledger: Ledger, message_id: MessageId, content: Digest, now: dat
 
 
 def digested(ledger: Ledger, message_id: MessageId, content: Digest) -> Decision[Copy | None]:
-    """A row of a version before digests gets them, of what is stored now. The result is the copy."""
+    """Make digests for a row of a version before digests, from what is stored now. The result: the copy."""
     copy = ledger.copy(message_id)
     if copy is None or copy.digests is not None:
         return Decision(copy)
@@ -141,9 +147,9 @@ def digested(ledger: Ledger, message_id: MessageId, content: Digest) -> Decision
 
 
 def given_up(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[bool]:
-    """Every member that may have a good copy was asked, and none has one: an operator has to see it.
+    """Set a damaged message aside for the operator: every member was asked, and none has a good copy.
 
-    It is never delivered, and never bounced. True if it was set aside by this.
+    It is neither delivered nor bounced. True if this call set it aside.
     """
     if rows := ledger.damaged(message_id):
         if rows.set_aside:
@@ -157,10 +163,10 @@ def given_up(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[b
 
 
 def dropped(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[bool]:
-    """An operator gives up a message whose rows cannot be believed, and of which nobody has a good copy. Its
-    sender cannot be told: who that is stands in those rows. False if it is none of these.
+    """An operator gives up a message that was set aside because its rows cannot be believed. False if not so.
 
-    No outcome is remembered: if a good copy turns up after all, its holder promotes it.
+    The sender cannot be told, because its address is in those rows. No outcome is remembered: if a good copy
+    turns up after all, its holder promotes it.
     """
     rows = ledger.damaged(message_id)
     if rows is None or not rows.set_aside:
@@ -170,8 +176,8 @@ def dropped(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[bo
 
 
 class Counted(StrEnum):
-    """What metrics count of damage. DERIVED: a column that follows from others was wrong, and was put right;
-    FETCHED and GIVEN: good copies that took the place of damaged ones, here and elsewhere.
+    """What the metrics count. DERIVED: a derived column was wrong and was corrected. FETCHED, GIVEN: good
+    copies that replaced damaged ones, on this node and on other nodes.
     """
 
     CONTENT = "content"
@@ -182,7 +188,7 @@ class Counted(StrEnum):
 
 
 def counted(event: TrackingEvent | SnapshotEnd | RowsDamaged, name: ServerName) -> Counted | None:
-    """What an event of the node of that name is counted as."""
+    """What an event of the node called ``name`` counts as; None if it is not about damage."""
     match event:
         case HaDamage():
             return Counted.CONTENT

@@ -1,4 +1,4 @@
-"""What the silence of a member leads to: one forecast, for the log and for the operator."""
+"""The forecast: what the silence of a member will lead to, told in the log and to the operator."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from shadowrelay.core.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """A member cannot be reached: its copies stop counting, and what is held for it is promoted.
+    """A member cannot be reached: its copies stop counting, and the messages held for it are promoted.
 
     ``losing_in``: failed heartbeats until ``held_by_it`` copies of our messages no longer count.
-    ``promoting_in``: time until ``held_for_it`` messages are promoted; zero when it is due. Not by time while
-    another member has contact with it (``seen_by``), or while this node may be the one that is ``cut_off``.
+    ``promoting_in``: time until ``held_for_it`` messages are promoted; zero or less when that is due. They
+    are not promoted by time while another member has contact with it (``seen_by``), or while this node may be
+    the one that is ``cut_off``.
     """
 
     losing_in: int

@@ -1,4 +1,4 @@
-"""How far and how fast a scrub goes on in the background: spread evenly over the time that it may take."""
+"""The pace of a scrub: how far it has come, and the pauses that spread it evenly over its time."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from shadowrelay.core.values import dataclass
 
 PER_MESSAGE = 4096
-"""Octets that a message counts for beside its content: what its rows take to be read."""
+"""How many octets the rows of a message count for, beside its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Messages, and octets of content."""
+    """A number of messages, and of octets of content."""
 
     messages: int = 0
     octets: int = 0
@@ -27,10 +27,10 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One round, as far as it has come: it reads everything that is kept. ``at_once``: it does not rest.
-    ``contents``, ``rows``: messages with such damage, old or new; ``mended``: those of which only a derived
-    column was wrong; ``unreadable``: contents that could not be read for now. ``complete_at``: when the last
-    round went through everything.
+    """The state of one round, which reads everything that the node keeps. ``at_once``: it does not pause.
+    ``contents``, ``rows``: messages with damaged content or rows, known before or not. ``mended``: messages
+    whose only fault was a derived column. ``unreadable``: contents that could not be read for now.
+    ``complete_at``: when the last complete round ended.
     """
 
     number: int = 0  # since the node was started
@@ -50,10 +50,10 @@ class Round:
 
 
 def share(done: Amount, of: Amount) -> float:
-    """How much of the work is done, from 0 to 1. What came since it was counted makes it no more than 1."""
+    """The share of the work that is done, from 0 to 1, also if new messages came since the count."""
     return min(1.0, done.work / of.work) if of.work else 1.0
 
 
 def pause(done: Amount, of: Amount, elapsed: timedelta, within: timedelta) -> timedelta:
-    """How long to rest now, so that the work ends when that time has passed and not before."""
+    """How long to pause now, so that the work takes the time ``within`` and not less."""
     return max(timedelta(0), within * share(done, of) - elapsed)

@@ -1,7 +1,8 @@
-"""CHECK: *I have this message at this epoch; what do you know of it?* What the answers mean; see ``answers``.
+"""Questions about messages (CHECK): what the answers of a member mean for our copy. See ``answers``.
 
-Asked by holders of an owner that said nothing for a while, and by everybody of everybody at a return, a
-promotion, and a new contact after a long silence.
+CHECK says: *I have this message at this epoch; what do you know of it?* A holder asks an owner that said
+nothing for a while. At a return, a promotion, and a new contact after a long silence, a node asks every
+member.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from shadowrelay.core.reception.holding import discard_copy, settle_held
 from shadowrelay.core.values import dataclass, replace
 
 _COPIES = frozenset({HolderState.HOLDING, HolderState.LOST, HolderState.BESIDE})
-"""States of a holder that may have what it acknowledged."""
+"""States of a holder that acknowledged a copy and may still have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """A member as we know it at this moment: the answers and questions of a session carry its mark."""
+    """The member that asks or answers, with the mark that its words carry."""
 
     name: ServerName
     database_id: DatabaseId
@@ -52,7 +53,7 @@ class Speaker:
 
 
 def as_holder(ledger: Ledger, speaker: Speaker, rank: int) -> Holder:
-    """The speaker as a holder: it said durably that it has a copy."""
+    """The speaker as a holder of a copy that it durably has."""
     return Holder(speaker.name, speaker.database_id, speaker.mark, rank, holding(ledger, speaker.name))
 
 
@@ -66,10 +67,10 @@ def learn(
     *,
     long_away: datetime | None = None,
 ) -> Decision[None]:
-    """Apply a verdict, told as a discard event or as an answer. Idempotent; an unknown id creates nothing.
+    """Apply a verdict from a discard event or an answer. Idempotent; an unknown id creates nothing.
 
-    ``owner_database`` is the database of the member that TAKEN names, when we know it. ``long_away``: see
-    ``Inquiry``.
+    ``owner_database``: the database of the member that TAKEN names, if we know it. ``long_away``: see
+    ``conversation.InquiryView``.
     """
     if copy := ledger.copy(verdict.message_id):
         return _learn(ledger, copy, verdict, speaker, owner_database, now, long_away)
@@ -85,7 +86,7 @@ def learn(
 
 
 def learn_of_rows(rows: DamagedRow, verdict: Verdict, policy: Policy, now: datetime) -> Decision[None]:
-    """What is said of a message whose rows cannot be believed: that nobody needs them, or nothing."""
+    """Apply a verdict about a message whose rows cannot be believed: delete the rows if nobody needs them."""
     gone = (DropDamaged(rows.message_id),)
     match verdict.kind:
         case VerdictKind.DELIVERED if not verdict.recipients:
@@ -150,9 +151,11 @@ def _taken(
     owner_database: DatabaseId | None,
     now: datetime,
 ) -> Decision[None]:
-    """Somebody owns the message. Of equal epochs only the rival itself is believed, which knows our rank,
-    and by a holder only its owner; anything else is hearsay, and two owners that follow it could yield to
-    each other.
+    """Another member owns the message: yield to it, if the verdict can be believed.
+
+    At a higher epoch everybody is believed. At an equal epoch an owner believes only the rival itself, which
+    knows our rank, and a holder believes only its owner. Anything else is hearsay: two owners that follow it
+    could yield to each other.
     """
     owner = ServerName(verdict.argument)
     if owner == ledger.name:
@@ -160,7 +163,7 @@ def _taken(
     if verdict.epoch < copy.epoch or not owner_database:
         return Decision(None)
     if copy.held and (verdict.epoch, owner) == (copy.epoch, copy.owner):
-        # We know. After a handover this is the new owner's word that it took the message: have it record us.
+        # Already known. After a handover it says that the new owner took the message: have it record us.
         return saved(copy, replace(copy, check_at=now)) if awaits_its_owner(copy) else Decision(None)
     believed = verdict.epoch > copy.epoch or speaker.name == (owner if copy.owned else copy.owner)
     if not believed:
@@ -169,23 +172,23 @@ def _taken(
 
 
 def _handed_over(copy: Copy, verdict: Verdict, speaker: Speaker, now: datetime) -> Decision[None]:
-    """Its owner made us the owner: our copy is to be promoted, after the others were asked as ever."""
+    """The owner handed the message over to us: make our copy's promotion pending; others are asked first."""
     if not copy.held or speaker.name != copy.owner or verdict.epoch != copy.epoch + 1:
         return Decision(None)
     return intend(copy, Reason.HANDED_OVER, now)
 
 
 def _pending(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker) -> Decision[None]:
-    """Not decided yet. Said to our claim, with a rank: another holder, to be told what becomes of it."""
+    """The speaker has not decided yet. If it answers our claim with a rank, record it as another holder."""
     if not copy.held or copy.pending is None or not verdict.argument or verdict.epoch != copy.epoch:
         return Decision(None)
     return saved(copy, copy.with_holder(as_holder(ledger, speaker, int(verdict.argument))))
 
 
 def _damaged(copy: Copy, verdict: Verdict, speaker: Speaker) -> Decision[None]:
-    """What the speaker has counts as no copy, but it is told what becomes of the message.
+    """The speaker's copy is damaged: it does not count, but the speaker is told the outcome of the message.
 
-    Said to our claim, with its rank: it waits for nobody, and nobody for it.
+    If the speaker answers our claim with a rank, it is another holder: record it as uncertain.
     """
     holder = copy.holder(speaker.database_id)
     if copy.owned and holder and holder.state in _COPIES:
@@ -198,7 +201,7 @@ def _damaged(copy: Copy, verdict: Verdict, speaker: Speaker) -> Decision[None]:
 
 
 def _held(copy: Copy, verdict: Verdict, now: datetime) -> Decision[None]:
-    """The owner knows of our copy: nothing more to ask, for as long as copies are kept."""
+    """The owner has our copy on record: there is nothing more to ask about it."""
     if not copy.held or verdict.epoch != copy.epoch:
         return Decision(None)
     after = replace(copy, rank=int(verdict.argument or copy.rank), check_at=None, renewed_at=now)
@@ -206,9 +209,10 @@ def _held(copy: Copy, verdict: Verdict, now: datetime) -> Decision[None]:
 
 
 def _yours(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker, now: datetime) -> Decision[None]:
-    """The speaker holds a copy for us, at this moment and durably.
+    """The speaker, at this moment, durably holds a copy for us.
 
-    If we hold ours for the speaker, nobody owns the message: then we do. Of the next epoch: it was given us.
+    If we hold our copy for the speaker, nobody owns the message: then we promote ours. At the next epoch, the
+    speaker has handed the message over to us.
     """
     if copy.held and copy.owner == speaker.name and verdict.epoch == copy.epoch:
         return intend(copy, Reason.OWNER_FORGOT, now)
@@ -218,17 +222,17 @@ def _yours(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker, now: 
     if not copy.owned or verdict.epoch != copy.epoch:
         return Decision(None)
     if holder is None or holder.state is HolderState.SUPERSEDED:
-        return Decision(None)  # it asks by itself, and is recorded or released then
+        return Decision(None)  # it will ask by itself, and is recorded or superseded then
     return saved(copy, copy.with_holder(as_holder(ledger, speaker, holder.rank)))
 
 
 def _unknown(copy: Copy, speaker: Speaker, now: datetime, long_away: datetime | None) -> Decision[None]:
-    """The speaker has never heard of it, or a stale page made it forget.
+    """The speaker has never heard of the message, or a stale page made it forget.
 
-    From the owner: the copy is to be promoted. An owner that refused a message says so; only of version 1 is
-    it ``unknown`` in the incarnation that offered the copy which says it. To a holder that was away for so
-    long that its owner may have settled and forgotten the message, it says nothing at all: the message is set
-    aside. From a holder of ours: that the message is exposed.
+    If the speaker is the owner, promote our copy: an owner that refused a message says *rejected*. Only in
+    version 1 does *unknown*, in the incarnation that offered the copy, mean *refused*. If this node was away
+    so long that the owner may have settled and forgotten the message, *unknown* means nothing: set the
+    message aside. If the speaker is a holder of ours, its copy no longer counts.
     """
     if copy.held and speaker.name == copy.owner and copy.pending is None:
         same = (speaker.database_id, speaker.mark.incarnation) == (copy.owner_database, copy.offered_in)
@@ -245,12 +249,12 @@ def _unknown(copy: Copy, speaker: Speaker, now: datetime, long_away: datetime | 
 
 
 def shared_with(copy: Copy, member: ServerName) -> bool:
-    """Does that member have a copy of this message too, as far as we know: as its owner, or as a holder?"""
+    """Does that member, as far as we know, have a copy of this message too, as its owner or as a holder?"""
     if copy.held:
         return copy.owner == member and copy.pending is None
     return copy.owned and any(one.name == member and one.state in _COPIES for one in copy.holders)
 
 
 def check_later(copy: Copy, at: datetime) -> Decision[None]:
-    """The owner left this copy out of its answer: ask again then."""
+    """The owner left this copy out of its answer: ask again at that time."""
     return Decision(None, (SaveCopy(copy, replace(copy, check_at=at)),))

@@ -1,8 +1,8 @@
-"""A member is silent: who is asked about it, and what it means if none of them answers.
+"""The second opinion on a silent member: which members are asked, and what it means if none answers.
 
-Contact that anybody had with it shows that it lives. That it is not this node which is cut off is shown by an
-answer from another machine alone: members on one machine are cut off together. So two machines are a
-boundary of two, however many members stand on them, and there time alone decides.
+A member that had contact with the silent one shows that it lives. Only an answer from another machine shows
+that this node is not the one that is cut off, because members on one machine are cut off together. So two
+machines are a boundary of two, however many members are on them; there, time alone decides.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from shadowrelay.core.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """All ``members`` but the silent one and us. ``elsewhere``: those on other machines than ours. ``third``:
-    is one of them on a machine that is neither ours nor that of the silent one?
+    """All ``members`` except the silent one and this node.
+
+    ``elsewhere``: those on other machines than ours. ``third``: is one of them on a machine that is neither
+    ours nor the silent member's?
     """
 
     members: frozenset[ServerName]
@@ -25,12 +27,12 @@ class Others:
     third: bool
 
     def none_of(self, answered: Iterable[ServerName]) -> bool:
-        """Did no other machine answer, though there is a third one? Then we may be cut off ourselves."""
+        """Did no other machine answer, although there is a third one? Then this node may be cut off."""
         return self.third and self.elsewhere.isdisjoint(answered)
 
 
 def others(own: MemberPlace, members: Iterable[MemberPlace], silent: ServerName) -> Others:
-    """Who can be asked about that member."""
+    """The members that can be asked about the silent one."""
     places = tuple(members)
     machines = {own.host, *(place.host for place in places if place.name == silent)}
     asked = [place for place in places if place.name not in (silent, own.name)]

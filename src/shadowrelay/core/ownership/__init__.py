@@ -1,1 +1,1 @@
-"""Who owns a message: one member at a time, and what makes it another one."""
+"""Ownership: which member owns a message, and what makes another member its owner."""

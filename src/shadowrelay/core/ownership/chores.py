@@ -1,11 +1,12 @@
-"""What has to be done to very many messages at once: begun with what calls for it, carried on behind that.
+"""Chores: work on very many messages, begun in the transaction that causes it and carried on in parts.
 
-1. Whatever calls for it (an opening, a greeting) does the first part in its own transaction, and writes
-   down there what is left (``begin``). If that was all, there is no chore: nobody has to know of it.
-2. What is left is done part by part, each in a transaction of its own (``carry_on``). It is durable: a
-   process that ends in the middle finds it at its next start. Doing a part twice changes nothing.
-3. While one is open that decides what this node may say of a message, it says *pending* of every one
-   (``closed``). While one is open that decides what it may send, it begins nothing (``held_back``).
+1. The cause (an opening, a greeting) does the first part in its own transaction, and stores there what is
+   left (``begin``). If nothing is left, there is no chore to store.
+2. The rest is done part by part, each in its own transaction (``carry_on``). The rest is durable: if the
+   process ends in the middle, the next start finds it. Doing a part twice changes nothing.
+3. While a chore is open that decides what this node may say about messages, the node answers *pending* about
+   every message (``closed``). While a chore is open that decides what the node may send, it sends nothing new
+   (``held_back``).
 """
 
 from __future__ import annotations
@@ -21,36 +22,36 @@ from shadowrelay.core.ownership.transfer import ask_about, intend, saved
 from shadowrelay.core.values import replace
 
 ChoreStep: TypeAlias = Callable[[Transaction, Chore, Part], Part | None]
-"""Does one part of a chore. Returns the next part, None at the end."""
+"""A function that does one part of a step of a chore. It returns the next part, None at the end."""
 
 
 _URGENCY = {work: number for number, work in enumerate(ChoreKind)}
 
 
 def closed(ledger: Ledger) -> bool:
-    """Is it not known yet what this node may say of its messages?"""
+    """Is a chore open that decides what this node may say about its messages?"""
     return any(
         chore.work in {ChoreKind.OPENED, ChoreKind.REPLACED, ChoreKind.ROLLED_BACK} for chore in ledger.chores
     )
 
 
 def takes_no_copies(ledger: Ledger) -> bool:
-    """Could what is offered now be taken for what is still to be marked?"""
+    """Must this node refuse all copies, because an open chore could not tell a new copy from an old one?"""
     return any(chore.work in {ChoreKind.OPENED, ChoreKind.ROLLED_BACK} for chore in ledger.chores)
 
 
 def refuses(ledger: Ledger, message_id: MessageId) -> bool:
-    """Is a copy of that message not to be taken now?"""
+    """Must this node refuse a copy of that message for now?"""
     return takes_no_copies(ledger) or (closed(ledger) and ledger.knows(message_id))
 
 
 def held_back(ledger: Ledger) -> bool:
-    """May something be due that is first to be asked about?"""
+    """May a message be due that has yet to be marked, so that the members are asked about it first?"""
     return any(chore.work not in {ChoreKind.REOPENED, ChoreKind.COUNTED} for chore in ledger.chores)
 
 
 def begin(ledger: Transaction, chore: Chore) -> None:
-    """Do the first part; what is left is written down, in place of what was left of the same before."""
+    """Do the first part of a chore and store the rest; it replaces the stored rest of the same chore."""
     if left := _part_of(ledger, chore):
         ledger.apply(Decision(None, (left,)))
     elif any((known.work, known.member) == (chore.work, chore.member) for known in ledger.chores):
@@ -58,7 +59,7 @@ def begin(ledger: Transaction, chore: Chore) -> None:
 
 
 def carry_on(ledger: Transaction) -> bool:
-    """Do the next part of what is left. Is there more?"""
+    """Do the next part of the most urgent chore. Is there more to do?"""
     if not ledger.chores:
         return False
     chore = min(ledger.chores, key=lambda chore: (_URGENCY[chore.work], chore.at))
@@ -68,7 +69,7 @@ def carry_on(ledger: Transaction) -> bool:
 
 
 def _part_of(ledger: Transaction, chore: Chore) -> Chore | None:
-    """Do as much as a transaction may. Returns what is left."""
+    """Do as much of a chore as one transaction may. Returns the rest, None if nothing is left."""
     part = Part(chore.after, ledger.at_once)
     for number, step in enumerate(_steps(chore.work)):
         if number < chore.step:
@@ -96,14 +97,14 @@ def _steps(work: ChoreKind) -> tuple[ChoreStep, ...]:
 
 
 def _ask_about_all(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
-    """The database was opened again: whatever is in transit is asked about before it is sent."""
+    """The database was opened again: ask the members about every message in transit before it is sent."""
     ids, rest = ledger.in_transit(part)
     ledger.apply(Decision(None, (AskAbout(tuple(ids), chore.at),)))
     return rest
 
 
 def _holder_is_back(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
-    """It was only out of reach: what it holds counts again."""
+    """The member was only out of reach: the copies that it holds count again."""
     found = ledger.copies_held_by(chore.member, part, counted=False)
     for copy in found.copies:
         counted = in_state(copy, chore.member, HolderState.LOST, HolderState.HOLDING)
@@ -112,7 +113,7 @@ def _holder_is_back(ledger: Transaction, chore: Chore, part: Part) -> Part | Non
 
 
 def _in_doubt(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
-    """What was to be sent in doubt can be known now."""
+    """The holder can be asked again about the messages that were to go out in doubt."""
     found = ledger.copies_in_doubt(chore.member, part)
     for copy in found.copies:
         ledger.apply(ask_about(copy, chore.at))
@@ -127,13 +128,13 @@ def _former_owner_is_back(ledger: Transaction, chore: Chore, part: Part) -> Part
 
 
 def _check_copies(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
-    """Their owner opened its database again, perhaps an older one than its marks can show."""
+    """The owner opened its database again, perhaps an older state than its marks show: check the copies."""
     ledger.apply(Decision(None, (CheckCopies(chore.member, chore.at, part.most),)))
     return part if ledger.unchecked(chore.member, chore.at) else None
 
 
 def _holder_is_gone(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
-    """What it held is lost to it: forgotten if its database is another one, uncertain if it is an old one."""
+    """A holder lost its copies: drop it if its database is a new one; if it is an older state, UNCERTAIN."""
     member = ledger.member(chore.member)
     running = member.lineage if member else None
     found = ledger.copies_held_by(chore.member, part)
@@ -152,20 +153,20 @@ def _without_its_copy(holder: Holder, chore: Chore, running: Lineage | None) -> 
 
 
 def _owner_is_gone(ledger: Transaction, chore: Chore, part: Part) -> Part | None:
-    """What is held for the database that is no more is to be promoted."""
+    """Promote the copies held for the owner's database that no longer exists."""
     member = ledger.member(chore.member)
     running = member.lineage if member else None
     reason = Reason.DATABASE_REPLACED if chore.work is ChoreKind.REPLACED else Reason.DATABASE_ROLLED_BACK
     found = ledger.copies_held_for(chore.member, part)
     for copy in found.copies:
         if chore.work is ChoreKind.REPLACED and running and copy.owner_database == running.database_id:
-            continue  # it is held for the one that took its place
+            continue  # this copy is held for the owner's new database
         ledger.apply(intend(copy, reason, chore.at))
     return found.rest
 
 
 def in_state(copy: Copy, name: ServerName, old: HolderState | None, new: HolderState) -> Copy:
-    """The copy with that member's entries in the new state: those in the ``old`` one, or all."""
+    """The copy with that member's holder entries in state ``new``: those in state ``old``, None: all."""
     holders = tuple(
         replace(holder, state=new) if holder.name == name and old in (None, holder.state) else holder
         for holder in copy.holders

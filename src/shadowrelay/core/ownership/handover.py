@@ -1,7 +1,7 @@
-"""Handing ownership over on purpose: a node that is to be stopped gives its queue to the holders of it.
+"""Handover: a node that is drained gives the ownership of its messages to their holders.
 
-Nothing is sent over the wire: the holder becomes the owner, and this node its holder. Until the new owner has
-heard of it nobody delivers, and both still have the message: if either is lost now, the other promotes it.
+No content is sent: the holder becomes the owner, and this node its holder. Until the new owner hears of the
+handover nobody delivers the message, and both members have it: if one is lost, the other promotes its copy.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from shadowrelay.core.values import dataclass
 def hand_over(
     ledger: Ledger, copy: Copy, reachable: Collection[ServerName], now: datetime
 ) -> Decision[ServerName | None]:
-    """Give a message to the first of its holders that can be reached; None if there is none.
+    """Give a message to the holder with the lowest rank that can be reached. The result: the new owner.
 
-    Nothing changes then, nor for a message about which the others are to be asked first: it may not be ours.
-    Everybody that may hold a copy is told ``taken`` with the new owner's name, itself included. Not to be
-    called while a delivery of the message is under way: its outcome would come too late.
+    None, and nothing changes, if there is no such holder, or if the members must be asked first (the message
+    may not be ours). Every member that may hold a copy, the new owner too, is told TAKEN with the new owner's
+    name. Do not call this during a delivery of the message: the outcome would come too late.
     """
     if not copy.owned or copy.confirmation is Confirmation.ASK:
         return Decision(None)
@@ -40,7 +40,7 @@ def hand_over(
 
 
 def awaits_its_owner(copy: Copy) -> bool:
-    """Do we hold this copy for an owner that never offered it, and has not said that it knows of us?"""
+    """Do we hold this copy for an owner that never offered it, and that has not yet recorded us as holder?"""
     return copy.held and copy.offered_in == NO_INCARNATION and copy.check_at is not None
 
 
@@ -48,11 +48,11 @@ def awaits_its_owner(copy: Copy) -> bool:
 class Remains:
     """What a node that is being drained still has, and what it gave away.
 
-    ``queued`` messages are here, ``exposed`` of them here alone; ``held_by`` says who has copies of others.
-    ``held_for``: copies held here, by the owner of the message; those that were handed over are among them.
-    ``handed_over``: messages since the drain began, by their new owner; ``awaited``: those of them that it
-    has not yet taken, which it does at the next contact. ``reachable``: members that can be spoken to.
-    ``arriving``: sessions in which a message is under way that this node may still take.
+    ``queued``: messages in its queue; ``exposed``: those without a counted copy elsewhere; ``held_by``:
+    copies of the others, by holder. ``held_for``: copies held here, by owner, those of handed-over messages
+    included. ``handed_over``: messages given away since the drain began, by new owner; ``awaited``: those
+    that the new owner has not yet taken (it takes them at the next contact). ``reachable``: members that can
+    be reached. ``arriving``: sessions with a message on its way in that this node may still accept.
     """
 
     queued: int
@@ -67,21 +67,23 @@ class Remains:
 
     @property
     def done(self) -> bool:
-        """Nothing is left to deliver or to take, and every new owner knows that it is one.
+        """Is nothing left to deliver or to accept, and does every new owner know that it is the owner?
 
-        What is ``held_for`` others is their second copy still, until they have made another one.
+        A copy ``held_for`` an owner stays its second copy until the owner has made another one.
         """
         return not (self.queued or self.awaited or self.arriving)
 
     @property
     def waits(self) -> bool:
-        """There is more to deliver, or a new owner that can be reached has not heard of it yet."""
+        """Is there more to deliver, or a new owner that can be reached and has not taken its messages?"""
         return bool(self.queued or self.awaited.keys() & self.reachable)
 
 
 def _counts(ledger: Ledger, holder: Holder) -> bool:
-    """Does it still have its copy, for all we know? As with exposure, only a broken lineage says that it has
-    not: a member that was restarted since may tell no more of the opening in which it took the copy.
+    """Does the holder, as far as we know, still have its copy?
+
+    As with exposure, only a broken lineage says no: the lineage of a member that restarted may no longer
+    reach back to the opening in which it took the copy.
     """
     member = ledger.member(holder.name)
     if holder.state is not HolderState.HOLDING or holder.mark is None:

@@ -1,8 +1,8 @@
-"""Is another member alive, is its lineage unbroken, and what follows when it is not.
+"""Heartbeat: whether another member is alive and its lineage unbroken, and what follows if it is not.
 
-Two parts. ``meet`` is the durable one: a member showed its lineage. ``Watch`` is the one of this process:
-whether a member can be reached, counted from our own first failed attempt on a clock that counts
-suspension, so that a node that was itself down or asleep does not blame the others.
+Two parts. ``meet`` is durable: it applies the lineage that a member shows. ``Watch`` is memory of this
+process: it tells whether a member can be reached. It counts from our own first failed attempt, on a clock
+that counts suspension, so that a node that was itself down or asleep does not blame the others.
 """
 
 from __future__ import annotations
@@ -31,20 +31,22 @@ def meet(
     after_silence: bool,
     asked_at: Lineage | None = None,
 ) -> Continuity | None:
-    """A member showed its lineage: remember it, and act on a broken one, in the same transaction. Where very
-    many messages are concerned, on a part of them, with what is left on record (``core.chores``).
+    """A member showed its lineage: remember it, and act on a broken one, in the same transaction.
 
-    Broken: what it held for us is lost, and what we hold for it is to be promoted. Otherwise holders that had
-    only been out of reach count again. ``after_silence``: there was no contact before this one, so what
-    was taken over from it has to be asked about again. Returns None for a member met the first time.
+    Work on very many messages is done in part, and the rest is stored as a chore (``ownership.chores``).
 
-    A greeting may be overtaken by what the same member says on another session, so it is judged by what
-    was known before it was written. For an answer that is ``asked_at``, what we knew when we asked. A
-    greeting that came unasked and whose incarnation we have heard further, or know to have ended, is late
-    and proves nothing: a database that was put back always speaks in an incarnation of its own. Nor does a
-    word of one that another database took the place of, unless we asked when we knew of both: then the other
-    one was the late one. Members tell only as much of their lineage as we know not, so what is known of the
-    time before that is kept.
+    If the lineage is broken, the copies that the member held for us are lost, and the copies that we hold for
+    it are promoted. Otherwise, holders that were only out of reach count again. ``after_silence``: there was
+    no contact before this one, so the members are asked again about messages taken over from this member.
+    Returns None for a member met for the first time.
+
+    On another session, later words of the same member may overtake a greeting. So a greeting is judged by
+    what was known before it was written; for an answer that is ``asked_at``, the lineage known when we asked.
+    Two greetings are late and prove nothing. One came unasked, in an incarnation that we have heard further
+    or know to have ended: a database that was put back always speaks in a new incarnation. The other comes
+    from a replaced database, unless we asked when we already knew its successor: then the successor's was the
+    late one. A member tells only the part of its lineage that we do not know, so the known earlier part is
+    kept.
     """
     member = ledger.member(name) or Member(name)
     former = member.lineage
@@ -74,7 +76,7 @@ def meet(
 
 
 def _is_same(asked_at: Lineage | None, former: Lineage | None) -> bool:
-    """Did we ask the one that we know now?"""
+    """Is the incarnation that we knew when we asked the one that we know now?"""
     return bool(asked_at and former and asked_at.incarnation == former.incarnation)
 
 
@@ -91,7 +93,7 @@ def heard(ledger: Ledger, name: ServerName, mark: Mark) -> Decision[None]:
 def lose_holder(ledger: Transaction, name: ServerName, part: Part = ALL) -> Part | None:
     """A holder was out of reach for a few heartbeats: its copies do not count until it is back.
 
-    Returns the next part; so do the next two.
+    Returns the next part, None at the end.
     """
     found = ledger.copies_held_by(name, part, counted=True)
     for copy in found.copies:
@@ -107,10 +109,11 @@ def cut_off(
     now: datetime,
     part: Part = ALL,
 ) -> Part | None:
-    """We were cut off from a holder so long that it may have promoted: ask before delivering.
+    """This node was cut off from a holder for so long that it may have promoted: ask before delivering.
 
-    What a member ``at_hand`` holds too does not wait: that one is in contact with us, so nobody promotes by
-    time. It goes out in doubt, and is asked about when the other one is back.
+    A message that a member ``at_hand`` holds too does not wait: that member has contact with us, so nobody
+    promotes by time. The message goes out in doubt, and the holder is asked when it is back. Returns the next
+    part, None at the end.
     """
     found = ledger.copies_held_by(name, part)
     for copy in found.copies:
@@ -129,7 +132,10 @@ def _cut_off(copy: Copy, at_hand: frozenset[ServerName], now: datetime) -> Copy:
 def take_over(
     ledger: Transaction, name: ServerName, reason: Reason, now: datetime, part: Part = ALL
 ) -> tuple[int, Part | None]:
-    """Every copy held for that owner is to be promoted. Repeating it changes nothing. Says how many, too."""
+    """Make the promotion of every copy held for that owner pending. Repeating this changes nothing.
+
+    Returns how many promotions this part made pending, and the next part, None at the end.
+    """
     found = ledger.copies_held_for(name, part, unclaimed=True)
     for copy in found.copies:
         ledger.apply(intend(copy, reason, now))
@@ -137,7 +143,7 @@ def take_over(
 
 
 SIGHTED_FOR = 3
-"""Heartbeats for which a member vouches that it had contact with another."""
+"""How many heartbeats after a contact a member still vouches for another one."""
 
 
 class Alarm(Enum):
@@ -150,7 +156,7 @@ class Alarm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What this process knows of reaching one member. Times are seconds of a clock that counts suspension."""
+    """What this process knows about reaching one member. Times are seconds; the clock counts suspension."""
 
     name: ServerName
     failures: int = 0
@@ -159,36 +165,39 @@ class Watch:
     heard_at: float | None = None
     error: str = ""
     cut_off: bool = False
-    greeted: bool = False  # it introduced itself after the last failure, and was not asked anything since
+    greeted: bool = False  # it introduced itself after the last failure, and was not yet asked anything
 
     @property
     def reachable(self) -> bool:
-        """True until the first attempt failed: nobody is called unreachable untried."""
+        """Has no attempt failed since the last contact? True before the first attempt."""
         return self.failing_since is None
 
     @property
     def silent(self) -> bool:
-        """No contact so far in this process, or none since the last failure."""
+        """Was there no contact in this process, or none since the last failure?"""
         return self.contact_at is None or self.failing_since is not None
 
     def overdue(self, at: float, policy: Policy) -> bool:
-        """Was there no contact for so long that the member may have promoted what it holds for us?
+        """Was there no contact for so long that the member may have promoted our messages?
 
-        Not any more once that was noted (``cut_off``). A process that was frozen learns it from its clock.
+        False once this was noted (``cut_off``). A process that was frozen learns of the silence from its
+        clock.
         """
         if self.contact_at is None or self.cut_off:
             return False
         return at - self.contact_at >= policy.shadow_resubmit_time_span.total_seconds()
 
     def answered(self, asked_at: float) -> Watch:
-        """The member answered what we asked at that time. (When its answer is read says nothing: this
-        process may have been frozen in between.)
+        """The member answered what we asked at time ``asked_at``.
+
+        The time at which the answer is read proves nothing: this process may have been frozen in between.
         """
         return Watch(self.name, contact_at=asked_at, heard_at=asked_at)
 
     def called(self, at: float) -> Watch:
-        """The member called us, read at that time: it can be reached. For what it may have promoted in
-        the meantime that is no contact, because this process may have been frozen since the call.
+        """The member called us, so it can be reached; we read the call at time ``at``.
+
+        The call is no contact that excludes a promotion: this process may have been frozen since the call.
         """
         return replace(self, failures=0, failing_since=None, heard_at=at, error="", greeted=False)
 
@@ -198,7 +207,7 @@ class Watch:
         return self.heard_at is not None and at - self.heard_at <= span
 
     def failed(self, at: float, error: str, policy: Policy) -> tuple[Watch, tuple[Alarm, ...]]:
-        """One more attempt failed. The alarms are raised at every failure past their limit."""
+        """One more attempt failed. Every failure past an alarm's limit raises the alarm again."""
         since = at if self.failing_since is None else self.failing_since
         watch = replace(self, failures=self.failures + 1, failing_since=since, error=error, greeted=False)
         return watch, tuple(self._alarms(watch.failures, at - since, policy))

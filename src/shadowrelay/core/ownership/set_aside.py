@@ -1,4 +1,4 @@
-"""Messages whose fate may be forgotten everywhere: they wait until an operator decides."""
+"""Messages set aside until an operator decides: their fate is unknown, or no member has a good copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASON = "away longer than events are kept, and no holder confirms the message"
 
 
 def set_aside(copy: Copy, now: datetime, reason: str = REASON) -> Decision[None]:
-    """Nobody confirms the message, or has a good copy of it: it waits."""
+    """Set a message aside: no member confirms it, or none has a good copy of it."""
     aside = replace(
         copy,
         stage=Stage.SET_ASIDE,
@@ -29,10 +29,11 @@ def set_aside(copy: Copy, now: datetime, reason: str = REASON) -> Decision[None]
 
 
 def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Copy | DamagedRow | None]:
-    """An operator lets it go out. Its age begins anew: at its true age it would expire at once.
+    """An operator releases a message that was set aside. None if it is not set aside.
 
-    A copy that was held for another member is to be promoted: its owner has forgotten the message. One that
-    is damaged goes nowhere by this: a good copy of it is looked for again. None if it is not set aside.
+    Its age begins anew: at its true age it would expire at once. A copy held for another member is promoted,
+    because its owner has forgotten the message. A damaged message is not sent: a good copy is looked for
+    again.
     """
     copy = ledger.copy(message_id)
     if copy is None:

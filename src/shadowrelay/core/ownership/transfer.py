@@ -1,6 +1,7 @@
-"""Who owns a message: promotion raises the epoch, a returning owner yields to a higher one.
+"""Changes of ownership: promotion of a shadow copy, and an owner that yields to another owner.
 
-Of two owners the higher epoch owns; of equal epochs the lower rank, then name order.
+Of two owners the one with the higher epoch owns the message; of equal epochs, the one with the lower rank; of
+equal ranks, the first by name. A promotion raises the epoch.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import replace
 
 NO_INCARNATION = Incarnation("")
-"""The owner never offered this copy: its ``unknown`` cannot mean that the sender saw no 250."""
+"""Marks a copy that its owner never offered: its ``unknown`` cannot mean that the sender got no 250."""
 
 
 def made_here(
@@ -44,7 +45,7 @@ def made_here(
     digests: Digests,
     received_at: datetime,
 ) -> Copy:
-    """A message that comes into being on this node, its owner: the first epoch, and nobody holds a copy."""
+    """A new message that this node owns: epoch 1, and no holder yet."""
     own = ledger.lineage
     return Copy(
         id=message_id,
@@ -62,26 +63,26 @@ def made_here(
 
 
 def saved(before: Copy, after: Copy) -> Decision[None]:
-    """Write the change down, if there is one."""
+    """Store the change, if there is one."""
     return Decision(None, (SaveCopy(before, after),)) if after != before else Decision(None)
 
 
 def settled_now(copy: Copy, now: datetime) -> Copy:
-    """Its last recipient is settled: it is in Safety Net from now on."""
+    """The copy in Safety Net: its last recipient is settled now."""
     return replace(copy, stage=Stage.SAFETY_NET, settled_at=now, check_at=None)
 
 
 def intend(copy: Copy, reason: Reason, now: datetime) -> Decision[None]:
-    """Promotion is pending, durably: the members that can be reached are asked first.
+    """Make the copy's promotion pending, durably: the members that can be reached are asked first.
 
-    Another holder of a lower rank may be the one to promote, or somebody may know the message delivered.
+    Another holder with a lower rank may promote instead, or a member may know that the message is delivered.
     """
     return saved(copy, intended(copy, reason, now))
 
 
 def intended(copy: Copy, reason: Reason, now: datetime) -> Copy:
-    """The copy with its promotion pending. Repeating it changes nothing, but that evidence replaces mere
-    silence.
+    """The copy with its promotion pending. Repeating this changes nothing, except that evidence replaces
+    HEARTBEAT_LOST, which is mere silence.
     """
     if not copy.held or copy.pending not in {None, Reason.HEARTBEAT_LOST} or copy.pending is reason:
         return copy
@@ -90,22 +91,22 @@ def intended(copy: Copy, reason: Reason, now: datetime) -> Copy:
 
 
 def withdraw(copy: Copy, now: datetime) -> Decision[None]:
-    """Its owner was only silent, and is back: the promotion is off, and the owner is asked about the copy."""
+    """The owner was only silent, and is back: cancel the promotion, and ask the owner about the copy."""
     if not copy.held or copy.pending is not Reason.HEARTBEAT_LOST:
         return Decision(None)
     return saved(copy, replace(unclaimed(copy), check_at=now))
 
 
 def unclaimed(copy: Copy) -> Copy:
-    """The copy without any thought of its promotion."""
+    """The copy without a pending promotion."""
     return replace(copy, pending=None, confirmation=Confirmation.NONE, confirm_since=None, holders=())
 
 
 def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
-    """Make a copy whose promotion is pending the primary one, with its unsettled recipients.
+    """Make a copy whose promotion is pending the primary message, with its unsettled recipients.
 
-    Its other holders become ours and are told ``taken``; so is the former owner, unless it is gone for good.
-    Nothing is delivered before the former owner was asked too, if it can be reached: it may know better.
+    The owner's other holders become ours and are told TAKEN; so is the former owner, unless it is gone for
+    good. Before delivery the former owner is asked too, if it can be reached: it may know more.
     """
     reason = copy.pending
     if not copy.held or reason is None or copy.damaged:
@@ -125,7 +126,7 @@ def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
         pending=None,
         former_owner=copy.owner,
         check_at=None,
-        damage=None,  # what another maker wrote is gone with it
+        damage=None,  # the other maker's report is gone with its owner, so ours is good (OTHER_MAKER)
     )
     told = [holder.database_id for holder in fellows]
     if reason not in {Reason.DATABASE_REPLACED, Reason.OWNER_RETIRED} and copy.owner_database:
@@ -155,7 +156,7 @@ def promote(ledger: Ledger, copy: Copy, now: datetime) -> Decision[None]:
 
 
 def _fellow(ledger: Ledger, holder: Holder) -> Holder:
-    """Another holder of the former owner becomes ours, if its database is still the one that answered."""
+    """Another holder of the former owner becomes ours: UNCERTAIN if its lineage broke since it answered."""
     if holder.mark and stands(ledger, holder.name, holder.database_id, holder.mark):
         return replace(holder, state=holding(ledger, holder.name))
     return replace(holder, state=HolderState.UNCERTAIN)
@@ -164,7 +165,7 @@ def _fellow(ledger: Ledger, holder: Holder) -> Holder:
 def with_better_holder(
     copy: Copy, holder: Holder, instead_of: Collection[HolderState], now: datetime
 ) -> tuple[Copy, tuple[Write, ...]]:
-    """The copy with that holder. If it counts, others in those states are told that theirs may go."""
+    """The copy with that holder. If it counts, holders in a state ``instead_of`` are superseded and told."""
     if holder.state is not HolderState.HOLDING:
         return copy.with_holder(holder), ()
     told: list[Write] = []
@@ -188,24 +189,24 @@ def yields(
     *,
     handed_over: bool = False,
 ) -> Decision[None]:
-    """Become a holder of the new owner: roles swap, and nothing has to be sent over the wire.
+    """Become a holder of the new owner: the roles swap, and no content is sent.
 
-    What is settled here is told to the new owner at once; members that hold a copy for us are told who owns
-    it now. The next CHECK makes the new owner record us. Only a report that two nodes made, this one or the
-    one that we hold it for among them, may differ from what the new owner has: then ours counts as no copy,
-    until we are given the other.
+    The new owner is told at once what is settled here. Members that hold a copy for us are told who owns the
+    message now. With the next CHECK the new owner records us as a holder. Only a report that two nodes made
+    may differ from the new owner's content, if this node, or the owner for which it holds the report, made
+    one of them. Then our copy does not count until we are given the new owner's.
     """
-    # On one machine the two copies of a report are one: then it is safe once it is settled.
+    # Two copies of a report on one machine do not make it safe: then it is safe once it is settled.
     elsewhere = holding(ledger, owner) is HolderState.HOLDING
     safe = report_is_safe(ledger, copy, now) if elsewhere else Decision(None)
-    if copy.stage is Stage.SAFETY_NET:  # settled: the owner only has to hear so
+    if copy.stage is Stage.SAFETY_NET:  # settled: the new owner only has to be told
         return Decision(None, addressed([owner_database], delivered(copy, copy.recipients), now))
     from_a_maker = copy.role is Role.SHADOW or copy.former_owner is None
     made_by_two = copy.damage is None and from_a_maker and not handed_over and is_derived(copy.id)
     held = replace(
         copy,
         epoch=epoch,
-        rank=0 if copy.held else copy.rank,  # until its new owner gives it one of its own
+        rank=0 if copy.held else copy.rank,  # until the new owner gives us a rank
         role=Role.SHADOW,
         stage=Stage.QUEUED,
         owner=owner,
@@ -247,30 +248,30 @@ def yields(
 
 
 def stands(ledger: Ledger, name: ServerName, database_id: DatabaseId, mark: Mark) -> bool:
-    """Is what that member said it holds, at that mark, still worth something? Not once its lineage broke."""
+    """Does a copy that the member said it holds, at that mark, still count? Not after its lineage broke."""
     return vouches(ledger.member(name), database_id, mark)
 
 
 def vouches(member: Member | None, database_id: DatabaseId, mark: Mark) -> bool:
-    """The same of what is known of the member."""
+    """The same as ``stands``, for a member already looked up."""
     if member is None or member.lineage is None or member.retired:
         return False
     return member.lineage.at_least(mark).continuity(database_id, mark) is Continuity.UNBROKEN
 
 
 def outranks(epoch: int, rank: int, name: ServerName, other: tuple[int, int, ServerName]) -> bool:
-    """Does an owner of that epoch, rank and name own the message rather than the other?"""
+    """Of two owners, does the one with this epoch, rank and name own the message?"""
     other_epoch, other_rank, other_name = other
     return (-epoch, rank, name) < (-other_epoch, other_rank, other_name)
 
 
 def ask_about(copy: Copy, now: datetime) -> Decision[None]:
-    """Deliver this message only after every reachable member was asked about it (again)."""
+    """Deliver this message only after every reachable member has been asked about it (again)."""
     return saved(copy, asked_about(copy, now))
 
 
 def asked_about(copy: Copy, now: datetime) -> Copy:
-    """The copy, to be delivered only after that."""
+    """The copy with confirmation ASK, if it is owned: to be delivered only after the members are asked."""
     if not copy.owned or copy.confirmation is Confirmation.ASK:
         return copy
     return replace(copy, confirmation=Confirmation.ASK, confirm_since=now)

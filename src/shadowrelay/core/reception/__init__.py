@@ -1,1 +1,1 @@
-"""A message comes in: its route, its second copy, and the holder that takes it."""
+"""Reception of a message: its route, its second copy, and the holder that takes the copy."""

@@ -1,9 +1,9 @@
-"""What was arriving when a process ended: its sender may have a 250, or was refused, and nobody here knows.
+"""Arrivals left over from an ended process: decides whether their senders got a 250.
 
-Its holder knows: whoever had a 250 left a copy there. Where somebody has that copy, or had it, this becomes a
-message like any other, and what is said of it is taken as ever. A holder that says it has none, in the very
-opening of its database in which it was offered the copy, proves that nobody had a 250. If nobody can say, the
-message counts as accepted.
+This node does not know, but the holder does: a sender gets its 250 only after the holder has a copy. If a
+member has that copy, or had it, the arrival becomes a message like any other, and verdicts about it are
+applied as usual. If the holder says that it has none, in the same opening of its database in which it was
+offered the copy, the sender got no 250. If no member can say, the message counts as accepted.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ UNKNOWN = "Unknown"
 
 
 def in_question(ledger: Ledger, message_id: MessageId) -> Copy | None:
-    """What members may be asked about: a message, or what is arriving."""
+    """The message or arrival with this id: members may be asked about both."""
     return ledger.copy(message_id) or ledger.arrival(message_id)
 
 
 def under_way(arrived: Copy) -> bool:
-    """Is it arriving now, in this very process?"""
+    """Is the message arriving now, in this very process?"""
     return arrived.confirmation is Confirmation.NONE
 
 
 def forgotten(arrived: Copy, policy: Policy, now: datetime) -> Decision[None]:
-    """It is not accepted: nobody may find it any more, and whoever has its copy is told so."""
+    """Drop an arrival that is not accepted. The outcome tells a member that has a copy to drop it."""
     return Decision(None, (DropCopy(arrived), refused(arrived.id, policy, now)))
 
 
 def refused(message_id: MessageId, policy: Policy, now: datetime) -> Outcome:
-    """Its sender never had a 250: on record before anything else is said, for as long as outcomes are.
+    """The outcome of a message whose sender never got a 250: recorded before anything else is said.
 
-    Nothing else lets a holder drop its copy: ``unknown`` may come from a stale page.
+    Only this outcome lets a holder drop its copy: ``unknown`` may come from a stale page.
     """
     return Outcome(message_id, 1, (), now + remembered_for(policy), refused=True)
 
 
 def recorded(ledger: Ledger, arrived: Copy, holder: Holder, now: datetime) -> Decision[Copy]:
-    """That member has its copy, or had it: it is a message. Everybody is asked about it, as about others."""
+    """The holder has a copy, or had one: record the arrival as a message. The members are asked about it."""
     copy = replace(arrived, stage=Stage.QUEUED).with_holder(holder)
     told = "held a copy" if holder.state is HolderState.UNCERTAIN else "holds a copy"
     redirect = HaRedirect(
@@ -62,7 +62,7 @@ def recorded(ledger: Ledger, arrived: Copy, holder: Holder, now: datetime) -> De
 
 
 def accepted(arrived: Copy, now: datetime) -> Decision[Copy]:
-    """Nobody can say any more whether its sender had a 250."""
+    """Record the arrival as a message, because no member can say whether its sender got a 250."""
     copy = replace(arrived, stage=Stage.QUEUED)
     told = tuple(f"{holder.name}=not known after a restart" for holder in copy.holders)
     events = (HaRedirectFail(at=now, copy=copy, attempts=told), Receive(at=now, copy=copy, redundant=UNKNOWN))
@@ -72,9 +72,9 @@ def accepted(arrived: Copy, now: datetime) -> Decision[Copy]:
 def learnt(
     ledger: Ledger, arrived: Copy, verdict: Verdict, speaker: Holder, policy: Policy, now: datetime
 ) -> Decision[Copy | None]:
-    """What a member says shows that it is a message (the result), that it is none, or neither.
+    """Apply a member's verdict about an arrival: it becomes a message (the result), is dropped, or stays.
 
-    Of what is under way nothing can be learnt.
+    A message that is still arriving cannot answer questions yet: a verdict about it changes nothing.
     """
     offered_to = arrived.holder(speaker.database_id)
     if under_way(arrived):
@@ -85,7 +85,7 @@ def learnt(
         case VerdictKind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):
             return forgotten(arrived, policy, now)
         case VerdictKind.TAKEN | VerdictKind.DELIVERED:
-            # A copy became the message, perhaps not the one that we know of.
+            # A copy became the message, perhaps another copy than the one that we know of.
             return recorded(ledger, arrived, offered_to, now) if offered_to else accepted(arrived, now)
         case VerdictKind.DAMAGED if offered_to:  # there was a copy: the sender may have a 250
             return recorded(ledger, arrived, offered_to, now)
@@ -94,6 +94,9 @@ def learnt(
 
 
 def _same_opening(offered_to: Holder, speaker: Holder) -> bool:
-    """A database that was opened again may have been put back to before it had the copy."""
+    """Is the database still in the opening in which it was offered the copy?
+
+    A database that was opened again may have been put back to a state before it had the copy.
+    """
     then, now = offered_to.mark, speaker.mark
     return then is not None and now is not None and then.incarnation == now.incarnation

@@ -1,4 +1,4 @@
-"""The shadow server's side of a copy: taking it, revoking it, letting it go."""
+"""The shadow server's side of a copy: take it, restore it, revoke it, settle it, discard it."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from shadowrelay.core.values import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowCopyOffer:
-    """A copy that an owner asks us to hold, as its shadow session carried it; both digests were compared.
+    """A copy that an owner asks this node to hold; both digests were compared with what came.
 
-    ``received_at``: by our own clock, from the age that we were told. ``given_for``: no owner offers the
-    copy, but a holder gives it, because ours is damaged; this is the owner that it has it for.
+    ``received_at``: by our own clock, computed from the age in the offer. ``given_for``: a holder, not an
+    owner, offers its copy to replace our damaged one; this is the owner for which it holds the copy.
     """
 
     message_id: MessageId
@@ -62,7 +62,7 @@ ALL_EVENTS = 1 << 30
 
 
 class OfferAnswer(Enum):
-    """The answer to an offer: a copy is durably here, or it was refused (and why)."""
+    """The answer to an offer: the copy is durably here, or why it was refused."""
 
     QUEUED = "queued for redundancy"
     REVOKED = "revoked"
@@ -74,19 +74,19 @@ def hold(
 ) -> Decision[OfferAnswer]:
     """Take a copy. Idempotent by id, epoch and rank: an owner that got no answer may offer it again.
 
-    A copy that was revoked, that this node owns or settled, or holds for a later owner, is refused: the
-    owner learns the reason from its next question. A good copy takes the place of a damaged one.
+    This node refuses a copy that was revoked, and a copy of a message that it owns, has settled, or holds for
+    a later owner; the owner learns the reason from its next question. A good copy replaces a damaged one.
     """
     if offer.given_for:
         return restore(ledger, offer, content, now)
-    new = not ledger.knows(offer.message_id)  # as nearly always: then there is no more to look up
+    new = not ledger.knows(offer.message_id)  # nearly always; then nothing else is looked up
     tombstone = None if new else ledger.tombstone(offer.message_id)
     if tombstone and tombstone.refuses(offer.owner, offer.epoch, offer.rank):
         return Decision(OfferAnswer.REVOKED)
     known_of_owner = heard(ledger, offer.owner, offer.mark).writes
     known = None if new else ledger.copy(offer.message_id)
     if known is None:
-        # What arrived here of it becomes ours, or theirs, by a question.
+        # If the message arrived here, questions between the members decide who owns it.
         if not new and (_settled_here(ledger, offer) or ledger.arrival(offer.message_id)):
             return Decision(OfferAnswer.NOT_YOURS)
         again = not new and ledger.damaged(offer.message_id) is not None
@@ -101,10 +101,10 @@ def hold(
             envelope=offer.envelope,
             recipients=offer.recipients,
             digests=offer.digests,
-            received_at=min(offer.received_at, now),  # a copy is due by it when it is ours
+            received_at=min(offer.received_at, now),  # a promoted copy is due by this time
             check_at=now + policy.orphan_check_interval,
         )
-        gone = () if new else (DropDamaged(copy.id),)  # whatever rows are left of it
+        gone = () if new else (DropDamaged(copy.id),)  # rows that cannot be believed may be left
         event = _received(ledger, copy, offer, "again" if again else "", now)
         return Decision(OfferAnswer.QUEUED, (*gone, SaveCopy(None, copy, content), *known_of_owner), (event,))
     if known.owned:  # two owners: both ask, and epoch, rank and name decide
@@ -143,17 +143,17 @@ def _received(ledger: Ledger, copy: Copy, offer: ShadowCopyOffer, reason: str, n
 
 
 def _settled_here(ledger: Ledger, offer: ShadowCopyOffer) -> bool:
-    """Is the message on record here as settled? One that we refused may be owned by who promoted its copy."""
+    """Is the message on record here as settled? A refused one is not, if a member promoted its copy since."""
     outcome = ledger.outcome(offer.message_id)
     return outcome is not None and not (outcome.refused and offer.epoch > 1)
 
 
 def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datetime) -> Decision[OfferAnswer]:
-    """A holder gives its good copy to us, the owner, in place of ours that is damaged.
+    """Replace the damaged copy of this node, the owner, by the good copy that a holder gives.
 
-    Only what never changes is replaced, content and envelope; settled is what either side has settled, so
-    nothing is sent twice. Of rows that cannot be believed the epoch is the giver's, and everybody is asked
-    before anything is delivered.
+    Only content and envelope are replaced, which never change. A recipient is settled if either side has
+    settled it, so nothing is sent twice. If our rows cannot be believed, the message gets the giver's epoch,
+    and every member is asked before it is delivered.
     """
     if offer.given_for != ledger.name:
         return Decision(OfferAnswer.NOT_YOURS)
@@ -201,8 +201,9 @@ def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datet
 
 
 def _given_away(ledger: Ledger, copy: Copy, giver: DatabaseId, now: datetime) -> Decision[None]:
-    """A message that was handed over is restored as what it became, a copy for its new owner: the word of
-    that is still on its way to the giver.
+    """If this node had handed the message over, make the restored message a copy for its new owner.
+
+    The waiting event TAKEN for the giver shows the handover: the giver has not read it yet.
     """
     for event in ledger.events_for(giver, ALL_EVENTS):
         told = event.verdict
@@ -212,14 +213,14 @@ def _given_away(ledger: Ledger, copy: Copy, giver: DatabaseId, now: datetime) ->
 
 
 def _answered_for(known: Copy, offer: ShadowCopyOffer) -> Copy:
-    """A promotion is off when the owner offers, which was only silent, or when a later owner does."""
+    """The copy without its pending promotion, if the owner was only silent, or if a later owner offers."""
     if known.epoch == offer.epoch and known.pending is not Reason.HEARTBEAT_LOST:
         return known
     return unclaimed(known)
 
 
 def discard_copy(copy: Copy, reason: str, now: datetime) -> Decision[None]:
-    """Let a copy go that nobody will ever need: rejected, orphaned, superseded or revoked."""
+    """Discard a shadow copy that nobody will need: rejected, orphaned, superseded or revoked."""
     if copy.role is not Role.SHADOW:
         return Decision(None)
     event = HaDiscard(at=now, copy=copy, recipients=copy.unsettled, reason=reason)
@@ -235,10 +236,10 @@ def revoke(
     policy: Policy,
     now: datetime,
 ) -> Decision[Verdict]:
-    """Drop that copy and refuse it for ever, even if it was never here: a body may still be on its way.
+    """Drop that copy and refuse it from now on, even if it was never here: its body may be on its way.
 
-    A promoted or delivered copy cannot be taken back: the answer says so, and the owner must not say 451.
-    Neither can one that is held for somebody else than who asks, and offers of others are not refused.
+    A promoted or delivered copy cannot be revoked: the answer says so, and the owner must not say 451. A copy
+    held for another owner than the asker cannot be revoked either. Offers of other owners are not refused.
     """
     copy = ledger.copy(message_id)
     outcome = ledger.outcome(message_id)
@@ -257,7 +258,7 @@ def revoke(
         if ledger.damaged(message_id):  # it may be that copy, or the message itself
             confirmed = Verdict(message_id, epoch, VerdictKind.DAMAGED)
         return Decision(confirmed, (tombstone,))
-    if copy.rank > rank:  # a later offer of the same message: that one stands
+    if copy.rank > rank:  # it came with a later offer, which is not revoked
         return Decision(Verdict(message_id, copy.epoch, VerdictKind.TAKEN, copy.owner), (tombstone,))
     released = discard_copy(copy, "Revoked", now)
     return Decision(confirmed, (tombstone, *released.writes), released.events)
@@ -266,10 +267,10 @@ def revoke(
 def settle_held(
     ledger: Ledger, copy: Copy, settled: tuple[Recipient, ...], told_by: DatabaseId, now: datetime
 ) -> Decision[None]:
-    """Recipients of a copy are settled elsewhere; the last one moves it to Safety Net.
+    """Settle recipients that another member settled; the last one moves the copy to Safety Net.
 
-    ``delivered`` settles recipients at any epoch and in any role. Members that hold a copy for us, and an
-    owner other than the one that told us, are told in turn.
+    DELIVERED settles recipients at any epoch and in any role. This node passes it on to the members that hold
+    a copy for it, and to the owner, but not to the database that told it.
     """
     settled = tuple(recipient for recipient in settled if recipient.settled)
     if not settled or copy.stage is Stage.SAFETY_NET:

@@ -1,4 +1,4 @@
-"""When may we answer 250, when 451, and when nothing: redundancy comes before acknowledgement."""
+"""The owner's side of a second copy: when a sender may get 250 or 451, and repair of exposed messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from shadowrelay.core.values import dataclass, replace
 
 
 class Leg(Enum):
-    """How one shadow session ended. LOST: it may hold a copy, its answer did not reach us."""
+    """How one offer of a copy ended. LOST: the member may hold the copy, but its answer did not reach us."""
 
     ACKNOWLEDGED = "acknowledged"
     REFUSED = "refused"
@@ -49,10 +49,10 @@ class Leg(Enum):
 
 
 class Concern(Enum):
-    """What an attempt that left no acknowledged copy says something about, and so who is asked next.
+    """What the failure of an offer is about; this decides which member is asked next.
 
-    MEMBER: it cannot be reached, or takes no copies for now. COPY: it refused this one; it takes others.
-    SESSION: the connection was there before the offer, and ended; the member may be as well as ever.
+    MEMBER: the member cannot be reached, or takes no copies for now. COPY: the member refused this copy, and
+    takes others. SESSION: a connection opened before the offer ended; the member itself may be well.
     """
 
     MEMBER = "member"
@@ -62,9 +62,9 @@ class Concern(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OfferAttempt:
-    """One member asked to hold a copy. ``database_id`` and ``mark`` are those of its answer, if any.
+    """One offer of a copy to a member. ``database_id`` and ``mark`` come from its answer, if there is one.
 
-    ``concern`` counts only where the copy was not acknowledged.
+    ``concern`` has a meaning only if the copy was not acknowledged.
     """
 
     name: ServerName
@@ -77,13 +77,13 @@ class OfferAttempt:
 
     @property
     def told(self) -> str:
-        """As HAREDIRECT's source-context has it."""
+        """The attempt as HAREDIRECT writes it in source-context."""
         return f"{self.name}={self.reply}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A message whose content is complete and that was not yet answered."""
+    """A message on its way in, whose sender has no answer yet."""
 
     id: MessageId
     envelope: Envelope
@@ -98,7 +98,7 @@ class Arrival:
 
 
 class Answer(Enum):
-    """What the sender is told. HANG_UP: the connection is closed without a reply, the sender will retry."""
+    """What the sender is told. HANG_UP: close the connection without a reply; the sender will retry."""
 
     ACCEPTED = "accepted"
     NOT_REDUNDANT = "not redundant"
@@ -118,16 +118,15 @@ def accept(
     arrived: Copy | None = None,
     answered: bool = False,
 ) -> Decision[Answer]:
-    """Accept the message if it is redundant; else nothing is kept here.
+    """Accept the message if it is redundant; otherwise keep nothing of it here.
 
-    ``arrived``: what ``arrive`` has stored of it. ``answered``: its sender has the 250, for both copies were
-    durable; whatever became of the other one since, the message is accepted.
+    ``last_resort``: no candidate is left, so policy may accept the message exposed. ``arrived``: what
+    ``arrive`` stored of the message. ``answered``: both copies were durable and the sender may have its 250,
+    so the message is accepted whatever became of the other copy. ``late``: the first offer was so long ago
+    that its holder may have promoted the copy, so every member is asked before delivery.
 
-    As a ``last_resort``, when no candidate is left, policy may accept it exposed. ``late``: the first offer
-    was made so long ago that its holder may have promoted the copy since, so everybody is asked first.
-
-    The shadow has committed, so this row means that a copy exists elsewhere. An acknowledgement counts
-    only if its holder's lineage is unbroken since, as the ledger knows at this very moment.
+    An acknowledgement counts only if the ledger, at this moment, knows the holder's lineage as unbroken. The
+    holder has committed by then, so the row HAREDIRECT means that a copy exists elsewhere.
     """
     found = (holder for attempt in attempts if (holder := _holder(ledger, attempt)))
     holders = tuple({holder.database_id: holder for holder in found}.values())  # the last offer counts
@@ -173,39 +172,40 @@ def accept(
 def arrive(
     ledger: Ledger, arrival: Arrival, content: Content, to: ServerName, now: datetime
 ) -> Decision[Copy | None]:
-    """Make it durable here while that member does the same; None, and nothing, if its database is not known.
+    """Store the arrival here while that member stores its copy. None and no write if its database is unknown.
 
-    It is no message: nobody delivers, offers, asks about or counts it, until its sender may be answered.
+    An arrival is not yet a message: it is not delivered, offered, asked about or counted until its sender may
+    be answered.
     """
     member = ledger.member(to)
     if member is None or member.lineage is None:
         return Decision(None)
-    # The mark says in which opening of its database it is offered the copy: see ``arrivals``.
+    # The mark tells in which opening of its database the member is offered the copy: see ``arrivals``.
     holder = Holder(to, member.lineage.database_id, member.lineage.mark, 1, HolderState.UNCERTAIN)
     copy = replace(_received(ledger, arrival, now), stage=Stage.ARRIVING, holders=(holder,), ranks_given=1)
     return Decision(copy, (SaveCopy(None, copy, content),))
 
 
 def _received(ledger: Ledger, arrival: Arrival, now: datetime) -> Copy:
-    # The clock may have been set back since.
+    # The clock may have been set back since the message arrived.
     at = min(arrival.received_at, now)
     return made_here(ledger, arrival.id, arrival.envelope, arrival.recipients, arrival.digests, at)
 
 
 def counts(member: Member | None, attempt: OfferAttempt) -> bool:
-    """Is this acknowledgement still worth something: has its holder shown no broken lineage since?"""
+    """Does this acknowledgement still count: has its holder shown no broken lineage since?"""
     if attempt.leg is not Leg.ACKNOWLEDGED or attempt.database_id is None or attempt.mark is None:
         return False
     return vouches(member, attempt.database_id, attempt.mark)
 
 
 def _heard(ledger: Ledger, attempt: OfferAttempt) -> tuple[Write, ...]:
-    """The mark of an acknowledgement, remembered as the highest one seen of that member."""
+    """Remember the mark of an acknowledgement, if it is the highest one seen of that member."""
     return heard(ledger, attempt.name, attempt.mark).writes if attempt.mark else ()
 
 
 def _holder(ledger: Ledger, attempt: OfferAttempt) -> Holder | None:
-    """The row for a member that holds, or may hold, a copy; None if it refused, or has another database."""
+    """The holder that an attempt left; None if the member refused the copy, or has another database since."""
     if attempt.leg is Leg.REFUSED or attempt.database_id is None:
         return None
     member = ledger.member(attempt.name)
@@ -217,18 +217,19 @@ def _holder(ledger: Ledger, attempt: OfferAttempt) -> Holder | None:
 
 
 def uncertain(attempts: Sequence[OfferAttempt]) -> tuple[OfferAttempt, ...]:
-    """Attempts that may have left a copy: before a 451 each of them has to be revoked.
+    """The attempts that may have left a copy; each must be revoked before a 451.
 
-    An acknowledged one that no longer counts is among them: its database may come back. One per member, its
-    last: the highest rank covers the earlier offers.
+    An acknowledged attempt that no longer counts is included, because its database may come back. The result
+    has the last attempt of each member: revoking the highest rank covers its earlier offers.
     """
     return tuple({attempt.name: attempt for attempt in attempts if attempt.leg is not Leg.REFUSED}.values())
 
 
 def reserve_rank(ledger: Ledger, message_id: MessageId, to: ServerName) -> Decision[Copy | None]:
-    """Before a copy is offered again: give the offer its rank, and put a possible holder on record.
+    """Before a copy is offered again: give the offer its rank, and record the member as a possible holder.
 
-    The result is the message to offer; None if it is gone, and nothing changes unless it is exposed.
+    The result is the message to offer, or None if it is gone. Nothing changes unless the message is exposed
+    and its copy here is good.
     """
     copy = ledger.copy(message_id)
     if copy is None or not copy.exposed or copy.damaged:
@@ -244,11 +245,12 @@ def reserve_rank(ledger: Ledger, message_id: MessageId, to: ServerName) -> Decis
 
 
 def repaired(ledger: Ledger, message_id: MessageId, attempt: OfferAttempt, now: datetime) -> Decision[bool]:
-    """A member took a copy of a message that was exposed: record it, and tell the former holders to discard.
+    """Record how an offer of an exposed message ended. The result: does the new copy count?
 
-    If the message was settled or taken over meanwhile, an event says so to the new holder, so that no copy
-    is left behind. A member that refuses this copy for now may own the message, or know what became of it: so
-    everybody is asked before it is sent. The result: does the copy count?
+    A copy that counts replaces former holders that do not count; they are told to discard theirs. If the
+    message was settled or taken over meanwhile, an event tells the new holder, so that no copy is left
+    behind. A member that refuses this copy for now (4yz) may own the message, or know its fate: every member
+    is asked before the message is sent.
     """
     copy = ledger.copy(message_id)
     if attempt.leg is Leg.REFUSED or attempt.database_id is None:

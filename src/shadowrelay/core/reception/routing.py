@@ -1,4 +1,4 @@
-"""Which route a recipient takes, by its domain."""
+"""Routing: which route, and so which next hop, a recipient takes by its domain."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ DEFAULT = "*"
 class Route:
     """A name for a next hop and the domains that go there.
 
-    A domain is ``example.net`` (that name alone), ``*.example.net`` or ``.example.net`` (everything below
-    it, at any depth, but not itself), or ``*`` (all that no other route names). ``inside``: the next hop
+    A domain is ``example.net`` (only that name), ``*.example.net`` or ``.example.net`` (every name below it,
+    at any depth, but not itself), or ``*`` (every name that no other route covers). ``inside``: the next hop
     belongs to the boundary.
     """
 
@@ -27,9 +27,9 @@ class Route:
 def canonical(domain: str) -> str:
     """One spelling per domain: lower case, A-labels, no root dot.
 
-    U-labels become A-labels by IDNA 2003, which Python brings along. A name that it cannot convert is
-    compared as it stands, in lower case, so it still matches a route written the same way; where IDNA 2008
-    differs (``ß``, ``ς``, joiners), write the A-label in the route.
+    U-labels become A-labels by Python's IDNA 2003. A name that cannot be converted is compared as it is, in
+    lower case, so it still matches a route written the same way. Where IDNA 2008 differs (``ß``, ``ς``,
+    joiners), write the A-label in the route.
     """
     plain = domain.removesuffix(".").lower()
     if plain.isascii():
@@ -41,10 +41,10 @@ def canonical(domain: str) -> str:
 
 
 def route_for(address: str, routes: Iterable[Route]) -> Route | None:
-    """The most specific route for an address: its own domain, the closest domain above, the default.
+    """The most specific route for an address: for its own domain, the closest domain above, or the default.
 
-    Of two equally specific routes the first counts. An address literal (``user@[192.0.2.1]``) takes the
-    default route only. None: nothing matches, or the address has no domain.
+    Of two equally specific routes the first counts. An address literal (``user@[192.0.2.1]``) takes only the
+    default route. None: no route matches, or the address has no domain.
     """
     local, _, domain = address.rpartition("@")
     if not local or not domain:
@@ -61,9 +61,10 @@ def route_for(address: str, routes: Iterable[Route]) -> Route | None:
 
 
 def postmaster_domain(own: str, accepted: Iterable[str]) -> str:
-    """Whose ``postmaster`` is meant by that word alone, which every server accepts (RFC 5321 section 4.5.1).
+    """The domain of ``postmaster`` without a domain, which every server accepts (RFC 5321 section 4.5.1).
 
-    ``own``, the server's name, if mail for that is accepted; else the first domain that is named in full.
+    It is ``own``, the server's name, if that is an accepted domain; else the first domain named in full; else
+    ``own``.
     """
     domains = tuple(accepted)
     if any(_specificity(canonical(own), domain) for domain in domains):
@@ -72,7 +73,7 @@ def postmaster_domain(own: str, accepted: Iterable[str]) -> str:
 
 
 def _specificity(domain: str, pattern: str) -> int:
-    """0: no match. Otherwise the longer the name in the pattern the higher, the name itself highest."""
+    """0: no match. Otherwise higher for a longer name in the pattern, highest for the domain itself."""
     if pattern == DEFAULT:
         return 1
     if pattern.startswith((".", "*.")):

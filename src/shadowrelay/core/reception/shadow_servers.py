@@ -1,4 +1,4 @@
-"""Which members are asked to hold a copy, in which order, and how often."""
+"""The choice of shadow servers: which members are asked to hold a copy, in which order, and how often."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NONE: Counter[ServerName] = Counter()
 
 @dataclass(frozen=True, slots=True)
 class MemberPlace:
-    """Where a member of the boundary stands. ``host`` is its failure domain."""
+    """The site and host of a member of the boundary. ``host`` is its failure domain."""
 
     name: ServerName
     site: str
@@ -26,7 +26,7 @@ class MemberPlace:
 
 @dataclass(frozen=True, slots=True)
 class Sites:
-    """The members of this site, or those of all others, and how many attempts they have together."""
+    """The members of this site, or of all other sites, and how many attempts they have together."""
 
     members: tuple[ServerName, ...]
     attempts: int
@@ -43,10 +43,10 @@ class Turn:
 def preferred(
     own: MemberPlace, members: Iterable[MemberPlace], policy: Policy, *, turn: int
 ) -> tuple[Sites, ...]:
-    """The members that may be asked, in order. Never one on the primary's own host.
+    """The members that may be asked, in order. A member on the primary server's own host is never asked.
 
     In a boundary of one site the preference is ignored, and the count of the local site applies (Exchange
-    2013, "How shadow messages are created"). ``turn`` rotates the start, so that shadows spread over the
+    2013, "How shadow messages are created"). ``turn`` rotates the start, so that copies spread over the
     members.
     """
     others = [member for member in members if member.name != own.name]
@@ -73,9 +73,9 @@ def preferred(
 def healthy_turn(
     order: Sequence[Sites], attempts: Sequence[OfferAttempt], skipped: Collection[ServerName]
 ) -> Turn | None:
-    """The first member in order that did not just fail (``skipped``), and was not asked for this message.
+    """The first member in order that did not fail lately (``skipped``) and was not asked for this message.
 
-    One whose session broke is asked again at once, on a new session.
+    A member whose session broke for the first time is asked again at once, on a new session.
     """
     if attempts and _was_replaced(attempts):
         last = attempts[-1].name
@@ -93,11 +93,11 @@ def next_turn(
     skipped: Collection[ServerName],
     policy: Policy,
 ) -> Turn | None:
-    """Who is asked for this message after these ``attempts``; None when the documented number is used up.
+    """The member to ask after these ``attempts``; None when the documented number of attempts is used up.
 
-    A member that failed is no reason to wait while there is another. When none is left, those that failed are
-    asked after all, those asked least first: the only candidate is never skipped. A pause comes before each
-    further round of them.
+    While another member is left, a failure causes no wait. When none is left, the members that failed are
+    asked after all, the least asked first, so the only candidate is never skipped. Each further round of them
+    begins with a pause.
     """
     if turn := healthy_turn(order, attempts, skipped):
         return turn
@@ -112,7 +112,7 @@ def next_turn(
 def _open(
     order: Sequence[Sites], attempts: Sequence[OfferAttempt], asked: Counter[ServerName]
 ) -> Iterator[ServerName]:
-    """Members that may be asked: their sites have attempts left, and they did not refuse this very copy."""
+    """The members that may be asked: their sites have attempts left, and they did not refuse this copy."""
     refused = {attempt.name for attempt in attempts if attempt.concern is Concern.COPY}
     for sites in order:
         if sum(asked[name] for name in sites.members) < sites.attempts:
@@ -120,7 +120,7 @@ def _open(
 
 
 def _counted(attempts: Sequence[OfferAttempt]) -> Counter[ServerName]:
-    """Attempts that count. The first broken session with a member is replaced, and does not."""
+    """The number of attempts of each member. Its first broken session does not count."""
     if not attempts:  # as for nearly every message
         return _NONE
     counted = Counter(attempt.name for attempt in attempts)
@@ -130,7 +130,7 @@ def _counted(attempts: Sequence[OfferAttempt]) -> Counter[ServerName]:
 
 
 def _was_replaced(attempts: Sequence[OfferAttempt]) -> bool:
-    """Did the last attempt end with its session, the first time for that member?"""
+    """Did the last attempt break its session, for the first time with that member?"""
     *before, last = attempts
     broke_before = any(one.name == last.name and one.concern is Concern.SESSION for one in before)
     return last.concern is Concern.SESSION and not broke_before

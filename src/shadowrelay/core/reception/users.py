@@ -1,9 +1,9 @@
-"""Users who may log in: names and salted hashes, a line each.
+"""The users file: users who may log in, each a line with a name and a salted hash.
 
     alice:$scrypt$ln=14,r=8,p=5$<salt>$<hash>
 
-The hash is written as passlib and others write it (PHC string format, base64 without padding). Empty lines
-and lines that begin with ``#`` count for nothing.
+The hash is in the PHC string format that passlib and others write (base64 without padding). Empty lines and
+lines that begin with ``#`` are ignored.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _LENGTH = 32
 
 
 class UsersInvalid(ValueError):
-    """A line is none of a user. The text says which line, and quotes nothing of it."""
+    """A line of the file is invalid. The text names the line's number, and quotes nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of scrypt (RFC 7914): 128 · r · 2^ln octets of memory, gone through p times."""
+    """The cost of scrypt (RFC 7914): 128 · r · 2^ln octets of memory, gone through p times."""
 
     ln: int = 14
     r: int = 8
@@ -46,12 +46,12 @@ class Cost:
 
 
 COST = Cost()
-"""Of new hashes: 16 MiB, and a fifth of a second of a processor (OWASP's choice for little memory)."""
+"""For new hashes: 16 MiB, and a fifth of a second of a processor (OWASP's choice for little memory)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hashed:
-    """A password, as it is kept."""
+    """A password as the file keeps it."""
 
     cost: Cost
     salt: bytes
@@ -59,17 +59,17 @@ class Hashed:
 
 
 def is_name(name: str) -> bool:
-    """May a user be called so? A name stands in header fields and logs: there is no need for more."""
+    """Is this a valid name? Names appear in header fields and logs, so few characters are allowed."""
     return _NAME.fullmatch(name) is not None
 
 
 def hashed(password: bytes, salt: bytes, cost: Cost = COST) -> Hashed:
-    """To be kept. It takes the time and memory that ``cost`` says, and leaves the interpreter to others."""
+    """Hash a password. This takes the time and memory of ``cost``, and releases the interpreter meanwhile."""
     return Hashed(cost, salt, _digest(password, salt, cost, _LENGTH))
 
 
 def matches(password: bytes, kept: Hashed) -> bool:
-    """Is it that password? It costs what ``hashed`` does, whatever the answer."""
+    """Is it that password? This costs as much as ``hashed``, whatever the answer."""
     return hmac.compare_digest(_digest(password, kept.salt, kept.cost, len(kept.digest)), kept.digest)
 
 
@@ -113,7 +113,7 @@ def _parsed(kept: str, number: int) -> Hashed:
 
 
 def format_users(users: Mapping[str, Hashed]) -> str:
-    """What ``parse_users`` reads."""
+    """The text of a users file, as ``parse_users`` reads it."""
     return "".join(f"{name}:{_formatted(kept)}\n" for name, kept in users.items())
 
 
