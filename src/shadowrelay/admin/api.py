@@ -1,4 +1,4 @@
-"""The node's HTTP API: what is on this node, in JSON, and metrics (docs/reference/api.md)."""
+"""Answers the node's HTTP API: what is on this node, in JSON, and metrics (docs/reference/api.md)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 def build_app(
     node: RunningNode, *, token: str | None = None, clock: Callable[[], datetime] | None = None
 ) -> Starlette:
-    """The application for one node. With a ``token`` every route but the health checks wants it."""
+    """The application for one node. All routes but the health checks require ``token``, if it is given."""
     api = _Api(node, token, clock or (lambda: datetime.now(UTC)))
     routes = [
         Route("/api/v1/status", api.reads(api.status)),
@@ -165,7 +165,7 @@ class _Api:
         raise RequestRefused(400, f"several messages begin with {wanted}: {listed}")
 
     async def _damage(self, view: views.MessageView) -> dict[str, Any]:
-        """When a message was found damaged, what is, and who may have a good copy of it for all we know."""
+        """When a message was found damaged, what is damaged, and which members may have a good copy."""
         rows, copy = view.damaged, view.copy
         waits = needed(copy) if copy else bool(rows and not rows.set_aside)
         shown: dict[str, Any] = {"waits_for": sorted(self._node.waits_for(view.id)) if waits else []}
@@ -296,7 +296,7 @@ class _Api:
 
 
 class _Ascii(JSONResponse):
-    """JSON without an octet past 127: addresses and replies may hold what no UTF-8 text can."""
+    """JSON in ASCII: addresses and replies may hold octets that are not UTF-8."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, separators=(",", ":")).encode("ascii")

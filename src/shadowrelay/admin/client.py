@@ -1,4 +1,4 @@
-"""Asks a node's admin API, for the commands."""
+"""Calls a node's admin API, for the commands."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 MOST = 64 * 2**20
-"""Octets of an answer that are read."""
+"""Most octets of an answer."""
 
-_MOST_SHOWN = 80  # characters of what a stranger says
+_MOST_SHOWN = 80  # characters shown of an unknown server's text
 _EXPECTED = (
     "The URL that goes into --admin or SHADOWRELAY_ADMIN is that of a node's setting admin.listen, such as "
     "http://127.0.0.1:8025; senders and members have ports of their own"
@@ -28,7 +28,7 @@ def _is_of_a_node(url: str) -> bool:
         return (
             parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and " " not in url
         )
-    except ValueError:  # of the host, or of the port
+    except ValueError:  # a wrong host or port
         return False
 
 
@@ -37,7 +37,7 @@ class ApiError(Exception):
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """The token is for the node that was named, and for nobody it points to."""
+    """Follows no redirect: the token is only for the node that was named."""
 
     def redirect_request(self, *redirect: object) -> None:
         del redirect
@@ -94,7 +94,7 @@ class AdminClient:
             raise ApiError(f"{self._no_answer(error)} {_EXPECTED}") from error
 
     def _no_answer(self, error: Exception) -> str:
-        """Who is there instead of a node's admin API, as far as one can see."""
+        """A sentence on what answers instead of a node's admin API, as far as one can see."""
         reason = getattr(error, "reason", None) or error
         match reason:
             case RemoteDisconnected():

@@ -1,4 +1,4 @@
-"""Metrics in the Prometheus text format, each read at the scrape. Shadow copies are never backlog."""
+"""Renders metrics in the Prometheus text format, read at each scrape. Shadow copies are never backlog."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Current(Collector):
 
 
 class Metrics:
-    """The metrics of one node, in a registry of its own: several nodes may live in one process."""
+    """The metrics of one node, in its own registry: one process may run several nodes."""
 
     def __init__(self, version: str) -> None:
         self._current = _Current(version)
@@ -208,4 +208,4 @@ def _event_ids(kind: type[TrackingEvent]) -> Iterator[str]:
 
 
 EVENT_IDS = frozenset(_event_ids(TrackingEvent)) | {told.value[0] for told in Told}
-"""Shown from the first scrape on, so that a rate over the first event of a kind is not missed."""
+"""Shown from the first scrape on, so that rates include the first event of each kind."""

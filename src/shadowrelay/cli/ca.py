@@ -1,4 +1,4 @@
-"""``shadowrelay ca``: the certificates by which members know one another."""
+"""``shadowrelay ca``: makes the certificates by which members know one another."""
 
 from __future__ import annotations
 

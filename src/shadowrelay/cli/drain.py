@@ -1,4 +1,4 @@
-"""``shadowrelay drain``: empty a node before it is stopped, and say what is left and who has it."""
+"""``shadowrelay drain``: empties a node before it is stopped, and says what is left and who has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``shadowrelay mailbox``: a mailbox server for labs."""
+"""``shadowrelay mailbox``: runs a mailbox server for labs."""
 
 from __future__ import annotations
 

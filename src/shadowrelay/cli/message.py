@@ -1,4 +1,4 @@
-"""``shadowrelay message``: what a node knows of single messages."""
+"""``shadowrelay message``: lists, shows, resumes, bounces and drops messages of a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``shadowrelay peer``: the other members of the boundary, as one node sees them."""
+"""``shadowrelay peer``: shows the other members of the boundary, and retires one."""
 
 from __future__ import annotations
 

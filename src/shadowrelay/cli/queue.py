@@ -1,4 +1,4 @@
-"""``shadowrelay queue``: the backlog of a node, by next hop."""
+"""``shadowrelay queue``: shows the backlog of a node, by next hop."""
 
 from __future__ import annotations
 

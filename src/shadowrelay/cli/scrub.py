@@ -1,4 +1,4 @@
-"""``shadowrelay scrub``: read all that a node keeps now, and say what is damaged."""
+"""``shadowrelay scrub``: reads all that a node keeps now, and says what is damaged."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ _ROWS = (
 
 
 def _followed(node: AdminClient, begun: int) -> JsonTree:
-    """The round of that number, or a later one, when it is complete."""
-    # Imported here, because it brings rich, which `--help` can do without.
+    """Wait until the round ``begun``, or a later one, is complete. Returns that round."""
+    # Imported here, because it imports rich, which `--help` does not need.
     from shadowrelay.cli.progress import bar
 
     under_way = False
@@ -95,7 +95,7 @@ def _size(octets: int) -> str:
 
 
 def _leave(left: JsonTree) -> None:
-    """After Ctrl-C."""
+    """Say how the round goes on after Ctrl-C, and exit."""
     if left["interval"]:
         within = lasting(left["interval"])
         told = f"The round goes on at its usual pace: everything is read within {within}"

@@ -1,4 +1,4 @@
-"""``shadowrelay status``: how a node is, and whether every message in transit has two copies."""
+"""``shadowrelay status``: shows how a node is, and whether every message in transit has two copies."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _exposure(out: Console, answer: JsonTree) -> None:
 
 
 def _corrupt(out: Console, found: JsonTree | None) -> None:
-    """What the start has made of a corrupt database: to be seen until the next one."""
+    """Print what the start did with a corrupt database; shown until the next start."""
     if not found:
         return
     out.print()
@@ -141,7 +141,7 @@ PEER_COLUMNS = ("member", "state", "since", "held for it", "holds of ours", "las
 
 
 def peer_row(peer: JsonTree) -> list[object]:
-    """A row of the members' table."""
+    """A row of the table of members."""
     failing = peer["state"] == "unreachable"
     return [
         peer["name"],

@@ -1,4 +1,4 @@
-"""``shadowrelay user``: the file of those who may log in to send."""
+"""``shadowrelay user``: edits the file of users who may log in to send."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add(name: str, path: Path) -> None:
         raise click.ClickException(
             "a name has 1 to 128 letters, digits and . _ @ + = ~ / - and begins with one of the first two"
         )
-    _read(path)  # what is wrong with it is told before a password is asked for
+    _read(path)  # report errors of the file before asking for a password
     line = format_users({name: hashed(_password(), secrets.token_bytes(SALT))}).rstrip("\n")
     with _changing(path) as lines:
         lines[:] = [*_without(name, lines), line]
@@ -85,8 +85,8 @@ def _password() -> bytes:
 
 @contextmanager
 def _changing(path: Path) -> Iterator[list[str]]:
-    """The lines of the file, remarks among them, to be changed. Nobody else changes them meanwhile."""
-    path = path.resolve()  # a link stays one
+    """The lines of the file, with remarks, to be changed; written at the end. Locks out other changes."""
+    path = path.resolve()  # a link stays a link
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -109,7 +109,7 @@ def _without(name: str, lines: Sequence[str]) -> list[str]:
 
 
 def _read(path: Path) -> str:
-    """The text of a file of users; that of none is empty."""
+    """The text of a file of users; empty if there is no file."""
     try:
         if path.exists() and not path.is_file():  # a device would be replaced
             raise click.ClickException(f"{path} is no file")
@@ -125,7 +125,7 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:
-    """The file as a whole, with owner and mode of the one before, else for its owner alone."""
+    """Replace the file as a whole, with the owner and mode of the old file, else readable by its owner."""
     fresh = path.with_name(f".{path.name}.new")
     before = path.stat() if path.exists() else None
     fresh.unlink(missing_ok=True)
@@ -134,7 +134,7 @@ def _write(path: Path, lines: Sequence[str]) -> None:
         file.writelines(f"{line}\n" for line in lines)
         if before is not None:
             os.fchmod(handle, before.st_mode & 0o777)
-            with suppress(PermissionError):  # somebody else's: who may write there sees to it
+            with suppress(PermissionError):  # another user's file: that user can set the owner
                 os.fchown(handle, before.st_uid, before.st_gid)
         file.flush()
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""What single values cannot show: values that do not go together, and files that are not there."""
+"""Checks settings against each other: values that do not go together, and files that are not there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEY = "a file in PEM, without a passphrase"
 def cross_checks(
     settings: Settings, *, broken: frozenset[str], origins: Mapping[str, Origin]
 ) -> Iterator[SettingError]:
-    """Errors between settings. ``broken``: top-level keys with errors of their own, which are not whole."""
+    """Errors between settings. ``broken``: top-level keys with errors of their own, so not complete."""
 
     def refuse(key: str, message: str, *, value: object = "", allowed: str = "") -> SettingError:
         origin = origin_of(key, origins)
@@ -94,7 +94,7 @@ def _peer(settings: Settings, broken: frozenset[str], refuse: Refuse) -> Iterato
 def _files(
     files: Mapping[str, Path | None], refuse: Refuse, *, certificate: str = "", key: str = ""
 ) -> Iterator[SettingError]:
-    """Are they there, and what they are said to be: certificates all, but for the ``key`` of one of them?"""
+    """Check that the files exist and are certificates, or for ``key`` the private key of ``certificate``."""
     sound: dict[str, Path] = {}
     for name, path in files.items():
         if path is not None:
@@ -167,7 +167,7 @@ def _listeners(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
 
 
 def _same_place(one: HostPort, other: HostPort) -> bool:
-    """Can only one of them be listened at? Every address includes each; those of IPv6 no IPv4 ones."""
+    """Whether the two listeners conflict. A wildcard includes every address of its own family only."""
     hosts = {one.host, other.host}
     one_family = (":" in one.host) == (":" in other.host)
     overlap = len(hosts) == 1 or (one_family and not hosts.isdisjoint({"0.0.0.0", "::"}))  # noqa: S104
@@ -216,10 +216,10 @@ _RETRIES = {
 
 
 def _attempts(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
-    """Attempts must be left for the sites that are asked; the other count is not looked at.
+    """Check that at least one attempt is left for the sites that are asked; ignore the other count.
 
-    So each preference can be set in one step, whatever the counts were before. Where all members are in one
-    site the preference is ignored, and the count of the local site is the one that applies.
+    So each preference can be set in one step, whatever the counts were. If all members are in one site, the
+    preference is ignored and the count of the local site applies.
     """
     policy = settings.policy()
     preference = policy.shadow_message_preference_setting

@@ -1,6 +1,6 @@
-"""The settings of one node: what may be set, what it is when nobody sets it, and the range it may have.
+"""Defines the settings of a node: each with its type, default and range.
 
-The tunables of ``core.policy`` are settings under their own names; their defaults and ranges stand there.
+The tunables of ``core.policy`` are settings under their own names; their defaults and ranges are there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class NextHopProtocol(StrEnum):
 
 
 class Tls(StrEnum):
-    """Towards a next hop: never, when it is offered (RFC 7435), or always with a verified certificate."""
+    """TLS with a next hop: never, when offered (RFC 7435), or always with a verified certificate."""
 
     NONE = "none"
     OPPORTUNISTIC = "opportunistic"
@@ -55,7 +55,7 @@ class Tls(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """How a password is said to a next hop (RFC 4954): one alone is tried."""
+    """How to log in at a next hop (RFC 4954): only this mechanism is tried."""
 
     PLAIN = "plain"
     LOGIN = "login"
@@ -71,7 +71,7 @@ class LogLevel(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """``auto``: for people on a terminal, JSON elsewhere."""
+    """``auto``: for people on a terminal, else JSON."""
 
     AUTO = "auto"
     JSON = "json"
@@ -149,7 +149,7 @@ class MemberConnector(Section):
 
     @property
     def tls(self) -> bool:
-        """Implicit TLS with client certificates; otherwise the networks are externally secured."""
+        """Whether members use implicit TLS with client certificates; else networks are externally secured."""
         return self.certificate is not None and self.key is not None and self.ca is not None
 
 
@@ -236,7 +236,7 @@ else:
 
 
 class Settings(PolicySettings):
-    """Everything that one node is told. `load` reads it; constructing it reads nothing."""
+    """All settings of one node. `load_settings` reads them; constructing this class reads nothing."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -310,12 +310,12 @@ class Settings(PolicySettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what it is given: our own sources, which report all errors, are run by `load_settings`."""
+        """Use only the given values: `load_settings` runs our own sources, which report all errors."""
         del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings,)
 
     def policy(self) -> Policy:
-        """The tunables, as core takes them."""
+        """The tunables in the form that core takes."""
         return Policy(**{tunable.name: getattr(self, tunable.name) for tunable in fields(Policy)})
 
     def origin(self, key: str) -> Origin:

@@ -1,4 +1,4 @@
-"""What settings allow, though it is hardly meant."""
+"""Warns of settings that are allowed but hardly meant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANY_USER = "any user of this machine may use it; chmod 600, or 640 for the node
 
 
 def settings_warnings(settings: Settings) -> list[str]:
-    """What is allowed but hardly meant, one sentence each."""
+    """The warnings, one sentence each."""
     found, policy = [], settings.policy()
     if policy.shadow_redundancy_enabled and not _eligible(settings):
         answer = (
@@ -85,13 +85,13 @@ def _who_is_believed(key: str, connector: ReceiveConnector) -> Iterator[str]:
 
 
 def _merged(networks: Sequence[IPv4Network | IPv6Network]) -> Iterator[IPv4Network | IPv6Network]:
-    """Two halves are the whole."""
+    """The networks merged: two halves become the whole."""
     yield from collapse_addresses(network for network in networks if isinstance(network, IPv4Network))
     yield from collapse_addresses(network for network in networks if isinstance(network, IPv6Network))
 
 
 def _coming_back(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Routes to a port that this node receives mail at, and its Receive connector."""
+    """Routes that lead to a Receive connector of this node, each with that connector."""
     for name, route in settings.routes.items():
         for connector, receive in settings.receive.items():
             listening = receive.listen.host
@@ -102,7 +102,7 @@ def _coming_back(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _open_to_all(file: Path) -> int:
-    """Its mode, if anybody may read or write it; else 0."""
+    """The mode of a file, if any user may read or write it; else 0."""
     try:
         mode = stat.S_IMODE(file.stat().st_mode)
     except OSError:
@@ -111,8 +111,8 @@ def _open_to_all(file: Path) -> int:
 
 
 def _names(certificate: Path, name: str) -> bool:
-    """Is it a certificate of that server?"""
-    from cryptography import x509  # only here: it takes a while
+    """Whether the certificate has that server's name."""
+    from cryptography import x509  # here, because the import is slow
 
     try:
         found = x509.load_pem_x509_certificate(certificate.read_bytes())
