@@ -1,4 +1,4 @@
-"""Every way in which chaos breaks a node: how each fault is made, how long it lasts, and what it needs."""
+"""Lists every fault of chaos: how it is made, how long it lasts, and what it needs."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ from shadowlab.layout import Manner, Way
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """A fault in the catalogue: how it is made, how long it lasts, given the time span, what it needs."""
+    """A fault in the catalogue: how it is made, how long it lasts for a time span, and what it needs."""
 
     text: str
     make: Callable[[Ground, random.Random], Fault]
     lasting: Callable[[float, random.Random], float]
     needs: Need | None = None
-    in_transit: bool = False  # it strikes what is in transit: the mailbox server refuses mail meanwhile
+    in_transit: bool = False  # it strikes mail in transit: the mailbox server refuses mail meanwhile
 
 
 def _short(span: float, chance: random.Random) -> float:
-    """Well within the time span: nothing is promoted by time."""
+    """Well within the time span, so that nothing is promoted by time."""
     return chance.uniform(0.05, 0.6) * span
 
 

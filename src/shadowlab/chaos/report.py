@@ -1,4 +1,4 @@
-"""The verdict as a table."""
+"""Prints the verdict as a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_NAMED = 20
 
 
 def print_table(result: ChaosResult, console: Console | None = None) -> None:
-    """One line per figure, then what was lost and what came unexpectedly, by name."""
+    """Print one line per figure, then each lost or unexpected delivery."""
     page = console or Console(highlight=False)
     if not page.is_terminal:
         page.width = 120

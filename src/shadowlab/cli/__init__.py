@@ -1,4 +1,4 @@
-"""``shadowlab``: a cluster on this machine, to break and to heal."""
+"""``shadowlab``: starts, breaks and heals a cluster on this machine."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _print(report: ClusterReport) -> None:
         table.add_row(one.node.short, one.node.site, _coloured(one.condition.value), *_counts(one))
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = 160  # a pipe has no width: keep one node on one line for grep
+        console.width = 160  # a pipe has no width: keep each node on one line, for grep
     console.print(table)
     refusing = ", [yellow]refuses mail[/]" if report.refusing else ""
     console.print(f"mailbox server: {_coloured(report.mailbox.value)}{refusing}")

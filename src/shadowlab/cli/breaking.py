@@ -1,4 +1,4 @@
-"""``shadowlab cut``, ``heal`` and ``chaos``: links that break, and everything that breaks."""
+"""``shadowlab cut``, ``heal`` and ``chaos``: break links, or everything."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def heal(directory: Path) -> None:
 
 
 def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
-    """The names of faults in ``value``; none, where it is the default."""
+    """The names of faults in ``value``; none if it is the default."""
     from shadowlab.chaos.catalogue import CATALOGUE
 
     del ctx
@@ -56,7 +56,7 @@ def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str
 
 
 def _possible(asked: tuple[str, ...], without: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Those that were asked for, or all that this machine allows; the rest is told. Raises UsageError."""
+    """The faults asked for, or all that this machine allows; prints what is left out. Raises UsageError."""
     from shadowlab.chaos.catalogue import CATALOGUE
     from shadowlab.chaos.equipment import Need, lacking
 

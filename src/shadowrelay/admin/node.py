@@ -124,7 +124,7 @@ class DrainState(Protocol):
 
 
 class ScrubState(Protocol):
-    """The scrub of the node. ``now``: the present round. ``last``: the last complete round since the start."""
+    """The scrub of the node. ``now``: the present round; ``last``: the last complete one since the start."""
 
     @property
     def now(self) -> Round: ...
