@@ -76,7 +76,7 @@ def _change(layout: Layout, cuts: Mapping[Way, Manner]) -> None:
     fresh.write_text(json.dumps(tree, indent=2) + "\n", "utf-8")
     fresh.replace(path)
     if not carried(layout.links.control):
-        raise LabError(f"nobody carries the links; see {layout.log('links')}")
+        raise LabError(f"no process carries the links; see {layout.log('links')}")
 
 
 def _path(directory: Path) -> Path:

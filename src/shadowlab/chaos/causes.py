@@ -31,7 +31,7 @@ class Cause(StrEnum):
     UNKNOWN_ELSEWHERE = (
         "the node lost its disk, or was away too long, before the other copy learnt of the delivery"
     )
-    PARTITIONED = "the link was cut for too long, by which the other copy would have learnt of the delivery"
+    PARTITIONED = "the link by which the other copy would have learnt of the delivery was cut for too long"
     LATE_ANSWER = "the holder had promoted its copy before the owner got its answer and accepted the message"
     IN_DOUBT = "sent in doubt: a holder could not be asked"
     REPLY_LOST = "the next hop's reply was lost"

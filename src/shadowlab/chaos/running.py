@@ -210,7 +210,7 @@ class _Run:
         if lacking := missing(nodes, since):
             return lacking
         waiting = unsettled(nodes, spoilt)
-        return f"still in transit, and a copy was damaged: {', '.join(sorted(waiting))}" if waiting else ""
+        return f"still in transit with a damaged copy: {', '.join(sorted(waiting))}" if waiting else ""
 
     def _drain(self, clients: list[ChaosClient], watch: Watching) -> None:
         """Heal everything, and wait until all mail has arrived and no copy is held."""

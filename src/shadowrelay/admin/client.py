@@ -17,8 +17,8 @@ MOST = 64 * 2**20
 
 _MOST_SHOWN = 80  # characters shown of an unknown server's text
 _EXPECTED = (
-    "The URL that goes into --admin or SHADOWRELAY_ADMIN is that of a node's setting admin.listen, such as "
-    "http://127.0.0.1:8025; senders and members have ports of their own"
+    "--admin or SHADOWRELAY_ADMIN takes the URL of a node's setting admin.listen, such as "
+    "http://127.0.0.1:8025; senders and members use other ports"
 )
 
 
@@ -113,12 +113,12 @@ class AdminClient:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise ApiError(f"what answers at {self.url} is no shadowrelay node. {_EXPECTED}")
+            raise ApiError(f"what answers at {self.url} is not a shadowrelay node. {_EXPECTED}")
         return found
 
     def _refusal(self, status: int, body: bytes) -> str:
         if status == 401:
-            return f"the node at {self.url} wants a token: set SHADOWRELAY_ADMIN_TOKEN to its admin.token"
+            return f"the node at {self.url} requires a token: set SHADOWRELAY_ADMIN_TOKEN to its admin.token"
         try:
             return str(json.loads(body)["error"])
         except (ValueError, KeyError, TypeError):
@@ -126,4 +126,6 @@ class AdminClient:
                 return (
                     f"{self.url} has more connections than it serves (HTTP status 503): try again in a while"
                 )
-            return f"what answers at {self.url}, by HTTP status {status}, is no shadowrelay node. {_EXPECTED}"
+            return (
+                f"what answers at {self.url}, by HTTP status {status}, is not a shadowrelay node. {_EXPECTED}"
+            )

@@ -26,7 +26,7 @@ def check_token(headers: Mapping[str, str], token: str | None) -> None:
     scheme, _, given = headers.get("authorization", "").partition(" ")
     same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
     if scheme.lower() != "bearer" or not same:
-        raise RequestRefused(401, "this node wants a bearer token: its setting admin.token")
+        raise RequestRefused(401, "this node requires a bearer token: its setting admin.token")
 
 
 def check_host(headers: Mapping[str, str], name: str, token: str | None) -> None:

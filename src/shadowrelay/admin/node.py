@@ -85,7 +85,7 @@ class HopStatus:
         if self.awaits_since is None or now - self.awaits_since < _A_WHILE:
             return ""
         what = _AWAITED.get(self.awaits, f"its reply to {self.awaits.upper()}")
-        return f"waits for {what} since {timestamp(self.awaits_since)}"
+        return f"has waited for {what} since {timestamp(self.awaits_since)}"
 
     def resting(self, now: datetime) -> bool:
         return self.rests_until is not None and now < self.rests_until

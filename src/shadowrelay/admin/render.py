@@ -173,7 +173,7 @@ def what_next(
     ``host`` is this node's machine: a node that reaches no other machine promotes nothing by time.
     """
     if peer.name in retired:
-        return "retired: it is not waited for, and is not asked to hold copies"
+        return "retired: no node waits for it or asks it to hold copies"
     match peer.state:
         case MemberState.REACHABLE:
             return ""

@@ -88,7 +88,7 @@ def bind(host: str, port: int) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
     except OSError as error:
         raise AdminCannotListen(
-            f"admin.listen: {host} is no address of this machine: {error.strerror}"
+            f"admin.listen: {host} is not an address of this machine: {error.strerror}"
         ) from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

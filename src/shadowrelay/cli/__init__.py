@@ -29,9 +29,9 @@ COMMANDS = {
     "safety-net": "Show the Safety Net of a node.",
     "scrub": "Read all that a node keeps now, and say what is damaged.",
     "shadow": "Show the shadow queues of a node.",
-    "user": "Add, list and remove those who may log in to send.",
+    "user": "Add, list and remove users who may log in to send.",
     "status": "Show how a node is: exposure, backlog, copies, members.",
-    "mailbox": "Run a small mailbox server, the destination of labs.",
+    "mailbox": "Run a small mailbox server for labs.",
 }
 
 MOVED = {"lab": "shadowlab"}
@@ -52,7 +52,7 @@ class Commands(click.Group):
         except OSError:
             if not (why := _unprintable()):
                 raise
-            click.echo(f"Error: what this command prints cannot be written: {why}", err=True)
+            click.echo(f"Error: the output cannot be written: {why}", err=True)
             sys.exit(1)
 
     def resolve_command(

@@ -27,7 +27,7 @@ _file = click.option(
 
 @click.group()
 def user() -> None:
-    """Add, list and remove those who may log in to send (AUTH). A node sees the change within a second."""
+    """Add, list and remove users who may log in to send (AUTH). A node sees the change within a second."""
 
 
 @user.command("add")
@@ -36,11 +36,11 @@ def user() -> None:
 def add(name: str, path: Path) -> None:
     """Add the user NAME, or give it another password.
 
-    The password is asked for on a terminal; elsewhere it is the first line of standard input.
+    On a terminal the command asks for the password; otherwise it is the first line of standard input.
     """
     if not is_name(name):
         raise click.ClickException(
-            "a name has 1 to 128 letters, digits and . _ @ + = ~ / - and begins with one of the first two"
+            "a name has 1 to 128 letters, digits and . _ @ + = ~ / - and begins with a letter or a digit"
         )
     _read(path)  # report errors of the file before asking for a password
     line = format_users({name: hashed(_password(), secrets.token_bytes(SALT))}).rstrip("\n")
@@ -52,7 +52,7 @@ def add(name: str, path: Path) -> None:
 @user.command("list")
 @_file
 def list_users(path: Path) -> None:
-    """The names, one a line."""
+    """Print the names, one per line."""
     for name in parse_users(_read(path)):
         click.echo(name)
 
@@ -61,13 +61,13 @@ def list_users(path: Path) -> None:
 @click.argument("name")
 @_file
 def remove(name: str, path: Path) -> None:
-    """Remove the user NAME. What is logged in stays so until its connection ends."""
+    """Remove the user NAME. A session that is logged in stays so until its connection ends."""
     with _changing(path) as lines:
         others = _without(name, lines)
         if others == lines:
             raise click.ClickException(f"{path} has no user {name}")
         lines[:] = others
-    click.echo(f"{name} may log in no more")
+    click.echo(f"{name} may no longer log in")
 
 
 def _password() -> bytes:
@@ -79,7 +79,7 @@ def _password() -> bytes:
     else:
         password = sys.stdin.buffer.readline(_MOST + 3).rstrip(b"\r\n")
     if not password or len(password) > _MOST or b"\0" in password:
-        raise click.ClickException(f"a password has 1 to {_MOST} octets, and no NUL among them")
+        raise click.ClickException(f"a password has 1 to {_MOST} octets, none of them NUL")
     return password
 
 
@@ -112,7 +112,7 @@ def _read(path: Path) -> str:
     """The text of a file of users; empty if there is no file."""
     try:
         if path.exists() and not path.is_file():  # a device would be replaced
-            raise click.ClickException(f"{path} is no file")
+            raise click.ClickException(f"{path} is not a file")
         text = path.read_text("utf-8")
         parse_users(text)
     except FileNotFoundError:

@@ -37,7 +37,7 @@ def node_options(command: Command) -> Command:
         default=DEFAULT_URL,
         show_default=True,
         callback=_client,
-        help="The node's admin address. If it wants a token, that is in SHADOWRELAY_ADMIN_TOKEN.",
+        help="The node's admin address. SHADOWRELAY_ADMIN_TOKEN has its token, if it requires one.",
     )
     as_json = click.option("--json", "as_json", is_flag=True, help="Print the answer of the API as JSON.")
     return node(as_json(command))

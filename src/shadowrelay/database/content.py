@@ -182,7 +182,7 @@ def source(content: Content, digest: Digest) -> bytes | AsyncIterator[bytes]:
     if content.data is None:
         return verified(content, digest)
     if of_content(content.data) != digest:
-        raise ContentDamaged("the octets are not those of the digest")
+        raise ContentDamaged("the octets differ from the digest")
     return content.data
 
 
@@ -201,7 +201,7 @@ async def verified(content: Content, digest: Digest) -> AsyncIterator[bytes]:
     except OSError as error:
         raise _damaged(error) from error
     if found.value != digest:
-        raise ContentDamaged("the octets are not those of the digest")
+        raise ContentDamaged("the octets differ from the digest")
     if held:
         yield held
 

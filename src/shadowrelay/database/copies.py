@@ -97,7 +97,7 @@ class Copies:
             return None
         found = self.copy(message_id)
         if found is None and self._run(SQL["message"], (message_id,)).fetchone() is None:
-            self.suspects.setdefault(message_id, "there is no row of it")
+            self.suspects.setdefault(message_id, "its row is missing")
         return found
 
     @property

@@ -18,7 +18,7 @@ from shadowrelay.database.transport import TransportDatabase
 
 log = structlog.get_logger(__name__)
 
-_DIFFERS = "the octets are not those of the digest"
+_DIFFERS = "the octets differ from the digest"
 
 
 class Finding(Enum):

@@ -79,9 +79,9 @@ def copy_of(row: SqlRow, recipients: list[SqlRow], holders: list[SqlRow], *, old
             tuple(_holder(believed(one[:-1], one[-1], old=old)) for one in holders),
         )
     except IMPOSSIBLE as error:
-        raise Unbelievable(f"a value that cannot be: {error}") from error
+        raise Unbelievable(f"an impossible value: {error}") from error
     if copy.digests and copy.digests.envelope != digests.of_envelope(copy.envelope, copy.recipients):
-        raise Unbelievable("the envelope is not the one of its digest")
+        raise Unbelievable("the envelope differs from its digest")
     return copy
 
 

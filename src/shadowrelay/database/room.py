@@ -32,7 +32,7 @@ class Room:
         """The shortage in words, for the operator."""
         return (
             f"mail is put off: {self.free / 2**20:,.0f} MiB are free on the disk of {self.directory}, "
-            f"minimum_free_disk is {self.minimum / 2**20:,.0f} MiB, and a quarter more ends it"
+            f"minimum_free_disk is {self.minimum / 2**20:,.0f} MiB; a quarter more free space ends it"
         )
 
     def admits(self, size: int = 0) -> bool:

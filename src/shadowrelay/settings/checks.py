@@ -63,7 +63,9 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
 
 def _users(key: str, file: Path, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
     if connector.tls_certificate is None:
-        yield refuse(f"{key}.tls_certificate", "has to be set: with users_file users log in, over TLS alone")
+        yield refuse(
+            f"{key}.tls_certificate", "has to be set: with users_file users log in, and only over TLS"
+        )
     try:
         wrong = _unreadable(file) or (parse_users(file.read_text("utf-8")) and "")
     except UsersInvalid as error:
@@ -137,19 +139,19 @@ def _members(settings: Settings, broken: frozenset[str], refuse: Refuse) -> Iter
     for index, member in enumerate(settings.members):
         key = f"members[{index}]"
         if member.name in seen:
-            yield refuse(f"{key}.name", f"the name of members[{seen[member.name]}] too", value=member.name)
+            yield refuse(f"{key}.name", f"members[{seen[member.name]}] has the same name", value=member.name)
         seen.setdefault(member.name, index)
         if member.name != settings.name or broken & {"name", "site", "host"}:
             continue
         for part in ("site", "host"):
             theirs, ours = getattr(member, part), getattr(settings, part)
             if theirs != ours:
-                yield refuse(f"{key}.{part}", f'this node is said to have {part} "{ours}"', value=theirs)
+                yield refuse(f"{key}.{part}", f'this node has the {part} "{ours}"', value=theirs)
     same = Counter(str(member.address) for member in settings.members)
     for index, member in enumerate(settings.members):
         if same[str(member.address)] > 1:
             yield refuse(
-                f"members[{index}].address", "the address of another member too", value=member.address
+                f"members[{index}].address", "another member has the same address", value=member.address
             )
 
 
@@ -197,7 +199,7 @@ def _login(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingEr
     if route.username and route.tls is not Tls.REQUIRED and not route.login_without_tls:
         yield refuse(
             f"{key}.tls",
-            "the password could be read on the way, or by whoever answers",
+            "others could read the password on the way, or take it as a false server",
             value=route.tls,
             allowed="required, or login_without_tls = true",
         )

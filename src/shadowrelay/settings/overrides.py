@@ -34,7 +34,7 @@ def apply_overrides(tree: Mapping[str, Any], options: Iterable[str]) -> dict[str
         elif find(path) is None:
             errors.append(_unknown(path, text))
         elif not _place(changed, path, _value(text)):
-            errors.append(SettingError(key=key, message="stands below a value", source="--set"))
+            errors.append(SettingError(key=key, message="below a value that is not a table", source="--set"))
         else:
             origins[key] = Origin(OriginKind.FILE, "--set")
     _, found = validate(changed, origins)

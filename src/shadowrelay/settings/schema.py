@@ -103,7 +103,7 @@ class ReceiveConnector(Section):
         1000, ge=1000, le=2**31, description="Longest text line, CRLF included (RFC 5321 4.5.3.1.6)."
     )
     any_dots: Flag = Field(
-        default=False, description="Take local parts such as `user..name`; they go on in quotes."
+        default=False, description="Take local parts such as `user..name`; they are passed on in quotes."
     )
     connection_timeout: Duration = Field(
         timedelta(minutes=10), ge=_SECOND, le=_DAY, description="Longest session, busy or not."
@@ -131,7 +131,7 @@ class ReceiveConnector(Section):
 
 
 class MemberConnector(Section):
-    listen: ListenAddress = Field(description="Where other members call this one.")
+    listen: ListenAddress = Field(description="Where other members connect to this one.")
     certificate: FilePath | None = Field(None, description="PEM chain that shows our name to members.")
     key: FilePath | None = Field(None, description="PEM private key of `certificate`.")
     ca: FilePath | None = Field(
@@ -155,7 +155,7 @@ class MemberConnector(Section):
 
 class MemberSettings(Section):
     name: Fqdn = Field(description="Name of the member, as in its own settings.")
-    address: DialAddress = Field(description="Where its peer connector is called.")
+    address: DialAddress = Field(description="Address of its peer connector.")
     site: Label = Field("default", description="Its site.")
     host: Label = Field(
         default_factory=lambda data: data["name"],
@@ -254,7 +254,7 @@ class Settings(PolicySettings):
     )
     data_dir: FilePath = Field(Path("/var/lib/shadowrelay"), description="Where the node keeps its data.")
     accepted_domains: list[DomainPattern] = Field(
-        [], description="Domains that mail is accepted for from all."
+        [], description="Domains for which mail is accepted from all clients."
     )
     relay_networks: list[Cidr] = Field([], description="Clients that may send to any domain.")
     drain_timeout: Duration = Field(
@@ -275,7 +275,7 @@ class Settings(PolicySettings):
     receive: dict[TableName, ReceiveConnector] = Field({}, description="Receive connectors, at least one.")
     peer: MemberConnector | None = Field(None, description="The connector for members; needed with members.")
     members: list[MemberSettings] = Field(
-        [], description="Members of the boundary; our own entry is left out."
+        [], description="Members of the boundary; an entry for this node is ignored."
     )
     routes: dict[TableName, RouteSettings] = Field({}, description="Next hops.")
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")

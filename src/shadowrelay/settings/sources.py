@@ -187,7 +187,7 @@ def _text(path: Path, encoding: str) -> str:
     with path.open("rb") as file:
         octets = file.read(_LARGEST + 1)
     if len(octets) > _LARGEST:
-        raise _TooLarge(f"larger than {_LARGEST} octets: no settings are")
+        raise _TooLarge(f"larger than {_LARGEST} octets, which no settings are")
     return octets.decode(encoding)
 
 

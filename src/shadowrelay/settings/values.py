@@ -212,7 +212,7 @@ def parse_path(value: object) -> Path:
     try:
         return Path(value).expanduser()
     except RuntimeError:
-        raise ValueError("the home directory of nobody known") from None
+        raise ValueError("the home directory of an unknown user") from None
 
 
 _TEXT = PlainSerializer(str, return_type=str)
@@ -235,7 +235,7 @@ ListenAddress = Annotated[
     HostPort,
     BeforeValidator(parse_host_port),
     _TEXT,
-    Format("host:port, such as 127.0.0.1:2525 or [::1]:25, port 0 for any free one"),
+    Format("host:port, such as 127.0.0.1:2525 or [::1]:25, port 0 for any free port"),
 ]
 DialAddress = Annotated[
     HostPort, BeforeValidator(parse_dialled), _TEXT, Format("host:port, such as mx2.example.net:2526")
