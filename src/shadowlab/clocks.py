@@ -1,6 +1,6 @@
 """Gives a process its own wall clock, by libfaketime (Debian package faketime).
 
-It changes only CLOCK_REALTIME. The clocks that measure silence go on: nobody can set those of a real machine.
+It changes only CLOCK_REALTIME. The clocks that measure silence go on: on a real machine nobody can set them.
 """
 
 from __future__ import annotations

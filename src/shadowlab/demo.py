@@ -1,4 +1,4 @@
-"""Runs the demonstration: a node and its disk are lost while mail is in transit, and no mail is."""
+"""Runs the demonstration: a node and its disk are lost while mail is in transit, and no mail is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends mail as clients: each records the answers, and sometimes vanishes."""
+"""Sends mail as a number of clients do: each records the answers, and sometimes vanishes."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ QueuePlace: TypeAlias = tuple[int, str, int]
 
 FRONT: QueuePlace = (-1, "", 0)
 LATE_LOOK = 1000  # recipients in one look; all other writes wait meanwhile
-FORWARD = 1000  # messages in one step, likewise
+FORWARD = 1000  # messages in one step; all other writes wait meanwhile
 
 
 @dataclass(frozen=True, slots=True)

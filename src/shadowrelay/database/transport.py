@@ -1,4 +1,4 @@
-"""The transport database of a running node: one connection, one writer, group commit.
+"""Runs the transport database of a node: one connection, one writer, group commit.
 
 All waiting work shares one transaction and one fsync. Callers get their results only after that commit, and
 cannot cancel it: the work runs in a task of its own. Each group decides in which thread its statements run

@@ -10,5 +10,8 @@ from shadowrelay.database.ledger import SqlLedger
 
 
 def drop(ledger: SqlLedger, message_id: MessageId, now: datetime) -> bool:
-    """Drop the message. Nobody is told: its sender is in those rows. False unless set aside for them."""
+    """Drop the message. Nobody is told: only the damaged rows name its sender.
+
+    Returns False if the message is not set aside for damaged rows.
+    """
     return ledger.apply(dropped(ledger, message_id, now))
