@@ -173,7 +173,7 @@ class Cluster:
 def refuse_used(directory: Path, what: str) -> None:
     """Refuse a directory with a lab or anything else in it: ``what`` makes its own lab. Raises LabError."""
     if layout.path_of(directory).exists():
-        raise LabError(f"there is a lab in {directory}: {what} wants a directory of its own")
+        raise LabError(f"there is a lab in {directory}: {what} needs its own directory")
     refuse_other_things(directory)
 
 
@@ -189,7 +189,7 @@ def refuse_other_things(directory: Path) -> None:
     if others and not layout.path_of(directory).exists():
         raise LabError(
             f"{directory} has other things in it, such as {others[0]}: "
-            f"a lab wants a directory of its own: take another --dir"
+            f"a lab needs its own directory: take another --dir"
         )
 
 

@@ -113,7 +113,7 @@ def issue(
     pair = Pair(out / f"{server_name}.pem", out / f"{server_name}.key")
     authority, authority_key = _load(authority_pair(directory))
     if now + lifetime > authority.not_valid_after_utc:
-        raise AuthorityError(f"the authority itself ends at {authority.not_valid_after_utc:%Y-%m-%d}")
+        raise AuthorityError(f"the authority itself expires on {authority.not_valid_after_utc:%Y-%m-%d}")
     _refuse_existing(pair, force=force)
     key = ec.generate_private_key(ec.SECP256R1())
     # A name too long for the subject is only an alternative name, then critical (RFC 5280, 4.2.1.6).

@@ -309,7 +309,7 @@ async def stranger(answer: bytes, *, at_once: bool) -> AsyncIterator[int]:
         (
             b"SSH-2.0-\x1b[31m" + b"x" * 5000 + b"\r\n",
             "http",
-            "is no HTTP server: it says 'SSH-2.0-\\x1b[31mx",
+            "is not an HTTP server: it says 'SSH-2.0-\\x1b[31mx",
         ),
         (b"", "http", "what listens at {url} closed the connection without an answer"),
     ],

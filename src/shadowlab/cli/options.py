@@ -22,7 +22,7 @@ class Number(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
         if math.isnan(number):
-            self.fail(f"{value} is no number in the range {self._describe_range()}.", param, ctx)
+            self.fail(f"{value} is not a number in the range {self._describe_range()}.", param, ctx)
         return number
 
 

@@ -100,7 +100,7 @@ class AdminClient:
             case RemoteDisconnected():
                 return f"what listens at {self.url} closed the connection without an answer."
             case BadStatusLine(args=(line, *_)):
-                who = "an SMTP server" if line.startswith(("220", "421", "554")) else "no HTTP server"
+                who = "an SMTP server" if line.startswith(("220", "421", "554")) else "not an HTTP server"
                 return f"what answers at {self.url} is {who}: it says {line.strip()[:_MOST_SHOWN]!r}."
             case SSLError():
                 return f"no TLS session with what answers at {self.url}: {reason.reason or reason}."

@@ -210,7 +210,7 @@ class Copies:
             self.freed.append(row[1])
 
     def _quarantine(self, found: DamagedRow) -> None:
-        """Take the rows out of every query; they stay stored, for an operator to look at."""
+        """Hide the rows from the queries of decisions; they stay stored, for an operator to look at."""
         self.tally.forget(self.connection, found.message_id)
         self._run(SQL["put_damaged"], records.damaged_row(found))
         self._run(SQL["quarantine"], (found.message_id,))

@@ -199,7 +199,7 @@ def _login(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingEr
     if route.username and route.tls is not Tls.REQUIRED and not route.login_without_tls:
         yield refuse(
             f"{key}.tls",
-            "others could read the password on the way, or take it as a false server",
+            "the password could be read on the way, or go to a false server",
             value=route.tls,
             allowed="required, or login_without_tls = true",
         )
