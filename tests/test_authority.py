@@ -103,7 +103,7 @@ def test_a_key_that_belongs_to_another_authority_is_refused(tmp_path: Path) -> N
 
 def test_a_certificate_does_not_outlive_its_authority(tmp_path: Path) -> None:
     init(tmp_path, name="lab", now=NOW)
-    with pytest.raises(AuthorityError, match="the authority itself ends"):
+    with pytest.raises(AuthorityError, match="the authority itself expires"):
         issue(tmp_path, "mx1.example.net", now=NOW, lifetime=timedelta(days=4000))
 
 

@@ -1,1 +1,1 @@
-"""The lab: start, break and heal a cluster of nodes on one machine. It stands above the relay and uses it."""
+"""Runs the lab: starts, breaks and heals a cluster on one machine. It is above the relay and uses it."""

@@ -1,8 +1,8 @@
-"""``python -m shadowlab``, and the command itself: as little as a signal needs, then the rest."""
+"""Runs ``python -m shadowlab`` and the command: first sets up signals, then loads the rest."""
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # the part of `signal` that needs no loading
+import _signal  # type: ignore[import-not-found]  # the built-in part of `signal`, which loads nothing
 
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

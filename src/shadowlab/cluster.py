@@ -1,4 +1,4 @@
-"""Start, break and heal: what the lab's commands do."""
+"""Starts, breaks and heals a lab: what the lab's commands do."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from shadowrelay.core.identifiers import DatabaseId
 DEFAULT_NODES = 3
 
 _SIGNAL_DEADLINE = 10.0  # seconds until the kernel has acted on a signal that cannot be refused
-_SOON = 3.0  # seconds in which most processes have stopped
-_OLDER = timedelta(days=1)  # are a lab's certificates: somebody may set its clocks back
+_SOON = 3.0  # seconds in which most processes stop
+_OLDER = timedelta(days=1)  # age of new certificates: clocks of a lab may be set back
 _GRACE = 15.0  # seconds beyond the drain timeout of a node that was asked to stop
 
 
 class Cluster:
     """The lab in one directory. Names are full names, first labels, numbers, or ``mailbox``.
 
-    Nothing is remembered between calls: ``lab.json`` and the kernel are asked each time, so that several
+    It remembers nothing between calls: each call reads ``lab.json`` and asks the kernel, so that several
     commands and programs can work on one lab. Every method raises LabError.
     """
 
@@ -46,26 +46,26 @@ class Cluster:
         return self.layout.node(name)
 
     def process(self, name: str) -> Process:
-        """The process that this name had last, alive or not."""
+        """The last process of that name, alive or not."""
         at = self.layout
         return process_of(at, _resolved(at, name))
 
     def kill(self, name: str, *, missing_ok: bool = False) -> None:
-        """SIGKILL: no chance to say goodbye. Gone on return. ``missing_ok``: it may be gone already."""
+        """SIGKILL a process; it is gone on return. ``missing_ok``: it may be gone already."""
         process = self.process(name) if missing_ok else self._alive(name)
         process.signal(SIGKILL)
         if not process.wait(_SIGNAL_DEADLINE):
             raise LabError(f"{name} (pid {process.pid}) does not die")
 
     def freeze(self, name: str) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing."""
+        """SIGSTOP a process: it keeps its connections and answers nothing."""
         self._signalled(name, freeze=True)
 
     def thaw(self, name: str) -> None:
         self._signalled(name, freeze=False)
 
     def stop(self, name: str, late: Callable[[str], object] = str) -> None:
-        """SIGTERM, and wait for its graceful end. When that takes a while, ``late`` is told why it may."""
+        """SIGTERM a process, and wait for its graceful end. ``late`` is told why it may take a while."""
         process = self._alive(name)
         if process.state is ProcessState.FROZEN:
             raise LabError(f"{name} is frozen and cannot stop gracefully: thaw it first, or kill it")
@@ -81,11 +81,11 @@ class Cluster:
             raise LabError(f"{name} (pid {process.pid}) has not stopped in time, and still runs")
 
     def wipe(self, name: str) -> DatabaseId | None:
-        """Lose its disk: its data, and the tracking file that was open. Sealed ones count as shipped.
+        """Lose a node's disk: its data, and its open tracking file. Sealed tracking files count as shipped.
 
-        Returns which database that was, if there was one that could be read.
+        Returns the id of the lost database, if it could be read.
         """
-        # Imported here, because most commands can do without.
+        # Imported here, because most commands do not need it.
         from shadowrelay.database.opening import database_in
 
         node = self.node(name)
@@ -100,9 +100,9 @@ class Cluster:
         return lost
 
     def start(self, name: str, environ: Mapping[str, str] = MappingProxyType({})) -> bool:
-        """Start a node that is down, with the data it finds; it answers on return. False: it ran already.
+        """Start a node that is down, on its data; it answers on return. Returns False if it ran already.
 
-        ``environ``: variables for this process alone, and this once.
+        ``environ``: variables for this process, for this start.
         """
         with locked(self.directory):
             at = self.layout
@@ -111,17 +111,17 @@ class Cluster:
             return bool(starting.start(at, [short], {short: environ}))
 
     def cut(self, *ways: Way, manner: Manner = Manner.SILENT) -> None:
-        """Cut directions between nodes of a breakable lab, besides those that are cut already."""
+        """Cut more directions between nodes of a breakable lab."""
         with locked(self.directory):
             network.cut(self.layout, ways, manner)
 
     def heal(self) -> None:
-        """Nothing between the nodes is cut any more."""
+        """Heal all cuts between the nodes."""
         with locked(self.directory):
             network.heal(self.layout)
 
     def refuse(self) -> None:
-        """Let both ports of the mailbox server answer 4xx."""
+        """Make both ports of the mailbox server answer 4xx."""
         self._refusal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._refusal.touch()
 
@@ -133,7 +133,7 @@ class Cluster:
         return self._refusal.exists()
 
     def down(self) -> list[str]:
-        """Stop everything, nodes first; kill what does not stop. Returns the names of what was killed."""
+        """Stop everything, nodes first; kill what does not stop. Returns the names of killed processes."""
         with locked(self.directory):
             at = self.layout
             killed = starting.stop(
@@ -145,7 +145,7 @@ class Cluster:
 
     @property
     def _refusal(self) -> Path:
-        # Imported here, because it brings the mailbox server, which most commands can do without.
+        # Imported here, because it imports the mailbox server, which most commands do not need.
         from shadowrelay.mailbox.receiving import REFUSE_FILE
 
         return self.layout.mailbox.dir / REFUSE_FILE
@@ -171,14 +171,14 @@ class Cluster:
 
 
 def refuse_used(directory: Path, what: str) -> None:
-    """Whoever makes a lab of his own wants no lab in the directory, and nothing else. Raises LabError."""
+    """Refuse a directory with a lab or anything else in it: ``what`` makes its own lab. Raises LabError."""
     if layout.path_of(directory).exists():
-        raise LabError(f"there is a lab in {directory}: {what} wants a directory of its own")
+        raise LabError(f"there is a lab in {directory}: {what} needs its own directory")
     refuse_other_things(directory)
 
 
 def refuse_other_things(directory: Path) -> None:
-    """A new lab has its directory to itself; in that of a lab there may be anything. Raises LabError."""
+    """Refuse a directory with other things in it, unless it has a lab already. Raises LabError."""
     try:
         found = {path.name for path in directory.iterdir() if not path.name.startswith(".")}
     except FileNotFoundError:
@@ -189,7 +189,7 @@ def refuse_other_things(directory: Path) -> None:
     if others and not layout.path_of(directory).exists():
         raise LabError(
             f"{directory} has other things in it, such as {others[0]}: "
-            f"a lab wants a directory of its own: take another --dir"
+            f"a lab needs its own directory: take another --dir"
         )
 
 
@@ -203,18 +203,18 @@ def up(
 ) -> list[str]:
     """Make a lab, or resume the one in the directory; every process answers on return.
 
-    Returns the names of what it started: none when the lab runs already. ``nodes`` None is the number that
-    it has, or three. ``breakable``: the links of a new lab can be cut. ``options`` are KEY=VALUE for the
-    settings of all nodes, and stay for later starts. A process that does not come up is stopped again, with
-    all that this call started, and of a new lab nothing is left. Raises LabError, SettingsInvalid.
-    ``environs``: variables for processes, by name, and this once.
+    Returns the names of what it started: none if the lab runs already. ``nodes`` None means as many as the
+    lab has, or three. ``breakable``: the links of a new lab can be cut. ``options`` are KEY=VALUE for the
+    settings of all nodes, also at later starts. ``environs``: variables for processes, by name, for this
+    start. If a process does not come up, all that this call started is stopped, and a new lab is removed.
+    Raises LabError, SettingsInvalid.
     """
     with locked(directory), _undone_if_new(directory):
         at = _planned(directory, nodes, breakable=breakable)
         names = at.processes
         running = [name for name in names if process_of(at, name).alive]
         if running and options:
-            node_settings.planned(at, options)  # what is wrong with them comes first
+            node_settings.planned(at, options)  # report wrong options first
             raise LabError(
                 f"{', '.join(running)} runs, and settings are read at a start only: "
                 f"shadowlab down --dir {directory}, then up"
@@ -232,7 +232,7 @@ def _undone_if_new(directory: Path) -> AbstractContextManager[None]:
 
 
 def _planned(directory: Path, nodes: int | None, *, breakable: bool) -> Layout:
-    """The lab that is there, or a new one."""
+    """The lab in the directory, or a new one."""
     if layout.path_of(directory).exists():
         at = layout.load(directory)
         if nodes is not None and nodes != len(at.nodes):
@@ -249,7 +249,7 @@ def _planned(directory: Path, nodes: int | None, *, breakable: bool) -> Layout:
 
 
 def prepare(at: Layout, options: Sequence[str]) -> None:
-    """Certificates, settings files and lab.json, unless they are there. Raises LabError, SettingsInvalid."""
+    """Make certificates, settings files and lab.json if missing. Raises LabError, SettingsInvalid."""
     now = datetime.now(UTC) - _OLDER
     try:
         fresh = not _whole(authority.authority_pair(at.authority))

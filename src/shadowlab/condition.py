@@ -1,4 +1,4 @@
-"""What a lab looks like at this moment."""
+"""Reports the state of a lab at this moment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shadowlab.processes import ProcessState
 
 
 class Condition(StrEnum):
-    """SILENT: the process runs and does not answer, or not yet. DRAINED: it takes no mail, and has none."""
+    """The state of a process. SILENT: it runs and does not answer yet. DRAINED: it takes and has no mail."""
 
     UP = "up"
     DRAINING = "draining"
@@ -27,7 +27,7 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """``status`` is None unless the node answers."""
+    """One node. ``status`` is None unless the node answers."""
 
     node: LabNode
     condition: Condition
@@ -44,7 +44,7 @@ class ClusterReport:
     cuts: Mapping[Way, Manner]
 
     def tree(self) -> dict[str, Any]:
-        """For ``lab status --json``."""
+        """The report for ``shadowlab status --json``."""
         return {
             "nodes": [
                 {
@@ -65,7 +65,7 @@ class ClusterReport:
 
 
 def look(cluster: Cluster) -> ClusterReport:
-    """Ask the kernel and the nodes. Raises LabError."""
+    """Report on a lab: ask the kernel and the nodes. Raises LabError."""
     at = cluster.layout
     addresses = (at.mailbox.inside, at.mailbox.outside)
     state = cluster.process(MAILBOX).state
@@ -79,7 +79,7 @@ def look(cluster: Cluster) -> ClusterReport:
 
 
 def look_at(cluster: Cluster, node: LabNode) -> NodeReport:
-    """One node. A frozen one is not asked: it would let the caller wait."""
+    """Report on one node. Does not ask a frozen node: it would not answer."""
     state = cluster.process(node.short).state
     found = status(node) if state is ProcessState.RUNNING else None
     if found and found.draining:

@@ -1,4 +1,4 @@
-"""The demonstration: a node and its disk are lost while mail is in transit, and nothing else is."""
+"""Runs the demonstration: a node and its disk are lost while mail is in transit, and no mail is lost."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from shadowlab.story import Story
 MESSAGES = 12
 OWNER = "mx1"
 LOST = "lost-databases"
-"""A file in the lab's directory: ids of the databases that the demonstration destroyed, one a line."""
+"""A file in the lab's directory: ids of the databases that the demonstration destroyed, one per line."""
 SENDER = f"sender@{OUTSIDE_DOMAIN}"
 
-_SOON = 30.0  # seconds that one step may take on a slow machine; most take one
+_SOON = 30.0  # seconds that a step may take on a slow machine; most take one second
 
 
 def demonstrate(directory: Path | None, *, keep: bool, console: Console | None = None) -> bool:
-    """Tell the story on a new lab; True when every acknowledged message arrived, once.
+    """Run the demonstration on a new lab. Returns whether every acknowledged message arrived once.
 
-    ``directory`` None is a temporary one, which is removed after success unless ``keep``. The lab is down on
+    ``directory`` None means a temporary one, removed after success unless ``keep``. The lab is down on
     return, whatever happens. Raises LabError.
     """
     if directory is not None:
@@ -154,7 +154,7 @@ class _Demonstration:
         return held
 
     def _tell_of_the_example(self) -> None:
-        """Where one message is, as each node tells of its own copy."""
+        """Tell where one message is, as each node reports its own copy."""
         self.story.tell(f"for instance message {self.example}:")
         for node in self.cluster.layout.nodes:
             found = message(node, self.example)
@@ -190,7 +190,7 @@ def _held_elsewhere(report: ClusterReport) -> int:
 
 
 def _copies(report: ClusterReport) -> str:
-    """One line: what each node has in its queue and in its shadow queue."""
+    """One line: the messages in each node's queue and shadow queue."""
     parts = []
     for one in report.nodes:
         if one.status:

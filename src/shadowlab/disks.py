@@ -1,4 +1,4 @@
-"""A file system of its own, in a file: its power can be cut, it can fail, stall and be full. Takes root."""
+"""Makes a file system in a file: its power can be cut, and it can fail, stall and be full. Needs root."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from shadowlab.guard import undisturbed
 
 FILE_SYSTEMS = ("ext4", "xfs")
 
-_SHUTDOWN = 0x8004587D  # FS_IOC_SHUTDOWN of linux/fs.h, the same for every file system that has it
+_SHUTDOWN = 0x8004587D  # FS_IOC_SHUTDOWN of linux/fs.h, the same for all that have it
 _FREEZE, _THAW = 0xC0045877, 0xC0045878  # FIFREEZE, FITHAW
-_NO_LOG_FLUSH = 2  # not even the journal is written out: what a power cut leaves
+_NO_LOG_FLUSH = 2  # do not write out the journal either, as in a power cut
 _MAKE = {"ext4": ("mkfs.ext4", "-q", "-m", "0"), "xfs": ("mkfs.xfs", "-q")}
 _LEAST = {"ext4": 16 << 20, "xfs": 300 << 20}  # octets
 _BALLAST = "ballast"
 _BLOCK = 4096
 _PATIENCE = 120.0  # seconds for mkfs, mount and the like
-_GONE = 0.2  # seconds until a device that nobody has mounted is let go
-_BUSY = 20.0  # seconds until a process that was killed has let its files go
+_GONE = 0.2  # seconds until an unmounted device is released
+_BUSY = 20.0  # seconds until a killed process has closed its files
 
 
 class Disk:
-    """``place`` is where it is mounted. Every method raises LabError; those of ballast OSError too."""
+    """A file system mounted at ``place``. Every method raises LabError; those that fill it OSError too."""
 
     def __init__(self, image: Path, place: Path) -> None:
         self.place = place
@@ -44,28 +44,28 @@ class Disk:
     def mount(self) -> None:
         """Mount it; after a cut the file system repairs itself from its journal.
 
-        On a loop device of its own: as long as anybody else's mount namespace has the old one mounted, it
-        would come back as it was cut.
+        It uses a new loop device: while another mount namespace has the old device mounted, that device would
+        come back as it was when cut.
         """
         device = _run("losetup", "--find", "--show", str(self._image))
         try:
             _run("mount", device, str(self.place))
         finally:
-            _run("losetup", "--detach", device)  # as soon as nobody has it mounted
+            _run("losetup", "--detach", device)  # takes effect when it is unmounted
         self._device = Path(device)
         self.dark = False
 
     def cut(self) -> None:
-        """From now on no write and no fsync reaches it, and what was not on it is lost at ``restore``.
+        """Cut the power: no write and no fsync reaches it, and what it lacks is lost at ``restore``.
 
-        An fdatasync that is under way may report success all the same: in one of eight cuts of an ext4, for
-        up to 7 ms (measured with a process that does nothing else). Never one that returned before.
+        An fdatasync under way may report success all the same: in one of eight cuts of an ext4, for up to
+        7 ms (measured with a process that does nothing else). An fdatasync that returned before is safe.
         """
         self.dark = True
         self._ioctl(_SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
 
     def restore(self) -> None:
-        """Unmount and mount again. Nobody may have files open there."""
+        """Unmount and mount again. No process may have files open there."""
         with undisturbed():
             self._unmount()
             if self._is_mounted_elsewhere():
@@ -74,8 +74,8 @@ class Disk:
             self.mount()
 
     def _is_mounted_elsewhere(self) -> bool:
-        """Does a mount namespace that somebody made meanwhile (for a container, say) keep what was unmounted
-        here? Then the old device may write to its file whatever it still has, whenever it likes.
+        """Whether another mount namespace (of a container, for example) still has it mounted. Then the old
+        device may write what it still has to the file at any time.
         """
         used_by = Path("/sys/block") / self._device.name / "loop" / "backing_file"
         deadline = time.monotonic() + _GONE
@@ -84,7 +84,7 @@ class Disk:
         return used_by.exists()
 
     def stall(self) -> None:
-        """From now on whoever writes, or syncs, waits until ``go_on``, and cannot be killed meanwhile."""
+        """Stall: a process that writes or syncs waits until ``go_on``, and cannot be killed meanwhile."""
         with undisturbed():
             self._ioctl(_FREEZE, struct.pack("i", 0))
             self.stalled = True
@@ -97,18 +97,18 @@ class Disk:
 
     @property
     def free(self) -> int:
-        """In octets."""
+        """Free octets."""
         return shutil.disk_usage(self.place).free
 
     def leave(self, octets: int) -> None:
-        """Fill it until no more than that is free."""
+        """Fill it until no more than ``octets`` are free."""
         self.clear()
         if (taken := self.free - octets) > 0:
             with self._ballast.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, taken)
 
     def fill(self) -> None:
-        """To the last octet."""
+        """Fill it to the last octet."""
         if not self._ballast.exists():
             self.leave(16 * _BLOCK)
         with suppress(OSError), self._ballast.open("ab", buffering=0) as file:
@@ -119,11 +119,11 @@ class Disk:
         self._ballast.unlink(missing_ok=True)
 
     def sync(self) -> None:
-        """What others than the node have written there is to survive a cut."""
+        """Make durable what processes other than the node wrote there."""
         _run("sync", "--file-system", str(self.place))
 
     def detach(self) -> None:
-        """Nothing is mounted there any more. It ends when the last who has files open there lets go."""
+        """Unmount it lazily: it ends when the last file there is closed."""
         _run("umount", "--lazy", str(self.place))
 
     def _unmount(self) -> None:
@@ -134,7 +134,7 @@ class Disk:
             except LabError:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(0.02)  # the kernel may still be at the end of the process that was killed
+                time.sleep(0.02)  # the kernel may still be ending the killed process
             else:
                 return
 
@@ -151,12 +151,12 @@ class Disk:
 
 @contextmanager
 def mounted(image: Path, place: Path, octets: int, file_system: str = "ext4") -> Iterator[Disk]:
-    """A new file system of that size in the file ``image``, unmounted at exit. Raises LabError."""
+    """Make a file system of ``octets`` in the file ``image``; unmounted at exit. Raises LabError."""
     try:
         for directory in (image.parent, place):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with image.open("wb") as file:
-            file.truncate(octets)  # takes as much room as is written to it
+            file.truncate(octets)  # sparse: takes only the room that is written to
     except OSError as problem:
         raise LabError(f"{problem.filename or image}: {problem.strerror}") from problem
     _run(*_MAKE[file_system], str(image))
@@ -178,7 +178,7 @@ def _let_go(disk: Disk) -> None:
 
 
 def lacking(file_system: str = "ext4") -> str:
-    """What this machine lacks for such disks; empty when nothing is."""
+    """What this machine lacks for such disks; empty if nothing."""
     if os.geteuid() != 0:
         return "only root may mount a file system"
     for tool in (f"mkfs.{file_system}", "losetup", "mount", "umount"):

@@ -1,10 +1,10 @@
-"""What a lab command may fail with."""
+"""Defines the errors of lab commands."""
 
 from __future__ import annotations
 
 
 class LabError(Exception):
-    """The request cannot be met; the text says why and what to do, for a person."""
+    """The request cannot be met; the text tells a person why and what to do."""
 
 
 class NoSuchNode(LabError):

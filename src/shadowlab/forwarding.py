@@ -1,8 +1,8 @@
-"""The breakable links of a lab: between two members each direction of travel can be cut, and healed.
+"""Carries the breakable links of a lab: each direction between two members can be cut and healed.
 
-One process carries every connection between members, octet for octet: TLS goes through it end to end. What
-travels in a direction that is cut waits, as segments that TCP would send again, and goes on when the cut is
-healed. A connection is made only while both directions are open, as a handshake needs both.
+One process carries every connection between members, octet for octet: TLS passes through end to end. Data in
+a cut direction waits, like segments that TCP would send again, and goes on when the cut is healed. A
+connection is made only while both directions are open, as a handshake needs both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
 
 
 class Forwarder:
-    """Serves until cancelled. ``look`` takes the cuts that the lab's file names now, no others."""
+    """Serves until cancelled. ``look`` reads the cuts from the lab's file."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -54,7 +54,7 @@ class Forwarder:
                 task.cancel()
 
     async def _told(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A command changed the file, and waits until the change is in force."""
+        """Read the file that a command changed, and answer once the change is in force."""
         with suppress(OSError, ValueError):
             await reader.readline()
             await self.look(self._layout.directory)
@@ -80,7 +80,7 @@ class Forwarder:
                 pumps.create_task(self._pump(reader, inner_writer, link.way))
                 pumps.create_task(self._pump(inner_reader, writer, link.way.back))
         except* OSError:
-            pass  # one side is gone: so is the connection, for both
+            pass  # one side is gone: the connection ends for both
         except* asyncio.CancelledError:
             pass
         finally:
@@ -89,7 +89,7 @@ class Forwarder:
                 _abort(one)
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, way: Way) -> None:
-        """Carry one direction to its end; the end of a side travels as its octets do."""
+        """Carry one direction to its end; the end of the stream waits for cuts like octets do."""
         try:
             while data := await source.read(_BLOCK):
                 await self._passable(way)

@@ -1,4 +1,4 @@
-"""Commands that must not be disturbed: by another command on the same lab, or by Ctrl-C in the middle."""
+"""Guards commands from other commands on the same lab, and from Ctrl-C in the middle."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _LOCK = ".lock"
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """One command at a time starts and stops processes of a lab; the next one waits. Makes the directory.
+    """Let one command at a time start and stop processes of a lab; the next one waits. Makes the directory.
 
-    If the body fails, directory and lock are removed again if they were made here. Raises LabError.
+    If the body fails, it removes the directory and lock that it made. Raises LabError.
     """
     with undone_on_failure(directory, [_LOCK]):
         handle = _held(directory)
@@ -44,14 +44,14 @@ def _held(directory: Path) -> int:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
             return handle
-        os.close(handle)  # whom we waited for failed, and took the file away
+        os.close(handle)  # the command that we waited for failed, and removed the file
 
 
 @contextmanager
 def undone_on_failure(directory: Path, names: Iterable[str]) -> Iterator[None]:
-    """If the body fails, what it made under these names in the directory is removed again.
+    """If the body fails, remove what it made under these names in the directory.
 
-    So are the directory, and those above it, that were not there before, unless something else is in them.
+    Also remove the directory and those above it, if they were not there before and have nothing else in them.
     A Ctrl-C that got lost in the body fails it at its end.
     """
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
@@ -72,7 +72,7 @@ def undone_on_failure(directory: Path, names: Iterable[str]) -> Iterator[None]:
 
 
 class _Noting:
-    """A handler of SIGINT that remembers that it was called."""
+    """A handler of SIGINT that remembers whether it was called."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
         self._handler = handler
@@ -85,8 +85,8 @@ class _Noting:
 
 @contextmanager
 def _insisting() -> Iterator[None]:
-    """Ctrl-C is a KeyboardInterrupt at the end at the latest: finalizers, and libraries in C, drop exceptions
-    that come up while they run.
+    """Raise KeyboardInterrupt for a Ctrl-C at the end at the latest: finalizers and C libraries drop
+    exceptions that are raised while they run.
     """
     handler = signal.getsignal(signal.SIGINT)
     interrupts = handler is signal.default_int_handler or isinstance(handler, _Noting)
@@ -105,10 +105,10 @@ def _insisting() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold Ctrl-C, SIGTERM and SIGHUP back to the end: no process may be started and not be written down.
+    """Hold back Ctrl-C, SIGTERM and SIGHUP to the end: every process that is started must be written down.
 
-    Handlers are exchanged, not the signal mask: another thread may take a signal that this one blocks.
-    Outside the main thread, where Python never delivers signals, nothing needs holding back.
+    It exchanges handlers, not the signal mask: another thread may take a signal that this one blocks. Outside
+    the main thread it does nothing, because Python delivers signals to the main thread only.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -131,9 +131,9 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM, and the end of the terminal, end the command as Ctrl-C does, with everything tidied up.
+    """Make SIGTERM and SIGHUP end the command as Ctrl-C does, with everything tidied up.
 
-    In the main thread only. What is ignored (nohup) stays ignored.
+    For the main thread only. Ignored signals (nohup) stay ignored.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -150,5 +150,5 @@ def terminable() -> Iterator[None]:
 
 
 def _restore(number: int, handler: Any) -> None:
-    """None is a handler that was not set by Python, and cannot be set again."""
+    """Set a handler again. None means one that Python did not set, which cannot be set again."""
     signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -1,4 +1,4 @@
-"""Where things are in a lab: one directory, and ``lab.json`` in it, which others read too."""
+"""Defines where things are in a lab: one directory with ``lab.json``, which other programs read too."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MOST_NODES = 16
 PORTS_PER_NODE, PORTS_OF_MAILBOX = 3, 2
 
 CONTENTS = ("lab.json", "ca", "nodes", "tracking", "logs", MAILBOX, LINKS)
-"""What is made in the directory of a lab."""
+"""What the lab makes in its directory."""
 
 Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class LabNode:
-    """One member. ``pid`` is the last one known, None before the first start: verify it before any use."""
+    """One node. ``pid`` is the last known one, None before the first start: verify it before use."""
 
     name: str
     site: str
@@ -60,7 +60,7 @@ class Mailbox:
 
 
 class Manner(StrEnum):
-    """How a link is cut: nothing arrives and nothing is said, or connections are reset and refused."""
+    """How a link is cut: packets vanish silently, or connections are reset and refused."""
 
     SILENT = "silent"
     RESET = "reset"
@@ -80,7 +80,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class LabLink:
-    """Where ``source`` connects to in order to reach ``target``."""
+    """The address where ``source`` connects to reach ``target``."""
 
     source: str
     target: str
@@ -117,18 +117,18 @@ class Layout:
         return self.directory / "ca"
 
     def log(self, name: str) -> Path:
-        """What a process says: ``name`` is a node's short name, or that of the mailbox server."""
+        """The log of a process: ``name`` is a node's short name, ``mailbox`` or ``links``."""
         return self.directory / "logs" / f"{name}.log"
 
     def node(self, name: str) -> LabNode:
-        """The node called by its full name, its first label or its number. Raises NoSuchNode."""
+        """The node with that full name, first label or number. Raises NoSuchNode."""
         for number, node in enumerate(self.nodes, 1):
             if name.lower() in (node.name, node.short, str(number)):
                 return node
         raise NoSuchNode(f"no node {name!r} in this lab: it has {', '.join(n.short for n in self.nodes)}")
 
     def reached(self, source: LabNode, target: LabNode) -> Address:
-        """Where one node connects to in order to reach another's connector for members."""
+        """The address where ``source`` connects to reach ``target``'s connector for members."""
         for link in self.links.ways if self.links else ():
             if (link.source, link.target) == (source.short, target.short):
                 return link.address
@@ -136,7 +136,7 @@ class Layout:
 
     @property
     def processes(self) -> tuple[str, ...]:
-        """Names of all that runs, in the order in which it is started."""
+        """The names of all processes, in the order of their start."""
         links = (LINKS,) if self.links else ()
         return (MAILBOX, *links, *(node.short for node in self.nodes))
 
@@ -155,12 +155,12 @@ def path_of(directory: Path) -> Path:
 
 
 def names(nodes: int) -> tuple[str, ...]:
-    """The short names of so many nodes."""
+    """The short names of that many nodes."""
     return tuple(f"mx{number}" for number in range(1, nodes + 1))
 
 
 def home_of(directory: Path, short: str) -> Path:
-    """What a node has for itself: its settings, its certificate and its data."""
+    """The directory of a node's settings, certificate and data."""
     return directory / "nodes" / short
 
 
@@ -170,10 +170,10 @@ def ports_needed(nodes: int, *, breakable: bool) -> int:
 
 
 def plan(directory: Path, *, nodes: int, ports: Sequence[int], breakable: bool = False) -> Layout:
-    """A new lab: ``ports`` are free ones, as many as ``ports_needed`` says.
+    """Plan a new lab on free ``ports``, as many as ``ports_needed`` says.
 
-    There are two sites, and the last node is alone in the second, so that copies leave the site. Each node is
-    said to be on a host of its own, or none could hold another's copies.
+    There are two sites, and the last node is alone in the second, so that copies leave the site. Each node
+    gets its own host in the settings, or none could hold another's copies.
     """
     directory = directory.absolute()
     left = iter(ports)
@@ -191,7 +191,7 @@ def plan(directory: Path, *, nodes: int, ports: Sequence[int], breakable: bool =
                 peer=(LOOPBACK, next(left)),
                 admin=f"http://{LOOPBACK}:{next(left)}",
                 data_dir=own / "data",
-                # Outside the data: what was sealed counts as shipped, and survives the disk.
+                # Outside the data: sealed files count as shipped, and survive a lost disk.
                 tracking_dir=directory / "tracking" / short,
                 config=own / "shadowrelay.toml",
             )
@@ -207,7 +207,7 @@ def plan(directory: Path, *, nodes: int, ports: Sequence[int], breakable: bool =
 
 
 def save(layout: Layout) -> None:
-    """Replace ``lab.json``: readers see the old one or the new one, whole."""
+    """Replace ``lab.json`` as a whole: readers see the old file or the new one."""
     tree = {
         "nodes": [_node_tree(node) for node in layout.nodes],
         "mailbox": {
@@ -225,7 +225,7 @@ def save(layout: Layout) -> None:
 
 
 def load(directory: Path) -> Layout:
-    """The lab in a directory. Raises LabError when there is none, or none that can be read."""
+    """The lab in a directory. Raises LabError if there is none, or it cannot be read."""
     path = path_of(directory)
     try:
         tree = json.loads(path.read_text("utf-8"))

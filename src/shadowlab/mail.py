@@ -1,4 +1,4 @@
-"""Mail with known identities: sent as an ordinary client does, and counted where it arrives."""
+"""Sends mail with known identities as an ordinary client does, and counts it where it arrives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shadowlab.layout import MAILBOX, Address, Layout
 from shadowrelay.mailbox.maildir import messages
 
 CLIENT = "client.lab.test"
-_SENDING = 60.0  # seconds for one message; a shadow may take its time
+_SENDING = 60.0  # seconds for one message; a shadow copy may take a while
 _FIELDS = "#Fields: "
 
 
@@ -42,17 +42,17 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What became of acknowledged mail, one for each recipient of each message.
+    """What became of acknowledged mail, counted for each recipient of each message.
 
-    ``duplicates`` were sent once more; of these, the mailbox server knew and dropped ``dropped``, and the
-    others are in a mailbox twice.
+    ``duplicates`` were sent once more; the mailbox server dropped ``dropped`` of these, and the others are in
+    a mailbox twice.
     """
 
     acknowledged: int
     delivered: int
     lost: int
     duplicates: int
-    unexpected: int  # arrived, though nobody was told 250 for it
+    unexpected: int  # arrived, though no 250 was given for it
     dropped: int = 0
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Count:
 
 
 def send(server: Address, letter: Letter, *, swaks: str | None = None) -> bool:
-    """Send one message, with swaks if its path is given; True when the server took responsibility for it."""
+    """Send one message, with swaks if its path is given. Returns whether the server answered 250."""
     return _send_with_swaks(swaks, server, letter) if swaks else _send_with_smtplib(server, letter)
 
 
@@ -78,7 +78,7 @@ def find_swaks() -> str | None:
 
 
 def written(letter: Letter) -> EmailMessage:
-    """The message as the client writes it."""
+    """The message that the client sends."""
     message = EmailMessage(policy=policy.SMTP)
     message["Message-ID"] = letter.message_id
     message["Date"] = format_datetime(datetime.now(UTC))
@@ -90,9 +90,9 @@ def written(letter: Letter) -> EmailMessage:
 
 
 def count(at: Layout, acknowledged: Sequence[Letter]) -> Count:
-    """Compare what was acknowledged with the files in the mailboxes.
+    """Compare acknowledged mail with the files in the mailboxes.
 
-    The mailbox server drops a second copy of a message; what it dropped counts as a duplicate all the same.
+    A second copy counts as a duplicate even if the mailbox server dropped it.
     """
     owed = {(letter.message_id, to.lower()) for letter in acknowledged for to in letter.recipients}
     found, again = arrivals(at.mailbox.dir), dropped(at)
@@ -117,21 +117,21 @@ def arrivals(mailboxes: Path) -> Counter[tuple[str, str]]:
 
 
 def dropped(at: Layout) -> int:
-    """How many second copies the mailbox server dropped, as the nodes tell, or as it tells itself."""
+    """How many second copies the mailbox server dropped, by the logs of the nodes or by its own log."""
     by_nodes = sum(
         int(row["recipient-count"] or 1)
         for node in at.nodes
         for row in tracked(node.tracking_dir)
         if row["event-id"] == "DUPLICATEDELIVER"
     )
-    # A node that lost its disk cannot tell; the mailbox server tells only when all of a message was there.
+    # A node that lost its disk has no log; the mailbox server logs only a message that came whole.
     return max(by_nodes, sum(1 for _ in dropped_by(at.log(MAILBOX))))
 
 
 def tracked(directory: Path) -> Iterator[dict[str, str]]:
-    """The rows of a node's tracking log, those of the file that is still open too.
+    """The rows of a node's tracking log, also those of the growing file.
 
-    What is open is opened first and read last: a file that is closed meanwhile is read once, and whole.
+    The growing file is opened first and read last: if it is renamed meanwhile, it is read once and whole.
     """
     with ExitStack() as held:
         still_open: dict[str, TextIO] = {}  # by the name that it gets
@@ -158,7 +158,7 @@ def _rows(text: TextIO) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A second copy that the mailbox server dropped. ``at``: Unix time; ``client``: who brought it."""
+    """A second copy that the mailbox server dropped. ``at``: Unix time; ``client``: the node that sent it."""
 
     at: float
     message_id: str
@@ -167,7 +167,7 @@ class Dropped:
 
 
 def dropped_by(log: Path) -> Iterator[Dropped]:
-    """What the log of the mailbox server tells of second copies; lines cut off by a kill tell nothing."""
+    """Second copies in the log of the mailbox server; skips lines that a kill cut off."""
     with suppress(FileNotFoundError), log.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             with suppress(ValueError, TypeError, KeyError):

@@ -1,7 +1,7 @@
-"""Cutting and healing the links of a breakable lab.
+"""Cuts and heals the links of a breakable lab.
 
-``links/cuts.json`` says what is cut; the process that carries the links reads it when told to. So a cut
-outlives the command that made it, and a restart of that process too.
+``links/cuts.json`` says what is cut; the process that carries the links reads it when a command asks. So a
+cut outlives the command, and a restart of that process.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _PATIENCE = 10.0  # seconds until a change must be in force
 
 
 def cut(layout: Layout, ways: Iterable[Way], manner: Manner = Manner.SILENT) -> None:
-    """Cut these directions too, in this manner; in force on return. Raises LabError."""
+    """Cut more directions, in this manner; in force on return. Raises LabError."""
     _change(layout, {**read_cuts(layout.directory), **dict.fromkeys(ways, manner)})
 
 
 def heal(layout: Layout) -> None:
-    """Nothing is cut any more. Raises LabError."""
+    """Heal all cuts; in force on return. Raises LabError."""
     _change(layout, {})
 
 
@@ -38,7 +38,7 @@ def between(layout: Layout, one: str, other: str) -> tuple[Way, Way]:
 
 
 def around(layout: Layout, name: str) -> tuple[Way, ...]:
-    """Every direction that begins at a node, then every one that ends there."""
+    """Every direction from a node, then every direction to it."""
     own = layout.node(name).short
     others = [node.short for node in layout.nodes if node.short != own]
     return (*(Way(own, other) for other in others), *(Way(other, own) for other in others))
@@ -57,7 +57,7 @@ def read_cuts(directory: Path) -> dict[Way, Manner]:
 
 
 def carried(control: tuple[str, int]) -> bool:
-    """True when the process that carries the links answers; it has read the file by then."""
+    """Make the process that carries the links read the file. Returns whether it answers."""
     try:
         with socket.create_connection(control, _PATIENCE) as connection:
             connection.sendall(b"look\n")
@@ -76,7 +76,7 @@ def _change(layout: Layout, cuts: Mapping[Way, Manner]) -> None:
     fresh.write_text(json.dumps(tree, indent=2) + "\n", "utf-8")
     fresh.replace(path)
     if not carried(layout.links.control):
-        raise LabError(f"nobody carries the links; see {layout.log('links')}")
+        raise LabError(f"no process carries the links; see {layout.log('links')}")
 
 
 def _path(directory: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The settings files of a lab's nodes. They are the lab's memory: an option once set stays until changed."""
+"""Writes and reads the settings files of a lab's nodes. An option once set stays until it is changed."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ DEFAULTS: dict[str, Any] = {
     "transient_failure_retry_interval": "1s",
     "outbound_connection_failure_retry_interval": "1s",
 }
-"""A lab shows in seconds what takes hours elsewhere."""
+"""Settings of a lab, so that it shows in seconds what takes hours elsewhere."""
 
 TRACKING_AGE = "15s"
-"""Only closed tracking files are audited: in a lab one does not wait an hour for that."""
+"""Age at which a tracking file is closed: the audit reads closed files only; a lab cannot wait an hour."""
 
 _CONNECTIONS = 1000  # all clients of a lab have one address
 
@@ -50,14 +50,14 @@ _DRAIN = timedelta(seconds=30)
 
 
 def certificate(node: LabNode) -> Pair:
-    """Where a node's certificate and its key are."""
+    """The paths of a node's certificate and key."""
     return Pair(node.config.parent / f"{node.name}.pem", node.config.parent / f"{node.name}.key")
 
 
 def planned(layout: Layout, options: Sequence[str]) -> Mapping[LabNode, str]:
-    """The settings files that are to be written: of nodes that have none, and of all if there are options.
+    """The settings files to write: for nodes that have none, and for all nodes if there are options.
 
-    ``options`` are ``KEY=VALUE``. Raises SettingsInvalid, LabError, unless every file is right.
+    ``options`` are ``KEY=VALUE``. Raises SettingsInvalid, LabError unless every file is right.
     """
     _refuse_own(options)
     texts: dict[LabNode, str] = {}
@@ -71,7 +71,7 @@ def planned(layout: Layout, options: Sequence[str]) -> Mapping[LabNode, str]:
 
 
 def write(layout: Layout, options: Sequence[str]) -> None:
-    """Write what ``planned`` says; nothing unless every file is right. Raises SettingsInvalid, LabError."""
+    """Write the files of ``planned``; none unless all are right. Raises SettingsInvalid, LabError."""
     for node, text in planned(layout, options).items():
         fresh = node.config.with_suffix(".new")
         fresh.write_text(text, "utf-8")
@@ -87,7 +87,7 @@ def read(node: LabNode) -> dict[str, Any]:
 
 
 def drain_timeout(node: LabNode) -> timedelta:
-    """How long a graceful stop of this node may take, whatever else is wrong with its file by now."""
+    """How long a graceful stop of this node may take, even if its file is wrong by now."""
     try:
         return parse_duration(read(node)["drain_timeout"])
     except (KeyError, ValueError, LabError):
@@ -95,12 +95,12 @@ def drain_timeout(node: LabNode) -> timedelta:
 
 
 def settings(node: LabNode) -> Settings:
-    """What its settings file says, and defaults. Raises SettingsInvalid, LabError."""
+    """A node's settings: its file over defaults. Raises SettingsInvalid, LabError."""
     return settings_from_tree(read(node), source=str(node.config))
 
 
 def admin_token(node: LabNode) -> str | None:
-    """What its admin API asks for; None when it asks for nothing."""
+    """The token of a node's admin API; None if it needs none."""
     try:
         return read(node)["admin"]["token"] or None
     except (KeyError, LabError):

@@ -1,4 +1,4 @@
-"""Loopback ports that are free now, and are likely to stay so while a node is down."""
+"""Finds loopback ports that are free now, and likely to stay free while a node is down."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int) -> list[int]:
-    """That many ports to listen on.
+    """Find ``count`` ports to listen on. Raises LabError.
 
-    They lie together, below those that the system gives to outgoing connections: otherwise any connection
-    could sit on the port of a node that is down. And a lab that is up, with one of its nodes down, keeps
-    another lab from this node's ports, for a block is taken as a whole. Raises LabError.
+    They are a block below the ports that the system gives to outgoing connections: otherwise a connection
+    could take the port of a node that is down. A block is taken as a whole, so another lab cannot take the
+    ports of a node that is down while its lab is up.
     """
     size = -(-count // _BLOCK) * _BLOCK
     starts = range(_LOWEST, _first_ephemeral() - size, _BLOCK)
@@ -37,7 +37,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _taken(ports: range | list[int]) -> list[int]:
-    """Bind all of them at once, 0 for any, and let go. Raises OSError when one is in use."""
+    """Bind all ports at once (0: any port), and release them. Raises OSError if one is in use."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in ports]
         for one, port in zip(sockets, ports, strict=True):

@@ -1,4 +1,4 @@
-"""Does a process answer, and what does a node say of itself."""
+"""Asks whether a process answers, and what a node says of itself."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PATIENCE = 2.0  # seconds for one answer on loopback
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """``GET /api/v1/status``: counts of messages, and ``peers`` as the node tells of them.
+    """The answer to ``GET /api/v1/status``: counts of messages, and ``peers`` as the node reports them.
 
-    ``drained``: it is being drained, and nothing is left to deliver or to hand over.
+    ``drained``: the node is being drained, and nothing is left to deliver or hand over.
     """
 
     database_id: str
@@ -38,7 +38,7 @@ class NodeStatus:
 
 
 def node_answers(node: LabNode) -> bool:
-    """Its admin API does, and it greets SMTP clients; or it would, but is being drained."""
+    """Whether its admin API answers and it greets SMTP clients, unless it is being drained."""
     found = status(node)
     return found is not None and (found.draining or greeting(node.smtp).startswith("220"))
 
@@ -48,7 +48,7 @@ def mailbox_answers(address: Address) -> bool:
 
 
 def greeting(address: Address) -> str:
-    """The first line of an SMTP or LMTP server; empty when nobody is there, or it says nothing in time."""
+    """The first line of an SMTP or LMTP server; empty if none comes in time."""
     try:
         with socket.create_connection(address, _PATIENCE) as connection, connection.makefile("rb") as lines:
             text = lines.readline(512).decode("ascii", "replace")
@@ -59,7 +59,7 @@ def greeting(address: Address) -> str:
 
 
 def status(node: LabNode) -> NodeStatus | None:
-    """What the node says of itself; None when it does not answer."""
+    """The status of a node; None if it does not answer."""
     try:
         tree = _api(node).get("status")
         draining = bool(tree["draining"])
@@ -72,7 +72,7 @@ def status(node: LabNode) -> NodeStatus | None:
             safety_net=int(tree["safety_net"]),
             exposed=int(tree["exposed"]),
             asking=int(tree["asking"]),
-            promoting=int(tree.get("promoting", 0)),  # a node of an older version does not tell
+            promoting=int(tree.get("promoting", 0)),  # an older version does not report it
             draining=draining,
             drained=draining and bool(_api(node).get("drain")["done"]),
             peers=tuple(peer for peer in tree["peers"] if isinstance(peer, dict)),
@@ -82,7 +82,7 @@ def status(node: LabNode) -> NodeStatus | None:
 
 
 def listed(node: LabNode, state: str) -> list[str]:
-    """Ids of its messages of a state, as its API lists them; fewer, or none, when it does not answer."""
+    """The ids of a node's messages in a state; fewer or none if it stops answering."""
     found: list[str] = []
     after: str | None = None
     with suppress(ApiError, KeyError, TypeError):
@@ -95,7 +95,7 @@ def listed(node: LabNode, state: str) -> list[str]:
 
 
 def message(node: LabNode, message_id: str) -> Mapping[str, Any] | None:
-    """What the node knows of a message, as its API tells; None when it knows nothing or does not answer."""
+    """What a node knows of a message; None if it knows nothing or does not answer."""
     try:
         return _api(node).get("messages", message_id)
     except ApiError:

@@ -1,8 +1,8 @@
-"""Processes that outlive the command that started them, and are never mistaken for others.
+"""Handles processes that outlive the command that started them, and never mistakes them for others.
 
-A pid is recycled. So each is kept with the arguments that it was started with, which hold a path of this lab
-and so belong to nothing else; they are compared, through a handle that stays with the very process, before
-any signal is sent.
+The kernel reuses pids. So each pid is kept with the arguments of its process: these have a path of this lab,
+and no other process has them. They are compared, through a handle on that very process, before any signal is
+sent.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from types import MappingProxyType
 from shadowlab.errors import LabError
 
 _EXEC_DEADLINE = 5.0  # seconds until a process that was just started shows its arguments
-_TAIL = 4096  # octets of a log that are looked at for its last lines
+_TAIL = 4096  # octets of a log that are read for its last lines
 
 
 class ProcessState(StrEnum):
-    """What the kernel says of a process."""
+    """The state of a process, from the kernel."""
 
     RUNNING = "running"
     FROZEN = "frozen"
@@ -36,14 +36,14 @@ class ProcessState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A pid, and what it must have been started with: the package to run, and its arguments."""
+    """A pid, and what it must have been started with: a package and its arguments."""
 
     pid: int | None
     arguments: tuple[str, ...]
 
     @property
     def state(self) -> ProcessState:
-        """GONE also when the pid belongs to somebody else by now, or waits for its parent to notice."""
+        """The state; GONE also if the pid belongs to another process by now, or is a zombie."""
         if self.pid is None or not _is(self.pid, self.arguments):
             return ProcessState.GONE
         return state_of(self.pid)
@@ -53,7 +53,7 @@ class Process:
         return self.state is not ProcessState.GONE
 
     def signal(self, number: signal.Signals) -> bool:
-        """Send a signal; False when the process is gone already."""
+        """Send a signal. Returns False if the process is gone."""
         with self._handle() as handle:
             if handle is None:
                 return False
@@ -63,7 +63,7 @@ class Process:
             return False
 
     def forbid_writes(self) -> bool:
-        """Let every write to a file fail from now on (EFBIG); False when the process is gone already."""
+        """Make every write to a file fail (EFBIG). Returns False if the process is gone."""
         with self._handle() as handle:
             if handle is None or self.pid is None:
                 return False
@@ -74,7 +74,7 @@ class Process:
             return False
 
     def wait(self, timeout: float) -> bool:
-        """Wait until it has ended, at most ``timeout`` seconds; True when it has."""
+        """Wait until it has ended, at most ``timeout`` seconds. Returns whether it has."""
         with self._handle() as handle:
             if handle is not None:
                 waiting = select.poll()
@@ -86,7 +86,7 @@ class Process:
         return True
 
     def wait_for(self, state: ProcessState, timeout: float) -> bool:
-        """Wait until the kernel has acted on SIGSTOP or SIGCONT; False when it has not in time."""
+        """Wait until the kernel has acted on SIGSTOP or SIGCONT. Returns False if it has not in time."""
         deadline = time.monotonic() + timeout
         while self.state is not state:
             if time.monotonic() > deadline:
@@ -96,7 +96,7 @@ class Process:
 
     @contextmanager
     def _handle(self) -> Iterator[int | None]:
-        """A handle on the process, verified after it was opened; None when the process is gone."""
+        """A handle on the process, verified after it was opened; None if the process is gone."""
         handle = None
         if self.pid is not None:
             with suppress(ProcessLookupError):
@@ -110,11 +110,10 @@ class Process:
 
 
 def start(arguments: Sequence[str], log: Path, environ: Mapping[str, str] = MappingProxyType({})) -> Process:
-    """Run a package with its arguments in a session of its own, what it says appended to ``log``.
+    """Run a package with its arguments in its own session, with output appended to ``log``. Raises LabError.
 
-    Settings from this process's environment are held back: they would overrule the files of every node. What
-    is meant for the new process is in ``environ``.
-    Raises LabError.
+    SHADOWRELAY_ variables of this process are not passed on: they would overrule the files of every node.
+    ``environ`` is for the new process.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWRELAY_")}
@@ -122,7 +121,7 @@ def start(arguments: Sequence[str], log: Path, environ: Mapping[str, str] = Mapp
     try:
         pid = os.posix_spawn(
             sys.executable,
-            # -P: a directory named shadowrelay, where the command happens to be called, is not the package.
+            # -P: never import a directory named shadowrelay in the working directory.
             [sys.executable, "-P", "-m", *arguments],
             {**inherited, **environ},
             file_actions=[
@@ -144,13 +143,13 @@ def start(arguments: Sequence[str], log: Path, environ: Mapping[str, str] = Mapp
 
 
 def reap(pid: int) -> None:
-    """Take note of the end of a child. One whose parent has gone is none of ours."""
+    """Reap a child that has ended. A process with another parent is not a child."""
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
 
 def last_lines(log: Path, *, since: int, count: int = 15) -> list[str]:
-    """The last lines that were written after the first ``since`` octets."""
+    """The last lines of a log that were written after its first ``since`` octets."""
     try:
         with log.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
@@ -161,7 +160,7 @@ def last_lines(log: Path, *, since: int, count: int = 15) -> list[str]:
 
 
 def size(log: Path) -> int:
-    """Octets of a log so far."""
+    """The size of a log, in octets."""
     return log.stat().st_size if log.exists() else 0
 
 
@@ -175,7 +174,7 @@ def _is(pid: int, arguments: Sequence[str]) -> bool:
 
 
 def state_of(pid: int) -> ProcessState:
-    """Whoever has that pid. GONE also while it waits for its parent to notice."""
+    """The state of the process with that pid; GONE for a zombie too."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except (FileNotFoundError, ProcessLookupError):

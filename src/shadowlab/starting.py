@@ -1,4 +1,4 @@
-"""Starting processes and seeing them answer, and stopping them: several at a time, all or nothing."""
+"""Starts processes until they answer, and stops them: several at a time, all or nothing."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from shadowlab.layout import LINKS, MAILBOX, MAILBOX_HOSTNAME, Address, LabNode,
 from shadowlab.probing import mailbox_answers, node_answers, status
 from shadowlab.processes import Process
 
-_ANSWER_DEADLINE = 60.0  # seconds; a small machine that does other things too
+_ANSWER_DEADLINE = 60.0  # seconds, for a small machine with other work
 _KILL_DEADLINE = 10.0
-_ABORT_GRACE = 5.0  # seconds for what was started in vain
+_ABORT_GRACE = 5.0  # seconds to stop what was started in vain
 _MEETING_DEADLINE = 5.0
 _POLL = 0.05
 
@@ -62,11 +62,11 @@ def start(
     environs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     meet: Sequence[LabNode] = (),
 ) -> list[str]:
-    """Start those of them that are down; returns their names once they answer, and every other one too.
+    """Start the processes of ``names`` that are down. Returns their names once all of ``names`` answer.
 
-    Nodes to ``meet`` have then seen one another, if any was started. The caller holds the lab's lock. When
-    one does not answer, or on Ctrl-C, all that were started are stopped again. Raises LabError with the last
-    lines of its log. ``environs``: more variables for processes, by name.
+    If any was started, waits until the nodes of ``meet`` have seen one another. ``environs``: more variables
+    for processes, by name. The caller holds the lab's lock. If a process does not answer, or on Ctrl-C, all
+    that were started are stopped again. Raises LabError with the last lines of the log.
     """
     down = [name for name in names if not process_of(at, name).alive]
     started: list[_Started] = []
@@ -94,9 +94,9 @@ def start(
 
 
 def stop(running: Mapping[str, Process], *, grace: float) -> list[str]:
-    """SIGTERM to all, SIGKILL to what still runs ``grace`` seconds later; returns the names of these.
+    """Send SIGTERM to all, and SIGKILL to those that still run ``grace`` seconds later. Returns their names.
 
-    Frozen ones are thawed, for a frozen process cannot stop. Raises LabError when one survives SIGKILL.
+    Thaws frozen processes, which could not stop. Raises LabError if a process survives SIGKILL.
     """
     for process in running.values():
         process.signal(SIGTERM)
@@ -114,10 +114,10 @@ def stop(running: Mapping[str, Process], *, grace: float) -> list[str]:
 
 
 def see_one_another(nodes: Sequence[LabNode]) -> None:
-    """Wait a little until each node has reached every other one.
+    """Wait a little until each node has reached every other node.
 
-    A member that was not up at another's first heartbeat is passed over until the next one: mail sent at once
-    would find fewer shadow servers than the lab has. Gives up quietly: heartbeats may be set to be rare.
+    If a member was not up at another's first heartbeat, that one passes it over until the next heartbeat:
+    mail sent at once would find too few shadow servers. Gives up quietly: heartbeats may be set to be rare.
     """
     deadline = time.monotonic() + _MEETING_DEADLINE
     while time.monotonic() < deadline:

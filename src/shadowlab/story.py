@@ -1,4 +1,4 @@
-"""Telling what happens while it happens: for people on a terminal, as plain lines elsewhere."""
+"""Tells what happens while it happens: for people on a terminal, else in plain lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Story:
-    """Numbered steps, each with what came of it, and the seconds since the start."""
+    """Prints numbered steps, each with its result and the seconds since the start."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
@@ -28,13 +28,13 @@ class Story:
         self._steps = 0
 
     def step(self, text: str) -> None:
-        """What is done now."""
+        """Print the next step."""
         self._steps += 1
         elapsed = time.monotonic() - self._began
         self._console.print(f"[bold]{self._steps}. {escape(text)}[/] [dim]({elapsed:.0f} s)[/]")
 
     def tell(self, text: str) -> None:
-        """What came of it, one line."""
+        """Print a result of the step, as one line."""
         self._console.print(f"   {escape(text)}", soft_wrap=True)
 
     def verdict(self, text: str, *, held: bool) -> None:
@@ -43,9 +43,9 @@ class Story:
     def watch(
         self, look: Callable[[], T], until: Callable[[T], bool], tell: Callable[[T], str], *, within: float
     ) -> T:
-        """Look again and again until it is so, telling each change; at most ``within`` seconds.
+        """Look until ``until`` is true, telling each change; at most ``within`` seconds.
 
-        Raises LabError with the last thing seen.
+        Raises LabError with the last text told.
         """
         deadline = time.monotonic() + within
         told = ""

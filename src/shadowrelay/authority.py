@@ -1,4 +1,4 @@
-"""A certificate authority of the cluster's own: members know one another by its certificates alone."""
+"""Makes the cluster's own certificate authority, by whose certificates members know one another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AUTHORITY_LIFETIME = timedelta(days=3653)
 SERVER_LIFETIME = timedelta(days=397)
 
 CLOCK_SKEW = timedelta(hours=1)
-"""A certificate is valid this much before it was made: members' clocks differ."""
+"""How long before its making a certificate becomes valid: members' clocks differ."""
 
 _DNS_NAME = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.ASCII
@@ -63,14 +63,14 @@ class Pair:
 
 
 def authority_pair(directory: Path) -> Pair:
-    """Where the authority of that directory lives, made or not."""
+    """The paths of the authority in ``directory``, whether it exists or not."""
     return Pair(directory / "ca.pem", directory / "ca.key")
 
 
 def init(directory: Path, *, name: str, now: datetime, force: bool = False) -> Pair:
     """Make an authority: EC P-256, valid ten years, for end certificates only.
 
-    ``force`` replaces an existing one, and so makes every certificate that it issued worthless. Raises
+    ``force`` replaces an existing authority, and so invalidates every certificate it issued. Raises
     AuthorityError, OSError.
     """
     if not 1 <= len(name) <= _LONGEST_COMMON_NAME:
@@ -101,11 +101,11 @@ def issue(
     lifetime: timedelta = SERVER_LIFETIME,
     force: bool = False,
 ) -> Pair:
-    """Issue a certificate by which a member is both server and client, in ``out`` (default ``directory``).
+    """Issue a certificate for a member, as server and client, in ``out`` (default ``directory``).
 
     The server name is its first subject alternative name; ``sans`` adds DNS names and IP addresses. A member
-    may speak in each of these DNS names: never add another member's. ``force`` replaces an existing pair.
-    Raises AuthorityError, OSError.
+    may act under each of these DNS names: never add another member's name. ``force`` replaces an existing
+    pair. Raises AuthorityError, OSError.
     """
     server_name = _dns_name(server_name)
     names = [x509.DNSName(server_name), *(_alternative(san) for san in sans)]
@@ -113,10 +113,10 @@ def issue(
     pair = Pair(out / f"{server_name}.pem", out / f"{server_name}.key")
     authority, authority_key = _load(authority_pair(directory))
     if now + lifetime > authority.not_valid_after_utc:
-        raise AuthorityError(f"the authority itself ends at {authority.not_valid_after_utc:%Y-%m-%d}")
+        raise AuthorityError(f"the authority itself expires on {authority.not_valid_after_utc:%Y-%m-%d}")
     _refuse_existing(pair, force=force)
     key = ec.generate_private_key(ec.SECP256R1())
-    # A name too long for the subject is an alternative name alone, then critical (RFC 5280, 4.2.1.6).
+    # A name too long for the subject is only an alternative name, then critical (RFC 5280, 4.2.1.6).
     fits = len(server_name) <= _LONGEST_COMMON_NAME
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, server_name)] if fits else [])
     issuer_identifier = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
@@ -201,7 +201,7 @@ def _write_pair(pair: Pair, certificate: x509.Certificate, key: ec.EllipticCurve
 
 
 def _write(path: Path, content: bytes, *, mode: int) -> None:
-    """Replace a file whole, durably: readers see the old one or the new one."""
+    """Replace a file as a whole, durably: readers see the old file or the new one."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.unlink(missing_ok=True)
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)

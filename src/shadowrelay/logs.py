@@ -1,6 +1,6 @@
-"""The diagnostic log: structured events to standard error, for people on a terminal, as JSON elsewhere.
+"""Configures the diagnostic log: events on standard error, for people on a terminal, else as JSON.
 
-It is not the message tracking log, which is a record: nothing that must be kept is written only here.
+The record of messages is the message tracking log: nothing that must be kept is written only here.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _FOREIGN_FLOOR = {
     "aiosqlite": logging.WARNING,
     "uvicorn.access": logging.WARNING,
 }
-# aiosmtpd tells every command, and what a client sends in an authentication; it warns of what strangers do.
+# aiosmtpd logs every command and what a client sends to authenticate, and warns of what strangers do.
 _SILENT = frozenset({"mail.log", "mail.debug"})
 _HANDLER = "shadowrelay"
 
 
 def configure(*, level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:
-    """Route structlog and the standard logging of our libraries to one stream (standard error).
+    """Send structlog and the standard logging of our libraries to one stream (standard error).
 
-    ``level`` is debug, info, warning or error; ``format`` is auto, json or console. Safe to call again: the
-    last call wins. Times are UTC in ISO 8601. Libraries that tell of every request are held at warning
-    unless ``level`` is debug, aiosmtpd at error in any case: no password is ever in a log.
+    ``level`` is debug, info, warning or error; ``format`` is auto, json or console. The last call wins. Times
+    are UTC in ISO 8601. Libraries that log every request log warnings only, unless ``level`` is debug;
+    aiosmtpd always logs errors only, so that no password is ever in a log.
     """
     output = stream if stream is not None else sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
@@ -42,7 +42,7 @@ def configure(*, level: str = "info", format: str = "auto", stream: TextIO | Non
     rendering: list[structlog.typing.Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if as_json
-        # Its default, where rich is installed, would show the values of all variables: mail, and passwords.
+        # With rich installed, the default would show the values of all variables: mail and passwords.
         else [
             structlog.dev.ConsoleRenderer(
                 colors=output.isatty(), exception_formatter=structlog.dev.plain_traceback

@@ -252,7 +252,7 @@ def damaged(number: int, *, aside: bool = False) -> Callable[[SqlLedger], object
 
     def work(ledger: SqlLedger) -> None:
         spoilt(number)(ledger)
-        ledger.apply(damage.found(ledger, message_id(number), NOW, "the octets are not those of the digest"))
+        ledger.apply(damage.found(ledger, message_id(number), NOW, "the octets differ from the digest"))
         if aside:
             ledger.apply(damage.given_up(ledger, message_id(number), NOW))
 

@@ -235,7 +235,7 @@ async def test_a_queue_says_what_its_next_hop_is_waited_for_and_since_when(node)
     async with serving(node) as port:
         (queue,) = (await ask(port, "/api/v1/queues")).json["queues"]
     assert (queue["awaits"], queue["awaits_since"]) == ("greeting", "2026-11-21T09:58:30.000Z")
-    assert queue["why"] == "waits for the greeting of the next hop since 2026-11-21T09:58:30.000Z"
+    assert queue["why"] == "has waited for the greeting of the next hop since 2026-11-21T09:58:30.000Z"
 
 
 async def test_a_queue_with_nothing_due_waits_for_no_session(node):
@@ -373,7 +373,7 @@ async def test_an_unknown_message_is_404_with_a_sentence(node):
     async with serving(node) as port:
         got = await ask(port, f"/api/v1/messages/{message_id(99)}")
     assert got.status == 404
-    assert got.json["error"].startswith(f"no message {message_id(99)} here")
+    assert got.json["error"].startswith(f"this node knows no message {message_id(99)};")
 
 
 async def test_bad_parameters_are_400_with_a_sentence(node):
@@ -401,7 +401,7 @@ async def test_unknown_routes_and_methods_are_refused_in_json(node):
         read = await ask(port, f"/api/v1/peers/{MX2}/retire")
     assert (nothing.status, delete.status, read.status) == (404, 405, 405)
     assert "nothing at /api/v2/status" in nothing.json["error"]
-    assert delete.json["error"] == "DELETE is not for /api/v1/status"
+    assert delete.json["error"] == "/api/v1/status does not take DELETE"
     assert read.headers["allow"] == "post"
 
 

@@ -145,7 +145,7 @@ async def test_resume_of_rows_that_cannot_be_believed_does_the_same(node):
 async def test_nobody_can_be_told_of_rows_that_cannot_be_believed(node):
     done = await change(node, f"messages/{ROWS_ASIDE}/bounce")
     assert done.status == 409
-    assert "its sender is not known" in done.json["error"]
+    assert "its sender is unknown" in done.json["error"]
 
 
 async def test_only_what_nobody_has_a_good_copy_of_is_dropped_and_leaves_a_row_in_the_log(node):

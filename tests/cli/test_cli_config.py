@@ -124,9 +124,7 @@ def test_output_that_finds_no_room_is_an_error_in_a_sentence(good, command, unbu
             check=False,
         )
     assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1] == (
-        "Error: what this command prints cannot be written: No space left on device"
-    )
+    assert ended.stderr.splitlines()[-1] == ("Error: the output cannot be written: No space left on device")
     assert "Traceback" not in ended.stderr
     assert "ignored" not in ended.stderr
 

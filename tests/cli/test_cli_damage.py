@@ -31,7 +31,7 @@ from shadowrelay.cli import main, progress
 from shadowrelay.cli import scrub as command
 from shadowrelay.database.opening import Salvaged
 
-FOUND = "the octets are not those of the digest"
+FOUND = "the octets differ from the digest"
 
 
 @pytest.fixture
@@ -88,11 +88,11 @@ async def test_status_tells_of_a_corrupt_database_until_the_next_start(node):
     kept = Path("/srv/transport.db.corrupt-20261121")
     for lost, did in (
         ({}, "no message is missing"),
-        ({"message": 2}, "messages are missing, which members promote"),
+        ({"message": 2}, "messages are missing, and members promote"),
     ):
         node.database.opened = replace(node.database.opened, salvaged=Salvaged(kept, lost))
         text = (await run(node, "status")).stdout
-        assert "CORRUPT DATABASE at this start: what could be read was saved" in text
+        assert "CORRUPT DATABASE at this start: its readable part was saved" in text
         assert did in text
         assert str(kept) in text
 
@@ -115,7 +115,7 @@ async def test_a_damaged_message_shows_what_was_found_and_whom_it_waits_for(node
     await fill(node, damaged(1), damaged(2, aside=True))
     node.unasked, node.logged = [MX3], ("2026-11-20T00:00:00.000Z", FOUND)
     waiting = (await run(node, "message", "show", message_id(1))).stdout
-    assert "content: the octets here are not those of the digest" in waiting
+    assert "content: the octets here differ from the digest" in waiting
     assert "2026-11-20T00:00:00.000Z" in waiting
     assert f"not yet asked: {MX3}" in waiting
     assert "waits for a good copy" in waiting

@@ -28,7 +28,7 @@ def test_users_are_added_listed_and_removed(tmp_path: Path) -> None:
     assert run("list", "--file", file).output == "alice\nbob@example.org\n"
     assert run("add", "alice", "--file", file, typed="another\n").exit_code == 0
     assert matches(b"another", parse_users(file.read_text("utf-8"))["alice"])
-    assert run("remove", "alice", "--file", file).output == "alice may log in no more\n"
+    assert run("remove", "alice", "--file", file).output == "alice may no longer log in\n"
     assert run("list", "--file", file).output == "bob@example.org\n"
 
 
@@ -116,7 +116,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "users"
     os.mkfifo(pipe)
     refused = run("add", "alice", "--file", pipe, typed="Sesame\n")
-    assert (refused.exit_code, refused.output) == (1, f"Error: {pipe} is no file\n")
+    assert (refused.exit_code, refused.output) == (1, f"Error: {pipe} is not a file\n")
     assert pipe.is_fifo()
 
 

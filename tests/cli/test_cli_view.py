@@ -133,7 +133,7 @@ async def test_a_list_says_which_digests_were_made_late_or_not_at_all(node):
     text = await good(node, "message", "list")
     assert "queued, no digest" in text
     assert "queued, digest late" in text
-    assert "made here, of what was stored" in await good(node, "message", "show", message_id(6))
+    assert "made here, from what was stored" in await good(node, "message", "show", message_id(6))
 
 
 async def test_json_is_the_answer_of_the_api(node):
@@ -188,7 +188,7 @@ async def test_show_accepts_the_beginning_of_an_id(node):
     assert "holding" in shown.stdout
     assert (several.exit_code, none.exit_code) == (1, 1)
     assert "several messages begin with 0193" in several.stderr
-    assert "no message ffff here" in none.stderr
+    assert "this node knows no message ffff" in none.stderr
 
 
 async def test_what_strangers_wrote_cannot_command_the_terminal_or_the_table(node):
@@ -229,7 +229,7 @@ async def test_a_member_is_retired_by_its_first_label_and_the_question_names_it_
     assert f"Is {MX2} gone for good?" in asked.stderr
     assert done.exit_code == 0
     assert node.told_of == [MX2]
-    assert "mx9 is no member here; the members are: mx2.example.net, mx3.example.net" in unknown.stderr
+    assert "mx9 is not a member here; the members are: mx2.example.net, mx3.example.net" in unknown.stderr
     assert "gone for good" not in unknown.stderr
 
 
@@ -309,7 +309,7 @@ async def stranger(answer: bytes, *, at_once: bool) -> AsyncIterator[int]:
         (
             b"SSH-2.0-\x1b[31m" + b"x" * 5000 + b"\r\n",
             "http",
-            "is no HTTP server: it says 'SSH-2.0-\\x1b[31mx",
+            "is not an HTTP server: it says 'SSH-2.0-\\x1b[31mx",
         ),
         (b"", "http", "what listens at {url} closed the connection without an answer"),
     ],
@@ -320,7 +320,7 @@ async def test_a_port_of_something_else_is_told_by_what_it_says(greeting, scheme
         result = await run("status", "--admin", url)
     assert result.exit_code == 1
     assert told.format(url=url) in result.stderr
-    assert "that of a node's setting admin.listen, such as http://127.0.0.1:8025" in result.stderr
+    assert "the URL of a node's setting admin.listen, such as http://127.0.0.1:8025" in result.stderr
     assert len(result.stderr) < 500
     assert "\x1b" not in result.stderr
 

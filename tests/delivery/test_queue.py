@@ -905,11 +905,11 @@ async def listening_on(port: int) -> AsyncIterator[ScriptedHop]:
 @pytest.mark.parametrize(
     ("script", "awaits", "told"),
     [
-        ({"GREETING": HANG}, "greeting", "waits for the greeting of the next hop since "),
-        ({"EHLO": HANG}, "ehlo", "waits for its reply to EHLO since "),
-        ({"MAIL": HANG}, "mail", "waits for its reply to MAIL since "),
-        ({"DATA": HANG}, "data", "waits for its reply to DATA since "),
-        ({"DOT": HANG}, "final dot", "waits for the reply to the content since "),
+        ({"GREETING": HANG}, "greeting", "has waited for the greeting of the next hop since "),
+        ({"EHLO": HANG}, "ehlo", "has waited for its reply to EHLO since "),
+        ({"MAIL": HANG}, "mail", "has waited for its reply to MAIL since "),
+        ({"DATA": HANG}, "data", "has waited for its reply to DATA since "),
+        ({"DOT": HANG}, "final dot", "has waited for the reply to the content since "),
     ],
     ids=["greeting", "ehlo", "mail", "data", "dot"],
 )

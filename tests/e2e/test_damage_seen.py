@@ -89,7 +89,7 @@ def test_a_scrub_finds_what_a_disk_has_damaged_and_the_good_copy_is_fetched_and_
     (item,) = damaged(lab)
     assert (item["state"], item["damage"]) == ("queued", "content")
     shown = seen(lab, "message", "show", item["id"])
-    assert "the octets are not those of the digest" in shown
+    assert "the octets differ from the digest" in shown
     assert "not yet asked: mx2.lab.test" in shown
     assert "DAMAGED: 1 message waits for a good copy" in seen(lab, "status")
     assert metric(lab, 'shadowrelay_damaged_messages{state="waiting"}') == 1

@@ -132,7 +132,7 @@ def test_faults_to_leave_out_exist_and_leave_some(tmp_path: Path, words: tuple[s
 
 @pytest.mark.parametrize("option", ["--minutes", "--rate"])
 def test_what_is_no_number_is_refused(tmp_path: Path, option: str):
-    assert "nan is no number in the range" in verdict(tmp_path, option, "nan", status=2)
+    assert "nan is not a number in the range" in verdict(tmp_path, option, "nan", status=2)
 
 
 @pytest.mark.parametrize("fault", ["kill", "clock", "disk-low"])

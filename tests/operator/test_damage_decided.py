@@ -130,7 +130,5 @@ async def test_who_has_not_answered_is_told_while_it_is_away(tmp_path: Path) -> 
         await holder.quiet()
         awake(owner, third)
         await eventually(lambda: set(owner.node.waits_for(copy.id)) == {holder.name}, within=15)
-        assert (await owner.node.damage_in_log(copy.id) or ("", ""))[
-            1
-        ] == "the octets are not those of the digest"
+        assert (await owner.node.damage_in_log(copy.id) or ("", ""))[1] == "the octets differ from the digest"
         assert await owner.node.damage_in_log(MessageId("none")) is None

@@ -35,7 +35,7 @@ DAMAGE = (
         edits=(
             (
                 "    if found.value != digest:\n"
-                '        raise ContentDamaged("the octets are not those of the digest")\n'
+                '        raise ContentDamaged("the octets differ from the digest")\n'
                 "    if held:\n",
                 "    if held:\n",
             ),

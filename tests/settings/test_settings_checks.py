@@ -130,8 +130,8 @@ def test_believing_every_address_is_a_warning():
     def told(*networks: str) -> str:
         return warnings_of(receive={"a": {"listen": "127.0.0.1:25", "proxy_networks": list(networks)}})
 
-    assert "any client may say that it is another" in told("0.0.0.0/0")
-    assert "any client may say that it is another" in told("::/1", "8000::/1")
+    assert "any client may claim to be another" in told("0.0.0.0/0")
+    assert "any client may claim to be another" in told("::/1", "8000::/1")
     assert "any client may say" not in told("10.0.0.0/8", "::1")
 
 
@@ -326,14 +326,14 @@ def test_members_without_shadow_redundancy_are_a_warning():
 
 def test_taking_over_sooner_than_asking_is_a_warning():
     spans = {"shadow_resubmit_time_span": "10s", "shadow_heartbeat_frequency": "1h"}
-    assert "taken over from owners that nobody asked" in warnings_of(**spans)
+    assert "copies are promoted though nobody asked" in warnings_of(**spans)
     assert "nobody asked" not in warnings_of()
 
 
 def test_a_certificate_of_another_server_is_a_warning(tmp_path: Path):
     peer = {"listen": "127.0.0.1:2526", **issued(tmp_path)}
-    assert "is not one of mx9.example.net" in warnings_of(peer=peer, name="mx9.example.net")
-    assert "is not one of" not in warnings_of(peer=peer)
+    assert "is not for mx9.example.net" in warnings_of(peer=peer, name="mx9.example.net")
+    assert "is not for" not in warnings_of(peer=peer)
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True), (0o602, True)])

@@ -1,1 +1,1 @@
-"""Chaos: mail without a pause, one fault after the other on one node at a time, and a verdict."""
+"""Runs chaos: mail without a pause, one fault after the other, and a verdict."""

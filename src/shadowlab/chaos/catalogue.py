@@ -1,4 +1,4 @@
-"""Every way in which chaos breaks a node: how each fault is made, how long it lasts, and what it needs."""
+"""Lists every fault of chaos: how it is made, how long it lasts, and what it needs."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ from shadowlab.layout import Manner, Way
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """A fault in the catalogue: how it is made, how long it lasts, given the time span, what it needs."""
+    """A fault in the catalogue: how it is made, how long it lasts for a time span, and what it needs."""
 
     text: str
     make: Callable[[Ground, random.Random], Fault]
     lasting: Callable[[float, random.Random], float]
     needs: Need | None = None
-    in_transit: bool = False  # it strikes what is in transit: the mailbox server refuses mail meanwhile
+    in_transit: bool = False  # it strikes mail in transit: the mailbox server refuses mail meanwhile
 
 
 def _short(span: float, chance: random.Random) -> float:
-    """Well within the time span: nothing is promoted by time."""
+    """Well within the time span, so that nothing is promoted by time."""
     return chance.uniform(0.05, 0.6) * span
 
 
@@ -147,7 +147,7 @@ CATALOGUE: Mapping[str, FaultKind] = {
     "away": FaultKind("killed, back after the time span", lambda ground, _: Killed(ground.node), _long),
     "freeze": FaultKind("frozen for a while", lambda ground, _: Frozen(ground.node), _short),
     "freeze-long": FaultKind("frozen past the time span", lambda ground, _: Frozen(ground.node), _long),
-    "slow": FaultKind("gets a fifth of the time for a while", _by_turns(Slow), _moment),
+    "slow": FaultKind("gets a fifth of the processor time for a while", _by_turns(Slow), _moment),
     "writes-fail": FaultKind(
         "no write to a file succeeds any more", lambda g, _: WritesFail(g.node), _moment
     ),
@@ -169,22 +169,22 @@ CATALOGUE: Mapping[str, FaultKind] = {
         "the same past the time span", lambda g, _: DiskStalls(g.node), _long, Need.DISK
     ),
     "clock": FaultKind("its wall clock is three hours off for a while", _clock, _short, Need.CLOCK),
-    "content-flip": _content("one bit is another one", "flip"),
+    "content-flip": _content("one bit is flipped", "flip"),
     "content-cut": _content("the second half is gone", "cut"),
     "content-empty": _content("nothing is left in them", "empty"),
     "content-zero": _content("zeros of the same length", "zero"),
-    "content-line": _content("a line more", "line"),
-    "content-exchange": _content("each has what another one had", EXCHANGE),
-    "content-gone": _content("they are not there any more", "gone"),
+    "content-line": _content("one line is added", "line"),
+    "content-exchange": _content("they are exchanged in pairs", EXCHANGE),
+    "content-gone": _content("they are removed", "gone"),
     "body-flip": _rows(
-        "one bit of each content in its database is another one",
+        "one bit of each content in its database is flipped",
         lambda g, chance: BodiesFlipped(g.node, g.others, _draw(chance)),
     ),
     "row-flip": _rows(
-        "one bit of a row of each message is another one",
+        "one bit of a row of each message is flipped",
         lambda g, chance: RowsFlipped(g.node, g.others, _draw(chance)),
     ),
-    "row-before": _rows("rows of messages are those of a moment before", _before),
+    "row-before": _rows("some rows of messages are as they were a moment before", _before),
     "holders-away": FaultKind(
         "what others hold of its mail is damaged, and it is killed, back after the time span",
         _holders,

@@ -1,4 +1,4 @@
-"""Why a message was delivered twice, as the tracking logs of all nodes and the faults tell."""
+"""Explains why a message was delivered twice, by the tracking logs of all nodes and the faults."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from shadowlab.mail import tracked
 DELIVERIES = frozenset({"DELIVER", "DUPLICATEDELIVER", "SEND", "SENDEXTERNAL"})
 _OWNING = frozenset({"RECEIVE", "RESUBMIT", "LOAD"})
 _STEP = clocks.STEP * 3600.0  # seconds
-_CLOCK = 0.05  # seconds that a file's name may be younger than the row about it
-_POLL = 3.0  # seconds until a settlement is known elsewhere: polled every second, on a busy machine
-_IN_FLIGHT = 2.0  # seconds until a next hop is done with what it received from a node that is dead
+_CLOCK = 0.05  # seconds by which a row may be older than the file it is about
+_POLL = 3.0  # seconds until members know of a settlement: polls every second, on a busy machine
+_IN_FLIGHT = 2.0  # seconds until a next hop has processed mail from a node that died
 _SETTLING = 5.0  # seconds between a next hop's reply and the commit that records it, on a busy machine
 
 
 class Cause(StrEnum):
-    """The ways in which the promise allows a second delivery, and the rest."""
+    """The causes of a second delivery that the promise allows, and UNEXPLAINED."""
 
     UNRECORDED = "the node was struck between the next hop's reply and its own record"
     UNKNOWN_ELSEWHERE = (
         "the node lost its disk, or was away too long, before the other copy learnt of the delivery"
     )
-    PARTITIONED = "the link was cut for too long, by which the other copy would have learnt of the delivery"
+    PARTITIONED = "the link by which the other copy would have learnt of the delivery was cut for too long"
     LATE_ANSWER = "the holder had promoted its copy before the owner got its answer and accepted the message"
     IN_DOUBT = "sent in doubt: a holder could not be asked"
     REPLY_LOST = "the next hop's reply was lost"
@@ -40,20 +40,20 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """A row of a tracking log, as far as it matters here."""
+    """The part of a tracking row that matters here."""
 
     at: float
     node: str
     event: str
     recipients: frozenset[str]
     in_doubt: bool
-    reception: str = ""  # the network-message-id
+    reception: str = ""  # its network-message-id
 
 
 def read(at: Layout, lost_logs: Path, sent: Mapping[str, float]) -> dict[str, list[LogRow]]:
-    """The rows of all nodes about these Message-IDs, in the order of their times. ``sent``: when they were.
+    """The rows of all nodes about these Message-IDs, ordered by time. ``sent``: when each message was sent.
 
-    Rows of a node whose clock was set are brought back by the steps that they are away from that.
+    Times of a node whose clock was set are corrected by whole steps towards the time of sending.
     """
     found: dict[str, list[LogRow]] = defaultdict(list)
     for node in at.nodes:
@@ -74,7 +74,7 @@ def explain(
     nodes: int,
     span: float,
 ) -> dict[Delivery, Cause]:
-    """The cause of each; the first one that fits. ``span``: seconds until silence promotes."""
+    """The cause of each duplicate: the first that fits. ``span``: the time span, in seconds."""
     times: dict[Delivery, list[float]] = defaultdict(list)
     for arrival in history.arrivals:
         times[arrival.message_id, arrival.recipient].append(arrival.at)
@@ -96,9 +96,9 @@ def explain(
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One delivery that was made more than once. ``times``: when.
+    """One delivery that was made more than once, at ``times``.
 
-    ``sent_to``: nodes that a client sent the message to; the log of one that lost its disk may be silent.
+    ``sent_to``: nodes that a client sent the message to; a node that lost its disk may have no rows of it.
     """
 
     times: Sequence[float]
@@ -121,10 +121,10 @@ class _Case:
             if fault.cuts_links or not struck:
                 continue
             if fault.loses is Loses.NOTHING and not any(self._taken_over(node, fault) for node in struck):
-                continue  # the record was late, not lost
+                continue  # the record was only late
             if any(self._unrecorded(when, fault) for when in self.times[:-1]):
                 return Cause.UNRECORDED
-        # The last delivery may have no row: its recipients were settled by what others told meanwhile.
+        # The last delivery may have no row: its recipients may have been settled by news from other members.
         for row in (one for one in self._recorded if one.at <= self.times[-1]):
             for fault in self.faults:
                 if (
@@ -136,7 +136,7 @@ class _Case:
         return Cause.UNEXPLAINED
 
     def _promoted_before_accepted(self) -> bool:
-        """Of one reception: a sender that tried again began another one."""
+        """Whether a promotion came before the acceptance, in one reception (a retry begins another one)."""
         promoted = [row for row in self.rows if row.event == "RESUBMIT"]
         accepted = {row.reception: row.at for row in self.rows if row.event == "RECEIVE"}
         return any(row.at < accepted.get(row.reception, row.at) for row in promoted)
@@ -146,9 +146,9 @@ class _Case:
         return [row for row in self.rows if row.event in DELIVERIES]
 
     def _taken_over(self, node: str, fault: Struck) -> bool:
-        """Did another one promote its copy, because the fault kept the node from all others for that long?
+        """Whether another node promoted its copy because the fault kept ``node`` from all others long enough.
 
-        Of three, one that sees both ends of a cut keeps what they own their own.
+        In a cluster of three, a node that reaches both ends of a cut prevents a promotion.
         """
         parted = len(fault.touched) == self.nodes and (node == fault.node or self.nodes == 2)
         silent = fault.healed - fault.began >= self.span and (parted or not fault.cuts_links)
@@ -159,9 +159,9 @@ class _Case:
         )
 
     def _unrecorded(self, when: float, fault: Struck) -> bool:
-        """Delivered shortly before its node was struck, or while it was, and not recorded until then.
+        """Whether the delivery came shortly before or during the fault, with no record before the fault.
 
-        A next hop finishes what it has received, even when the node that sent it is dead already.
+        A next hop processes what it has received, even if the node that sent it is dead.
         """
         end = fault.broken + _IN_FLIGHT if fault.silences else fault.healed
         return fault.began - _SETTLING <= when <= end and not any(
@@ -170,7 +170,7 @@ class _Case:
 
 
 def _untold(when: float, fault: Struck) -> bool:
-    """Recorded too shortly before the fault to be told to others, or while it kept that from being told."""
+    """Whether a record was made too shortly before the fault, or during it, to reach other members."""
     return fault.began - _POLL <= when <= (fault.broken if fault.silences else fault.healed)
 
 

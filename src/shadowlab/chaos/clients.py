@@ -1,4 +1,4 @@
-"""Clients: each sends one message after the other, keeps account of the answers, and vanishes at times."""
+"""Sends mail as a number of clients do: each records the answers, and sometimes vanishes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from shadowlab.chaos.letters import Parcel, compose
 from shadowlab.layout import Address
 from shadowlab.mail import CLIENT
 
-_GREETING = 5.0  # seconds; a node that says nothing is passed over
+_GREETING = 5.0  # seconds; a silent node is passed over
 _ANSWER = 120.0
-_VANISHES = 0.08  # of the attempts: half of these in the middle of the message, half at its end
+_VANISHES = 0.08  # share of attempts; half of these in the middle of the message, half at its end
 _BY_BDAT = 0.3
 _REUSED = (1, 1, 2, 5, 10)  # messages in one session
-_RETRIED = 0.5  # of what was not acknowledged; the rest shows what a refusal is worth
+_RETRIED = 0.5  # share of unacknowledged messages; the others show what a refusal is worth
 _RESET = struct.pack("ii", 1, 0)
 
 
 class Vanished(Exception):
-    """The client has left in the middle of a session."""
+    """The client left in the middle of a session."""
 
 
 class ChaosClient(threading.Thread):
@@ -75,7 +75,7 @@ class ChaosClient(threading.Thread):
         return compose(f"{self._prefix}-{self._sent}", self._chance)
 
     def _send(self, session: smtplib.SMTP, node: str, parcel: Parcel) -> None:
-        """One attempt. Raises what ends the session."""
+        """Make one attempt, and record it. Raises what ends the session."""
         attempt = _Sending(session, parcel, self._chance)
         try:
             attempt.run()
@@ -101,7 +101,7 @@ class ChaosClient(threading.Thread):
 
 
 class _Sending:
-    """One message in one session; ``outcome`` is right at every moment, whatever is raised."""
+    """One message in one session; ``outcome`` is right at every moment, also after an exception."""
 
     def __init__(self, session: smtplib.SMTP, parcel: Parcel, chance: random.Random) -> None:
         self._session, self._parcel = session, parcel
@@ -133,7 +133,7 @@ class _Sending:
         if self._vanishes and self._in_the_middle:
             self._session.send(content[: len(content) // 2])
             self._vanish()
-        # The last octets make the message whole: from here on nobody knows, until an answer comes.
+        # The last octets complete the message: from here on its fate is unknown until an answer comes.
         keep = len(end) or 1
         whole = content + end
         self._session.send(whole[:-keep])
@@ -151,7 +151,7 @@ class _Sending:
             self.outcome = SendOutcome.REFUSED
 
     def _agreed(self, answer: tuple[int, bytes], code: int = 250) -> bool:
-        """A refusal before the content ends the attempt."""
+        """Whether the answer has that code. Any other answer is a refusal and ends the attempt."""
         found, text = answer
         if found == code:
             return True

@@ -1,4 +1,4 @@
-"""Taking delivered mail out of the mailboxes as it comes, so that a long run does not fill the disk."""
+"""Takes delivered mail out of the mailboxes as it comes, so that a long run does not fill the disk."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ class Collector(threading.Thread):
 
 
 def dropped(log: Path) -> Iterator[MailboxArrival]:
-    """Second copies that the mailbox server dropped, as its log tells."""
+    """Second copies that the mailbox server dropped, from its log."""
     for row in dropped_by(log):
         yield MailboxArrival(row.at, row.message_id, row.recipient, dropped=True)

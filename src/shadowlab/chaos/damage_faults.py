@@ -1,7 +1,7 @@
-"""Faults of what lies on a disk: it is not what was written there, and nobody is told.
+"""Makes faults that damage stored data silently: it is no longer what was written.
 
-Only copies are damaged of which another node has one, and a run goes on when those messages have arrived:
-nothing is promised of a message whose copies are all damaged.
+They damage only copies of which another node has one, and the run goes on once those messages have arrived:
+the promise does not cover a message whose copies are all damaged.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from shadowrelay.database import offline
 from shadowrelay.database.opening import CONTENT, FILE
 
 EXCHANGE = "exchange"
-"""A way besides those of ``spoiling``: it takes two."""
+"""A way besides those of ``spoiling``: it exchanges two contents."""
 
-_FEW, _MOST = 2, 6  # copies that are waited for, and damaged at most
-_PATIENCE = 10.0  # seconds for so few: mail keeps coming, and none leaves
+_FEW, _MOST = 2, 6  # copies to wait for, and most copies to damage
+_PATIENCE = 10.0  # seconds to wait for them: mail keeps coming, and none leaves
 _LOOK = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class ContentSpoilt(Alone):
-    """Files of contents are changed under the running node. ``way``: of ``spoiling.WAYS``, or EXCHANGE."""
+    """Change content files of a running node. ``way``: one of ``spoiling.WAYS``, or EXCHANGE."""
 
     others: tuple[str, ...]
     way: str
@@ -40,7 +40,7 @@ class ContentSpoilt(Alone):
 
     @property
     def touched(self) -> tuple[str, ...]:
-        return ()  # it goes on to record what it does, and to tell it
+        return ()  # it still records and reports what it does
 
     @property
     def silences(self) -> bool:
@@ -58,12 +58,12 @@ class ContentSpoilt(Alone):
         _spoil([files[one] for one in chosen], self.way, chance)
 
     def undo(self, hands: Hands) -> None:
-        """It lies there as it is."""
+        """Do nothing: the damage stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldersSpoilt(Down):
-    """Of what it owns, the copies that others hold are changed; then it is killed, and comes back."""
+    """Change the copies that others hold of its mail; then kill the node, which comes back."""
 
     others: tuple[str, ...]
     way: str
@@ -85,7 +85,7 @@ class HoldersSpoilt(Down):
 
 @dataclass(frozen=True, slots=True)
 class _DatabaseSpoilt(Down, ABC):
-    """SIGKILL; comes back with a database that is not as it was written."""
+    """SIGKILL; the node comes back with a changed database."""
 
     others: tuple[str, ...]
     draw: int
@@ -101,16 +101,16 @@ class _DatabaseSpoilt(Down, ABC):
         hands.equipment.sync()
 
     def before(self, hands: Hands) -> None:
-        """While it runs."""
+        """Prepare while the node runs."""
 
     @abstractmethod
     def spoil(self, data: Path, chosen: Collection[MessageId], chance: Random) -> None:
-        """Change what is there of these messages."""
+        """Change the rows of these messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsFlipped(_DatabaseSpoilt):
-    """A bit of a row of each message, of a recipient or of a holder is another one."""
+    """Flip a bit in one row of each message: its own, a recipient's or a holder's."""
 
     def spoil(self, data: Path, chosen: Collection[MessageId], chance: Random) -> None:
         for one in chosen:
@@ -119,7 +119,7 @@ class RowsFlipped(_DatabaseSpoilt):
 
 @dataclass(frozen=True, slots=True)
 class BodiesFlipped(_DatabaseSpoilt):
-    """A bit of each content that stands in the database is another one."""
+    """Flip a bit of each content in the database."""
 
     def spoil(self, data: Path, chosen: Collection[MessageId], chance: Random) -> None:
         for one in chosen:
@@ -128,16 +128,16 @@ class BodiesFlipped(_DatabaseSpoilt):
 
 @dataclass(frozen=True, slots=True)
 class RowsOfBefore(_DatabaseSpoilt):
-    """Some rows of each message are those of ``age`` seconds before, or none, if there were none.
+    """Put back some rows of each message as they were ``age`` seconds before; remove them if there were none.
 
-    Nothing else is: to everybody it is a database that was never put back.
+    Nothing else changes: to all members it looks like a database that was never put back.
     """
 
     age: float
 
     @property
     def loses(self) -> Loses:
-        return Loses.DISK  # some of what it had recorded
+        return Loses.DISK  # it loses some of its records
 
     def before(self, hands: Hands) -> None:
         data = hands.cluster.node(self.node).data_dir
@@ -152,7 +152,7 @@ class RowsOfBefore(_DatabaseSpoilt):
 
     def spoil(self, data: Path, chosen: Collection[MessageId], chance: Random) -> None:
         for one, rows in offline.rows_of(_former(data), chosen).items():
-            whole = not rows["message"]  # or a page of one table
+            whole = not rows["message"]  # else a page of one table
             tables = offline.TABLES if whole else (chance.choice(offline.ROWS),)
             offline.put_back(data, one, tables, rows)
         shutil.rmtree(_former(data))
@@ -167,7 +167,7 @@ def _chance(draw: int) -> Random:
 
 
 def _in_transit(hands: Hands, node: str) -> set[str]:
-    """Messages that it has in its queue, or holds copies of."""
+    """Messages that the node has in its queue or holds copies of."""
     return {one for state in ("queued", "shadow") for one in listed(hands.cluster.node(node), state)}
 
 
@@ -176,7 +176,7 @@ def _elsewhere(hands: Hands, nodes: Collection[str]) -> set[str]:
 
 
 def _files(hands: Hands, node: str, ids: Collection[str]) -> Mapping[str, Path]:
-    """The contents of these messages that stand in files."""
+    """The files with contents of these messages."""
     directory = hands.cluster.node(node).data_dir / CONTENT
     found = {one: next(directory.glob(f"{one}*"), None) for one in ids}
     return {one: file for one, file in found.items() if file}
@@ -188,7 +188,7 @@ def _chosen(
     elsewhere: Callable[[], Collection[str]],
     chance: Random,
 ) -> tuple[MessageId, ...]:
-    """Whose copies are to be damaged; put down as such."""
+    """Choose the messages whose copies to damage, and note them."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         chosen = victims(here(), elsewhere(), _MOST, chance)

@@ -1,4 +1,4 @@
-"""What some faults need of the machine: for each node a file system and a wall clock of its own."""
+"""Equips nodes for some faults: gives each its own file system and wall clock."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from shadowlab.disks import Disk, mounted
 from shadowlab.guard import undisturbed
 from shadowlab.layout import home_of, path_of
 
-_OCTETS = 2 << 30  # of a node's disk: of the machine's it takes what is written to it
+_OCTETS = 2 << 30  # size of a node's disk; it takes only the room that is written to
 
 
 class Need(StrEnum):
-    """Of every node."""
+    """What a fault needs for every node."""
 
     DISK = "a file system of its own"
     CLOCK = "a wall clock of its own"
 
 
 def lacking(need: Need) -> str:
-    """What this machine lacks for it; empty when nothing is."""
+    """What this machine lacks for ``need``; empty if nothing."""
     match need:
         case Need.DISK:
             return disks.lacking()
@@ -39,7 +39,7 @@ def lacking(need: Need) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """By the nodes' short names; empty where nothing needs it."""
+    """Disks and clocks by the nodes' short names; empty if no fault needs them."""
 
     disks: Mapping[str, Disk] = field(default_factory=dict)
     clocks: Mapping[str, LabClock] = field(default_factory=dict)
@@ -49,12 +49,12 @@ class Equipment:
         return self.clocks[node].environ if node in self.clocks else MappingProxyType({})
 
     def sync(self) -> None:
-        """What was written to the disks by others than their nodes survives a power cut. Raises LabError."""
+        """Make durable what processes other than the nodes wrote to the disks. Raises LabError."""
         for disk in self.disks.values():
             disk.sync()
 
     def mend(self, cluster: Cluster, node: str) -> None:
-        """Undo whatever was done to the disk and the clock of a node. Raises LabError."""
+        """Undo all faults of a node's disk and clock. Raises LabError."""
         if disk := self.disks.get(node):
             disk.go_on()
             if disk.dark:
@@ -67,10 +67,10 @@ class Equipment:
 
 @contextmanager
 def equipped(directory: Path, nodes: Collection[str], needs: Collection[Need]) -> Iterator[Equipment]:
-    """For a lab that is about to be made in the directory, and is down at exit. Raises LabError.
+    """Equip a lab that will be made in the directory, and is down at exit. Raises LabError.
 
-    At exit the files of each disk are laid where it was mounted: what is left is a lab as any other. If none
-    was made, nothing is left.
+    At exit the files of each disk are copied to where it was mounted: an ordinary lab is left. If no lab was
+    made, nothing is left.
     """
     own = directory / "equipment"
     missing = [path for path in (directory, *directory.parents) if not path.exists()]

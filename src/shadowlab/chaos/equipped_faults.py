@@ -1,4 +1,4 @@
-"""Faults of a node's disk and of its wall clock, which take a disk and a clock of its own."""
+"""Makes faults of a node's disk and wall clock; they need the node's own disk and clock."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from shadowlab.chaos.history import Loses
 from shadowlab.clocks import TAKES_EFFECT
 from shadowlab.node_settings import settings
 
-_LEAST = 32 << 20  # octets that a node which is to go on finds free
-_ENDING = 0.5  # seconds that a node takes at most from a write that fails to its end
-_FULL = 5.0  # seconds for which a disk is filled again whenever its node has made room on it
+_LEAST = 32 << 20  # free octets that a node needs to go on
+_ENDING = 0.5  # most seconds from a failed write to the end of a node
+_FULL = 5.0  # seconds in which a disk is filled again each time its node has made room
 
 
 @dataclass(frozen=True, slots=True)
 class PowerCut(Down):
-    """What was not synced is gone, and the process with it."""
+    """A power cut: unsynced data is lost, and the process ends."""
 
     def do(self, hands: Hands) -> None:
         hands.equipment.disks[self.node].cut()
@@ -26,7 +26,7 @@ class PowerCut(Down):
 
 @dataclass(frozen=True, slots=True)
 class PowerFails(AllKilled):
-    """Of every node at once."""
+    """A power cut of every node at once."""
 
     def do(self, hands: Hands) -> None:
         for node in self.touched:
@@ -36,7 +36,7 @@ class PowerFails(AllKilled):
 
 @dataclass(frozen=True, slots=True)
 class DiskFails(EndsByItself):
-    """Every write and every sync fails (EIO), and what was not synced is gone."""
+    """Every write and sync fails (EIO), and unsynced data is lost."""
 
     def befall(self, hands: Hands) -> None:
         hands.equipment.disks[self.node].cut()
@@ -44,7 +44,7 @@ class DiskFails(EndsByItself):
 
 @dataclass(frozen=True, slots=True)
 class _Mended(Alone):
-    """It is still there, and goes on when its disk and its clock are as they were."""
+    """The node keeps running, and recovers when its disk and clock are as before."""
 
     @property
     def silences(self) -> bool:
@@ -56,7 +56,7 @@ class _Mended(Alone):
 
 @dataclass(frozen=True, slots=True)
 class _Harmless(_Mended):
-    """It goes on to record what it does, and to tell it: no second delivery comes of this."""
+    """The node still records and reports what it does, so this causes no second delivery."""
 
     @property
     def touched(self) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ class _Harmless(_Mended):
 
 @dataclass(frozen=True, slots=True)
 class DiskLow(_Harmless):
-    """Less is free than the node wants: it refuses mail and copies, and delivers."""
+    """The disk has less room than the node wants: the node refuses mail and copies, and delivers."""
 
     def do(self, hands: Hands) -> None:
         wanted = settings(hands.cluster.node(self.node)).minimum_free_disk
@@ -74,7 +74,7 @@ class DiskLow(_Harmless):
 
 @dataclass(frozen=True, slots=True)
 class DiskFull(_Mended):
-    """Not an octet is free, again and again: sooner or later it cannot write, and ends."""
+    """The disk is full again and again: at some time the node cannot write, and ends."""
 
     @property
     def loses(self) -> Loses:
@@ -95,7 +95,7 @@ class DiskFull(_Mended):
 
 @dataclass(frozen=True, slots=True)
 class DiskStalls(_Mended):
-    """Whoever writes to it waits until it goes on."""
+    """The disk stalls: writes wait until it goes on."""
 
     def do(self, hands: Hands) -> None:
         hands.equipment.disks[self.node].stall()
@@ -103,7 +103,7 @@ class DiskStalls(_Mended):
 
 @dataclass(frozen=True, slots=True)
 class DiskSlow(_Mended):
-    """It stalls most of the time, ``turns`` times."""
+    """The disk stalls most of the time, ``turns`` times."""
 
     turns: int
 
@@ -118,7 +118,7 @@ class DiskSlow(_Mended):
 
 @dataclass(frozen=True, slots=True)
 class ClockSet(_Harmless):
-    """Its wall clock is so many hours ahead, or behind, and is then set right again."""
+    """The wall clock is ``hours`` ahead or behind, and is then set right again."""
 
     hours: int
 

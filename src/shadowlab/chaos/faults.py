@@ -1,4 +1,4 @@
-"""The faults: what each does to one node, and how the node comes back from it."""
+"""Makes faults: what each does to a node, and how the node comes back."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from shadowlab.errors import LabError
 from shadowlab.guard import undisturbed
 from shadowlab.layout import Manner, Way
 
-STOPPED, LET_GO = 0.2, 0.05  # seconds of a turn of what is slow
-_ENDS_WITHIN = 30.0  # seconds until a node that cannot write any more must have ended
+STOPPED, LET_GO = 0.2, 0.05  # seconds of one turn of a slow node or disk
+_ENDS_WITHIN = 30.0  # seconds until a node that cannot write must have ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """What faults work with. ``aside`` is a directory for what they keep.
+    """What faults work with. ``aside``: a directory for what they keep.
 
-    ``spoilt``: ids of the messages of which they have damaged a copy.
+    ``spoilt``: ids of messages of which they damaged a copy.
     """
 
     cluster: Cluster
@@ -42,12 +42,12 @@ class Hands:
     spoilt: set[str] = field(default_factory=set)
 
     def bring_back(self, node: str) -> None:
-        """Its disk and its clock are as they were, and it runs."""
+        """Mend the disk and the clock of a node, and start it."""
         self.equipment.mend(self.cluster, node)
         self.cluster.start(node, self.equipment.environ(node))
 
     def keep_open_log(self, node: str) -> None:
-        """What a lost disk takes with it of the tracking log, kept for those who look for causes."""
+        """Keep the open tracking file that a lost disk takes with it, to find causes later."""
         for file in self.cluster.node(node).tracking_dir.glob(".MSGTRK-*.LOG.open"):
             kept = self.aside / "lost-logs" / node
             kept.mkdir(parents=True, exist_ok=True)
@@ -55,10 +55,10 @@ class Hands:
 
 
 class Fault(Protocol):
-    """Strikes one node. It is broken when ``do`` returns, and back when ``undo`` does. Both raise LabError.
+    """A fault of one node: complete when ``do`` returns, undone when ``undo`` returns. Both raise LabError.
 
-    ``silences``: from then until ``undo`` the node does nothing any more; else it goes on as it can.
-    ``touched``: the nodes that cannot tell others what they did.
+    ``silences``: the node does nothing until ``undo``; otherwise it goes on as it can. ``touched``: the nodes
+    that cannot tell others what they did.
     """
 
     @property
@@ -95,7 +95,7 @@ class Alone:
 
 @dataclass(frozen=True, slots=True)
 class Down(Alone):
-    """Its process ends; started again, it finds what is on its disk."""
+    """The process ends; started again, it has what is on its disk."""
 
     @property
     def silences(self) -> bool:
@@ -111,7 +111,7 @@ class Down(Alone):
 
 @dataclass(frozen=True, slots=True)
 class Killed(Down):
-    """SIGKILL; comes back with its disk."""
+    """SIGKILL; the node comes back with its disk."""
 
     def do(self, hands: Hands) -> None:
         hands.cluster.kill(self.node)
@@ -140,7 +140,7 @@ class AllKilled:
 
 @dataclass(frozen=True, slots=True)
 class Stopped(Down):
-    """SIGTERM and a graceful end; comes back with its disk."""
+    """SIGTERM and a graceful end; the node comes back with its disk."""
 
     def do(self, hands: Hands) -> None:
         hands.cluster.stop(self.node)
@@ -148,9 +148,9 @@ class Stopped(Down):
 
 @dataclass(frozen=True, slots=True)
 class Frozen(Alone):
-    """SIGSTOP; goes on where it was."""
+    """SIGSTOP; the node goes on where it was."""
 
-    silences: bool = False  # what it was about to do it does when it goes on
+    silences: bool = False  # once it goes on, it does what it was about to do
 
     def do(self, hands: Hands) -> None:
         hands.cluster.freeze(self.node)
@@ -161,7 +161,7 @@ class Frozen(Alone):
 
 @dataclass(frozen=True, slots=True)
 class Slow(Alone):
-    """Gets a fifth of the time: stopped and let go on, ``turns`` times."""
+    """The node gets a fifth of the time: it is frozen and thawed ``turns`` times."""
 
     turns: int
     silences: bool = False
@@ -174,16 +174,16 @@ class Slow(Alone):
             hands.pause(LET_GO)
 
     def undo(self, hands: Hands) -> None:
-        """It goes on already."""
+        """Do nothing: the node runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndsByItself(Down, ABC):
-    """Something happens to it after which it must not go on; comes back with its disk."""
+    """Something happens after which the node must end by itself; it comes back with its disk."""
 
     @abstractmethod
     def befall(self, hands: Hands) -> None:
-        """What happens to it."""
+        """Make it happen."""
 
     def do(self, hands: Hands) -> None:
         process = hands.cluster.process(self.node)
@@ -197,7 +197,7 @@ class EndsByItself(Down, ABC):
 
 @dataclass(frozen=True, slots=True)
 class WritesFail(EndsByItself):
-    """Whatever it writes to a file fails."""
+    """Every write to a file fails."""
 
     def befall(self, hands: Hands) -> None:
         hands.cluster.process(self.node).forbid_writes()
@@ -205,7 +205,7 @@ class WritesFail(EndsByItself):
 
 @dataclass(frozen=True, slots=True)
 class _Forgets(Down):
-    """Comes back without what it had recorded."""
+    """The node comes back without some or all of its records."""
 
     @property
     def loses(self) -> Loses:
@@ -214,7 +214,7 @@ class _Forgets(Down):
 
 @dataclass(frozen=True, slots=True)
 class DiskLost(_Forgets):
-    """SIGKILL, and its disk is gone; comes back with a new database."""
+    """SIGKILL, and the disk is lost; the node comes back with a new database."""
 
     def do(self, hands: Hands) -> None:
         hands.cluster.kill(self.node)
@@ -224,10 +224,10 @@ class DiskLost(_Forgets):
 
 @dataclass(frozen=True, slots=True)
 class OldDisk(_Forgets):
-    """Comes back with a copy of its disk that was made ``age`` seconds before it died.
+    """The node comes back with a copy of its disk from ``age`` seconds before it died.
 
-    ``live``: the copy is a snapshot of the running database (frozen meanwhile); else of a database that
-    was stopped gracefully and opened again after the copy was made.
+    ``live``: the copy is a snapshot of the running database, frozen meanwhile. Otherwise the node is stopped
+    gracefully for the copy, and started again after it.
     """
 
     age: float
@@ -254,7 +254,7 @@ class OldDisk(_Forgets):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Some of its links are cut, in one direction or both."""
+    """Some links of the node are cut, in one direction or both."""
 
     node: str
     ways: tuple[Way, ...]

@@ -1,4 +1,4 @@
-"""What happened in a run: every attempt to send, every arrival, every fault. Kept in memory and in a file."""
+"""Records what happens in a run, in memory and in a file: attempts to send, arrivals, faults."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from shadowlab.chaos.verdict import Delivery
 
 
 class SendOutcome(StrEnum):
-    """REFUSED: a 4yz or 5yz was the answer. UNANSWERED: the message was sent whole, and no answer came or
-    was waited for. ABANDONED: the connection ended before the message did."""
+    """REFUSED: the answer was 4yz or 5yz. UNANSWERED: the message was sent whole, and no answer came or the
+    client left before it. ABANDONED: the connection ended before the message did."""
 
     ACKNOWLEDGED = "acknowledged"
     REFUSED = "refused"
@@ -26,7 +26,7 @@ class SendOutcome(StrEnum):
 
 
 class Loses(StrEnum):
-    """What a node does not have any more after a fault. WORK: what it was about to record."""
+    """What a node loses by a fault. WORK: what it was about to record."""
 
     NOTHING = "nothing"
     WORK = "work"
@@ -49,7 +49,7 @@ class SendAttempt:
 
 @dataclass(frozen=True, slots=True)
 class MailboxArrival:
-    """One message for one recipient at the mailbox server, which keeps the first and drops the others."""
+    """One message for one recipient at the mailbox server, which keeps the first copy and drops others."""
 
     at: float
     message_id: str
@@ -60,12 +60,12 @@ class MailboxArrival:
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A fault as it went: when it began, was complete, was taken back, and when all had two copies again."""
+    """A fault that struck: when it began, was complete and undone, and all mail had two copies again."""
 
     number: int
     name: str
     node: str
-    touched: tuple[str, ...]  # the nodes that could not tell the others what they did
+    touched: tuple[str, ...]  # nodes that could not tell the others what they did
     silences: bool
     loses: Loses
     began: float
@@ -76,12 +76,12 @@ class Struck:
 
     @property
     def cuts_links(self) -> bool:
-        """The nodes themselves went on."""
+        """Whether the fault cut links while the nodes went on."""
         return len(self.touched) > 1 and not self.silences
 
 
 class History:
-    """Told by several threads at a time. The file is made when there is something to tell."""
+    """The record of a run, filled by several threads. The file is made with the first entry."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -115,19 +115,19 @@ class History:
         return _deliveries(one for one in self.attempts if one.outcome is SendOutcome.ACKNOWLEDGED)
 
     def attempted(self) -> Counter[Delivery]:
-        """Attempts that may end in a delivery: the answer was 250, or nobody knows it."""
+        """Attempts that may lead to a delivery: the answer was 250 or is not known."""
         possible = (SendOutcome.ACKNOWLEDGED, SendOutcome.UNANSWERED)
         return _deliveries(one for one in self.attempts if one.outcome in possible)
 
     def addressed(self) -> dict[str, set[str]]:
-        """By Message-ID, to whom a client meant each message to go, whatever became of it."""
+        """The recipients that a client named for each message, by Message-ID, whatever became of it."""
         found: dict[str, set[str]] = {}
         for one in self.attempts:
             found.setdefault(one.message_id, set()).update(one.recipients)
         return found
 
     def arrived(self, *, damaged: bool = False) -> Counter[Delivery]:
-        """What came as it was sent, or what came ``damaged``."""
+        """Deliveries that came as they were sent, or those that came ``damaged``."""
         return Counter((one.message_id, one.recipient) for one in self.arrivals if one.damaged is damaged)
 
 

@@ -1,4 +1,4 @@
-"""Mail that can be recognised octet for octet where it arrives."""
+"""Composes mail that can be checked octet for octet where it arrives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SENDER = f"sender@{OUTSIDE_DOMAIN}"
 _KIB = 1024
 
 SIZES = ((80, 1, 8), (14, 8, 64), (5, 64, 512), (1, 1024, 4096))
-"""(share in percent, KiB from, KiB to): kept in the row, in a file, streamed while they arrive, and large."""
+"""(share in percent, least KiB, most KiB): kept in the row, in a file, streamed on arrival, and large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Parcel:
 
 
 def compose(token: str, chance: random.Random) -> Parcel:
-    """A message of a size and to recipients that ``chance`` chooses."""
+    """A message with a size and recipients that ``chance`` chooses."""
     (_, least, most) = chance.choices(SIZES, [share for share, _, _ in SIZES])[0]
     names = chance.sample(range(20), chance.choice((1, 1, 1, 2, 3, _MOST_RECIPIENTS)))
     recipients = tuple(
@@ -41,7 +41,7 @@ def compose(token: str, chance: random.Random) -> Parcel:
 
 
 def sealed(letter: Letter, subject: str, body: bytes) -> Parcel:
-    """The letter with that body. Its first header field is by what any change of what follows is seen."""
+    """The letter with that body. Its first header field is a digest of everything after it."""
     header = {
         "Message-ID": letter.message_id,
         "Date": format_datetime(datetime.now(UTC)),
@@ -55,7 +55,7 @@ def sealed(letter: Letter, subject: str, body: bytes) -> Parcel:
 
 
 def intact(content: bytes) -> tuple[str, bool]:
-    """(Message-ID, whether all that was written is there). Trace fields in front of it are the relays'."""
+    """(Message-ID, whether all that was written is unchanged). Ignores trace fields of relays before it."""
     head = content.partition(b"\r\n\r\n")[0]
     fields = dict(line.split(": ", 1) for line in head.decode("latin-1").split("\r\n") if ": " in line)
     written = content.partition(f"{DIGEST}: ".encode())[2].partition(b"\r\n")[2]
@@ -63,11 +63,11 @@ def intact(content: bytes) -> tuple[str, bool]:
 
 
 def known_as(name: str, *, unchanged: bool) -> str:
-    """What is not as it was sent is another message, one that nobody sent."""
+    """The name of a message; a changed one counts as another message, which nobody sent."""
     return name if unchanged else f"{name} (changed on its way)"
 
 
 def _body(size: int, chance: random.Random) -> bytes:
-    """About ``size`` octets that no compression shortens, with lines that begin with a dot."""
+    """About ``size`` octets that do not compress, with lines that begin with a dot."""
     lines = base64.encodebytes(chance.randbytes(size * 3 // 4)).replace(b"\n", b"\r\n")
     return b".\r\n..\r\n" + lines + b".end\r\n"

@@ -1,4 +1,4 @@
-"""What a run of chaos is to do; from its seed follows which faults strike which nodes, in which order."""
+"""Plans a run of chaos: the seed decides which faults strike which nodes, in which order."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from shadowlab.chaos.catalogue import CATALOGUE
 from shadowlab.chaos.faults import Fault, Ground
 
-_REFUSING = 0.5  # of the faults strike while the mailbox server refuses mail
+_REFUSING = 0.5  # share of faults that strike while the mailbox server refuses mail
 _LONGEST_CALM = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """``seconds`` is the time for faults; ``options`` are KEY=VALUE for the settings of all nodes."""
+    """A run. ``seconds`` is the time for faults; ``options`` are KEY=VALUE for the settings of all nodes."""
 
     seed: int
     seconds: float
@@ -31,8 +31,8 @@ class Plan:
 class Planned:
     """One fault: after ``calm`` seconds of mail on a whole cluster, for ``lasting`` seconds.
 
-    ``refusing``: the mailbox server refuses mail from the end of the calm until the node is back, so that
-    all that is sent is in transit when the fault strikes.
+    ``refusing``: the mailbox server refuses mail from the end of the calm until the node is back, so that all
+    mail sent in that time stays in transit.
     """
 
     number: int
@@ -48,9 +48,9 @@ def any_seed() -> int:
 
 
 def schedule(seed: int, names: Sequence[str], nodes: Sequence[str], span: float) -> Iterator[Planned]:
-    """Faults without end: all of ``names`` in a random order, then again in another one.
+    """Faults without end: all of ``names`` in a random order, then again in another order.
 
-    ``span`` is the time in seconds after which a silent owner's messages are promoted.
+    ``span`` is the time span: seconds of silence after which an owner's messages are promoted.
     """
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
     number = 0

@@ -1,4 +1,4 @@
-"""What a run of chaos is doing now."""
+"""Shows what a run of chaos is doing now."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shadowrelay.cli.progress import Bar, bar
 
 
 class Watching:
-    """Told what happens; ``refresh`` is cheap and called often."""
+    """Shows what is being done. ``refresh`` is cheap: call it often."""
 
     def __init__(self, shown: Bar, history: History) -> None:
         self._shown, self._history = shown, history

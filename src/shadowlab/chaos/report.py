@@ -1,4 +1,4 @@
-"""The verdict as a table."""
+"""Prints the verdict as a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_NAMED = 20
 
 
 def print_table(result: ChaosResult, console: Console | None = None) -> None:
-    """One line per figure, then what was lost and what came unexpectedly, by name."""
+    """Print one line per figure, then each lost or unexpected delivery."""
     page = console or Console(highlight=False)
     if not page.is_terminal:
         page.width = 120
@@ -31,10 +31,10 @@ def print_table(result: ChaosResult, console: Console | None = None) -> None:
     table.add_row("throughput", str(tree["acknowledged_per_second"]), "messages acknowledged per second")
     table.add_row("longest wait", _shown(tree["longest_wait"]), "seconds for a 250")
     table.add_row(
-        "longest repair", _shown(tree["longest_repair"]), "seconds until two copies of everything again"
+        "longest repair", _shown(tree["longest_repair"]), "seconds until all mail had two copies again"
     )
     table.add_row("faults", str(sum(tree["faults"].values())), _listed(tree["faults"]))
-    table.add_row("", str(tree["copies_spoilt"]), "copies that were damaged where they lay")
+    table.add_row("", str(tree["copies_spoilt"]), "copies that were damaged on their disks")
     page.print(table)
     for what in ("lost", "unexpected", "damaged", "wrong_mailbox", "unexplained"):
         for message_id, recipient in tree[what][:_MOST_NAMED]:
@@ -58,7 +58,7 @@ _MEANINGS = {
     "lost": "acknowledged, and did not arrive",
     "unexpected": "arrived, though refused or never sent whole",
     "damaged": "arrived, and not as they were sent",
-    "wrong_mailbox": "arrived where no sender meant them to go",
+    "wrong_mailbox": "arrived at a recipient that the sender did not name",
     "duplicated": "arrived more often than sent",
     "recovered": "arrived, though the sender got no answer",
 }

@@ -1,4 +1,4 @@
-"""What a run of chaos came to, for people and for programs."""
+"""Holds the result of a run of chaos, for people and for programs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from shadowlab.chaos.verdict import ChaosVerdict, Delivery
 
 @dataclass(frozen=True, slots=True)
 class ChaosResult:
-    """``problems``: what else was wrong, such as a node that ended by itself.
+    """The result. ``problems``: what else went wrong, such as a node that ended by itself.
 
-    ``directory``: where the logs are, None when they were removed.
+    ``directory``: where the logs are; None if they were removed.
     """
 
     plan: Plan
@@ -26,7 +26,7 @@ class ChaosResult:
     verdict: ChaosVerdict
     causes: Mapping[Delivery, Cause]
     problems: tuple[str, ...]
-    seconds: float  # in which mail was sent
+    seconds: float  # time in which mail was sent
     interrupted: bool
     directory: Path | None = None
 
@@ -36,7 +36,7 @@ class ChaosResult:
 
     @property
     def objections(self) -> tuple[str, ...]:
-        """The problems; and that a run shows nothing in which nothing happened, unless it was interrupted."""
+        """The problems, and that nothing happened in the run, unless it was interrupted."""
         nothing = (
             ("no message was acknowledged: nothing is shown", not self.verdict.acknowledged),
             ("no fault was made: nothing is shown", not self.history.faults),
@@ -56,12 +56,12 @@ class ChaosResult:
 
     @property
     def slowest(self) -> SendAttempt | None:
-        """The acknowledgement that took longest."""
+        """The attempt whose acknowledgement took longest."""
         taken = [one for one in self.history.attempts if one.outcome is SendOutcome.ACKNOWLEDGED]
         return max(taken, key=lambda one: one.waited, default=None)
 
     def tree(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """The result for ``--json``."""
         found, taken = self.verdict, Counter(one.outcome.value for one in self.history.attempts)
         acknowledged = taken[SendOutcome.ACKNOWLEDGED.value]
         repairs = [fault.whole - fault.healed for fault in self.history.faults]

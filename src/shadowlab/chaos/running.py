@@ -1,4 +1,4 @@
-"""A run of chaos: mail flows, faults come and go, everything is drained, and all is counted."""
+"""Runs chaos: sends mail, makes and undoes faults, drains everything, and counts."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from shadowlab.layout import MAILBOX
 from shadowlab.processes import ProcessState
 
 OPTIONS = ("safety_net_hold_time=1m",)
-"""Settled mail is kept for a minute, or a long run would fill the disk."""
+"""Settings of a run. Settled mail is kept for a minute only: a long run would fill the disk."""
 
-_REPAIRED = 120.0  # seconds until two copies of everything must be there again
+_REPAIRED = 120.0  # seconds until all mail must have two copies again
 _DRAINED = 180.0  # seconds until everything must have arrived
 _LOOK = 0.1
-_CLIENTS_END = 130.0  # one may wait for an answer
+_CLIENTS_END = 130.0  # seconds; a client may wait for an answer
 
 
 def unleash(plan: Plan, directory: Path | None, *, keep: bool) -> ChaosResult:
-    """Do it in a new lab, which is down on return, whatever happens. Raises LabError.
+    """Run ``plan`` in a new lab, which is down on return, whatever happens. Raises LabError.
 
-    ``directory`` None is a temporary one, which is removed when the promise held, unless ``keep``.
+    ``directory`` None means a temporary one, removed if the promise held, unless ``keep``.
     """
     if directory is not None:
         refuse_used(directory, "chaos")
@@ -68,8 +68,10 @@ class _Run:
         self._interrupted = False
         self._equipment = Equipment()
         self._history = History(self._aside / "history.jsonl")
-        self._seconds: float | None = None  # in which mail was sent; None: it has not begun
-        self._cut_short: Callable[[float], Struck] | None = None  # a fault, once it is known when it healed
+        self._seconds: float | None = None  # time in which mail was sent; None before it begins
+        self._cut_short: Callable[[float], Struck] | None = (
+            None  # makes the record of an interrupted fault, given when it healed
+        )
 
     def run(self) -> ChaosResult:
         needs = {need for name in self._plan.faults if (need := CATALOGUE[name].needs)}
@@ -133,7 +135,7 @@ class _Run:
                 collector.join()
 
     def _guarded(self, phase: Callable[[], None]) -> None:
-        """What goes wrong in a phase, or Ctrl-C, ends that phase: mail is counted all the same."""
+        """Run a phase. A problem or Ctrl-C ends only that phase: mail is counted all the same."""
         try:
             phase()
         except (KeyboardInterrupt, LabError, OSError) as problem:
@@ -156,7 +158,7 @@ class _Run:
                 return
 
     def _strike(self, planned: Planned, watch: Watching) -> bool:
-        """One fault, and the repair after it; False when the cluster did not become whole again."""
+        """Make one fault and wait for the repair. Returns False if the cluster did not become whole again."""
         fault = planned.fault
         text = f"{planned.number}: {fault.node} {planned.name}"
         watch.doing(text)
@@ -195,7 +197,7 @@ class _Run:
         return not lacking
 
     def _repaired(self, since: float, spoilt: Collection[str], watch: Watching) -> str:
-        """Wait until all is well; what is still missing if that takes too long."""
+        """Wait until the cluster is whole. Returns what is still missing if that takes too long."""
         deadline = time.monotonic() + _REPAIRED
         while (lacking := self._missing(since, spoilt)) and time.monotonic() <= deadline:
             self._pause(_LOOK, watch)
@@ -208,10 +210,10 @@ class _Run:
         if lacking := missing(nodes, since):
             return lacking
         waiting = unsettled(nodes, spoilt)
-        return f"still in transit, and a copy was damaged: {', '.join(sorted(waiting))}" if waiting else ""
+        return f"still in transit with a damaged copy: {', '.join(sorted(waiting))}" if waiting else ""
 
     def _drain(self, clients: list[ChaosClient], watch: Watching) -> None:
-        """Heal everything, and wait until all has arrived and nothing is held any more."""
+        """Heal everything, and wait until all mail has arrived and no copy is held."""
         watch.doing("heal")
         try:
             self._heal(self._hands(watch))
@@ -233,7 +235,7 @@ class _Run:
             self._pause(_LOOK, watch)
 
     def _heal(self, hands: Hands) -> None:
-        """Undo whatever was interrupted in the middle."""
+        """Undo faults that were interrupted in the middle."""
         self._cluster.heal()
         self._cluster.accept()
         for node in self._cluster.layout.nodes:

@@ -1,4 +1,4 @@
-"""Which copies are damaged, and what becomes of the octets of a content: by chance, and by nothing else."""
+"""Chooses which copies to damage, and damages contents; only the given random numbers decide."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ WAYS: Mapping[str, Callable[[bytes, Random], bytes | None]] = {
     "line": _longer,
     "gone": lambda _, __: None,
 }
-"""What a content is afterwards; None: it is not there any more."""
+"""Ways to damage a content: each returns the new octets; None removes the file."""
 
 
 def victims(here: Collection[str], elsewhere: Collection[str], most: int, chance: Random) -> tuple[str, ...]:
-    """Messages whose copies here may be damaged: there is another copy of each elsewhere."""
+    """At most ``most`` messages whose copies here may be damaged: each has another copy elsewhere."""
     possible = sorted(set(here).intersection(elsewhere))
     return tuple(chance.sample(possible, min(most, len(possible))))
 
 
 def in_pairs(chosen: Iterable[Path]) -> list[tuple[Path, Path]]:
-    """Two and two of them; an odd one is left out."""
+    """The files in pairs; an odd one is left out."""
     left = iter(chosen)
     return list(zip(left, left, strict=False))
 
 
 def spoil(file: Path, way: str, chance: Random) -> None:
-    """Change a file where it lies, as its disk would. Raises OSError."""
+    """Change a file in place, as its disk would. Raises OSError."""
     octets = WAYS[way](file.read_bytes(), chance)
     if octets is None:
         file.unlink()
@@ -50,7 +50,7 @@ def spoil(file: Path, way: str, chance: Random) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Each has what the other one had. Raises OSError."""
+    """Exchange the contents of two files. Raises OSError."""
     first, second = one.read_bytes(), other.read_bytes()
     one.write_bytes(second)
     other.write_bytes(first)

@@ -1,4 +1,4 @@
-"""Jepsen's arithmetic of queues (total-queue): what was acknowledged, what may have been, what arrived."""
+"""Judges a run as Jepsen judges queues (total-queue): what was acknowledged, attempted, and arrived."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 Delivery = tuple[str, str]
-"""Message-ID and recipient: what is owed, and what arrives, once for each recipient."""
+"""Message-ID and recipient: each recipient of a message is one delivery."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChaosVerdict:
-    """Everything is counted once for each recipient, and as often as it happened."""
+    """Counts of deliveries, each as often as it happened."""
 
     acknowledged: int
     attempted: int
@@ -20,7 +20,7 @@ class ChaosVerdict:
     lost: Counter[Delivery]  # acknowledged and not arrived
     unexpected: Counter[Delivery]  # arrived, though never sent whole, or refused
     damaged: Counter[Delivery]  # arrived, and not as it was sent
-    wrong_mailbox: Counter[Delivery]  # arrived where no sender meant it to go
+    wrong_mailbox: Counter[Delivery]  # arrived at a recipient that its sender did not name
     duplicated: Counter[Delivery]  # arrived more often than sent
     recovered: Counter[Delivery]  # arrived, though the sender never got an answer
 
@@ -36,9 +36,9 @@ def weigh(
     damaged: Counter[Delivery],
     addressed: Mapping[str, Collection[str]],
 ) -> ChaosVerdict:
-    """``attempted`` counts every attempt that was not refused, those that were acknowledged among them.
+    """Judge a run. ``attempted`` counts every attempt that was not refused, also those acknowledged.
 
-    ``arrived`` is what came as it was sent, ``damaged`` the rest; ``addressed``: whom each message was for.
+    ``arrived`` is what came as it was sent, ``damaged`` the rest; ``addressed``: each message's recipients.
     """
     strange = Counter({one: times for one, times in arrived.items() if one not in attempted})
     wrong_mailbox = Counter(

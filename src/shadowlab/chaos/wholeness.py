@@ -1,4 +1,4 @@
-"""Is the cluster whole again: everybody answers, everybody knows everybody, and everything has two copies?"""
+"""Checks whether the cluster is whole: all nodes answer and know each other, and all mail has two copies."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _OPEN = frozenset({"queued", "shadow", "set_aside"})
 
 
 def ended(cluster: Cluster, names: Sequence[str]) -> list[str]:
-    """Those of them that do not run, though nobody took them down."""
+    """The names of processes that do not run any more."""
     return [name for name in names if cluster.process(name).state is ProcessState.GONE]
 
 
 def missing(nodes: Sequence[LabNode], since: float) -> str:
-    """What is not as it should be; empty when all is well.
+    """What the cluster lacks to be whole; empty if nothing.
 
-    A contact counts if it is later than ``since``: until then a node may believe in copies that are gone.
+    A contact counts if it is later than ``since``: before that, a node may count copies that are gone.
     """
     seen = {node.name: status(node) for node in nodes}
     for name, found in seen.items():
@@ -42,14 +42,14 @@ def missing(nodes: Sequence[LabNode], since: float) -> str:
 
 
 def unsettled(nodes: Sequence[LabNode], ids: Collection[str]) -> set[str]:
-    """Those of the messages that a node has in transit, or set aside."""
+    """The messages that some node has in transit or set aside."""
     return {
         one for one in ids if any((found := message(node, one)) and found["state"] in _OPEN for node in nodes)
     }
 
 
 def backlog(nodes: Sequence[LabNode]) -> tuple[int, int] | None:
-    """Messages in all queues, and copies held; None while a node does not answer."""
+    """Messages in all queues, and copies held; None if a node does not answer."""
     seen = [status(node) for node in nodes]
     found = [one for one in seen if one is not None]
     if len(found) < len(seen):

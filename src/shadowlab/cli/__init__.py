@@ -1,4 +1,4 @@
-"""``shadowlab``: a cluster on this machine, to break and to heal."""
+"""``shadowlab``: starts, breaks and heals a cluster on this machine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ for _command in (cut, heal, chaos, links):
     type=click.IntRange(1, MOST_NODES),
     help=f"How many nodes. Default: as many as the lab has, or {DEFAULT_NODES}.",
 )
-@click.option("--breakable", is_flag=True, help="Make links between nodes that cut and heal work on.")
+@click.option("--breakable", is_flag=True, help="Make links between nodes that cut and heal can act on.")
 @click.option(
     "--set",
     "options",
@@ -112,8 +112,8 @@ def stop(node: str, directory: Path) -> None:
 def wipe(node: str, directory: Path) -> None:
     """Remove the data of a node that is down, as if its disk were lost.
 
-    The tracking files that it had closed stay: they count as shipped elsewhere. The audit has to be told
-    which database is gone: --lost, as this command prints it.
+    Its closed tracking files stay: they count as shipped elsewhere. Tell the audit which database is gone:
+    --lost, as this command prints it.
     """
     with problems():
         lost = Cluster(directory).wipe(node)
@@ -150,7 +150,7 @@ def mailbox(mood: str, directory: Path) -> None:
 @in_directory
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(directory: Path, *, as_json: bool) -> None:
-    """Who is up, and what each node holds."""
+    """Show which nodes are up, and what each holds."""
     from shadowlab.condition import look
 
     with problems():
@@ -200,7 +200,7 @@ def _print(report: ClusterReport) -> None:
         table.add_row(one.node.short, one.node.site, _coloured(one.condition.value), *_counts(one))
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = 160  # a pipe has no width: keep one node on one line for grep
+        console.width = 160  # a pipe has no width: keep each node on one line, for grep
     console.print(table)
     refusing = ", [yellow]refuses mail[/]" if report.refusing else ""
     console.print(f"mailbox server: {_coloured(report.mailbox.value)}{refusing}")

@@ -1,4 +1,4 @@
-"""``shadowlab cut``, ``heal`` and ``chaos``: links that break, and everything that breaks."""
+"""``shadowlab cut``, ``heal`` and ``chaos``: break links, or everything."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from shadowlab.layout import MOST_NODES, Manner
 @click.argument("one")
 @click.argument("other")
 @click.option("--one-way", is_flag=True, help="Only what travels from ONE to OTHER.")
-@click.option("--reset", is_flag=True, help="Reset and refuse connections, instead of saying nothing.")
+@click.option("--reset", is_flag=True, help="Reset and refuse connections, instead of dropping what travels.")
 @in_directory
 def cut(one: str, other: str, directory: Path, *, one_way: bool, reset: bool) -> None:
     """Cut the link between two nodes of a lab that was made with --breakable.
 
-    What travels waits silently, as in a network that drops it, and connections are kept; heal lets it go on.
+    What travels waits silently, as in a network that drops packets, and connections stay open. After heal it
+    goes on.
     """
 
     with problems():
@@ -41,7 +42,7 @@ def heal(directory: Path) -> None:
 
 
 def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
-    """The names of faults in ``value``; none, where it is the default."""
+    """The names of faults in ``value``; none if it is the default."""
     from shadowlab.chaos.catalogue import CATALOGUE
 
     del ctx
@@ -56,7 +57,7 @@ def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str
 
 
 def _possible(asked: tuple[str, ...], without: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Those that were asked for, or all that this machine allows; the rest is told. Raises UsageError."""
+    """The faults asked for, or all that this machine allows; prints what is left out. Raises UsageError."""
     from shadowlab.chaos.catalogue import CATALOGUE
     from shadowlab.chaos.equipment import Need, lacking
 
@@ -77,14 +78,14 @@ def _possible(asked: tuple[str, ...], without: tuple[str, ...] = ()) -> tuple[st
 @click.command("chaos")
 @click.option("--minutes", type=Number(0.1, 10_000), default=2.0, show_default=True)
 @click.option(
-    "--seed", type=int, help="Same seed, same sequence of faults. Default: a random one, which is told."
+    "--seed", type=int, help="Same seed, same sequence of faults. Default: a random seed, which is printed."
 )
 @click.option(
     "--faults",
     default="all",
     show_default=True,
     callback=_faults,
-    help="Names, comma-separated. What all leaves out on a machine is told, with what it lacks.",
+    help="Names, comma-separated. all leaves out, and prints, what this machine cannot do.",
 )
 @click.option(
     "--without",

@@ -1,4 +1,4 @@
-"""``shadowlab links``: what a lab with ``--breakable`` starts for itself."""
+"""``shadowlab links``: carries the links of a lab; ``up --breakable`` starts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of ``shadowlab`` have in common."""
+"""Holds what the commands of ``shadowlab`` share: options and errors."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from shadowrelay.signals import INTERRUPTED
 
 
 class Number(click.FloatRange):
-    """A number in a range, which ``nan`` is in none of."""
+    """A number in a range; ``nan`` is in no range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
         if math.isnan(number):
-            self.fail(f"{value} is no number in the range {self._describe_range()}.", param, ctx)
+            self.fail(f"{value} is not a number in the range {self._describe_range()}.", param, ctx)
         return number
 
 
@@ -47,7 +47,7 @@ keeping = click.option("--keep", is_flag=True, help="Keep the directory after su
 
 @contextmanager
 def problems(interrupted: str = "interrupted") -> Iterator[None]:
-    """What a lab cannot do becomes the command's error. Ctrl-C, SIGTERM and SIGHUP end it with that word."""
+    """Turn a LabError into the command's error. On Ctrl-C, SIGTERM and SIGHUP print ``interrupted``."""
     try:
         with terminable():
             yield
@@ -61,7 +61,7 @@ def problems(interrupted: str = "interrupted") -> Iterator[None]:
 
 
 def done(directory: Path, act: Callable[[Cluster], None], text: str) -> None:
-    """Do it, then say so."""
+    """Act on the lab, then print ``text``."""
     with problems():
         act(Cluster(directory))
     click.echo(text)

@@ -1,1 +1,1 @@
-"""The HTTP API of a node, its metrics, and the client of both."""
+"""Serves the HTTP API and metrics of a node, and is their client."""

@@ -1,4 +1,4 @@
-"""The node's HTTP API: what is on this node, in JSON, and metrics (docs/reference/api.md)."""
+"""Answers the node's HTTP API: what is on this node, in JSON, and metrics (docs/reference/api.md)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 MOST_PER_PAGE = 500
 _log = structlog.get_logger(__name__)
-NOBODY_TO_TELL = "its sender is not known. If no member has a good copy, it can be dropped"
+NOBODY_TO_TELL = "its sender is unknown. If no member has a good copy, it can be dropped"
 _PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 def build_app(
     node: RunningNode, *, token: str | None = None, clock: Callable[[], datetime] | None = None
 ) -> Starlette:
-    """The application for one node. With a ``token`` every route but the health checks wants it."""
+    """The application for one node. All routes but the health checks require ``token``, if it is given."""
     api = _Api(node, token, clock or (lambda: datetime.now(UTC)))
     routes = [
         Route("/api/v1/status", api.reads(api.status)),
@@ -158,14 +158,12 @@ class _Api:
             shown = render_messages.message(view, self._node.hop, refusals, self._clock())
             return _json(shown | await self._damage(view))
         if not like:
-            raise RequestRefused(
-                404, f"no message {wanted} here, nor a memory of one; another node may have it"
-            )
+            raise RequestRefused(404, f"this node knows no message {wanted}; another node may have it")
         listed = ", ".join(like) + (", …" if len(like) == 5 else "")
         raise RequestRefused(400, f"several messages begin with {wanted}: {listed}")
 
     async def _damage(self, view: views.MessageView) -> dict[str, Any]:
-        """When a message was found damaged, what is, and who may have a good copy of it for all we know."""
+        """When a message was found damaged, what is damaged, and which members may have a good copy."""
         rows, copy = view.damaged, view.copy
         waits = needed(copy) if copy else bool(rows and not rows.set_aside)
         shown: dict[str, Any] = {"waits_for": sorted(self._node.waits_for(view.id)) if waits else []}
@@ -185,7 +183,7 @@ class _Api:
         known = await self._ask(lambda ledger: ledger.member(name))
         if name not in peers and known is None:
             raise RequestRefused(
-                404, f"{name} is no member here; the members are: {', '.join(peers) or 'none'}"
+                404, f"{name} is not a member here; the members are: {', '.join(peers) or 'none'}"
             )
         state = peers[name].state if name in peers else MemberState.NOT_CONFIGURED
         if state is MemberState.REACHABLE:
@@ -223,12 +221,10 @@ class _Api:
         wanted = MessageId(request.path_params["id"].lower())
         if not await self._node.give_up(wanted):
             if await self._ask(lambda ledger: ledger.damaged(wanted)):
-                raise RequestRefused(
-                    409, f"the rows of message {wanted} cannot be believed: {NOBODY_TO_TELL}"
-                )
+                raise RequestRefused(409, f"the rows of message {wanted} are damaged: {NOBODY_TO_TELL}")
             raise RequestRefused(409, f"message {wanted} is not set aside on this node")
         _log.warning("message_given_up", message=wanted)
-        return _json({"id": wanted, "did": "it failed; its sender is told, unless there is nobody to tell"})
+        return _json({"id": wanted, "did": "it failed; its sender is told, if it has one"})
 
     async def drop(self, request: Request) -> Response:
         wanted, now = MessageId(request.path_params["id"].lower()), self._clock()
@@ -296,7 +292,7 @@ class _Api:
 
 
 class _Ascii(JSONResponse):
-    """JSON without an octet past 127: addresses and replies may hold what no UTF-8 text can."""
+    """JSON in ASCII: addresses and replies may hold octets that are not UTF-8."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, separators=(",", ":")).encode("ascii")
@@ -313,7 +309,7 @@ def _refusal(status: int, sentence: str) -> Response:
 
 async def _no_route(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == 405:
-        response = _refusal(405, f"{request.method} is not for {request.url.path}")
+        response = _refusal(405, f"{request.url.path} does not take {request.method}")
         response.headers.update(error.headers or {})
         return response
     status = error.status_code if isinstance(error, HTTPException) else 500

@@ -1,4 +1,4 @@
-"""Asks a node's admin API, for the commands."""
+"""Calls a node's admin API, for the commands."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 MOST = 64 * 2**20
-"""Octets of an answer that are read."""
+"""Most octets of an answer."""
 
-_MOST_SHOWN = 80  # characters of what a stranger says
+_MOST_SHOWN = 80  # characters shown of an unknown server's text
 _EXPECTED = (
-    "The URL that goes into --admin or SHADOWRELAY_ADMIN is that of a node's setting admin.listen, such as "
-    "http://127.0.0.1:8025; senders and members have ports of their own"
+    "--admin or SHADOWRELAY_ADMIN takes the URL of a node's setting admin.listen, such as "
+    "http://127.0.0.1:8025; senders and members use other ports"
 )
 
 
@@ -28,7 +28,7 @@ def _is_of_a_node(url: str) -> bool:
         return (
             parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and " " not in url
         )
-    except ValueError:  # of the host, or of the port
+    except ValueError:  # a wrong host or port
         return False
 
 
@@ -37,7 +37,7 @@ class ApiError(Exception):
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """The token is for the node that was named, and for nobody it points to."""
+    """Follows no redirect: the token is only for the node that was named."""
 
     def redirect_request(self, *redirect: object) -> None:
         del redirect
@@ -94,13 +94,13 @@ class AdminClient:
             raise ApiError(f"{self._no_answer(error)} {_EXPECTED}") from error
 
     def _no_answer(self, error: Exception) -> str:
-        """Who is there instead of a node's admin API, as far as one can see."""
+        """A sentence on what answers instead of a node's admin API, as far as one can see."""
         reason = getattr(error, "reason", None) or error
         match reason:
             case RemoteDisconnected():
                 return f"what listens at {self.url} closed the connection without an answer."
             case BadStatusLine(args=(line, *_)):
-                who = "an SMTP server" if line.startswith(("220", "421", "554")) else "no HTTP server"
+                who = "an SMTP server" if line.startswith(("220", "421", "554")) else "not an HTTP server"
                 return f"what answers at {self.url} is {who}: it says {line.strip()[:_MOST_SHOWN]!r}."
             case SSLError():
                 return f"no TLS session with what answers at {self.url}: {reason.reason or reason}."
@@ -113,12 +113,12 @@ class AdminClient:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise ApiError(f"what answers at {self.url} is no shadowrelay node. {_EXPECTED}")
+            raise ApiError(f"what answers at {self.url} is not a shadowrelay node. {_EXPECTED}")
         return found
 
     def _refusal(self, status: int, body: bytes) -> str:
         if status == 401:
-            return f"the node at {self.url} wants a token: set SHADOWRELAY_ADMIN_TOKEN to its admin.token"
+            return f"the node at {self.url} requires a token: set SHADOWRELAY_ADMIN_TOKEN to its admin.token"
         try:
             return str(json.loads(body)["error"])
         except (ValueError, KeyError, TypeError):
@@ -126,4 +126,6 @@ class AdminClient:
                 return (
                     f"{self.url} has more connections than it serves (HTTP status 503): try again in a while"
                 )
-            return f"what answers at {self.url}, by HTTP status {status}, is no shadowrelay node. {_EXPECTED}"
+            return (
+                f"what answers at {self.url}, by HTTP status {status}, is not a shadowrelay node. {_EXPECTED}"
+            )

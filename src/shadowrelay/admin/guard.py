@@ -1,4 +1,4 @@
-"""Who may use the admin API: the bearer token, and no page of a foreign site in an operator's browser."""
+"""Guards the admin API: requires the bearer token, and refuses pages of other sites in a browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SAME = frozenset({"same-origin", "none"})
 
 
 class RequestRefused(Exception):
-    """A request that is not answered as it wants: HTTP status, and a sentence for its sender."""
+    """A request is refused, with an HTTP status and a sentence for the client."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -20,29 +20,29 @@ class RequestRefused(Exception):
 
 
 def check_token(headers: Mapping[str, str], token: str | None) -> None:
-    """With a token set, require it (RFC 6750 2.1). Raises Refused 401."""
+    """Require the token, if one is set (RFC 6750 2.1). Raises RequestRefused 401."""
     if token is None:
         return
     scheme, _, given = headers.get("authorization", "").partition(" ")
     same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
     if scheme.lower() != "bearer" or not same:
-        raise RequestRefused(401, "this node wants a bearer token: its setting admin.token")
+        raise RequestRefused(401, "this node requires a bearer token: its setting admin.token")
 
 
 def check_host(headers: Mapping[str, str], name: str, token: str | None) -> None:
-    """Without a token, a page of another site must not read what is here through a name of its own that it
-    rebinds to our address. Raises Refused 403.
+    """Without a token, keep a page of another site from reading this API by rebinding its own name to our
+    address. Raises RequestRefused 403.
     """
     if token is None and not _unforgeable(_host(headers.get("host", "")), name):
         raise RequestRefused(403, "without a token, ask this node by its name or address")
 
 
 def check_change(headers: Mapping[str, str], name: str, token: str | None) -> None:
-    """A request that changes something must not be forged by a page of another site. Raises Refused.
+    """Keep a page of another site from forging a request that changes something. Raises RequestRefused.
 
-    A browser sends JSON to another site only after asking for leave, which nobody gives here. With a name
-    that was rebound to our address the page would count as ours, so that without a token a page is only
-    believed if it came from an address, from localhost or from the node's own name.
+    A browser sends JSON to another site only after asking for permission, which this API never gives. A page
+    whose name was rebound to our address would count as ours. So, without a token, a page must come from an
+    address, from localhost or from the node's own name.
     """
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if headers.get("sec-fetch-site", "none").lower() not in _SAME:
@@ -59,7 +59,7 @@ def check_change(headers: Mapping[str, str], name: str, token: str | None) -> No
 
 
 def _unforgeable(host: str, name: str) -> bool:
-    # A name without a dot is nobody's in the DNS of the world: only whoever runs this network gives it away.
+    # Public DNS has no names without a dot: only the administrator of this network can give one away.
     if host == name or (host and "." not in host) or host.endswith(".localhost"):
         return True
     try:

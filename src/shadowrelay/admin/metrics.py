@@ -1,4 +1,4 @@
-"""Metrics in the Prometheus text format, each read at the scrape. Shadow copies are never backlog."""
+"""Renders metrics in the Prometheus text format, read at each scrape. Shadow copies are never backlog."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Current(Collector):
 
 
 class Metrics:
-    """The metrics of one node, in a registry of its own: several nodes may live in one process."""
+    """The metrics of one node, in its own registry: one process may run several nodes."""
 
     def __init__(self, version: str) -> None:
         self._current = _Current(version)
@@ -75,7 +75,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
         ("safety_net_messages", "Settled messages that are kept. Not backlog.", counts.safety_net),
         (
             "discard_events",
-            "Discard events that members have not asked for.",
+            "Discard events that members have not polled yet.",
             sum(scrape.seen.events.values()),
         ),
         ("oldest_queued_seconds", "Age of the oldest queued message, 0 without one.", _age(scrape)),
@@ -98,9 +98,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     for event in sorted(EVENT_IDS | set(scrape.seen.tracked)):
         tracked.add_metric([event], scrape.seen.tracked.get(event, 0))
     yield tracked
-    yield _labelled(
-        "logins_total", "Logins (AUTH) since the start, by what became of them.", "result", scrape.logins
-    )
+    yield _labelled("logins_total", "Logins (AUTH) since the start, by result.", "result", scrape.logins)
     yield CounterMetricFamily(
         "shadowrelay_commits", "Commits of the transport database since the start.", value=scrape.commits
     )
@@ -150,7 +148,7 @@ def _damage(scrape: Scrape) -> Iterator[Metric]:
     )
     yield _labelled(
         "damage_found_total",
-        "Damage found since the start, by what it was.",
+        "Damage found since the start, by kind.",
         "what",
         {what: damage.get(what, 0) for what in found},
     )
@@ -162,7 +160,7 @@ def _damage(scrape: Scrape) -> Iterator[Metric]:
     )
     yield _labelled(
         "corrupt_database",
-        "1 if the transport database was corrupt at the start, by what was made of it.",
+        "1 if the transport database was corrupt at the start, by what the start did with it.",
         "outcome",
         {"salvaged": int(bool(opened.salvaged)), "set_aside": int(bool(opened.set_aside))},
     )
@@ -178,7 +176,7 @@ def _scrub(scrub: ScrubState) -> Iterator[Metric]:
         ),
         (
             "interval_seconds",
-            "Within it all is to be read; 0: only when asked for.",
+            "Time in which a scrub reads all that is kept; 0: only on request.",
             scrub.interval.total_seconds(),
         ),
         (
@@ -208,4 +206,4 @@ def _event_ids(kind: type[TrackingEvent]) -> Iterator[str]:
 
 
 EVENT_IDS = frozenset(_event_ids(TrackingEvent)) | {told.value[0] for told in Told}
-"""Shown from the first scrape on, so that a rate over the first event of a kind is not missed."""
+"""Shown from the first scrape on, so that rates include the first event of each kind."""

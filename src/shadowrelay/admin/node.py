@@ -1,4 +1,4 @@
-"""What the admin API needs to know of the node, and of members and next hops as this process sees them."""
+"""Defines what the admin API reads of the node, and of members and next hops as this process sees them."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStatus:
-    """What this process knows of reaching one member. What is durable of it, the database tells.
+    """What this process knows of its contact with one member; what is durable is in the database.
 
-    ``since``: of an unreachable member, when our first attempt of this failure was; of a reachable one, the
-    first contact if the node keeps it. ``step`` and ``error`` say what failed last. ``losing_in``: failures
-    after which its copies of our messages no longer count. ``promoting_in``: time after which what is held
-    for it is promoted, zero when it is due. ``seen_by``: a member that said it has contact with it.
+    ``since``: of an unreachable member, when the first attempt failed. ``step`` and ``error``: what failed
+    last. ``losing_in``: failures until its copies of our messages no longer count. ``promoting_in``: time
+    until the copies held for it are promoted; zero if that is due. ``seen_by``: a member that has contact
+    with it.
     """
 
     name: ServerName
@@ -64,11 +64,11 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HopStatus:
-    """What this process knows of a next hop, in memory. ``awaits`` is the step that a session waits for
-    longest, since ``awaits_since``.
+    """What this process knows of a next hop, in memory.
 
-    ``sessions`` send its mail, of at most ``places`` at this moment, which ``limit`` is the reason for.
-    ``failures`` in a row, and the last ``error``: nobody tries it before ``rests_until``, then one session.
+    ``sessions`` send its mail; at most ``places`` may now, because of ``limit``. After ``failures`` in a row,
+    the last with ``error``, no session tries it before ``rests_until``, then one. ``awaits`` is the step that
+    a session has waited for longest, since ``awaits_since``.
     """
 
     sessions: int
@@ -81,21 +81,21 @@ class HopStatus:
     awaits_since: datetime | None = None
 
     def awaited(self, now: datetime) -> str:
-        """What is awaited, as a sentence, once that takes a while; else empty."""
+        """What a session waits for, as a sentence, if it takes a while; else empty."""
         if self.awaits_since is None or now - self.awaits_since < _A_WHILE:
             return ""
         what = _AWAITED.get(self.awaits, f"its reply to {self.awaits.upper()}")
-        return f"waits for {what} since {timestamp(self.awaits_since)}"
+        return f"has waited for {what} since {timestamp(self.awaits_since)}"
 
     def resting(self, now: datetime) -> bool:
         return self.rests_until is not None and now < self.rests_until
 
     def tried_at(self, due: datetime | None, now: datetime) -> datetime | None:
-        """When mail is tried that is due then, or at once."""
+        """When mail that is due then (None: now) will be tried."""
         return max(self.rests_until, due or now) if self.rests_until and self.resting(now) else due
 
     def keeps(self, now: datetime) -> str:
-        """Why mail that is due has to wait; empty if nothing keeps it."""
+        """Why due mail has to wait; empty if it need not."""
         failed = f"it failed {self.failures} time{'' if self.failures == 1 else 's'}, at last {self.error}"
         if self.rests_until is not None and self.resting(now):
             return f"the next hop rests until {timestamp(self.rests_until)}: {failed}"
@@ -109,7 +109,7 @@ class HopStatus:
 
 @dataclass(frozen=True, slots=True)
 class RefusalView:
-    """What a member said of the copy of an exposed message that it refused, though it takes others."""
+    """A member's reply when it refused the copy of an exposed message, though it takes others."""
 
     member: ServerName
     reply: str
@@ -117,14 +117,14 @@ class RefusalView:
 
 
 class DrainState(Protocol):
-    """Is the node being drained?"""
+    """Whether the node is being drained."""
 
     @property
     def active(self) -> bool: ...
 
 
 class ScrubState(Protocol):
-    """The scrub of the node. ``now`` is the present round, ``last`` the last whole one since the start."""
+    """The scrub of the node. ``now``: the present round; ``last``: the last complete one since the start."""
 
     @property
     def now(self) -> Round: ...
@@ -134,25 +134,25 @@ class ScrubState(Protocol):
 
     @property
     def read(self) -> Amount:
-        """All that was read since the start."""
+        """The amount read since the start."""
         ...
 
     @property
     def interval(self) -> timedelta:
-        """Within it a round goes through everything; nothing: only when it is asked for."""
+        """The time in which a round reads everything; zero: rounds run only on request."""
         ...
 
     def begin_at_once(self) -> int:
-        """Begin a round that does not rest, if none is under way. Returns its number."""
+        """Begin a round without rests, if none is under way. Returns the number of the round."""
         ...
 
     def go_on_slowly(self) -> None:
-        """The round goes on at its usual pace."""
+        """Let the round go on at its usual pace."""
         ...
 
 
 class RunningNode(Protocol):
-    """The running node. Nothing here waits; what needs the database goes through ``database``."""
+    """The running node. Plain methods do not wait; reads of the database go through ``database``."""
 
     @property
     def name(self) -> ServerName: ...
@@ -180,53 +180,53 @@ class RunningNode(Protocol):
 
     @property
     def opening(self) -> bool:
-        """Is its database being opened? Then nothing may be changed yet."""
+        """Whether the node is opening its database: then nothing may be changed yet."""
         ...
 
     def member_statuses(self) -> Sequence[MemberStatus]:
-        """Every member of the settings but this node."""
+        """The members in the settings, without this node."""
         ...
 
     def hop(self, name: NextHop) -> HopStatus:
-        """A next hop, whether anything was sent to it so far or not."""
+        """The status of a next hop, even if nothing was sent to it yet."""
         ...
 
     def refusals(self, message_id: MessageId) -> Sequence[RefusalView]:
-        """The last refusal of its copy by each member; of exposed messages only."""
+        """Each member's last refusal to hold a copy; for exposed messages only."""
         ...
 
     def refused_copies(self) -> int:
-        """How many exposed messages members refused copies of."""
+        """How many exposed messages have a copy that a member refused."""
         ...
 
     def login_counts(self) -> Mapping[str, int]:
-        """Logins since the start, by what became of them."""
+        """Logins since the start, by result."""
         ...
 
     def waits_for(self, message_id: MessageId) -> Collection[ServerName]:
-        """Members that have not answered yet whether they have a good copy of a damaged message."""
+        """Members that have yet to answer whether they have a good copy of a damaged message."""
         ...
 
     async def damage_in_log(self, message_id: MessageId) -> tuple[str, str] | None:
-        """When a message was found damaged at last, and what was, by the tracking log of this node."""
+        """When this node's tracking log last found a message damaged, and what was damaged."""
         ...
 
     def ready(self) -> tuple[bool, str]:
-        """Does this node take mail now? If not, a sentence says why."""
+        """Whether this node takes mail now; if not, a sentence says why."""
         ...
 
     def live(self) -> bool:
-        """False when only a restart can help."""
+        """False if only a restart can help."""
         ...
 
     async def give_up(self, message_id: MessageId) -> bool:
-        """Fail a message that is set aside, and tell its sender. False if it is not, or nobody knows whom to
-        tell: its rows cannot be believed.
+        """Fail a message that is set aside, and report it to its sender. False if it is not set aside, or its
+        rows are damaged, so that the sender is unknown.
         """
         ...
 
     async def begin_drain(self) -> Remains:
-        """Take no mail and no copies any more, and empty the queue in the background. Idempotent."""
+        """Stop taking mail and copies, and empty the queue in the background. Idempotent."""
         ...
 
     async def end_drain(self) -> Remains:
@@ -238,7 +238,7 @@ class RunningNode(Protocol):
         ...
 
     def retired(self, name: ServerName) -> None:
-        """That member was retired, durably: stop calling it, and look at the queue and at exposure again."""
+        """A member was retired, durably: stop calling it, and look at the queue and at exposure again."""
         ...
 
 
@@ -253,7 +253,7 @@ def member_status(
     step: str = "",
     seen_by: ServerName | None = None,
 ) -> MemberStatus:
-    """A member's status out of its watch. ``clock`` is the present moment on the clock of the watch."""
+    """A member's status from its watch. ``clock`` is the present moment on the clock of the watch."""
 
     def at(moment: float | None) -> datetime | None:
         return None if moment is None else now - timedelta(seconds=max(0.0, clock - moment))

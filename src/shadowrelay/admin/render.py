@@ -1,4 +1,4 @@
-"""The node, its members and its queues as JSON objects. Times are ISO 8601 in UTC; null is not known."""
+"""Renders the node, its members and its queues as JSON. Times are ISO 8601 in UTC; null means unknown."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def counts(seen: Counts) -> Json:
 
 
 def corrupt_database(opened: Opening) -> Json | None:
-    """What the start of this process has made of a transport database that was corrupt."""
+    """What the start of this process did with a corrupt transport database; None if it was sound."""
     if found := opened.salvaged:
         return {
             "outcome": "salvaged",
@@ -81,7 +81,7 @@ def corrupt_database(opened: Opening) -> Json | None:
 
 
 def scrub(found: ScrubState) -> Json:
-    """The round under way, and the last one that was complete since the start."""
+    """The round under way, and the last complete round since the start."""
     return {
         "interval": found.interval.total_seconds(),
         "progress": round(share(found.now.done, found.now.of), 4) if found.now.began_at else None,
@@ -129,7 +129,7 @@ def drain(node: RunningNode, left: Remains) -> Json:
 
 
 def every_peer(node: RunningNode, seen: Snapshot) -> list[MemberStatus]:
-    """The members of the settings, then those that only the database knows."""
+    """The members in the settings, then those that only the database knows."""
     configured = list(node.member_statuses())
     names = {peer.name for peer in configured}
     others = [
@@ -168,12 +168,12 @@ def what_next(
     held_by_it: int,
     host: str,
 ) -> str:
-    """What happens next with a member, as a sentence; empty for one that answers.
+    """What happens next with a member, as a sentence; empty for a reachable member.
 
     ``host`` is this node's machine: a node that reaches no other machine promotes nothing by time.
     """
     if peer.name in retired:
-        return "retired: it is not waited for, and is not asked to hold copies"
+        return "retired: no node waits for it or asks it to hold copies"
     match peer.state:
         case MemberState.REACHABLE:
             return ""

@@ -1,4 +1,4 @@
-"""Messages as JSON objects. Times are ISO 8601 in UTC; what is not known is null."""
+"""Renders messages as JSON. Times are ISO 8601 in UTC; null means unknown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shadowrelay.database.views import MessageView
 
 
 def summary(item: Copy | DamagedRow) -> Json:
-    """A message in a list. Of one whose rows cannot be believed hardly anything is known."""
+    """A message in a list. If its rows are damaged, hardly anything is known."""
     return _known(item) if isinstance(item, Copy) else _unbelievable(item)
 
 
@@ -67,7 +67,7 @@ def _unbelievable(rows: DamagedRow) -> Json:
 def message(
     view: MessageView, hop: Callable[[NextHop], HopStatus], refusals: Sequence[RefusalView], now: datetime
 ) -> Json:
-    """One message with all that is known of it here. Without a copy, what is remembered."""
+    """All that this node knows of one message; without a copy, what it remembers."""
     remembered = {
         "id": view.id,
         "outcome": view.outcome
@@ -170,5 +170,5 @@ def _refusal(refusal: RefusalView) -> Json:
 
 
 def _state(copy: Copy) -> str:
-    """queued, shadow, safety_net or set_aside."""
+    """The state: queued, shadow, safety_net or set_aside."""
     return "shadow" if copy.held else copy.stage.value

@@ -17,26 +17,26 @@ GRACE = 5
 
 
 class AdminCannotListen(Exception):
-    """The address is not ours to listen on; the message says why."""
+    """This process cannot listen on the address; the message says why."""
 
 
 REQUEST_WITHIN = 10.0
-"""Seconds for a connection to bring a request in: those that say nothing would use up all there are."""
+"""Seconds for a connection to bring a request: silent connections would use up all places."""
 
 
 LIVE = "/healthz/live"
-"""Answered as long as the event loop turns, whoever else asks: orchestrators kill a node that is silent."""
+"""Answered as long as the event loop runs, under any load: orchestrators kill a silent node."""
 
 MOST = 200
-"""Connections, and requests under way. Another connection takes the place of one that brings no request."""
+"""Most connections, and most requests under way. A new connection replaces one that brings no request."""
 
 
 class _Protocol(H11Protocol):
-    """Closes a connection that brought no request between two looks; uvicorn does so after the first one."""
+    """Closes a connection that brought no request between two checks; uvicorn closes only after a request."""
 
     _look: asyncio.TimerHandle | None = None
-    _seen: object = None  # the request that was under way, or done, at the last look
-    _waits_since = 0.0  # for a request, of the loop's time
+    _seen: object = None  # the request at the last check, under way or done
+    _waits_since = 0.0  # loop time since when it waits for a request
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -56,7 +56,7 @@ class _Protocol(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """No request is under way."""
+        """Whether no request is under way."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -75,12 +75,12 @@ class _Protocol(H11Protocol):
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Leave SIGTERM and SIGINT to the node: its API is wanted while it drains."""
+        """Leave SIGTERM and SIGINT to the node: the API serves while the node drains."""
         yield
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening address for ``serve``; port 0 takes any free one. Raises CannotListen."""
+    """A listening socket for ``serve``; port 0 takes any free port. Raises AdminCannotListen."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -88,7 +88,7 @@ def bind(host: str, port: int) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
     except OSError as error:
         raise AdminCannotListen(
-            f"admin.listen: {host} is no address of this machine: {error.strerror}"
+            f"admin.listen: {host} is not an address of this machine: {error.strerror}"
         ) from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -104,7 +104,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def _limited(app: ASGIApp) -> ASGIApp:
-    """At most so many requests under way, apart from the one that asks whether the node lives."""
+    """Limit the requests under way to MOST, except for the liveness check."""
     under_way = 0
 
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,7 +123,7 @@ def _limited(app: ASGIApp) -> ASGIApp:
 
 
 async def serve(app: ASGIApp, sock: socket.socket, stop: asyncio.Event) -> None:
-    """Serve until ``stop`` is set, then finish the requests under way. The socket is closed at the end."""
+    """Serve until ``stop`` is set, then finish the requests under way and close the socket."""
     config = uvicorn.Config(
         _limited(app),
         access_log=False,
@@ -149,7 +149,7 @@ async def serve(app: ASGIApp, sock: socket.socket, stop: asyncio.Event) -> None:
     try:
         await server.serve(sockets=[sock])
     finally:
-        # Also when this task was cancelled: uvicorn leaves its listeners and connections open then.
+        # After a cancellation too: uvicorn then leaves its listeners and connections open.
         ending.cancel()
         for listener in getattr(server, "servers", []):
             listener.close()

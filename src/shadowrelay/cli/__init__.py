@@ -1,4 +1,4 @@
-"""The command line: one group, whose commands are imported only when they are used.
+"""Runs the command line: one group, whose commands are imported only when they are used.
 
 Exit status: 0 done, 1 the command failed, 2 wrong usage or wrong settings, 130 interrupted.
 """
@@ -16,8 +16,8 @@ import click
 from shadowrelay import __doc__ as summary
 from shadowrelay.signals import INTERRUPTED, interrupted_as_usual, interrupted_at_once
 
-# A command NAME is the attribute NAME of the module `cli.NAME` (hyphens as underscores). Its line for help
-# stands here too, so that `--help` imports nothing.
+# A command NAME is the attribute NAME of the module `cli.NAME` (hyphens as underscores). Its line of help is
+# here too, so that `--help` imports nothing.
 COMMANDS = {
     "run": "Run a node.",
     "ca": "Make the cluster's own certificate authority, and certificates for its members.",
@@ -29,20 +29,20 @@ COMMANDS = {
     "safety-net": "Show the Safety Net of a node.",
     "scrub": "Read all that a node keeps now, and say what is damaged.",
     "shadow": "Show the shadow queues of a node.",
-    "user": "Add, list and remove those who may log in to send.",
+    "user": "Add, list and remove users who may log in to send.",
     "status": "Show how a node is: exposure, backlog, copies, members.",
-    "mailbox": "Run a small mailbox server, the destination of labs.",
+    "mailbox": "Run a small mailbox server for labs.",
 }
 
 MOVED = {"lab": "shadowlab"}
-"""Commands that have become programs of their own."""
+"""Commands that became programs."""
 
 
 class Commands(click.Group):
-    """A program: settings errors become exit status 2, Ctrl-C 130, output that finds no room a sentence."""
+    """A program: settings errors give exit status 2, Ctrl-C 130; unwritable output gives a sentence."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """As ever; and a sentence when what is printed finds no room."""
+        """Run the program; print a sentence if its output cannot be written."""
         try:
             try:
                 return super().main(*args, **extra)
@@ -52,13 +52,13 @@ class Commands(click.Group):
         except OSError:
             if not (why := _unprintable()):
                 raise
-            click.echo(f"Error: what this command prints cannot be written: {why}", err=True)
+            click.echo(f"Error: the output cannot be written: {why}", err=True)
             sys.exit(1)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command is loaded by now: Ctrl-C is an exception that it may catch."""
+        """Load the command. From here on Ctrl-C is an exception that the command may catch."""
         found = super().resolve_command(ctx, args)
         if interrupted_as_usual():
             ctx.call_on_close(interrupted_at_once)
@@ -67,13 +67,13 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:  # before the command itself could see to it
+        except KeyboardInterrupt:  # the command did not catch it
             click.echo("interrupted", err=True)
             sys.exit(INTERRUPTED)
         except (click.exceptions.Exit, click.Abort, click.ClickException):
             raise
         except Exception as error:
-            # Imported here, because it brings pydantic, which `--help` can do without.
+            # Imported here, because it imports pydantic, which `--help` does not need.
             from shadowrelay.settings import SettingsInvalid
 
             if isinstance(error, SettingsInvalid):
@@ -108,7 +108,7 @@ class LazyCommands(Commands):
 
 
 def _moved(name: str) -> click.Command:
-    """Whatever follows that name, it says what to type instead."""
+    """A command that says what to type instead, with any arguments."""
 
     @click.command(name, context_settings={"ignore_unknown_options": True}, add_help_option=False)
     @click.argument("words", nargs=-1, type=click.UNPROCESSED)
@@ -120,7 +120,7 @@ def _moved(name: str) -> click.Command:
 
 
 def _unprintable() -> str:
-    """Why standard output takes nothing more; empty while it does. What is still in its buffer is dropped."""
+    """Why standard output cannot be written; empty if it can. Drops what is still in its buffer."""
     try:
         print(flush=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""``shadowrelay ca``: the certificates by which members know one another."""
+"""``shadowrelay ca``: makes the certificates by which members know one another."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ca() -> None:
 @ca.command("init")
 @_directory
 @click.option("--name", default="shadowrelay members", show_default=True, help="The authority's name.")
-@click.option("--force", is_flag=True, help="Replace an authority. Its certificates become worthless.")
+@click.option("--force", is_flag=True, help="Replace an authority. Its certificates become invalid.")
 def init(directory: Path, name: str, *, force: bool) -> None:
     """Make an authority, valid for ten years."""
     try:
@@ -34,7 +34,7 @@ def init(directory: Path, name: str, *, force: bool) -> None:
     except (authority.AuthorityError, OSError) as problem:
         raise click.ClickException(str(problem)) from problem
     click.echo(f"wrote {pair.certificate}")
-    click.echo(f"wrote {pair.key} (keep it off the members; it makes new ones)")
+    click.echo(f"wrote {pair.key} (keep it off the members: it signs new certificates)")
 
 
 @ca.command("issue")

@@ -1,4 +1,4 @@
-"""``shadowrelay config``: is a settings file right, and what is in force."""
+"""``shadowrelay config``: checks a settings file, or shows the settings in force."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _print_table(settings: list[Effective]) -> None:
         table.add_row(setting.key, _as_text(setting.value), str(setting.origin))
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
-        console.width = 200  # a pipe has no width: keep one setting on one line for grep
+        console.width = 200  # a pipe has no width: keep each setting on one line, for grep
     console.print(table)
 
 

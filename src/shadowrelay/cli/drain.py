@@ -1,4 +1,4 @@
-"""``shadowrelay drain``: empty a node before it is stopped, and say what is left and who has it."""
+"""``shadowrelay drain``: empties a node before it is stopped, and says what is left and who has it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ _POLL = 0.5  # seconds
     metavar="DURATION",
     default="60s",
     show_default=True,
-    help="How long to wait for it. The node goes on after that.",
+    help="How long to wait for an empty queue. The node goes on after that.",
 )
-@click.option("--end", is_flag=True, help="Take mail again, instead.")
+@click.option("--end", is_flag=True, help="Take mail again, instead of draining.")
 @node_options
 def drain(node: AdminClient, within: timedelta, *, end: bool, as_json: bool) -> None:
-    """Take no mail any more (421), deliver what can be delivered, and hand the rest over to other members.
+    """Stop taking mail (421), deliver what can be delivered, and hand the rest over to other members.
 
-    Waits until nothing is left, and says what became of the queue, and for whom copies are held. These stay;
-    their owners replace them when this node is gone. Exit status 0 if nothing is left, 1 if something is.
+    Waits until nothing is left, then says what became of the queue, and for which members it holds copies.
+    These copies stay; their owners replace them when this node is gone. Exit status 0 if nothing is left in
+    the queue, 1 if something is.
     """
     given = click.get_current_context().get_parameter_source("within")
     if end and given is not click.core.ParameterSource.DEFAULT:
@@ -59,7 +60,7 @@ def _told(answer: JsonTree) -> list[str]:
             + (f"; {waiting} not yet taken" if waiting else "")
         )
     if answer["arriving"]:
-        told.append(f"{counted(answer['arriving'], 'session')} under way: a message in it may still be taken")
+        told.append(f"{counted(answer['arriving'], 'session')} under way: it may still take a message")
     left = counted(answer["queued"], "message")
     told.append(f"{left} left in its queue" if answer["queued"] else "Nothing is left in its queue")
     told += [f"{number} of them with a copy at {name}" for name, number in answer["held_by"].items()]
@@ -76,7 +77,7 @@ def _told(answer: JsonTree) -> list[str]:
         told.append(f"Holds the second copy of {counted(number, 'message')} of {name}")
     if answer["held_for"]:
         told.append(
-            "Keep its disk until they show Exposed: 0. They make other copies when this node was gone for"
-            " holder_loss_heartbeats, or at once when it is retired"
+            "Keep its disk until these members show Exposed: 0. They make new copies when this node was gone"
+            " for holder_loss_heartbeats, or at once when it is retired"
         )
     return told

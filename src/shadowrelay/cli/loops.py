@@ -1,4 +1,4 @@
-"""The event loop that commands run in."""
+"""Chooses the event loop that commands run in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed: about a third faster, never required. None: asyncio's own."""
+    """uvloop if it is installed: about a third faster, never required. None: the loop of asyncio."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""``shadowrelay mailbox``: a mailbox server for labs."""
+"""``shadowrelay mailbox``: runs a mailbox server for labs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[st
 @click.option(
     "--ready-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Written, as JSON with both addresses, once mail is taken.",
+    help="A file to write, as JSON with both addresses, once the server takes mail.",
 )
 @click.option(
     "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning"])
@@ -61,7 +61,7 @@ def mailbox(
 ) -> None:
     """Deliver into Maildirs, DIR/<domain>/<local part>, each message once.
 
-    While the file DIR/REFUSE exists, MAIL and RCPT are answered 451. Port 0 is any free one. SIGTERM lets
+    While the file DIR/REFUSE exists, MAIL and RCPT are answered 451. Port 0 is any free port. SIGTERM lets
     transactions finish.
     """
     logs.configure(level=log_level)

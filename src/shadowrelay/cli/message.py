@@ -1,4 +1,4 @@
-"""``shadowrelay message``: what a node knows of single messages."""
+"""``shadowrelay message``: lists, shows, resumes, bounces and drops messages of a node."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def message() -> None:
 @page_options
 @node_options
 def list_some(node: AdminClient, state: str, after: str | None, limit: int, *, as_json: bool) -> None:
-    """One row per message, oldest first. The column "open" is unsettled recipients of all recipients.
+    """One row per message, oldest first. The column "open" shows unsettled recipients of all recipients.
 
-    With --state damaged: messages of which the content is not as it was accepted, or of which the rows in the
-    transport database cannot be believed. They wait for a good copy of another member; those that are
-    set_aside too wait for you, because no member has one.
+    With --state damaged: messages whose content differs from what was accepted, or whose rows in the
+    transport database are damaged. They wait for a good copy from another member. A damaged message that is
+    set_aside waits for you, because no member has a good copy.
     """
     empty = f"No message is {state.replace('_', ' ')}."
     list_messages(node, state, after, limit, as_json=as_json, empty=empty)
@@ -44,7 +44,7 @@ def list_some(node: AdminClient, state: str, after: str | None, limit: int, *, a
 @click.argument("message_id", metavar="ID")
 @node_options
 def show(node: AdminClient, message_id: str, *, as_json: bool) -> None:
-    """Everything that this node knows of message ID, which may be cut short while it stays unique."""
+    """Show everything that this node knows of message ID. A unique beginning of the ID is enough."""
     with reporting():
         answer = node.get("messages", message_id)
     if as_json:
@@ -72,12 +72,13 @@ def show(node: AdminClient, message_id: str, *, as_json: bool) -> None:
 @click.argument("message_id", metavar="ID")
 @node_options
 def resume(node: AdminClient, message_id: str, *, as_json: bool) -> None:
-    """Let message ID go out that is set aside; its age begins anew.
+    """Put message ID, which is set aside, back into the queue; its age begins anew.
 
-    A node that was away for very long sets aside what no holder confirms: it may have been delivered.
+    A node that was away for very long sets aside messages that no holder confirms: they may have been
+    delivered.
 
-    A damaged message is set aside when no member has a good copy of it. It does not go out by this: a good
-    copy is looked for again, on this node's disk and at every member. Use it when a disk was repaired.
+    A damaged message is set aside when no member has a good copy of it. This command does not send it, but
+    looks for a good copy again, on this node's disk and at every member. Use it after a disk was repaired.
     """
     _decide(node, message_id, "resume", as_json=as_json)
 
@@ -86,10 +87,10 @@ def resume(node: AdminClient, message_id: str, *, as_json: bool) -> None:
 @click.argument("message_id", metavar="ID")
 @node_options
 def bounce(node: AdminClient, message_id: str, *, as_json: bool) -> None:
-    """Fail message ID that is set aside, and tell its sender.
+    """Fail message ID, which is set aside, and tell its sender.
 
-    The report of a damaged message quotes nothing of it. The sender of a message whose rows cannot be
-    believed is not known: see shadowrelay message drop.
+    The report of a damaged message quotes nothing of it. If the rows of a message are damaged, its sender is
+    unknown: see shadowrelay message drop.
     """
     _decide(node, message_id, "bounce", as_json=as_json)
 
@@ -99,7 +100,7 @@ def bounce(node: AdminClient, message_id: str, *, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @node_options
 def drop(node: AdminClient, message_id: str, *, yes: bool, as_json: bool) -> None:
-    """Forget message ID, whose rows cannot be believed and of which no member has a good copy.
+    """Forget message ID, whose rows are damaged and of which no member has a good copy.
 
     This node does not know its sender, so nobody is told. What is left of the message on this node is
     deleted, and the tracking log has a row DROP. Another member may hold a copy with sound rows and damaged
@@ -151,15 +152,15 @@ def _recipient_row(item: JsonTree) -> list[object]:
 
 def _content_digest(digests: JsonTree | None) -> str:
     if digests is None:
-        return "none: a row of a version before them, not read since"
-    late = " (made here, of what was stored: nobody had said what it is)" if digests["late"] else ""
+        return "none: its row is from a version before digests, and was not read since"
+    late = " (made here, from what was stored: no other node had told it)" if digests["late"] else ""
     return f"{digests['content']}{late}"
 
 
 _DAMAGE = {
-    "content": "content: the octets here are not those of the digest, and do not leave this node",
-    "rows": "rows: what the transport database has of the message cannot be believed",
-    "other-maker": "another node made this report in octets of its own, which count",
+    "content": "content: the octets here differ from the digest, and do not leave this node",
+    "rows": "rows: the rows of the message in the transport database are damaged",
+    "other-maker": "another node made this report with other octets, and those count",
 }
 
 
@@ -170,7 +171,7 @@ def _good_copy(answer: JsonTree) -> str | None:
         ways = "drop" if answer["damage"] == "rows" else "bounce"
         return f"no member has one: resume asks them again, {ways} gives the message up"
     if answer["state"] == "safety_net":
-        return "needed by nobody: all recipients are settled"
+        return "not needed: all recipients are settled"
     if answer["role"] == "shadow" and answer["pending"] is None:
         return "its owner makes another one; this one stays until then"
     waits_for = answer["waits_for"]

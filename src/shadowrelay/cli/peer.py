@@ -1,4 +1,4 @@
-"""``shadowrelay peer``: the other members of the boundary, as one node sees them."""
+"""``shadowrelay peer``: shows the other members of the boundary, and retires one."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def list_peers(node: AdminClient, *, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @node_options
 def retire(node: AdminClient, name: str, *, yes: bool, as_json: bool) -> None:
-    """Say that member NAME is gone for good. To be said to every node that remains.
+    """Say that member NAME is gone for good. Say it to every node that remains.
 
-    NAME is a member's name (mx1.example.net), or its first label (mx1) if no other member has that.
+    NAME is a member's name (mx1.example.net), or its first label (mx1) if no other member has that label.
 
-    Its copies no longer count, and what this node holds for it is promoted and delivered: mail goes out
-    twice if NAME is alive after all.
+    Its copies no longer count. The copies that this node holds for it are promoted and delivered: this mail
+    goes out twice if NAME is alive after all.
     """
     name = _full(node, name)
     if not yes:
         click.confirm(
-            f"Is {name} gone for good? What is held for it is delivered now: twice, if it is alive.",
+            f"Is {name} gone for good? Mail held for it is delivered now: twice, if it is alive.",
             abort=True,
             err=True,
         )
@@ -64,5 +64,5 @@ def _full(node: AdminClient, given: str) -> str:
     if wanted not in names and len(like) > 1:
         raise click.ClickException(f"{given} may be {clean(like)}: give the whole name")
     if not like:
-        raise click.ClickException(f"{given} is no member here; the members are: {clean(names)}")
+        raise click.ClickException(f"{given} is not a member here; the members are: {clean(names)}")
     return wanted if wanted in names else like[0]

@@ -1,4 +1,4 @@
-"""How far something long is: a bar on a terminal, a line every ten seconds elsewhere. On standard error."""
+"""Shows progress on standard error: a bar on a terminal, else a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 EVERY = 10.0
-"""Seconds between two lines where nobody watches a bar."""
+"""Seconds between two lines where there is no bar."""
 
 
 class Bar:
-    """``done`` of ``total`` steps (or seconds); whoever works says what is being done."""
+    """Shows ``done`` of ``total`` steps (or seconds), and what is being done."""
 
     def __init__(self, progress: Progress, label: str, total: float) -> None:
         self._progress, self._label = progress, label
@@ -23,23 +23,23 @@ class Bar:
         self.total, self.done = total, 0.0
 
     def expect(self, more: float) -> None:
-        """So many more steps than was known."""
+        """Add ``more`` steps to the total."""
         self.total += more
         self._progress.update(self._task, total=self.total)
 
     def step(self, doing: str = "") -> None:
-        """One more is done."""
+        """Count one more step as done."""
         self.tell(doing, self.done + 1)
 
     @contextmanager
     def during(self, doing: str) -> Iterator[None]:
-        """One step, while it runs."""
+        """Show one step while it runs, and count it."""
         self.tell(doing)
         yield
         self.step(doing)
 
     def tell(self, doing: str, done: float | None = None) -> None:
-        """Cheap, and to be called often."""
+        """Show what is being done, and how far it is. Cheap: call it often."""
         self.done = self.done if done is None else min(done, self.total)
         self._progress.update(self._task, completed=self.done, doing=doing)
         now = time.monotonic()
@@ -48,14 +48,14 @@ class Bar:
             self.say(f"{self.done:.0f} of {self.total:.0f} in {now - self._began:.0f} s {doing}".rstrip())
 
     def say(self, text: str) -> None:
-        """A line that stays, above the bar."""
+        """Print a line that stays, above the bar."""
         line = f"{self._label}: {text}"
         self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
 def bar(label: str, total: float = 0) -> Iterator[Bar]:
-    """A bar until the block ends."""
+    """Show a bar until the block ends."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),

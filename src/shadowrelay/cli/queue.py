@@ -1,4 +1,4 @@
-"""``shadowrelay queue``: the backlog of a node, by next hop."""
+"""``shadowrelay queue``: shows the backlog of a node, by next hop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def queue() -> None:
 def list_queues(node: AdminClient, *, as_json: bool) -> None:
     """One row per next hop: its next attempt, and why its mail waits.
 
-    The column "due" is messages that may be sent now, and are not being sent.
+    The column "due" counts messages that may be sent now and are not being sent.
     """
     with reporting():
         answer = node.get("queues")

@@ -1,4 +1,4 @@
-"""``shadowrelay run``: start a node."""
+"""``shadowrelay run``: runs a node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import structlog
 from shadowrelay.cli.loops import loop_factory
 
 _SWITCH = 0.0005
-"""Seconds, not five thousandths, that the event loop may keep the interpreter when a commit wants it."""
+"""Seconds that the event loop may keep the interpreter from a waiting commit; Python's default is 0.005."""
 
 
 @click.command()
@@ -62,7 +62,7 @@ def run(file: Path) -> None:
 
 
 def _allow_descriptors() -> None:
-    """As many as an administrator allows at most: the usual 1,024 are fewer than the connections we take."""
+    """Raise the limit of descriptors to the most allowed: the usual 1,024 are fewer than our connections."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

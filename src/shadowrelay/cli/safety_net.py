@@ -1,4 +1,4 @@
-"""``shadowrelay safety-net``: settled messages that a node still keeps."""
+"""``shadowrelay safety-net``: shows the settled messages that a node still keeps."""
 
 from __future__ import annotations
 

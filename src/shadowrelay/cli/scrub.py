@@ -1,4 +1,4 @@
-"""``shadowrelay scrub``: read all that a node keeps now, and say what is damaged."""
+"""``shadowrelay scrub``: reads all that a node keeps now, and says what is damaged."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _POLL = 0.2  # seconds
 def scrub(node: AdminClient, *, as_json: bool) -> None:
     """Read all that the node keeps, now and without rests, and say what is damaged.
 
-    Queue, shadow copies and Safety Net, rows and contents are compared with their digests, on the disk and
-    past what memory has of them. What is damaged is not delivered: the node asks the members that have a
-    copy for a good one (shadowrelay message list --state damaged). Each node reads everything within
-    scrub_interval anyway; this is for a disk that you do not trust, or before you take another node away.
+    A scrub reads the queue, the shadow copies and Safety Net from the disk, and compares rows with their
+    sums and contents with their digests. The node does not deliver a damaged message: it asks the members
+    for a good copy (shadowrelay message list --state damaged). Each node reads everything within
+    scrub_interval anyway; use this command if you do not trust a disk, or before you remove another node.
 
-    With Ctrl-C the round goes on at its usual pace. Exit status 0 if everything was read and is as it
-    should be, 1 if damage was found or something could not be read.
+    After Ctrl-C the round goes on at its usual pace. Exit status 0 if everything was read and is sound, 1 if
+    damage was found or something could not be read.
     """
     with reporting():
         begun = node.post("scrub")["begun"]
@@ -56,15 +56,15 @@ _ROWS = (
     ("octets", "octets", "of their contents"),
     ("damaged_content", "damaged content", "messages: see shadowrelay message list --state damaged"),
     ("damaged_rows", "damaged rows", "messages, likewise"),
-    ("mended", "mended", "messages: a column that follows from others was wrong, and was put right"),
+    ("mended", "mended", "messages: a derived column was wrong, and was corrected"),
     ("unreadable", "unreadable for now", "contents: the node's log says why"),
     ("seconds", "seconds", ""),
 )
 
 
 def _followed(node: AdminClient, begun: int) -> JsonTree:
-    """The round of that number, or a later one, when it is complete."""
-    # Imported here, because it brings rich, which `--help` can do without.
+    """Wait until the round ``begun``, or a later one, is complete. Returns that round."""
+    # Imported here, because it imports rich, which `--help` does not need.
     from shadowrelay.cli.progress import bar
 
     under_way = False
@@ -78,7 +78,7 @@ def _followed(node: AdminClient, begun: int) -> JsonTree:
                 under_way = True
                 shown.tell(_doing(found), 100 * found["progress"])
             elif under_way:
-                raise click.ClickException("somebody else has told it to go on at its usual pace")
+                raise click.ClickException("another command has told the round to go on at its usual pace")
             time.sleep(_POLL)
 
 
@@ -86,7 +86,7 @@ def _doing(found: JsonTree) -> str:
     bad = sum(found[field] for field in _NOT_WELL)
     return (
         f"{found['messages']} of {counted(found['messages_of'], 'message')}, "
-        f"{_size(found['octets'])} of {_size(found['octets_of'])}, {bad} not as they should be"
+        f"{_size(found['octets'])} of {_size(found['octets_of'])}, {bad} not sound"
     )
 
 
@@ -95,7 +95,7 @@ def _size(octets: int) -> str:
 
 
 def _leave(left: JsonTree) -> None:
-    """After Ctrl-C."""
+    """Say how the round goes on after Ctrl-C, and exit."""
     if left["interval"]:
         within = lasting(left["interval"])
         told = f"The round goes on at its usual pace: everything is read within {within}"

@@ -1,4 +1,4 @@
-"""``shadowrelay shadow``: the copies that a node holds for other members."""
+"""``shadowrelay shadow``: shows the copies that a node holds for other members."""
 
 from __future__ import annotations
 

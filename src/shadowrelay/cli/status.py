@@ -1,4 +1,4 @@
-"""``shadowrelay status``: how a node is, and whether every message in transit has two copies."""
+"""``shadowrelay status``: shows how a node is, and whether every message in transit has two copies."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ def _exposure(out: Console, answer: JsonTree) -> None:
 
 
 def _corrupt(out: Console, found: JsonTree | None) -> None:
-    """What the start has made of a corrupt database: to be seen until the next one."""
+    """Print what the start did with a corrupt database; shown until the next start."""
     if not found:
         return
     out.print()
     if found["outcome"] == "set_aside":
         did = "a new one was begun, and members promote what they hold for this node"
     elif found["messages_missing"]:
-        did = "what could be read was saved; messages are missing, which members promote"
+        did = "its readable part was saved; messages are missing, and members promote what they hold of them"
     else:
-        did = "what could be read was saved, and no message is missing"
+        did = "its readable part was saved, and no message is missing"
     out.print(
         f"CORRUPT DATABASE at this start: {did}. It is kept as {clean(found['kept_as'])}; look at the disk",
         style="bold red",
@@ -101,7 +101,7 @@ def _damage(out: Console, answer: JsonTree) -> None:
     if waiting := answer["damaged"]:
         wait = "waits" if waiting == 1 else "wait"
         out.print(
-            f"DAMAGED: {counted(waiting, 'message')} {wait} for a good copy of another member: see {see}",
+            f"DAMAGED: {counted(waiting, 'message')} {wait} for a good copy from another member: see {see}",
             style="bold red",
         )
     if not aside and not waiting:
@@ -130,7 +130,7 @@ def _counts(out: Console, answer: JsonTree) -> None:
     kept = [
         ["shadow copies", answer["shadow_held"], "held for other members"],
         ["Safety Net", answer["safety_net"], "settled messages"],
-        ["discard events", answer["discard_events"], "not yet asked for by members"],
+        ["discard events", answer["discard_events"], "not yet polled by members"],
     ]
     for title, rows in (("Backlog", backlog), ("Not backlog", kept)):
         out.print()
@@ -141,7 +141,7 @@ PEER_COLUMNS = ("member", "state", "since", "held for it", "holds of ours", "las
 
 
 def peer_row(peer: JsonTree) -> list[object]:
-    """A row of the members' table."""
+    """A row of the table of members."""
     failing = peer["state"] == "unreachable"
     return [
         peer["name"],

@@ -1,4 +1,4 @@
-"""``shadowrelay user``: the file of those who may log in to send."""
+"""``shadowrelay user``: edits the file of users who may log in to send."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _file = click.option(
 
 @click.group()
 def user() -> None:
-    """Add, list and remove those who may log in to send (AUTH). A node sees the change within a second."""
+    """Add, list and remove users who may log in to send (AUTH). A node sees the change within a second."""
 
 
 @user.command("add")
@@ -36,13 +36,13 @@ def user() -> None:
 def add(name: str, path: Path) -> None:
     """Add the user NAME, or give it another password.
 
-    The password is asked for on a terminal; elsewhere it is the first line of standard input.
+    On a terminal the command asks for the password; otherwise it is the first line of standard input.
     """
     if not is_name(name):
         raise click.ClickException(
-            "a name has 1 to 128 letters, digits and . _ @ + = ~ / - and begins with one of the first two"
+            "a name has 1 to 128 letters, digits and . _ @ + = ~ / - and begins with a letter or a digit"
         )
-    _read(path)  # what is wrong with it is told before a password is asked for
+    _read(path)  # report errors of the file before asking for a password
     line = format_users({name: hashed(_password(), secrets.token_bytes(SALT))}).rstrip("\n")
     with _changing(path) as lines:
         lines[:] = [*_without(name, lines), line]
@@ -52,7 +52,7 @@ def add(name: str, path: Path) -> None:
 @user.command("list")
 @_file
 def list_users(path: Path) -> None:
-    """The names, one a line."""
+    """Print the names, one per line."""
     for name in parse_users(_read(path)):
         click.echo(name)
 
@@ -61,13 +61,13 @@ def list_users(path: Path) -> None:
 @click.argument("name")
 @_file
 def remove(name: str, path: Path) -> None:
-    """Remove the user NAME. What is logged in stays so until its connection ends."""
+    """Remove the user NAME. A session that is logged in stays so until its connection ends."""
     with _changing(path) as lines:
         others = _without(name, lines)
         if others == lines:
             raise click.ClickException(f"{path} has no user {name}")
         lines[:] = others
-    click.echo(f"{name} may log in no more")
+    click.echo(f"{name} may no longer log in")
 
 
 def _password() -> bytes:
@@ -79,14 +79,14 @@ def _password() -> bytes:
     else:
         password = sys.stdin.buffer.readline(_MOST + 3).rstrip(b"\r\n")
     if not password or len(password) > _MOST or b"\0" in password:
-        raise click.ClickException(f"a password has 1 to {_MOST} octets, and no NUL among them")
+        raise click.ClickException(f"a password has 1 to {_MOST} octets, none of them NUL")
     return password
 
 
 @contextmanager
 def _changing(path: Path) -> Iterator[list[str]]:
-    """The lines of the file, remarks among them, to be changed. Nobody else changes them meanwhile."""
-    path = path.resolve()  # a link stays one
+    """The lines of the file, with remarks, to be changed; written at the end. Locks out other changes."""
+    path = path.resolve()  # a link stays a link
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -109,10 +109,10 @@ def _without(name: str, lines: Sequence[str]) -> list[str]:
 
 
 def _read(path: Path) -> str:
-    """The text of a file of users; that of none is empty."""
+    """The text of a file of users; empty if there is no file."""
     try:
         if path.exists() and not path.is_file():  # a device would be replaced
-            raise click.ClickException(f"{path} is no file")
+            raise click.ClickException(f"{path} is not a file")
         text = path.read_text("utf-8")
         parse_users(text)
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:
-    """The file as a whole, with owner and mode of the one before, else for its owner alone."""
+    """Replace the file as a whole, with the owner and mode of the old file, else readable by its owner."""
     fresh = path.with_name(f".{path.name}.new")
     before = path.stat() if path.exists() else None
     fresh.unlink(missing_ok=True)
@@ -134,7 +134,7 @@ def _write(path: Path, lines: Sequence[str]) -> None:
         file.writelines(f"{line}\n" for line in lines)
         if before is not None:
             os.fchmod(handle, before.st_mode & 0o777)
-            with suppress(PermissionError):  # somebody else's: who may write there sees to it
+            with suppress(PermissionError):  # another user's file: that user can set the owner
                 os.fchown(handle, before.st_uid, before.st_gid)
         file.flush()
         os.fsync(handle)

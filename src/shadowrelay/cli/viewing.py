@@ -1,6 +1,6 @@
-"""What the commands that look at a running node share: its URL, and how answers are printed.
+"""Holds what the commands that look at a running node share: the option of its URL, and printing.
 
-What strangers wrote (addresses, subjects, replies) is shown with control characters escaped.
+Foreign text (addresses, subjects, replies) is printed with control characters escaped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def node_options(command: Command) -> Command:
         default=DEFAULT_URL,
         show_default=True,
         callback=_client,
-        help="The node's admin address. If it wants a token, that is in SHADOWRELAY_ADMIN_TOKEN.",
+        help="The node's admin address. SHADOWRELAY_ADMIN_TOKEN has its token, if it requires one.",
     )
     as_json = click.option("--json", "as_json", is_flag=True, help="Print the answer of the API as JSON.")
     return node(as_json(command))
@@ -52,7 +52,7 @@ def _client(context: click.Context, option: click.Parameter, url: str) -> AdminC
 
 
 def duration(context: click.Context, option: click.Parameter, text: str) -> timedelta:
-    """Callback of an option."""
+    """Callback of an option: parse a duration."""
     from shadowrelay.settings.values import parse_duration
 
     del context
@@ -64,7 +64,7 @@ def duration(context: click.Context, option: click.Parameter, text: str) -> time
 
 @contextmanager
 def reporting() -> Iterator[None]:
-    """A refusal, or no answer, ends the command with exit status 1 and a sentence."""
+    """End the command with exit status 1 and a sentence on a refusal, or if there is no answer."""
     try:
         yield
     except ApiError as error:
@@ -76,7 +76,7 @@ def print_json(answer: JsonTree) -> None:
 
 
 def console() -> Console:
-    """A pipe has no width: there every row stays on one line, whole."""
+    """A console for tables. A pipe has no width: there every row is one whole line."""
     from rich.console import Console
 
     made = Console(highlight=False, markup=False, emoji=False)
@@ -86,7 +86,7 @@ def console() -> Console:
 
 
 def print_table(to: Console, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
-    """Rows under their columns; the sentence ``empty`` instead if there are none."""
+    """Print rows under their columns, or the sentence ``empty`` if there are none."""
     from rich.table import Table
 
     if not rows:
@@ -101,7 +101,7 @@ def print_table(to: Console, columns: Sequence[str], rows: Sequence[Sequence[obj
 
 
 def clean(value: object) -> str:
-    """Text for a terminal: what is not printable as an escape, nothing as a dash."""
+    """Text for a terminal: unprintable characters as escapes, an empty value as a dash."""
     if value is None or value in ("", []):
         return "–"
     if isinstance(value, bool):
@@ -112,12 +112,12 @@ def clean(value: object) -> str:
 
 
 def counted(number: int, one: str, several: str = "") -> str:
-    """``1 message``, ``2 messages``; ``several`` where there is no plural in s."""
+    """``1 message``, ``2 messages``; ``several`` is the plural if it is not formed with s."""
     return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
 def lasting(seconds: float) -> str:
-    """A time as the settings spell it: ``1h30m``."""
+    """A time in the notation of the settings: ``1h30m``."""
     from shadowrelay.settings.values import format_duration
 
     return format_duration(timedelta(seconds=seconds))
@@ -140,7 +140,7 @@ def message_rows(messages: Sequence[JsonTree]) -> list[list[object]]:
 
 
 def _state(item: JsonTree) -> str:
-    """What is to be known at a glance, behind the state."""
+    """The state, with notes that should be seen at a glance."""
     notes = {
         "exposed": item["exposed"],
         "damaged": item["damage"] in {"content", "rows"} and item["state"] != "damaged",
@@ -155,7 +155,7 @@ def _open(item: JsonTree) -> str:
 
 
 def damaged_rows(messages: Sequence[JsonTree]) -> list[list[object]]:
-    """The same for damaged messages: of those whose rows cannot be believed little else is known."""
+    """Rows for damaged messages. If the rows in the database are damaged, little else is known."""
     return [
         [
             item["id"],

@@ -1,1 +1,1 @@
-"""What is remembered: the transport database; all SQL of the project."""
+"""Stores what a node remembers in the transport database; holds all SQL of the project."""

@@ -1,7 +1,7 @@
-"""Message content: small ones in the database, large ones as files flushed to disk before their row.
+"""Stores message content: small in the database, large in files flushed to disk before their row.
 
-Stored once and never rewritten. A file without a row is an orphan of a crash, swept at start. A file stays in
-the page cache no longer than until it was sent (docs/decisions/0021-page-cache.md).
+Content is stored once and never rewritten. A file without a row is left from a crash, and swept at start. A
+file leaves the page cache once it was sent (docs/decisions/0021-page-cache.md).
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from shadowrelay.core.identifiers import Digest, MessageId
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import sync_directory
 
-INLINE = 64 * 1024  # octets up to which content is kept in the database
+INLINE = 64 * 1024  # octets: content up to this size is kept in the database
 BLOCK = 256 * 1024
-_TOGETHER = 4 << 20  # octets whose memory is given back at once: a fifth of a millisecond
+_TOGETHER = 4 << 20  # octets given back to the page cache at once: a fifth of a millisecond
 _MOST_PARTS = 64
 _PASSING = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
-# Never to wait for a writer: what stands there may have become a pipe.
+# Never wait for a writer: a flipped bit may have made a pipe of the file.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_block = memoryview(bytearray(BLOCK))  # of the event loop, from one look to the page cache to its end
+_block = memoryview(bytearray(BLOCK))  # used in the event loop, for one read of the page cache at a time
 
 
 class ContentDamaged(Exception):
-    """A content is short, unreadable, missing or changed: nothing of it may be relied on."""
+    """Content is short, unreadable, missing or changed: none of it may be used."""
 
 
 class Spool:
-    """Content on its way in. Up to 64 KiB stay in memory, more goes to a file as it arrives."""
+    """Content that is arriving. Up to 64 KiB stay in memory; more goes to a file as it arrives."""
 
     def __init__(self, directory: Path, name: str, *, cached: bool = True) -> None:
-        """``name`` is used by nobody else, ever: an owner may offer the same message again.
+        """``name`` must be unique for all time: an owner may offer the same message again.
 
-        ``cached``: what is on disk stays in memory too, for it is about to be read.
+        ``cached``: keep the file in the page cache; it is about to be read.
         """
         self.size = 0
         self._digest = ContentDigest()
@@ -51,12 +51,12 @@ class Spool:
         self._made = False
 
     def write(self, data: bytes) -> None:
-        """Take the next octets. Raises OSError; the spool must be discarded then."""
+        """Append octets. Raises OSError: then discard the spool."""
         self.size += len(data)
         self._digest.update(data)
         if self._file is None:
             self._parts.append(data)
-            if len(self._parts) > _MOST_PARTS:  # of a client that drips: each would cost more than its octets
+            if len(self._parts) > _MOST_PARTS:  # a client that drips: each part costs more than its octets
                 self._parts = [b"".join(self._parts)]
             if self.size <= INLINE:
                 return
@@ -71,11 +71,11 @@ class Spool:
 
     @property
     def digest(self) -> Digest:
-        """Of what was written so far: made of the octets as they came, not of what the disk keeps of them."""
+        """The digest of what was written so far, made from the octets as they came, not from the disk."""
         return self._digest.value
 
     async def seal(self) -> Content:
-        """All is here: in memory, or durably in a file (file and directory). Raises OSError."""
+        """Finish the content: in memory, or durable in a file (file and directory). Raises OSError."""
         if self._file is None:
             return Content(data=b"".join(self._parts))
         await asyncio.to_thread(self._sync)
@@ -104,15 +104,15 @@ class Spool:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-        if self._made:  # a file of that name that was there before is somebody's content
+        if self._made:  # an older file of that name is another message's content
             Path(self._path).unlink(missing_ok=True)
 
 
 def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:
     """Where the content of a message is; None if there is no such message.
 
-    A row with what cannot be there says that it is nowhere: no digest is that of nothing, but of an empty
-    content, of which nothing can be lost.
+    A row with impossible values gives empty content: that differs from every digest but the digest of empty
+    content, which cannot lose anything.
     """
     row = ledger.connection.execute(SQL["content"], (message_id,)).fetchone()
     if row is None:
@@ -122,17 +122,17 @@ def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:
 
 
 def is_damage(error: OSError) -> bool:
-    """Is it gone or unreadable, rather than out of reach for now (no descriptor left, no permission)?
+    """Whether the content is gone or unreadable, and not just out of reach (no descriptor, no permission).
 
-    What is not known to pass is damage: one flipped bit makes a socket of a file, of which nobody reads.
+    Any error that is not known to pass is damage: a flipped bit can turn a file into a socket.
     """
     return error.errno not in _PASSING
 
 
 def is_full(error: OSError) -> bool:
-    """No room, or no descriptor to open a file with, rather than a disk that cannot be trusted.
+    """Whether the disk has no room, or the process no descriptor left; any other error means a bad disk.
 
-    After a failed write or fsync nothing may be acknowledged any more.
+    After any other failed write or fsync nothing may be acknowledged.
     """
     return error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE}
 
@@ -140,7 +140,7 @@ def is_full(error: OSError) -> bool:
 async def blocks(content: Content, *, cached: bool = False) -> AsyncIterator[bytes]:
     """The octets of a content, block by block. Raises OSError.
 
-    ``cached``: they stay in memory, for they will be read again soon.
+    ``cached``: keep them in the page cache; they will be read again soon.
     """
     if content.data is not None:
         yield content.data
@@ -164,34 +164,32 @@ def _read(handle: int, at: int) -> bytes:
 
 
 def _in_memory(handle: int, at: int) -> bytes:
-    """What memory holds of the next block; nothing when the disk would have to be waited for."""
+    """The next block from the page cache; empty if it would have to wait for the disk."""
     try:
         return bytes(_block[: os.preadv(handle, [_block], at, os.RWF_NOWAIT)])
-    except OSError:  # whatever is wrong, the one who waits for the disk will be told
+    except OSError:  # the read that waits for the disk will raise it
         return b""
 
 
 def _uncache(handle: int, octets: int) -> None:
-    """Give the memory of the first octets (0: all) back: the next content is written there, not to new
-    memory.
-    """
-    with contextlib.suppress(OSError):  # an advice that this file system does not take
+    """Drop the first ``octets`` (0: all) from the page cache: the next content is written to that memory."""
+    with contextlib.suppress(OSError):  # this file system does not take the advice
         os.posix_fadvise(handle, 0, octets, os.POSIX_FADV_DONTNEED)
 
 
 def source(content: Content, digest: Digest) -> bytes | AsyncIterator[bytes]:
-    """The octets to be sent. Raises ContentDamaged, for a file when it is read: see ``verified``."""
+    """The octets to send. Raises ContentDamaged; for a file only while it is read: see ``verified``."""
     if content.data is None:
         return verified(content, digest)
     if of_content(content.data) != digest:
-        raise ContentDamaged("the octets are not those of the digest")
+        raise ContentDamaged("the octets differ from the digest")
     return content.data
 
 
 async def verified(content: Content, digest: Digest) -> AsyncIterator[bytes]:
-    """The octets of a content, the last of them only if all are those of the digest.
+    """The octets of a content; the last block only if the whole matches the digest.
 
-    Raises ContentDamaged, and OSError for what may pass.
+    Raises ContentDamaged, and OSError for a failure that may pass.
     """
     found, held = ContentDigest(), b""
     try:
@@ -203,14 +201,14 @@ async def verified(content: Content, digest: Digest) -> AsyncIterator[bytes]:
     except OSError as error:
         raise _damaged(error) from error
     if found.value != digest:
-        raise ContentDamaged("the octets are not those of the digest")
+        raise ContentDamaged("the octets differ from the digest")
     if held:
         yield held
 
 
 async def examine(content: Content) -> Digest:
-    """The digest of what is there now. Raises ContentDamaged if it cannot be read, and OSError for what may
-    pass.
+    """The digest of what the disk has now. Raises ContentDamaged if it cannot be read, and OSError for a
+    failure that may pass.
     """
     if content.data is not None:
         return of_content(content.data)
@@ -230,7 +228,7 @@ def _damaged(error: OSError) -> Exception:
 
 
 def _forget_cached(path: str) -> None:
-    """What memory holds of a file says nothing about the disk."""
+    """Drop a file from the page cache, which says nothing about the disk."""
     handle = os.open(path, _READ)
     try:
         _uncache(handle, 0)
@@ -239,7 +237,7 @@ def _forget_cached(path: str) -> None:
 
 
 async def head(content: Content, digest: Digest, most: int) -> bytes:
-    """The first ``most`` octets of a content, all of which is compared first. Raises as ``verified`` does."""
+    """The first ``most`` octets, after comparing the whole content. Raises as ``verified`` does."""
     if isinstance(whole := source(content, digest), bytes):
         return whole[:most]
     taken = b""
@@ -250,16 +248,16 @@ async def head(content: Content, digest: Digest, most: int) -> bytes:
 
 
 def prepare(directory: Path) -> None:
-    """Make the directory of the content files, durably."""
+    """Create the directory of the content files, durably."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     sync_directory(directory.parent)
 
 
 def sweep(ledger: SqlLedger, directory: Path, aside: Path | None = None) -> int:
-    """Remove files that no row names: left by a crash before their commit. Returns how many.
+    """Remove files that no row names: a crash before their commit left them. Returns how many.
 
-    ``aside``: keep them there, for rows may be missing. Rows follow a data directory that was moved. What
-    cannot be removed is no file of ours, or stays for the next start.
+    ``aside``: move them there instead, because rows may be missing. If the data directory was moved, rows get
+    the new paths. A file that cannot be removed stays for the next start.
     """
     run = ledger.connection.execute
     found = run(SQL["content_paths"]).fetchall()

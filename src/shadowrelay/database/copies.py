@@ -1,4 +1,4 @@
-"""Copies on SQLite: as the disk has them, each row compared with its sum, and as memory remembers them."""
+"""Reads and saves copies on SQLite, compares each row with its sum, and remembers recent copies."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from shadowrelay.database.tally import Tally
 SQL = load("queries.sql")
 
 MOST_RECENT = 2048
-"""Copies remembered as they were last saved: a message is read again within a second or two, if at all."""
+"""Copies remembered as last saved: a message is read again within a second or two, if at all."""
 
 FEW = 8
-"""Recipients up to which a copy is remembered: bounds the memory."""
+"""Most recipients of a remembered copy: bounds the memory."""
 
 ROWS_FROM_BEFORE = "rows_from_before"
-"""The key of what says that there may be rows of a version before sums and digests."""
+"""The meta key that says: there may be rows from a version before sums and digests."""
 
 
 class Copies:
-    """The part of the ledger that is about messages, their recipients and holders; bound to its connection.
+    """The part of the ledger for messages, their recipients and holders; bound to one connection.
 
-    ``suspects``: messages whose rows were read and cannot be believed, and why; nothing is written down of
-    them yet. ``freed`` collects the files of dropped content: to be removed once the transaction is durable,
-    never before. ``damage`` counts what was found, and what became of it, for metrics.
+    ``suspects``: messages whose rows differ from their sums, and why; not written down yet. ``freed``: files
+    of dropped content, to be removed only once the transaction is durable. ``damage`` counts, for metrics,
+    what was found and what became of it.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -77,44 +77,44 @@ class Copies:
             self.suspects.setdefault(message_id, str(error))
             return None
         self.suspects.pop(message_id, None)
-        if row[-1] != found.exposed:  # or the row of a holder is gone: now it is counted, and repaired
+        if row[-1] != found.exposed:  # or a holder's row is gone: now it counts as exposed, and is repaired
             self.write_again(found, derived=True)
         return found
 
     def read_again(self, message_id: MessageId) -> Copy | None:
-        """As the disk has it, arriving or not, whatever memory says. None if it is gone, or cannot be
-        believed.
+        """The copy as the disk has it, arriving or not, past what memory remembers. None if it is gone or its
+        rows differ from their sums.
         """
         self._recent.pop(message_id, None)
         return self._stored(message_id)
 
     def expected(self, message_id: MessageId) -> Copy | None:
-        """The same as ``copy`` of an id that was read from the tables. If there is no such row, one of the
-        two is damaged, as a page is on which rows are not found any more by their keys.
+        """Like ``copy``, for an id that another table or index gave. If there is no such message, one of the
+        two is damaged: for instance, a page on which rows are not found by their keys any more.
         """
         if not isinstance(message_id, str):
             self._run(SQL["hold_back"], (message_id,))
             return None
         found = self.copy(message_id)
         if found is None and self._run(SQL["message"], (message_id,)).fetchone() is None:
-            self.suspects.setdefault(message_id, "there is no row of it")
+            self.suspects.setdefault(message_id, "its row is missing")
         return found
 
     @property
     def has_old_rows(self) -> bool:
-        """May there be rows of a version before sums?"""
+        """Whether there may be rows from a version before sums."""
         return self._old
 
     def write_again(self, copy: Copy, *, derived: bool = False) -> None:
-        """Every row of a message as it has to be, with its sum. ``derived``: one of its columns that follow
-        from others was wrong.
+        """Write every row of a message anew, with its sum. ``derived``: one of its derived columns was
+        wrong.
         """
         self.damage[Counted.DERIVED] += derived
         self.tally.forget(self.connection, copy.id)
         self._save(SaveCopy(None, copy))
 
     def no_old_rows(self) -> None:
-        """Each row has its sum by now: one without is damaged."""
+        """Every row has a sum by now: from here on a row without one is damaged."""
         self._run(SQL["drop_meta"], (ROWS_FROM_BEFORE,))
         self._old = False
 
@@ -132,22 +132,22 @@ class Copies:
                 yield copy
 
     def forget_recent(self) -> None:
-        """To be called by whoever changes messages or recipients without ``apply``."""
+        """Forget remembered copies. Call it after changing messages or recipients without ``apply``."""
         self._recent.clear()
         self._undisturbed.clear()
 
     def follow(self, message_id: MessageId) -> None:
-        """From now on ``undisturbed`` tells whether that message was changed."""
+        """Watch a message: ``undisturbed`` tells whether it was changed since."""
         self._undisturbed.add(message_id)
 
     def let_be(self, message_id: MessageId) -> None:
-        """Whether it is changed does not matter any more."""
+        """Stop watching a message."""
         self._undisturbed.discard(message_id)
 
     def undisturbed(self, message_id: MessageId) -> bool:
-        """Has nothing been written of that message since it is followed? False may also mean: not followed.
+        """Whether nothing was written about the message since ``follow``. False if it is not followed.
 
-        To be asked at any time, in a transaction or not: it looks at no database.
+        Callable outside a transaction: it reads memory alone.
         """
         return message_id in self._undisturbed
 
@@ -159,7 +159,7 @@ class Copies:
         if after.pending and not (before and before.pending):
             failpoints.wrote(failpoints.PENDING)
         row = records.message_row(after)
-        # Of most writes the stage is another one: then there is nothing to compare.
+        # Most writes change the stage: then no comparison is needed.
         if before is None or before.stage is not after.stage or row != records.message_row(before):
             self._run(SQL["put_message"], row + records.message_sums(row))
         old = {records.recipient_row(before, item) for item in before.recipients} if before else set()
@@ -177,7 +177,7 @@ class Copies:
         for row in new - old:
             self._run(SQL["put_holder"], (*row, sums.row_sum(*row)))
         if write.content:
-            if before:  # in place of one that is damaged
+            if before:  # it replaces a damaged content
                 self._free_content(after.id)
                 self._run(SQL["drop_content"], (after.id,))
             self._run(SQL["put_content"], (after.id, write.content.data, write.content.path))
@@ -188,9 +188,9 @@ class Copies:
         self._recent.pop(copy.id, None)
         if copy.stage is Stage.ARRIVING:
             return
-        if len(copy.recipients) > FEW or len(copy.holders) > 1:  # which are read in an order of their own
+        if len(copy.recipients) > FEW or len(copy.holders) > 1:  # SQL reads those in its own order
             return
-        if copy.stage is Stage.SAFETY_NET:  # hardly read again: its memory is of more use to the next message
+        if copy.stage is Stage.SAFETY_NET:  # hardly read again: leave the room to others
             return
         if len(self._recent) >= MOST_RECENT:
             del self._recent[next(iter(self._recent))]
@@ -210,7 +210,7 @@ class Copies:
             self.freed.append(row[1])
 
     def _quarantine(self, found: DamagedRow) -> None:
-        """Nobody finds those rows any more; they stay for whoever has to look at them."""
+        """Hide the rows from the queries of decisions; they stay stored, for an operator to look at."""
         self.tally.forget(self.connection, found.message_id)
         self._run(SQL["put_damaged"], records.damaged_row(found))
         self._run(SQL["quarantine"], (found.message_id,))

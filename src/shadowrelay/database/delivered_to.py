@@ -1,7 +1,7 @@
-"""The DeliveredTo table: by it a mailbox server recognises what it has delivered already.
+"""Keeps the DeliveredTo table, by which a mailbox server recognises what it has delivered already.
 
-A row is written after the message's file is safe, and before the sender is told. A crash in between leaves
-a delivered message without its row: its retry becomes a second file, never a lost message.
+A row is written after the message's file is safe, and before the sender is told. A crash between file and
+row leaves a delivered message without its row: its retry becomes a second file, never a lost message.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TableUnusable(TableError):
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What makes a delivery the same as another one. ``message_id`` is a content hash where there is none."""
+    """The key of a delivery. ``message_id`` is a hash of the content if the message has no Message-ID."""
 
     message_id: str
     date: str
@@ -51,7 +51,7 @@ class _Write:
 
 
 class DeliveredTo:
-    """One connection, one writer: all that waits to be written shares a transaction and its fsync."""
+    """The table, on one connection with one writer: waiting writes share a transaction and its fsync."""
 
     def __init__(self, connection: aiosqlite.Connection, track: timedelta) -> None:
         self._connection = connection
@@ -65,8 +65,8 @@ class DeliveredTo:
     async def open(cls, path: Path, *, track: timedelta) -> DeliveredTo:
         """Open or create the table. Deliveries older than ``track`` are forgotten.
 
-        Raises ValueError for a ``track`` over 49 days, TableUnusable when another process has the file or
-        it is not what we made.
+        Raises ValueError for a ``track`` over 49 days, and TableUnusable if another process has the file or
+        the file is not ours.
         """
         if not timedelta(0) <= track <= MOST_TRACKING:
             raise ValueError(f"duplicates are tracked for at most {MOST_TRACKING.days} days, not {track}")
@@ -97,16 +97,16 @@ class DeliveredTo:
         return frozenset(found)
 
     async def record(self, keys: Iterable[Delivered], now: datetime) -> None:
-        """Remember deliveries; they are on disk when this returns. Idempotent. Raises TableError."""
+        """Record deliveries; they are on disk when this returns. Idempotent. Raises TableError."""
         at = _milliseconds(now)
         await self._written("record", [(key.message_id, key.date, key.recipient, at) for key in keys])
 
     async def sweep(self, now: datetime) -> None:
-        """Forget what is older than the tracking time. Raises TableError."""
+        """Delete rows older than the tracking time. Raises TableError."""
         await self._written("sweep", [(_milliseconds(now - self._track),)])
 
     async def close(self) -> None:
-        """Write what waits, and let go of the file."""
+        """Write what waits, and close the file."""
         self._closing = True
         self._wake.set()
         await self._writer
@@ -130,7 +130,7 @@ class DeliveredTo:
             failure = await self._commit(batch)
             for write in batch:
                 if write.done.done():
-                    continue  # whoever waited was cancelled
+                    continue  # its caller was cancelled
                 if failure is None:
                     write.done.set_result(None)
                 else:

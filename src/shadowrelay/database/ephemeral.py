@@ -1,4 +1,4 @@
-"""Is a directory on storage that goes away with its container? The commonest way to lose mail there."""
+"""Detects a directory on storage that ends with its container: the commonest way to lose mail there."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 
 def why_ephemeral(directory: Path, mounts: str) -> str:
-    """What the directory is on, if that does not outlive the container or the machine; else empty.
+    """The kind of storage, if it does not outlive the container or the machine; else empty.
 
-    ``mounts`` is the text of /proc/self/mountinfo, see proc(5): fourth field the root within the file system,
-    fifth where it is mounted, then after a hyphen the type.
+    ``mounts`` is the text of /proc/self/mountinfo (proc(5)): the fourth field is the root within the file
+    system, the fifth the mount point; the type follows a hyphen.
     """
     found, root, kind = "", "", ""
     for line in mounts.splitlines():
@@ -40,7 +40,7 @@ def why_ephemeral(directory: Path, mounts: str) -> str:
 
 
 def of_this_process(directory: Path) -> str:
-    """The same for a directory as this process sees it; empty where that cannot be known."""
+    """``why_ephemeral`` for a directory as this process sees it; empty if it cannot be known."""
     try:
         return why_ephemeral(directory.resolve(), MOUNTS.read_text("utf-8", "surrogateescape"))
     except OSError:
@@ -48,5 +48,5 @@ def of_this_process(directory: Path) -> str:
 
 
 def _unescaped(field: str) -> str:
-    """Blanks and the like are written as three octal digits."""
+    """Decode blanks and other characters that are written as three octal digits."""
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), field)

@@ -1,4 +1,4 @@
-"""Reading what is kept, to know that it is still what was accepted."""
+"""Compares stored contents with their digests, and writes down which are damaged."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from shadowrelay.database.transport import TransportDatabase
 
 log = structlog.get_logger(__name__)
 
-_DIFFERS = "the octets are not those of the digest"
+_DIFFERS = "the octets differ from the digest"
 
 
 class Finding(Enum):
-    """What a look at one message found. GONE: there is none any more, or its rows cannot be believed."""
+    """What examining a message found. GONE: it is not there any more, or its rows differ from their sums."""
 
     SOUND = "sound"
     DAMAGED = "damaged"
@@ -32,20 +32,20 @@ class Finding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Examiner:
-    """Compares contents with their digests, and writes down what is damaged."""
+    """Examines the contents of messages."""
 
     database: TransportDatabase
     clock: Callable[[], datetime]
 
     async def look(self, message_id: MessageId) -> Finding:
-        """Read the content of a message, past what memory has of it."""
+        """Read the content of a message from the disk, past the page cache, and compare it."""
         copy, content = await self.database.transact(
             lambda ledger: (ledger.copy(message_id), stored(ledger, message_id))
         )
         return Finding.GONE if copy is None else await self.compare(copy, content or Content())
 
     async def compare(self, copy: Copy, content: Content) -> Finding:
-        """The same of a message that is at hand. A row of a version before digests gets them."""
+        """Compare the content of ``copy``. A row from a version before digests gets them."""
         if copy.damaged:
             return Finding.DAMAGED
         try:
@@ -62,7 +62,7 @@ class Examiner:
         return Finding.SOUND
 
     async def look_again(self, message_id: MessageId) -> bool:
-        """Is a content that was damaged what it has to be after all? Then that is written down."""
+        """Whether a damaged content matches its digest after all. If so, write that down."""
         copy, content = await self.database.transact(
             lambda ledger: (ledger.copy(message_id), stored(ledger, message_id))
         )
@@ -81,7 +81,7 @@ class Examiner:
         return news
 
     async def damaged(self, message_id: MessageId, what: str) -> Finding:
-        """Write it down: from now on it waits for a good copy."""
+        """Write down that a message is damaged: from now on it waits for a good copy."""
         now = self.clock()
         news = await self.database.transact(
             lambda ledger: ledger.apply(damage.found(ledger, message_id, now, what))

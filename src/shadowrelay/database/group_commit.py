@@ -1,4 +1,4 @@
-"""One transaction for all that waits: each work in a savepoint, so that it undoes itself alone."""
+"""Runs all waiting works in one transaction, each in a savepoint: a failed work undoes only itself."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ WorkResult: TypeAlias = tuple[Any, Exception | None]
 
 
 def begin(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[WorkResult]:
-    """Begin a transaction and do brief work in it. It is left open; an error rolls it back first.
+    """Begin a transaction and run the brief works. Leaves it open; an error rolls it back.
 
-    ``alone``: the transaction has one work in it, here or in ``conclude``.
+    ``alone``: the transaction has a single work, here or in ``conclude``.
     """
     ledger.connection.execute("BEGIN IMMEDIATE")
     with _rolled_back_on_error(ledger):
@@ -26,23 +26,23 @@ def begin(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[Work
 
 
 def conclude(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[WorkResult]:
-    """The other work, and COMMIT: in the database thread, unless there is nothing to be written."""
+    """Run the other works and COMMIT: in the database thread, unless nothing was written."""
     with _rolled_back_on_error(ledger):
         results = [_perform(ledger, work, alone=alone) for work in works]
         ledger.connection.execute("COMMIT")
         ledger.tally.keep()
         failpoints.committed()
     for path in ledger.freed:
-        with contextlib.suppress(OSError):  # it is an orphan from now on, swept at the next start
+        with contextlib.suppress(OSError):  # now an orphan, swept at the next start
             Path(path).unlink()
     ledger.freed.clear()
     return results
 
 
 def _perform(ledger: SqlLedger, work: Work, *, alone: bool) -> WorkResult:
-    """One work: its result, or the exception that undid it. Errors of the database itself are raised.
+    """Run one work. Returns its result, or the exception that undid it. Raises errors of the database.
 
-    One that is alone needs no savepoint, into which SQLite copies every page that it changes.
+    A work that is alone needs no savepoint, into which SQLite copies every page it changes.
     """
     if not alone:
         ledger.connection.execute("SAVEPOINT work")
@@ -73,8 +73,8 @@ def _rolled_back_on_error(ledger: SqlLedger) -> Iterator[None]:
 
 
 def _undo(ledger: SqlLedger, kept: int, counted: int, error: Exception, *, alone: bool) -> Exception:
-    """Take back one work; only what the ``kept`` first files belonged to is dropped for good, and only what
-    was ``counted`` until then counts.
+    """Undo one work. The first ``kept`` freed files stay freed: works before it dropped them. The tally goes
+    back to ``counted``.
     """
     for statement in ("ROLLBACK", "BEGIN IMMEDIATE") if alone else ("ROLLBACK TO work",):
         ledger.connection.execute(statement)

@@ -1,7 +1,7 @@
-"""The ledger on SQLite: what decisions read, and how their writes and events are stored.
+"""Keeps the ledger on SQLite: reads for decisions, and stores their writes and events.
 
-Synchronous and bound to one connection. In a node it runs in the database thread, inside a transaction
-that the group commit owns; nothing here begins, commits or rolls back.
+It is synchronous and bound to one connection. In a node it runs inside a transaction that the group commit
+owns; nothing here begins, commits or rolls back.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ T = TypeVar("T")
 SQL = load("queries.sql")
 
 AT_ONCE = 500
-"""Messages that one transaction goes through: all else that is to be written waits meanwhile."""
+"""Messages that one transaction goes through; all other writes wait meanwhile."""
 
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 LINEAGE_FROM = "lineage_from"
-"""The key of the incarnation before which messages of this database are missing: what others know of that
-time is worth nothing.
+"""The meta key of the first incarnation since messages were lost: what members know of earlier ones no longer
+counts.
 """
 
 
 def _behind(openings: tuple[Beginning, ...], token: Incarnation) -> tuple[Beginning, ...]:
-    """Those from that one on, as if nothing had been before it."""
+    """The openings from ``token`` on, as if the database began with it."""
     names = [opening.incarnation for opening in openings]
     if token not in names:
         return openings
@@ -85,15 +85,15 @@ class SqlLedger(Copies):
         self.name = name
         self.hosts = hosts or {}
         self.tracked: Counter[str] = Counter()
-        self.scratch = 0  # rows changed in temporary tables, which no disk has to know of
+        self.scratch = 0  # rows changed in temporary tables, which need not be durable
         self.chores: list[Chore] = []
         self.listing: Listing | None = None
         self.at_once = AT_ONCE
-        self._members: dict[ServerName, Member] = {}  # as stored: read again and again for every message
+        self._members: dict[ServerName, Member] = {}  # as stored; every message reads them
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what is kept in memory again: after opening, and after a rollback."""
+        """Read again what is kept in memory: after opening, and after a rollback."""
         super().refresh()
         rows = self._run(SQL["incarnations"]).fetchall()
         self._incarnations = [(Incarnation(token), began, first) for token, began, first in rows]
@@ -112,7 +112,7 @@ class SqlLedger(Copies):
 
     @property
     def changes(self) -> int:
-        """Rows changed so far, of those that have to be durable."""
+        """Rows changed so far that have to be durable."""
         return self.connection.total_changes - self.scratch
 
     def _last(self, query: str) -> int:
@@ -125,7 +125,7 @@ class SqlLedger(Copies):
 
     def outcome(self, message_id: MessageId) -> Outcome | None:
         row = self._run(SQL["outcome"], (message_id,)).fetchone()
-        # One that cannot be read is none: then the message is unknown here, which releases nothing.
+        # An unreadable row counts as none: the message is unknown here, and nothing is released for delivery.
         return sums.readable(records.outcome_of, row) if row else None
 
     def tombstone(self, message_id: MessageId) -> Tombstone | None:
@@ -142,7 +142,7 @@ class SqlLedger(Copies):
         return known
 
     def known(self, name: ServerName) -> Member | None:
-        """What memory has of that member, in a transaction or not; of None the database may know more."""
+        """The member as memory has it; callable outside a transaction. On None the database may know more."""
         return self._members.get(name)
 
     def members(self) -> Iterable[Member]:
@@ -191,16 +191,16 @@ class SqlLedger(Copies):
         return self._copies("to_check", owner, records.micros(now), most)
 
     def holds_for(self, owner: ServerName) -> bool:
-        """Is any copy in transit held for that owner?"""
+        """Whether this node holds a copy in transit for ``owner``."""
         return bool(self._run(SQL["holds_for"], (owner,)).fetchone()[0])
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
         rows = self._run(SQL["events_for"], (addressee, most)).fetchall()
-        # What one that cannot be read had to say is asked for in a while, as about every copy.
+        # The addressee asks later about every copy it holds, and so learns what an unreadable event said.
         return [event for row in rows if (event := sums.readable(records.event_of, row))]
 
     def apply(self, decision: Decision[T]) -> T:
-        """Store writes and events; they count, as ``then`` does, once the transaction commits."""
+        """Store writes and events; they and ``then`` are valid once the transaction commits."""
         for write in decision.writes:
             self._write(write)
         for event in decision.events:
@@ -211,7 +211,7 @@ class SqlLedger(Copies):
         return decision.then
 
     def list_copy(self, copy: Copy, at: datetime) -> None:
-        """A row of the snapshot that is being taken."""
+        """Add a row to the snapshot that is being taken."""
         if self.listing is not None:
             self.listing.count += 1
             self._track(Load(at=at, copy=copy, recipients=copy.unsettled, snapshot=self.listing.id))
@@ -276,10 +276,10 @@ class SqlLedger(Copies):
                 assert_never(write)
 
     def _last_event_of(self, incarnation: Incarnation) -> int | None:
-        """The last event number that existed when that incarnation ended; None if it is not known here.
+        """The last event number when ``incarnation`` ended; None if this node does not know it.
 
-        After a rollback numbers are used again: an acknowledgement of a lost incarnation, or of numbers
-        past the end of a known one, must not forget the new events.
+        After a rollback the numbers are used again: an acknowledgement from a lost incarnation, or of numbers
+        past the end of a known one, must not drop the new events.
         """
         for index, (token, _, _) in enumerate(self._incarnations):
             if token == incarnation:

@@ -1,4 +1,4 @@
-"""A snapshot of the tracking log that is being taken in parts, see ``database.snapshot``."""
+"""Remembers how far a snapshot of the tracking log has come (``database.snapshot``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shadowrelay.core.values import dataclass
 
 @dataclass(slots=True)
 class Listing:
-    """Begun at that sequence, and come to the id ``place``."""
+    """A snapshot that began at the sequence ``begun`` and has listed the ids up to ``place``."""
 
     id: str
     begun: int
@@ -22,7 +22,7 @@ class Listing:
     count: int = 0
 
     def newcomers(self, writes: Iterable[Write]) -> Iterator[Copy]:
-        """What comes into a queue of which this has passed the place."""
+        """Copies that enter a queue at an id that was passed already."""
         for write in writes:
             if isinstance(write, SaveCopy) and write.after.id <= self.place:
                 before = write.before
@@ -31,5 +31,5 @@ class Listing:
 
 
 def _listed(copy: Copy) -> bool:
-    """Is it in a queue, or set aside?"""
+    """Whether the copy is queued or set aside."""
     return copy.stage not in {Stage.ARRIVING, Stage.SAFETY_NET}

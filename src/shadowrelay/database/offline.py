@@ -1,6 +1,6 @@
-"""What a disk does to the database of a node that does not run: a bit flips, or an old page is there again.
+"""Damages the database of a stopped node as a disk does: flips a bit, or puts an old page back.
 
-For those who break nodes on purpose. No other process may use the database meanwhile.
+For tests that break nodes on purpose. No other process may use the database meanwhile.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ ROWS = ("message", "recipient", "holder")
 """Tables whose rows decide what becomes of a message."""
 
 TABLES = (*ROWS, "content")
-_IN_ONE_PAGE = 480  # octets of a row that stand together, however long it is
-_PIECE = 64  # octets of a content by which its place is found
+_IN_ONE_PAGE = 480  # octets: the part of a row that is in one page, however long the row is
+_PIECE = 64  # octets of a content by which it is found in the file
 
 RowsByTable = Mapping[str, Sequence[tuple[object, ...]]]
-"""What there is of one message, by table."""
+"""The rows of one message, by table."""
 
 
 def rows_of(directory: Path, ids: Collection[MessageId]) -> dict[MessageId, RowsByTable]:
-    """The rows of these messages. Of one that is not there, none in each table."""
+    """The rows of these messages; a message that is not there has no rows in any table."""
     with _opened(directory) as connection:
         return {
             one: {table: connection.execute(SQL[table], (one,)).fetchall() for table in TABLES} for one in ids
@@ -38,7 +38,7 @@ def rows_of(directory: Path, ids: Collection[MessageId]) -> dict[MessageId, Rows
 
 
 def put_back(directory: Path, message_id: MessageId, tables: Collection[str], former: RowsByTable) -> None:
-    """Of a message these tables have their former rows again, and no others."""
+    """Replace a message's rows in these tables by the former ones."""
     with _opened(directory) as connection, connection:
         for table in tables:
             connection.execute(SQL[f"drop_{table}"], (message_id,))
@@ -48,9 +48,9 @@ def put_back(directory: Path, message_id: MessageId, tables: Collection[str], fo
 
 
 def flip_row(directory: Path, message_id: MessageId, chance: Random) -> bool:
-    """Flip a bit of a row in the file, behind SQLite's back: its indexes have what was there before.
+    """Flip a bit of a row in the file, behind SQLite's back: the indexes keep the old value.
 
-    False if there is none, or it is not found.
+    Returns False if there is no row, or it is not found in the file.
     """
     found = rows_of(directory, (message_id,))[message_id]
     rows = [row for table in ROWS for row in found[table]]
@@ -58,7 +58,7 @@ def flip_row(directory: Path, message_id: MessageId, chance: Random) -> bool:
 
 
 def flip_body(directory: Path, message_id: MessageId, chance: Random) -> bool:
-    """Flip a bit of a content that stands in the database. False if there is none, or it is not found."""
+    """Flip a bit of a content in the database. Returns False if there is none, or it is not found."""
     for _, data, _ in rows_of(directory, (message_id,))[message_id]["content"]:
         if isinstance(data, bytes) and data:
             at = chance.randrange(max(1, len(data) - _PIECE))
@@ -67,7 +67,7 @@ def flip_body(directory: Path, message_id: MessageId, chance: Random) -> bool:
 
 
 def flipped(octets: bytes, chance: Random) -> bytes:
-    """The same but for one bit; nothing if there is none."""
+    """The octets with one bit flipped; empty octets stay empty."""
     if not octets:
         return octets
     at = chance.randrange(len(octets))
@@ -75,7 +75,7 @@ def flipped(octets: bytes, chance: Random) -> bytes:
 
 
 def record(row: Sequence[object]) -> bytes:
-    """A row as it stands in the file (SQLite's file format, 2.1). Text, numbers, blobs and NULL alone."""
+    """A row as the file has it (SQLite's file format, 2.1). Takes text, numbers, blobs and NULL."""
     types, values = zip(*map(_serial, row), strict=True)
     header = b"".join(map(_varint, types))
     return _varint(len(header) + 1) + header + b"".join(values)
@@ -100,12 +100,12 @@ def _serial(value: object) -> tuple[int, bytes]:
 
 
 def _varint(value: int) -> bytes:
-    """Of less than 2^14."""
+    """A SQLite varint for a value below 2^14."""
     return bytes([value]) if value < 128 else bytes([128 | value >> 7, value & 127])
 
 
 def _flip(file: Path, octets: bytes, chance: Random) -> bool:
-    """Wherever these octets stand in the file: pages that are no part of the database any more, too."""
+    """Flip a bit of these octets wherever the file has them, also in pages the database no longer uses."""
     pages = file.read_bytes()
     if octets not in pages:
         octets = octets[:_IN_ONE_PAGE]
@@ -123,6 +123,6 @@ def _flip(file: Path, octets: bytes, chance: Random) -> bool:
 
 @contextmanager
 def _opened(directory: Path) -> Iterator[sqlite3.Connection]:
-    """When it is closed, all of the write-ahead log is in the file."""
+    """Open the database; closing it brings the whole write-ahead log into the file."""
     with closing(sqlite3.connect(directory / FILE)) as connection:
         yield connection

@@ -1,4 +1,4 @@
--- A transport database that no node uses: what lies in it of a message. Rows are read whole, as they are stored.
+-- Reads and changes the rows of a message in a transport database that no node uses. Rows are read whole.
 
 -- name: message
 SELECT * FROM message WHERE id = ?;

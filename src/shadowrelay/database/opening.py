@@ -1,9 +1,9 @@
-"""Opening a transport database: one connection, durable, of a known schema, as a new incarnation.
+"""Opens a transport database: one connection, durable, of a known schema, as a new incarnation.
 
-Of a corrupt one what can be read is saved (``salvage``). Only if its meta data, its lineage or its schema
-cannot be read is it set aside (under a new name, never deleted), and a new one begun. Everything else
-(locked, no permission, disk full, I/O error, a newer schema) is refused with a clear message, and nothing is
-touched.
+A corrupt database is salvaged: its readable part is saved (``salvage``). Only a database whose meta data,
+lineage or schema cannot be read is set aside (renamed, never deleted), and a new one is begun. In all other
+cases (locked, no permission, disk full, I/O error, a newer schema) opening fails with a clear message and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from shadowrelay.database.ledger import LINEAGE_FROM, SQL, SqlLedger
 from shadowrelay.database.queries import migrations
 
 FILE = "transport.db"
-CONTENT = "content"  # the directory of large contents, beside it
+CONTENT = "content"  # the directory of large contents, beside the file
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _SMALL = 32 << 20  # octets up to which a full check takes no time
-_LARGE = 1 << 30  # octets past which an unclean stop is not followed by a full check
+_LARGE = 1 << 30  # octets past which no full check follows an unclean stop
 
 
 LINEAGE_BROKEN = "lineage_broken"
-"""The key of what tells this opening that messages are missing, so that nobody is to believe in what was."""
+"""The meta key that tells this opening: messages are missing, so the earlier lineage no longer counts."""
 
 
 class CannotOpen(Exception):
@@ -42,8 +42,8 @@ class CannotOpen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """A corrupt database was replaced by what could be read of it. ``kept_as``: the corrupt file. ``lost``:
-    by table, how many rows or ranges of them could not be read.
+    """The readable part of a corrupt database took its place. ``kept_as``: the corrupt file. ``lost``: by
+    table, how many rows or ranges of rows could not be read.
     """
 
     kept_as: Path
@@ -51,20 +51,20 @@ class Salvaged:
 
     @property
     def mark(self) -> str:
-        """What its name has behind that of the database."""
+        """The suffix of the corrupt file's name."""
         return self.kept_as.name.removeprefix(f"{FILE}.")
 
     @property
     def messages_missing(self) -> bool:
-        """Whether members have to find out anew what this node has, and it what they have."""
+        """Whether members and this node must find out anew what the other has."""
         return bool(self.lost.get("message"))
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What opening a database found. ``at``: when that was, and since when all it has queued is asked about.
-    ``away_since``: when its node last ran, None if it is new. ``set_aside``, ``salvaged``: it was corrupt.
-    ``unchecked``: whether the file is whole is still to be found out (``check_whole``).
+    """What opening a database found. ``at``: the time of opening; members are asked about all mail queued by
+    then. ``away_since``: when the node last ran; None for a new database. ``set_aside``, ``salvaged``: the
+    database was corrupt. ``unchecked``: ``check_whole`` has yet to see whether the file is whole.
     """
 
     created: bool
@@ -76,12 +76,12 @@ class Opening:
 
     @property
     def away_for(self) -> timedelta:
-        """How long its node did not run; nothing for a new one."""
+        """How long the node did not run; zero for a new database."""
         return timedelta(0) if self.away_since is None else self.at - self.away_since
 
 
 def database_in(directory: Path) -> DatabaseId | None:
-    """Which database lies in a directory that no node uses; None when none can be read there."""
+    """The id of the database in a directory that no node uses; None if none can be read."""
     file = directory / FILE
     if not file.is_file():
         return None
@@ -94,7 +94,7 @@ def database_in(directory: Path) -> DatabaseId | None:
 
 
 def lock(directory: Path) -> int:
-    """Take the directory for this process until it ends. Raises CannotOpen if it cannot be used so."""
+    """Lock the directory for this process until it ends. Raises CannotOpen."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(directory / "transport.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -109,16 +109,16 @@ def lock(directory: Path) -> int:
         ) from error
     file = directory / FILE
     if file.exists() and not os.access(file, os.R_OK | os.W_OK):
-        os.close(handle)  # SQLite would call it an I/O error
+        os.close(handle)  # SQLite would report an I/O error
         raise CannotOpen(f"transport database {file}: it cannot be written: check owner and permissions")
     return handle
 
 
 def prepare(connection: sqlite3.Connection, *, durable: bool) -> None:
-    """Set what durability rests on, and see that SQLite took it. Raises CannotOpen or sqlite3.Error.
+    """Set the pragmas that durability rests on, and verify each. Raises CannotOpen or sqlite3.Error.
 
     WAL with ``synchronous=FULL`` keeps committed transactions through a power cut; one exclusive
-    connection keeps clear of the WAL-reset defect of SQLite before 3.51.3.
+    connection avoids the WAL-reset defect of SQLite before 3.51.3.
     """
     wanted = [
         ("locking_mode", "exclusive", "exclusive"),  # before the first access: then no shared memory is used
@@ -132,7 +132,7 @@ def prepare(connection: sqlite3.Connection, *, durable: bool) -> None:
     for pragma, value, expected in wanted:
         found = connection.execute(f"PRAGMA {pragma}").fetchone()
         if found == (expected,):
-            continue  # setting auto_vacuum again would write to a database that may not be ours
+            continue  # setting auto_vacuum again would write to a database that may belong to another node
         connection.execute(f"PRAGMA {pragma}={value}").fetchone()
         found = connection.execute(f"PRAGMA {pragma}").fetchone()
         if found is None or found[0] != expected:
@@ -144,7 +144,7 @@ def prepare(connection: sqlite3.Connection, *, durable: bool) -> None:
 
 
 def migrate(connection: sqlite3.Connection) -> bool:
-    """Bring the schema up to date, each version in one transaction. True for a new database."""
+    """Bring the schema up to date, each version in one transaction. Returns True for a new database."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     steps = migrations()
     if version > len(steps):
@@ -166,10 +166,10 @@ def begin_incarnation(
     *,
     at_once: int | None = None,
 ) -> tuple[SqlLedger, Opening]:
-    """Record, durably, that the database lives on under a new incarnation; its queue asks before it sends.
+    """Record durably that a new incarnation begins, and mark the queue: ask the members before sending.
 
-    ``fresh_id`` becomes the database id of a new database. Of a long queue ``at_once`` are marked here,
-    and the others by ``carry_on``.
+    ``fresh_id`` becomes the id of a new database. In a long queue this marks the first ``at_once`` messages;
+    ``carry_on`` marks the others.
     """
     connection.execute("BEGIN IMMEDIATE")
     ledger = SqlLedger(connection, name)
@@ -213,9 +213,9 @@ def begin_incarnation(
 
 
 def _check_lineages(ledger: SqlLedger) -> None:
-    """Our own, and those of the members: nothing that follows from one that cannot be is right.
+    """Check our own lineage and those of the members: an impossible lineage leads to wrong decisions.
 
-    Raises ValueError, or what else such values lead to (``sums.IMPOSSIBLE``).
+    Raises ValueError or another of ``sums.IMPOSSIBLE``.
     """
     known = [member.lineage for member in ledger.members() if member.lineage]
     for lineage in (ledger.lineage, *known):
@@ -226,7 +226,7 @@ def _check_lineages(ledger: SqlLedger) -> None:
 
 
 def carry_on(ledger: SqlLedger) -> bool:
-    """Do one more part of what is left to be done to very many messages. Is there more?"""
+    """Do one more part of the chores. Returns whether more is left."""
     opened = unfinished(ledger)
     more = chores.carry_on(ledger)
     if opened:
@@ -235,13 +235,13 @@ def carry_on(ledger: SqlLedger) -> bool:
 
 
 def unfinished(ledger: SqlLedger) -> Chore | None:
-    """What is left of the opening."""
+    """The chore of the opening, if some of it is left."""
     return next((chore for chore in ledger.chores if chore.work is ChoreKind.OPENED), None)
 
 
 def count(ledger: SqlLedger, now: datetime) -> None:
-    """Count what is marked to be asked about. With the last of it the node is back: a process that ends
-    before has not been there.
+    """Count the messages that are marked so far. Once all are marked, note that the node is alive: a process
+    that ends earlier does not count as a run of the node.
     """
     left = unfinished(ledger)
     ledger.tally.count(ledger.connection, left.after if left else None)
@@ -250,11 +250,11 @@ def count(ledger: SqlLedger, now: datetime) -> None:
 
 
 def empty_the_log(connection: sqlite3.Connection) -> None:
-    """Bring all of the write-ahead log into the database file, durably, before anything is acknowledged.
+    """Bring the whole write-ahead log into the database file, durably, before anything is acknowledged.
 
-    After an fsync that failed, an earlier process has left pages in the log that can be read back and are not
-    on disk; the kernel takes them for clean and never writes them again. A power cut would end the log there,
-    with all that was committed behind. Raises CannotOpen, sqlite3.Error.
+    If an fsync of an earlier process failed, the log has pages that can be read back and are not on disk: the
+    kernel takes them for clean and never writes them again. A power cut would end the log there, and lose
+    everything committed after them. Raises CannotOpen, sqlite3.Error.
     """
     busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
@@ -262,10 +262,10 @@ def empty_the_log(connection: sqlite3.Connection) -> None:
 
 
 def check(connection: sqlite3.Connection, file: Path) -> bool:
-    """After an unclean stop: is the file whole? Raises sqlite3.DatabaseError (CORRUPT) if it is not.
+    """After an unclean stop, check that the file is whole. Raises sqlite3.DatabaseError (CORRUPT).
 
-    True: that takes longer, and is to be found out by ``check_whole``. A very large file is looked at only
-    when it was found corrupt while the node ran, and then here.
+    Returns True if the check would take long: then ``check_whole`` makes it later. A very large file is
+    checked only if it was found corrupt while the node ran; that check is made here.
     """
     tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
     clean = tables and connection.execute(SQL["meta"], ("clean",)).fetchone()
@@ -280,22 +280,22 @@ def check(connection: sqlite3.Connection, file: Path) -> bool:
 
 
 def reader(file: Path) -> sqlite3.Connection:
-    """A look at the file alone, beside the connection of a running node. It takes no lock and knows of no
-    log, so it is not the second connection that could lose a transaction (decision 0024).
+    """Open the file for reading, beside the connection of a running node. The reader takes no lock and
+    ignores the write-ahead log, so no transaction can be lost to this second connection (decision 0024).
 
-    While it is in use, the log must not be brought into the file.
+    While the reader is in use, the log must not be brought into the file.
     """
     return sqlite3.connect(f"file:{quote(str(file))}?immutable=1", uri=True, check_same_thread=False)
 
 
 def check_whole(connection: sqlite3.Connection) -> None:
-    """The same as ``check``, for what the node has begun to use. Closes it. Raises sqlite3.DatabaseError."""
+    """Check a database that the node already uses, and close the reader. Raises sqlite3.DatabaseError."""
     with closing(connection):
         _examine(connection)
 
 
 def mark_stopped(ledger: SqlLedger, *, checked: bool, now: datetime) -> None:
-    """The node stops in good order. If it had not come to know its database, the next start is to do that."""
+    """Mark a clean stop. If the file was not ``checked``, the next start checks it."""
     if checked:
         ledger.connection.execute(SQL["put_meta"], ("clean", "1"))
     if unfinished(ledger) is None:
@@ -303,8 +303,8 @@ def mark_stopped(ledger: SqlLedger, *, checked: bool, now: datetime) -> None:
 
 
 def _examine(connection: sqlite3.Connection) -> None:
-    # Not quick_check: that takes two thirds of the time, and does not see that a bit of a key has flipped. On
-    # such a page, or by such an index, messages are not found any more that are there.
+    # quick_check takes two thirds of the time, and misses a flipped bit in a key. On such a page, or through
+    # such an index, SQLite no longer finds messages that are there.
     found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
         raise sums.corrupt(found)
@@ -316,12 +316,12 @@ def is_corrupt(error: sqlite3.Error) -> bool:
 
 
 def unsuspect(file: Path) -> None:
-    """It was looked at, or is another one."""
+    """Drop the suspicion: the file was checked, or replaced."""
     _suspicion(file).unlink(missing_ok=True)
 
 
 def suspect(file: Path) -> None:
-    """The database was found corrupt in use: the next start is to look at all of it."""
+    """The database was found corrupt in use: the next start checks all of it."""
     _suspicion(file).touch(mode=0o600)
 
 
@@ -330,9 +330,9 @@ def _suspicion(file: Path) -> Path:
 
 
 def set_aside(file: Path, now: datetime) -> Path:
-    """Move a corrupt database, its log and its contents out of the way, durably. The caller holds the lock.
+    """Rename a corrupt database, its log and its contents, durably. The caller holds the lock.
 
-    The contents go first: in the company of a new database they would be swept as orphans.
+    The contents go first: beside a new database they would be swept as orphans.
     """
     mark = f"corrupt-{now:%Y%m%dT%H%M%S.%fZ}"
     aside = file.with_name(f"{file.name}.{mark}")
@@ -358,7 +358,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def explain(error: sqlite3.Error, file: Path) -> str:
-    """A sentence for the operator."""
+    """Explain an error of SQLite in a sentence for the operator."""
     code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
     reasons = {
         sqlite3.SQLITE_BUSY: "it is locked: another program has it open; close that one",

@@ -1,4 +1,4 @@
-"""The outbox of tracking events: rows leave it only after a log file holds them."""
+"""Reads the outbox of tracking events; a row leaves it only after a log file holds it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Outbox:
     database: TransportDatabase
 
     async def rows_after(self, sequence: int, most: int) -> list[OutboxRow]:
-        """Committed rows alone: the transaction that reads them is the one writer's."""
+        """Up to ``most`` committed rows after ``sequence``: the only writer reads them."""
         rows, openings = await self.database.transact(lambda ledger: _read(ledger, sequence, most))
         database_id = self.database.lineage.database_id
         return [
@@ -34,14 +34,14 @@ class Outbox:
         ]
 
     async def forget(self, upto: int) -> None:
-        """Returns after the deletion is durable."""
+        """Delete rows up to ``upto``. Returns once that is durable."""
         await self.database.transact(
             lambda ledger: ledger.connection.execute(SQL["outbox_forget"], (upto,)).rowcount
         )
 
 
 def rows_about(ledger: SqlLedger, message_id: MessageId) -> list[Columns]:
-    """Rows of a message that no log file holds yet."""
+    """Rows about a message that no log file holds yet."""
     rows = ledger.connection.execute(SQL["outbox_about"], (message_id,)).fetchall()
     return [_columns(columns) for (columns,) in rows]
 
@@ -51,7 +51,7 @@ def _read(ledger: SqlLedger, sequence: int, most: int) -> tuple[list[tuple[int, 
 
 
 def _columns(text: str) -> Columns:
-    """A row that cannot be read becomes one that says so: the others are not kept back by it."""
+    """The columns of a row. An unreadable row becomes one that says so, and delays no other."""
     try:
         found = json.loads(text)
         if isinstance(found, dict) and all(isinstance(value, str) for value in found.values()):

@@ -1,4 +1,4 @@
-"""Named SQL: every statement stands in a .sql file, under ``-- name:``."""
+"""Loads named SQL: every statement is in a .sql file, under ``-- name:``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def load(file: str) -> dict[str, str]:
 
 
 def migrations() -> tuple[str, ...]:
-    """The schema's versions, in order: the first one makes version 1 out of an empty file."""
+    """The steps of the schema, in order: the first makes version 1 of an empty file."""
     folder = resources.files(__package__) / "migrations"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return tuple((folder / name).read_text("utf-8") for name in names)

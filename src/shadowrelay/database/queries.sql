@@ -1,6 +1,6 @@
 -- Named queries of the ledger: every statement that a decision or a stage runs. Safety Net is by far the largest
--- part of the tables: what runs again and again must not read it (tests/database/test_database_plans.py), and a
--- condition that seems superfluous lets SQLite use a partial index, whose own it wants to see word for word.
+-- part of the tables: frequent queries must not read it (tests/database/test_database_plans.py). A condition that
+-- seems superfluous lets SQLite use a partial index: SQLite wants the condition of the index word for word.
 
 -- name: message
 SELECT id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body, smtputf8, ret, envid,
@@ -113,8 +113,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 UPDATE member SET sequence = max(sequence, ?) WHERE name = ?;
 
 -- name: held_for
--- A part of the queue, in the order of ids, and which of it is meant: however much there is, and however little is
--- found, no more than that is looked at. So the next ones.
+-- A part of the queue, in the order of ids, with a flag for the messages that match: it never reads more than LIMIT
+-- rows, however long the queue is and however few match. The next queries do the same.
 SELECT id, owner = ? FROM message
  WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND id > ? ORDER BY id LIMIT ?;
 
@@ -156,7 +156,7 @@ SELECT EXISTS (SELECT 1 FROM message WHERE owner = ? AND role = 'shadow' AND sta
 SELECT id, role = 'primary' AND stage = 'queued' FROM message WHERE former_owner = ? AND id > ? ORDER BY id LIMIT ?;
 
 -- name: open_questions
--- Asked several times a second: left alone, SQLite reads the whole table to find them in the order of their ids.
+-- Runs several times a second. Without INDEXED BY, SQLite reads the whole table to keep the order of ids.
 SELECT id, confirm_since, CASE WHEN pending IS NOT NULL THEN owner END
   FROM message INDEXED BY message_open WHERE confirmation <> 'none' AND stage IN ('queued', 'arriving') AND id > ?
  ORDER BY id LIMIT ?;
@@ -213,7 +213,7 @@ SELECT token, began_at, first_event FROM incarnation ORDER BY number;
 INSERT INTO incarnation (token, began_at, first_event, opened_at) VALUES (?, ?, ?, ?);
 
 -- name: prune_incarnations
--- Not those of rows that still wait for the tracking log: a row is found there again by its incarnation.
+-- Keeps incarnations of rows that still wait for the tracking log: a row is found there by its incarnation.
 DELETE FROM incarnation WHERE number < (SELECT number FROM incarnation WHERE token = ?)
     AND number < ifnull(
         (SELECT max(number) FROM incarnation WHERE began_at < (SELECT min(sequence) FROM outbox)), 1 << 62);
@@ -259,7 +259,7 @@ SELECT iif(typeof(name) = 'text', CAST(name AS BLOB), NULL),
   FROM hop WHERE name IS NOT NULL;
 
 -- name: due_nowhere
--- The messages of a next hop whose name cannot be read, or whose first cannot be due at that time.
+-- The messages of a next hop whose name is unreadable, or whose first due time is impossible.
 SELECT DISTINCT message_id FROM recipient
  WHERE due_at IS NOT NULL AND (typeof(next_hop) <> 'text' OR next_hop = CAST(? AS TEXT));
 
@@ -269,7 +269,7 @@ SELECT DISTINCT message_id FROM recipient AS r WHERE next_hop = ? AND due_at <= 
  ORDER BY due_at LIMIT ?;
 
 -- name: late_ones
--- A part of the queue, from a place on: whether each was received so long ago that its sender has to be told.
+-- A part of the queue after a place, with whether each message is so old that its sender has to be told.
 SELECT r.due_at, r.message_id, r.number,
        (m.received_at <= :expired OR (r.delay_notified = 0 AND m.received_at <= :delayed)) AND NOT EXISTS
        (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
@@ -296,7 +296,7 @@ SELECT owner, COUNT(*) FROM message
  WHERE role = 'shadow' AND stage = 'queued' AND offered_in = ? AND check_at IS NOT NULL GROUP BY owner;
 
 -- name: settled_before
--- Not those whose report is not safe yet (core/safety_net.py): they would be found again and again, before all others.
+-- Leaves out messages whose report is not safe yet (core/delivery/safety_net.py): they would always come first.
 SELECT id FROM message
  WHERE settled_at <= ?
    AND NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id AND r.report IS NOT NULL)

@@ -1,4 +1,4 @@
-"""What the stages take out of the database to work on. Claims are memory: they end with the process."""
+"""Reads from the database what the stages work on. Claims are in memory and end with the process."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from shadowrelay.database.content import stored
 from shadowrelay.database.ledger import SQL, SqlLedger
 
 QueuePlace: TypeAlias = tuple[int, str, int]
-"""Of a recipient in the queue for a next hop: when it is due (microseconds), its message, its number."""
+"""A recipient's place in the queue for a next hop: when it is due (microseconds), its message, its number."""
 
 FRONT: QueuePlace = (-1, "", 0)
-LATE_LOOK = 1000  # recipients: all else that has to be written waits meanwhile
-FORWARD = 1000  # messages, likewise
+LATE_LOOK = 1000  # recipients in one look; all other writes wait meanwhile
+FORWARD = 1000  # messages in one step; all other writes wait meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveFork:
-    """A fork to be sent now: one message, one next hop, the recipients that are due.
+    """A fork to send now: one message, one next hop, the recipients that are due.
 
-    ``content`` may be nothing at all: then it is gone, and the message damaged.
+    ``content`` is empty if it is gone: then the message is damaged.
     """
 
     copy: Copy
@@ -39,12 +39,12 @@ class ActiveFork:
 
 
 def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
-    """Every next hop with mail that may be sent, and when its first is due."""
+    """Every next hop with mail that may be sent, and when its first recipient is due."""
     found = []
     for octets, due in ledger.connection.execute(SQL["due_hops"]).fetchall():
         try:
             found.append((NextHop(octets.decode()), records.moment(due)))
-        except sums.IMPOSSIBLE:  # what no name is, or no time
+        except sums.IMPOSSIBLE:  # not a name, or not a time
             for (message_id,) in ledger.connection.execute(SQL["due_nowhere"], (octets,)).fetchall():
                 if copy := ledger.read_again(message_id):
                     ledger.write_again(copy, derived=True)
@@ -52,9 +52,9 @@ def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
 
 
 def claim(ledger: SqlLedger, next_hop: NextHop, now: datetime, most: int) -> list[ActiveFork]:
-    """Take up to ``most`` forks that are due; nobody else gets them until ``unclaim``.
+    """Claim up to ``most`` forks that are due; no other caller gets them until ``unclaim``.
 
-    None as long as it is not written down everywhere what is first to be asked about; so ``claim_late``.
+    Returns none while a chore still has to mark messages to ask about; nor does ``claim_late``.
     """
     if chores.held_back(ledger):
         return []
@@ -70,8 +70,10 @@ def claim_late(
     expired: datetime,
     behind: QueuePlace,
 ) -> tuple[list[ActiveFork], QueuePlace]:
-    """The first fork behind that place that was received before ``delayed`` (and nobody was told yet) or
-    ``expired``, if it is among the next thousand; and the place to go on from.
+    """Claim the first late fork behind ``behind``, if it is among the next thousand recipients.
+
+    Late: received before ``expired``, or before ``delayed`` with no report of the delay yet. Also returns the
+    place to go on from.
     """
     asked = {
         "hop": next_hop,
@@ -99,10 +101,10 @@ def _claimed(
     claims = []
     for (message_id,) in rows:
         copy = ledger.expected(message_id)
-        if copy is None:  # it is not due any more as soon as that is on record
+        if copy is None:  # damaged: once that is on record, it is not due any more
             continue
         due = tuple(one for one in copy.recipients if one.next_hop == next_hop and _is_due(copy, one, now))
-        if not due:  # the column that says so is derived, and wrong
+        if not due:  # due_at is derived, and wrong here
             ledger.write_again(copy, derived=True)
             continue
         content = stored(ledger, message_id) or Content()
@@ -118,9 +120,9 @@ def _is_due(copy: Copy, recipient: Recipient, now: datetime) -> bool:
 
 
 def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta, after: MessageId) -> MessageId | None:
-    """The clock was set back by so much: what was planned by the old one is due as much earlier.
+    """The clock was set back ``by`` so much: make what was planned by the old clock due that much earlier.
 
-    Some messages behind ``after`` are changed; the last of them, None when there are no more.
+    Changes some messages behind ``after``; returns the last of them, or None when no more are left.
     """
     rows = ledger.connection.execute(SQL["page_in_transit"], (after, FORWARD)).fetchall()
     for (message_id,) in rows:
@@ -135,13 +137,13 @@ def unclaim(ledger: SqlLedger, message_id: MessageId, next_hop: NextHop) -> None
 
 
 def exposed(ledger: SqlLedger, after: MessageId, most: int) -> list[MessageId]:
-    """Messages in transit of which no other member is known to hold a copy, behind that one, oldest first."""
+    """Exposed messages behind ``after``, oldest first."""
     rows = ledger.connection.execute(SQL["exposed"], (after, most)).fetchall()
     return [MessageId(row[0]) for row in rows]
 
 
 def damaged_messages(ledger: SqlLedger, after: MessageId, most: int) -> list[MessageId]:
-    """Messages in transit behind that one whose content or whose rows are damaged, and not set aside."""
+    """Messages in transit behind ``after`` with damaged content or rows, and not set aside."""
     found: set[MessageId] = set()
     for query in ("damaged_copies", "damaged_rows"):
         found |= {MessageId(row[0]) for row in ledger.connection.execute(SQL[query], (after, most))}
@@ -149,9 +151,9 @@ def damaged_messages(ledger: SqlLedger, after: MessageId, most: int) -> list[Mes
 
 
 def to_hand_over(ledger: SqlLedger, due_after: datetime | None, most: int) -> list[MessageId]:
-    """Messages in transit that have a holder, nobody is asked about, and no delivery is under way for.
+    """Messages in transit that have a holder, are not marked ``ask``, and have no active fork.
 
-    ``due_after``: only those that will not be tried before then or at that time; None: all.
+    ``due_after``: only messages of which no recipient is due by then; None: all.
     """
     after = None if due_after is None else records.micros(due_after)
     rows = ledger.connection.execute(SQL["to_hand_over"], {"after": after, "most": most})
@@ -159,18 +161,18 @@ def to_hand_over(ledger: SqlLedger, due_after: datetime | None, most: int) -> li
 
 
 def awaited(ledger: SqlLedger) -> dict[ServerName, int]:
-    """Messages that were handed over, by the new owner that has not taken them yet."""
+    """How many messages were handed over, by new owner, if it has not taken them yet."""
     rows = ledger.connection.execute(SQL["awaited"], (NO_INCARNATION,)).fetchall()
     return {ServerName(owner): count for owner, count in rows}
 
 
 def settled_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:
-    """Those settled longest ago first, but for those that wait for a report to be safe."""
+    """Messages settled before that time, oldest first, without those whose report is not known to be safe."""
     return _copies(ledger, SQL["settled_before"], before, most)
 
 
 def waiting_since_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:
-    """The others of them: settled long ago, and a report is not known to be safe."""
+    """Messages settled before that time whose report is not known to be safe."""
     return _copies(ledger, SQL["waiting_since_before"], before, most)
 
 
@@ -186,7 +188,7 @@ def _copies(ledger: SqlLedger, query: str, before: datetime, most: int) -> Itera
 
 
 def forget_expired(ledger: SqlLedger, events_before: datetime, now: datetime) -> None:
-    """Drop discard events that nobody asked for in time, and what need not be remembered any longer."""
+    """Drop discard events that no member polled in time, and expired outcomes and tombstones."""
     ledger.connection.execute(SQL["expire_events"], (records.micros(events_before),))
     ledger.connection.execute(SQL["expire_outcomes"], (records.micros(now),))
     ledger.connection.execute(SQL["expire_tombstones"], (records.micros(now),))

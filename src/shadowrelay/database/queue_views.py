@@ -1,6 +1,6 @@
-"""What the admin API shows of queues and shadow queues, put together from parts: nobody waits for a long one.
+"""Reads queues and shadow queues for the admin API, part by part, so that a long queue delays no writer.
 
-Each part is read in a transaction of its own; within it the numbers fit together.
+Each part is read in its own transaction; its numbers are consistent.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ PART = 20_000  # messages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """Mail of this node for one next hop. ``due``: its first recipient; None if all wait for answers.
-
-    ``waiting``: messages that may be sent at once, and are not being sent.
+    """Mail of this node for one next hop. ``due``: when its first recipient is due; None if all wait for
+    answers of members. ``waiting``: messages that may be sent now, and are not being sent.
     """
 
     next_hop: NextHop
     messages: int
     recipients: int
-    active: int  # forks that are being sent
+    active: int  # active forks
     waiting: int
-    asking: int  # recipients not sent to before the members were asked
+    asking: int  # recipients that wait until the members are asked
     exposed: int
     oldest: datetime
     due: datetime | None
@@ -40,7 +39,7 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowQueue:
-    """Copies held for one owner, whole, and by next hop."""
+    """Copies held for one owner, in total and by next hop."""
 
     primary: ServerName
     messages: int
@@ -49,14 +48,14 @@ class ShadowQueue:
 
 
 class _Parts:
-    """Goes through one kind of queue. ``read`` is work for ``TransportDatabase``, until it says True."""
+    """Reads one kind of queue. Run ``read`` as work of ``TransportDatabase`` until it returns True."""
 
     def __init__(self, role: Role) -> None:
         self._role = role
         self._place = FIRST
 
     def read(self, ledger: SqlLedger) -> bool:
-        """Read the next part. Was it the last one?"""
+        """Read the next part. Returns whether it was the last."""
         asked = (self._role.value, self._place, PART - 1)
         last = ledger.connection.execute(SQL["part_of_queue"], asked).fetchone()
         self._part(ledger, {"after": self._place, "until": last[0] if last else "~"})
@@ -106,7 +105,7 @@ class Queues(_Parts):
 
 
 def _together(one: list[Any], other: list[Any]) -> list[Any]:
-    """Of two parts of a queue: sums, and the earliest moments."""
+    """Combine two parts of a queue: add the numbers, keep the earliest times."""
     messages, recipients, due, asking, oldest, exposed, waiting = zip(one, other, strict=True)
     planned = [at for at in due if at is not None]
     return [

@@ -1,4 +1,4 @@
-"""Rows of the transport database, to and from the objects that decisions use."""
+"""Converts rows of the transport database to and from the objects that decisions use."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def maybe_moment(value: int | None) -> datetime | None:
 
 
 def copy_of(row: SqlRow, recipients: list[SqlRow], holders: list[SqlRow], *, old: bool = False) -> Copy:
-    """A message row with its recipients and holders, each with its sum. Raises Unbelievable.
+    """The copy in a message row, its recipients and its holders, each row with its sum. Raises Unbelievable.
 
-    ``old``: there may be rows of a version before sums and digests.
+    ``old``: there may be rows from a version before sums and digests.
     """
     try:
         *stable, confirmation, confirm_since, check_at, found, asked = row
@@ -79,9 +79,9 @@ def copy_of(row: SqlRow, recipients: list[SqlRow], holders: list[SqlRow], *, old
             tuple(_holder(believed(one[:-1], one[-1], old=old)) for one in holders),
         )
     except IMPOSSIBLE as error:
-        raise Unbelievable(f"a value that cannot be: {error}") from error
+        raise Unbelievable(f"an impossible value: {error}") from error
     if copy.digests and copy.digests.envelope != digests.of_envelope(copy.envelope, copy.recipients):
-        raise Unbelievable("the envelope is not the one of its digest")
+        raise Unbelievable("the envelope differs from its digest")
     return copy
 
 
@@ -143,7 +143,7 @@ def _recipient(row: SqlRow) -> Recipient:
 
 
 def sound_recipients(rows: list[SqlRow]) -> tuple[Recipient, ...]:
-    """Of rows that belong to a message which cannot be believed: the recipients whose own rows can."""
+    """The recipients whose own rows match their sums, of a message whose rows do not."""
     found = []
     for row in rows:
         try:
@@ -159,8 +159,8 @@ def _holder(row: SqlRow) -> Holder:
 
 
 def message_row(copy: Copy) -> SqlRow:
-    """Without its sums: see ``message_sums``."""
-    # ``_value_``: what ``value`` is, without the search that an enumeration makes of it each time.
+    """The row of a copy, without its sums: see ``message_sums``."""
+    # ``_value_`` is ``value`` without the lookup that an enumeration makes each time.
     envelope, found = copy.envelope, copy.digests
     return (
         copy.id,
@@ -198,28 +198,28 @@ def message_row(copy: Copy) -> SqlRow:
 
 
 _ASKED = 27
-"""Where the columns begin that are changed for many messages at once; behind them, what is derived."""
+"""The first column of those that one statement changes for many messages; the last column is derived."""
 
 
 def message_sums(row: SqlRow) -> SqlRow:
-    """Of a row of ``message_row``: over what decides, and over what is changed for many messages at once."""
+    """The two sums of a ``message_row``: over stable columns, and over those changed for many messages."""
     return row_sum(*row[:_ASKED]), row_sum(_hex(row[0]), *row[_ASKED:-1])
 
 
 def _hex(message_id: str) -> str:
-    """As SQLite's ``hex``: an id that no text could be is still one."""
+    """Like SQLite's ``hex``: it also takes an id that is not valid text."""
     return message_id.encode().hex().upper()
 
 
 def due_at(copy: Copy, recipient: Recipient) -> int | None:
-    """When to send it; None unless this node owns the message and may send it."""
+    """When to send to a recipient; None unless this node owns the message and may send it."""
     if copy.damaged or not copy.owned or copy.confirmation is Confirmation.ASK or recipient.settled:
         return None
     return micros(recipient.next_attempt or copy.received_at)
 
 
 def recipient_row(copy: Copy, recipient: Recipient) -> SqlRow:
-    """Without its sum, which is over all but the last column: that is derived."""
+    """The row of a recipient, without its sum, which leaves out the last column: that one is derived."""
     return (
         copy.id,
         recipient.number,
@@ -238,7 +238,7 @@ def recipient_row(copy: Copy, recipient: Recipient) -> SqlRow:
 
 
 def holder_row(copy: Copy, holder: Holder) -> SqlRow:
-    """Without its sum."""
+    """The row of a holder, without its sum."""
     mark = holder.mark
     return (
         copy.id,
@@ -252,9 +252,9 @@ def holder_row(copy: Copy, holder: Holder) -> SqlRow:
 
 
 def damaged_of(row: SqlRow, sound: tuple[Recipient, ...]) -> DamagedRow:
-    """``sound``: recipients of that message whose own rows can be believed."""
+    """A row of damaged messages. ``sound``: recipients of that message whose own rows match their sums."""
     settled = {one.number: one.status for one in sound if one.settled}
-    # This row may be damaged itself: then it says that the message is, and no more.
+    # This row may be damaged too: then it says only that the message is damaged.
     settled |= readable(lambda row: dict(map(_settled, filter(None, row[3].split(",")))), row) or {}
     found_at = readable(lambda row: moment(row[1]), row) or _EPOCH
     return DamagedRow(MessageId(row[0]), found_at, row[2], tuple(sorted(settled.items())), bool(row[4]))
@@ -305,8 +305,8 @@ def tombstone_of(row: SqlRow) -> Tombstone:
 
 
 def member_of(row: SqlRow) -> Member:
-    """Raises sqlite3.DatabaseError (CORRUPT) for one that cannot be read: who was at which mark cannot be
-    guessed, so the database is of no more use.
+    """The member in a row. Raises sqlite3.DatabaseError (CORRUPT) for an unreadable row: a member's mark
+    cannot be guessed, so the database cannot be used any more.
     """
     try:
         return _member(row)

@@ -1,4 +1,4 @@
-"""Is there room on the disk for new mail? What is stored already must always find enough to be settled."""
+"""Decides whether the disk has room for new mail: stored mail must always find enough to be settled."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from shadowrelay.core.values import dataclass
 
-_RELIEF = 1.25  # of the minimum: a disk at its edge would refuse and accept by turns
+_RELIEF = 1.25  # times the minimum: otherwise a nearly full disk would refuse and accept in turns
 
 
 @dataclass(slots=True)
 class Room:
-    """Free space of the disk that holds ``directory``; one for all connectors of a node.
+    """Free space of the disk with ``directory``; all connectors of a node share one.
 
-    Once less than ``minimum`` octets were free, nothing is admitted until a quarter more than that is free.
+    Once fewer than ``minimum`` octets are free, it admits nothing until a quarter more than that is free.
     """
 
     directory: Path
@@ -23,20 +23,20 @@ class Room:
 
     @property
     def free(self) -> int:
-        """Octets."""
+        """Free octets."""
         found = os.statvfs(self.directory)
         return found.f_bavail * found.f_frsize
 
     @property
     def shortage(self) -> str:
-        """In words, for whoever is to make room."""
+        """The shortage in words, for the operator."""
         return (
             f"mail is put off: {self.free / 2**20:,.0f} MiB are free on the disk of {self.directory}, "
-            f"minimum_free_disk is {self.minimum / 2**20:,.0f} MiB, and a quarter more ends it"
+            f"minimum_free_disk is {self.minimum / 2**20:,.0f} MiB; a quarter more free space ends it"
         )
 
     def admits(self, size: int = 0) -> bool:
-        """May mail of that many octets (0: unknown) be taken? A large one closes the door to no other."""
+        """Whether mail of ``size`` octets (0: unknown) may be taken. Refusing by size affects no others."""
         free = self.free
         self._short = free < self.minimum * (_RELIEF if self._short else 1)
         return not self._short and free - size >= self.minimum

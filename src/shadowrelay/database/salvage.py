@@ -1,7 +1,7 @@
-"""Saves what can be read of a corrupt transport database into a new file that takes its place.
+"""Saves the readable part of a corrupt transport database into a new file that takes its place.
 
-A page that cannot be read costs the rows that stood on it, and no others. What is left is the same database,
-with its id and its lineage; unless messages are missing: then members have to think that it was rolled back.
+An unreadable page costs the rows on it and no others. The new file is the same database, with its id and its
+lineage. If messages are missing, members treat it as a database that was rolled back.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from shadowrelay.database.queries import migrations
 from shadowrelay.database.sums import tolerant
 
 _NEEDED = ("meta", "incarnation", "member", "chore", "sqlite_sequence")
-"""Without any row of these it is not known whose database it is, or what it said to whom."""
+"""Tables of which every row is needed: whose database it is, and what it told which member."""
 
 _OF_MESSAGES = ("message", "recipient", "holder", "content")
-"""Tables that know of the same ids: what one has lost of them, another may tell."""
+"""Tables with the same ids: an id that one table lost may be in another."""
 
-_MOST_SPLITS = 4000  # of a range of numbers, to come past pages that cannot be read
+_MOST_SPLITS = 4000  # splits of a range of numbers, to get past unreadable pages
 
 
 def salvage(file: Path, now: datetime) -> Salvaged | None:
-    """Put a sound copy of what can be read in the place of a corrupt database, durably; None if too much is
-    gone. Raises OSError, and sqlite3.Error when there is no room: then nothing has changed.
+    """Replace a corrupt database by a sound copy of its readable part, durably. Returns None if too much is
+    gone. Raises OSError, and sqlite3.Error if there is no room: then nothing has changed.
 
-    The caller holds the lock. The new file takes the old one's place at once, so that a crash leaves either.
+    The caller holds the lock. A rename puts the new file in place, so a crash leaves one or the other.
     """
     made = file.with_name(f"{file.name}.salvage")
     kept = file.with_name(f"{file.name}.corrupt-{now:%Y%m%dT%H%M%S.%fZ}")
@@ -41,7 +41,7 @@ def salvage(file: Path, now: datetime) -> Salvaged | None:
         if lost is None:
             return None
         log = Path(f"{file}-wal")
-        if log.exists() and log.stat().st_size:  # the new file must not find it there
+        if log.exists() and log.stat().st_size:  # the new file must not get the old log
             return None
         log.unlink(missing_ok=True)
         _sync(made)
@@ -73,7 +73,7 @@ def _copied(file: Path, made: Path) -> dict[str, int] | None:
         made.touch(mode=0o600)
         with closing(sqlite3.connect(made, isolation_level=None)) as target:
             target.execute("PRAGMA auto_vacuum=incremental")
-            target.execute("PRAGMA synchronous=off")  # it is flushed as a whole, before it is used
+            target.execute("PRAGMA synchronous=off")  # the whole file is flushed before it is used
             for number, script in enumerate(steps[:version], start=1):
                 target.executescript(f"BEGIN;\n{script}\nPRAGMA user_version={number};\nCOMMIT;")
             return _filled(source, target, tables)
@@ -110,9 +110,7 @@ def _filled(source: sqlite3.Connection, target: sqlite3.Connection, there: set[s
 
 
 class _Table:
-    """Copies one table, row by row, around what cannot be read: by the keys that were found, and a table that
-    numbers its rows by those numbers.
-    """
+    """Copies one table, row by row, around unreadable pages: by row numbers if it has them, and by keys."""
 
     def __init__(self, source: sqlite3.Connection, target: sqlite3.Connection, name: str) -> None:
         self.name = name
@@ -130,8 +128,8 @@ class _Table:
         target.execute(f"DELETE FROM {name}")  # a migration may have put something there
 
     def note_keys(self) -> bool:
-        """Every key that can be read: in the table, from both ends, and in its indexes. Returns whether the
-        table alone told them all.
+        """Collect every readable key: in the table, from both ends, and in its indexes. Returns whether the
+        table alone had them all.
         """
         every = f"SELECT DISTINCT {self._key} FROM {self.name} NOT INDEXED ORDER BY {self._key}"
         whole = self._noted(every) or self._noted(f"{every} DESC")
@@ -152,7 +150,7 @@ class _Table:
         return True
 
     def copy(self) -> bool:
-        """Whether all could be read, as far as this table alone can say."""
+        """Copy the rows. Returns whether all could be read, as far as this table shows."""
         whole = self._by_numbers() if self._numbered else self.name in _OF_MESSAGES or self.note_keys()
         if self._key:
             for (key,) in self._target.execute("SELECT key FROM temp.found"):
@@ -160,7 +158,7 @@ class _Table:
         return whole
 
     def missing(self) -> int:
-        """Messages of which no row is here; a holder there need not be."""
+        """How many messages have no row here; 0 for holders, which a message need not have."""
         of = "temp.found" if self.name == "message" else "(SELECT id AS key FROM message)"
         found = f"SELECT COUNT(*) FROM {of} WHERE key NOT IN (SELECT {self._key} FROM {self.name})"
         return 0 if self.name == "holder" else int(self._target.execute(found).fetchone()[0])
@@ -169,13 +167,13 @@ class _Table:
         try:
             rows = self._source.execute(f"{self._get} {condition}", values).fetchall()
             self._target.executemany(self._put, rows)
-        except sqlite3.DatabaseError:  # or it is none that could have been written
+        except sqlite3.DatabaseError:  # or the values break a constraint
             return False
         return True
 
     def _by_numbers(self) -> bool:
-        """From both ends of a range; of what is left in the middle by halves, the widest first: soon one is
-        among what is sound.
+        """Read a range of row numbers from both ends, then halve the rest, widest first, so that a half soon
+        begins on a sound page. Returns whether all rows were read.
         """
         ranges = deque([(-(1 << 63), (1 << 63) - 1)])
         sound = True
@@ -194,7 +192,7 @@ class _Table:
         return sound and not self._rows_lost
 
     def _walk(self, low: int, high: int, order: str) -> tuple[int, bool]:
-        """Rows behind ``low`` and up to ``high``, from one end. How far it came, and whether to the end."""
+        """Copy rows after ``low`` up to ``high``, from one end. Returns how far, and whether to the end."""
         last = low if order == "ASC" else high
         query = (
             f"SELECT rowid FROM {self.name} NOT INDEXED WHERE rowid > ? AND rowid <= ? ORDER BY rowid {order}"

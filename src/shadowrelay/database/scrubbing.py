@@ -1,4 +1,4 @@
-"""What a scrub reads of the transport database, past what memory has of it: rows and derived columns."""
+"""Reads rows and derived columns from the disk for a scrub, past what memory holds."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from shadowrelay.database.content import stored
 from shadowrelay.database.ledger import SQL, SqlLedger
 
 FIRST = MessageId("")
-"""Behind it is every message."""
+"""The place before every message."""
 
 _PLACE, _COMPLETE = "scrub_place", "scrub_complete"
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One message as the disk has it. ``copy``: None if its rows cannot be believed, or it is gone.
+    """One message as the disk has it. ``copy``: None if its rows differ from their sums, or it is gone.
     ``mended``: a derived column was wrong.
     """
 
@@ -36,31 +36,31 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class ScrubPlace:
-    """How far a scrub has come: behind that message. ``complete_at``: when the last one went through all."""
+    """How far a scrub has come: ``behind`` a message. ``complete_at``: when the last complete one ended."""
 
     behind: MessageId = FIRST
     complete_at: datetime | None = None
 
 
 def forget_cached(ledger: SqlLedger, file: Path) -> None:
-    """What is read next comes from the disk: neither SQLite nor the kernel keeps what it had read."""
+    """Empty the caches of SQLite and the kernel, so that the next read comes from the disk."""
     ledger.connection.execute("PRAGMA shrink_memory")
     files = {str(file), f"{file}-wal"}
     for entry in Path("/proc/self/fd").iterdir():
-        # SQLite's own handles: to close another one of the same file would end its locks (POSIX).
+        # Use SQLite's own handles: closing another handle of the same file would end its locks (POSIX).
         with contextlib.suppress(OSError):
             if str(entry.readlink()) in files:
                 os.posix_fadvise(int(entry.name), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def page(ledger: SqlLedger, behind: MessageId, most: int) -> list[tuple[MessageId, Amount]]:
-    """Every message behind that one, of whatever state, in the order of ids, with the size its row gives."""
+    """Messages behind ``behind``, in any state, in the order of ids, with the size in their rows."""
     rows = ledger.connection.execute(SQL["everything"], (behind, most)).fetchall()
     return [(MessageId(row[0]), Amount(1, row[1] if isinstance(row[1], int) else 0)) for row in rows]
 
 
 def reread(ledger: SqlLedger, message_id: MessageId) -> Seen:
-    """One message. Rows of a version before sums get them; derived columns are what they have to be."""
+    """Read one message again. Rows from a version before sums get them; derived columns are corrected."""
     before = ledger.damage[Counted.DERIVED]
     copy = ledger.read_again(message_id)
     if copy is None:
@@ -75,12 +75,12 @@ def reread(ledger: SqlLedger, message_id: MessageId) -> Seen:
 
 
 def place(ledger: SqlLedger) -> ScrubPlace:
-    """Where the scrub was when the node stopped."""
+    """The stored place of the scrub."""
     return ScrubPlace(MessageId(_meta(ledger, _PLACE)), _moment(_meta(ledger, _COMPLETE)))
 
 
 def note(ledger: SqlLedger, place: ScrubPlace) -> None:
-    """Remember how far it has come."""
+    """Store the place of the scrub."""
     put = ledger.connection.execute
     put(SQL["put_meta"], (_PLACE, place.behind))
     if place.complete_at is not None:
@@ -88,7 +88,7 @@ def note(ledger: SqlLedger, place: ScrubPlace) -> None:
 
 
 def complete(ledger: SqlLedger, now: datetime) -> ScrubPlace:
-    """It went through all of them: there are no rows of a version before sums any more."""
+    """Note that a scrub read every message: no row without a sum is left."""
     ledger.no_old_rows()
     done = ScrubPlace(complete_at=now)
     note(ledger, done)
@@ -101,7 +101,7 @@ def _meta(ledger: SqlLedger, key: str) -> str:
 
 
 def _moment(stamp: str) -> datetime | None:
-    """None for one that cannot be read: the scrub begins anew, and nothing else depends on it."""
+    """The time in a stamp; None if it is unreadable, which only makes the scrub begin anew."""
     with contextlib.suppress(ValueError, OverflowError):
         return records.moment(int(stamp)) if stamp else None
     return None

@@ -1,8 +1,8 @@
-"""A snapshot of what this node holds, as LOAD rows of the tracking log.
+"""Takes a snapshot of what this node holds, as LOAD rows of the tracking log.
 
-Without it *lost* and *still queued* cannot be told apart from the logs alone. A long one is taken in parts,
-while the node goes on: its closing row says that whatever is in transit at that moment was listed. So what
-comes meanwhile with an id that was passed already is listed when it comes.
+Without it, logs alone cannot tell *lost* from *still queued*. A long snapshot is taken in parts, while the
+node works: its last row says that every message in transit at that moment was listed. So a message that
+comes in at an id that was passed already is listed when it comes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ PAGE = 1000
 
 
 def list_part(ledger: SqlLedger, snapshot: str, now: datetime, taken: Taken, most: int = PAGE) -> bool:
-    """Log up to ``most`` more messages in transit, and after the last one their count. Is that all?
+    """Log up to ``most`` more messages in transit, and after the last their count. Returns whether it ended.
 
-    ``snapshot`` is the id of a new one, where none is being taken. One that a rollback interrupted is left
-    without an end, and begun again.
+    ``snapshot`` is the id of a new snapshot, if none is being taken. A snapshot that a rollback interrupted
+    stays without an end, and a new one begins.
     """
     listing = ledger.listing or Listing(snapshot, ledger.lineage.sequence, now)
     ledger.listing = listing
@@ -30,7 +30,7 @@ def list_part(ledger: SqlLedger, snapshot: str, now: datetime, taken: Taken, mos
         if copy := ledger.copy(message_id):
             ledger.list_copy(copy, now)
         elif taken is Taken.STOP and (what := ledger.suspects.get(message_id)):
-            # It is here, and cannot be listed: the stage that says so does not run any more.
+            # It is here and cannot be listed; the stage that reports damage has stopped already.
             ledger.apply(Decision(None, (), (RowsDamaged(at=now, message_id=message_id, reason=what),)))
     if len(rows) == most:
         listing.place = rows[-1][0]
@@ -48,6 +48,6 @@ def list_part(ledger: SqlLedger, snapshot: str, now: datetime, taken: Taken, mos
 
 
 def take_snapshot(ledger: SqlLedger, snapshot: str, now: datetime, taken: Taken) -> None:
-    """All of it in one transaction."""
+    """Take a whole snapshot in one transaction."""
     while not list_part(ledger, snapshot, now, taken):
         pass

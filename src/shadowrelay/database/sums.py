@@ -1,6 +1,4 @@
-"""Whether rows can be believed: a sum over the columns of each that decides something, and what a value that
-cannot be there leads to.
-"""
+"""Checks rows: each that decides something has a sum over its columns, and no value may be impossible."""
 
 from __future__ import annotations
 
@@ -14,29 +12,29 @@ SqlRow = tuple[Any, ...]
 
 
 def tolerant(octets: bytes) -> str:
-    """For SQLite: what is no UTF-8 may not end a query. It differs from the sum of its row."""
+    """Decode text for SQLite: invalid UTF-8 must not end a query. The row then differs from its sum."""
     return octets.decode("utf-8", "replace")
 
 
 def corrupt(what: str) -> sqlite3.DatabaseError:
-    """As SQLite would say it."""
+    """The error that SQLite raises for a corrupt file."""
     error = sqlite3.DatabaseError(what)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
 
 
 class Unbelievable(Exception):
-    """A row is not what was written: its sum differs, or a value is none that could be there."""
+    """A row is not what was written: its sum differs, or a value is impossible."""
 
 
 IMPOSSIBLE = (ValueError, TypeError, OverflowError, AttributeError, IndexError)
-"""What a value that cannot be there raises where it is made something of."""
+"""What converting an impossible value raises."""
 
 T = TypeVar("T")
 
 
 def readable(make: Callable[[SqlRow], T], row: SqlRow) -> T | None:
-    """A row of those that have no sum; None if there is a value in it that cannot be there."""
+    """The object in a row without a sum; None if a value in the row is impossible."""
     try:
         return make(row)
     except IMPOSSIBLE:
@@ -44,13 +42,13 @@ def readable(make: Callable[[SqlRow], T], row: SqlRow) -> T | None:
 
 
 def row_sum(*columns: object) -> int:
-    """The sum over the columns of a row, a number that SQLite can store. Text, numbers and NULL alone."""
-    # ASCII spelling: the same in every version of Python, whatever that knows of characters.
+    """The sum over the columns of a row, as a number that SQLite can store. Takes text, numbers and NULL."""
+    # ASCII is the same in every version of Python, whichever Unicode it knows.
     return xxhash.xxh3_64_intdigest(ascii(columns).encode()) >> 1
 
 
 def believed(row: SqlRow, found: int | None, *, old: bool) -> SqlRow:
-    """The row, if that is its sum. ``old``: it may be of a version before sums, and have none."""
+    """The row, if ``found`` is its sum. ``old``: a row from a version before sums has none."""
     if found is None and old:
         return row
     if found != row_sum(*row):

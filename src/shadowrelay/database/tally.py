@@ -1,7 +1,7 @@
-"""How many messages in transit there are of each kind, kept as they change: nobody has to count a queue.
+"""Counts the messages in transit of each kind as they change, so that no query has to count a queue.
 
-Counted once, part by part, when a database is opened. From there on every change is added, but for those of
-messages behind the place that was counted to: they will be counted.
+Messages are counted once, part by part, when a database is opened. From then on every change is added, except
+for messages behind the place counted to: they will be counted later.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ EXPOSED: Key = ("exposed",)
 
 
 class Tally:
-    """Counts by kind. ``place``: up to which id they are complete; None for all."""
+    """Counts by kind. ``place``: the id up to which they are complete; None: all are."""
 
     def __init__(self) -> None:
         self.place: MessageId | None = FIRST
         self._counts: Counter[Key] = Counter()
-        self._journal: list[tuple[tuple[Key, ...], int]] = []  # of the transaction that is open
+        self._journal: list[tuple[tuple[Key, ...], int]] = []  # changes of the open transaction
 
     def changed(self, before: Copy | None, after: Copy | None) -> None:
-        """A copy was stored in place of another, or of none; or dropped."""
+        """Add a change: a copy was stored (``before`` None), replaced, or dropped (``after`` None)."""
         copy = after or before
         if copy is None or (self.place is not None and copy.id > self.place):
             return
@@ -43,7 +43,7 @@ class Tally:
             self._add(after, 1)
 
     def forget(self, connection: sqlite3.Connection, message_id: MessageId) -> None:
-        """Rows that cannot be believed are counted no more, by what they say as they were counted by it."""
+        """Stop counting a message with damaged rows: it was counted by what they say, so subtract that."""
         if self.place is not None and message_id > self.place:
             return
         for role, stage, confirmation, exposed, owner in connection.execute(SQL["kind_of"], (message_id,)):
@@ -62,22 +62,22 @@ class Tally:
         self._journal.append((keys, by))
 
     def mark(self) -> int:
-        """To undo from here on, see ``undo``."""
+        """The point that ``undo`` goes back to."""
         return len(self._journal)
 
     def undo(self, mark: int) -> None:
-        """What was counted since is not so."""
+        """Take back every change since ``mark``."""
         while len(self._journal) > mark:
             keys, by = self._journal.pop()
             for key in keys:
                 self._counts[key] -= by
 
     def keep(self) -> None:
-        """The transaction is durable."""
+        """Keep the changes: the transaction is durable."""
         self._journal.clear()
 
     def count(self, connection: sqlite3.Connection, until: MessageId | None) -> None:
-        """Count those behind the place up to that id, or all others, as they are now."""
+        """Count the messages behind ``place`` up to ``until`` (None: all), as they are now."""
         if self.place is None:
             return
         last = "~" if until is None else until
@@ -89,7 +89,7 @@ class Tally:
             self._counts["held by", _text(holder)] += number
         self.place = until
 
-    # What is read.
+    # Reading.
 
     def all(self) -> Mapping[Key, int]:
         return {key: number for key, number in self._counts.items() if number}
@@ -98,7 +98,7 @@ class Tally:
         return self._counts["in", role.value, stage.value]
 
     def confirming(self, confirmation: Confirmation) -> int:
-        """Queued messages of ours of which that is so."""
+        """How many queued messages of this node have that confirmation."""
         return self._counts["confirmation", confirmation.value]
 
     @property
@@ -155,5 +155,5 @@ def _keys(role: str, stage: str, confirmation: str, owner: str, *, exposed: bool
 
 
 def _text(value: object) -> str:
-    """A flipped bit may make another kind of value of a text: counted apart, until its row is found."""
+    """A value as text. A flipped bit may change its type: it counts apart until its row is found damaged."""
     return value if isinstance(value, str) else repr(value)

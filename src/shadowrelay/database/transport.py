@@ -1,8 +1,8 @@
-"""The transport database of a running node: one connection, one writer, group commit.
+"""Runs the transport database of a node: one connection, one writer, group commit.
 
-Everything that waits shares one transaction and one fsync. Callers get their result only after that
-commit, and cannot cancel it: the work runs in a task of its own. Where the statements run is decided group
-by group (docs/decisions/0012-hot-path.md); COMMIT, which waits for the disk, never runs in the event loop.
+All waiting work shares one transaction and one fsync. Callers get their results only after that commit, and
+cannot cancel it: the work runs in a task of its own. Each group decides in which thread its statements run
+(docs/decisions/0012-hot-path.md); COMMIT, which waits for the disk, never runs in the event loop.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from shadowrelay.database.salvage import salvage
 T = TypeVar("T")
 
 MOST_PER_COMMIT = 512
-QUIET_TURNS = 3  # of the event loop, without anything new: then a commit begins
-WAL_PAGES = 1000  # in the log, after which it is brought into the file
+QUIET_TURNS = 3  # turns of the event loop without new work, after which a commit begins
+WAL_PAGES = 1000  # pages in the write-ahead log at which SQLite brings it into the file
 _SHRINK = "PRAGMA incremental_vacuum(2000); PRAGMA wal_checkpoint(TRUNCATE);"
 
 
@@ -40,7 +40,7 @@ class DatabaseFailed(Exception):
 
 
 class _Raw(sqlite3.Connection):
-    """A connection of SQLite whose ``commit`` is all that a transaction still lacks, COMMIT included."""
+    """A SQLite connection whose ``commit`` runs ``work``: the rest of a transaction, with its COMMIT."""
 
     work: Callable[[], Any] | None = None
     result: Any = None
@@ -52,17 +52,17 @@ class _Raw(sqlite3.Connection):
 
 
 class _Connection(aiosqlite.Connection):
-    """aiosqlite with one more verb: run a function in the database thread, one hop for many statements."""
+    """aiosqlite with one more method: run a function of many statements in the database thread at once."""
 
     def __init__(self, raw: _Raw) -> None:
         super().__init__(lambda: raw, iter_chunk_size=64)
         self.raw = raw
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Not for two tasks at once."""
+        """Run ``work`` in the database thread. Only one task at a time may call this."""
         self.raw.work = partial(work, *arguments)
         try:
-            await self.commit()  # which calls that of ``raw`` in the thread
+            await self.commit()  # calls ``raw.commit`` in the thread
             result: T = self.raw.result
         finally:
             self.raw.work = self.raw.result = None
@@ -78,7 +78,7 @@ class _Job:
 
 @dataclass(slots=True)
 class TransportDatabase:
-    """Open it with ``open``. ``failed`` is set when it can be trusted no more; ``failure`` says why."""
+    """Open it with ``open``. ``failed`` is set once the database cannot be trusted; ``failure`` says why."""
 
     file: Path
     ledger: SqlLedger
@@ -91,11 +91,11 @@ class TransportDatabase:
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     failure: str = ""
     lineage: Lineage = field(init=False)
-    unchecked: bool = False  # whether the file is whole
+    unchecked: bool = False  # it is not yet known whether the file is whole
     commits: int = 0
     _jobs: asyncio.Queue[_Job | None] = field(default_factory=asyncio.Queue)
     _writer: asyncio.Task[None] | None = None
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # whoever has it may use the connection
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # its holder may use the connection
 
     @classmethod
     async def open(
@@ -107,10 +107,10 @@ class TransportDatabase:
         now: datetime,
         hosts: Mapping[ServerName, str] | None = None,
     ) -> TransportDatabase:
-        """Open the database of that directory, or create it. Raises CannotOpen.
+        """Open or create the database in ``directory``. Raises CannotOpen.
 
-        ``token`` is this incarnation, ``fresh_id`` the database id should a new one be created; ``hosts`` are
-        the machines of the members.
+        ``token`` is this incarnation; ``fresh_id`` is the id of a database that has to be created; ``hosts``
+        are the machines of the members.
         """
         handle = opening.lock(directory)
         file = directory / opening.FILE
@@ -133,32 +133,33 @@ class TransportDatabase:
             raise
 
     def when_tracked(self, listener: asyncio.Event) -> asyncio.Event:
-        """Set that event after every commit that tracked something; whoever waits for it clears it."""
+        """Set ``listener`` after every commit that tracked an event; the waiting task clears it."""
         self._tracked.append(listener)
         return listener
 
     def when_planned(self, listener: asyncio.Event) -> asyncio.Event:
-        """Set that event after every commit by which a delivery became due, or is to be at another time."""
+        """Set ``listener`` after every commit that planned a delivery, or changed when one is due."""
         self._planned.append(listener)
         return listener
 
     def when_left(self, listener: asyncio.Event) -> asyncio.Event:
-        """Set that event after every commit that leaves something to be done part by part."""
+        """Set ``listener`` after every commit that leaves a chore to be done."""
         self._left.append(listener)
         return listener
 
     async def transact(self, work: Callable[[SqlLedger], T]) -> T:
-        """Run ``work`` in a transaction; returns its result once that is durable. Raises DatabaseFailed.
+        """Run ``work`` in a transaction; return its result once it is durable. Raises DatabaseFailed.
 
-        An exception of ``work`` undoes its own writes alone and is raised here.
+        An exception of ``work`` undoes only the writes of that work, and is raised here.
         """
         return await self._submit(work, brief=False)
 
     def transact_briefly(self, work: Callable[[SqlLedger], T]) -> asyncio.Future[T]:
-        """The same for work on a handful of rows: it may run in the event loop. It is begun, awaited or not.
+        """Like ``transact``, for work on a handful of rows: it may run in the event loop. It runs even if
+        nobody awaits it.
 
-        That is cheaper by far than in the database thread, which has to fight for the interpreter after
-        each statement. Work that grows with a queue or a table goes to ``transact``.
+        The event loop is far cheaper than the database thread, which has to fight for the interpreter after
+        each statement. Work that grows with a queue or a table belongs in ``transact``.
         """
         return self._submit(work, brief=True)
 
@@ -177,10 +178,10 @@ class TransportDatabase:
                 return
 
     async def _gather(self) -> tuple[list[_Job], bool]:
-        """What the next commit has in it, and whether it is the last one.
+        """Collect the work of the next commit. Returns it, and whether it is the last group.
 
-        Senders that were answered by one commit come back together, each some turns of the event loop after
-        the other. A commit begun with the first would have only it in it, and the others would wait for that.
+        Senders that one commit answered come back together, a few turns of the event loop apart. A commit
+        that began with the first of them would hold only that one, and all others would wait for it.
         """
         group: list[_Job] = []
         while (job := await self._jobs.get()) is not None:
@@ -194,12 +195,12 @@ class TransportDatabase:
         return group, True
 
     async def _commit(self, group: list[_Job]) -> bool:
-        """Commit a group and answer its callers; False after a failure, which is final."""
+        """Commit a group and answer its callers. Returns False after a failure, which is final."""
         tracked, planned, alone = self.lineage.sequence, self.ledger.planned, len(group) == 1
         try:
             group.sort(key=lambda job: not job.brief)
             async with self._turn:
-                if self.failed.is_set():  # since the group was begun
+                if self.failed.is_set():  # while the group was collected
                     raise DatabaseFailed(self.failure)
                 changes = self.ledger.changes
                 brief = [job.work for job in group if job.brief]
@@ -208,9 +209,9 @@ class TransportDatabase:
                 if others or self.ledger.changes != changes:
                     conclude = partial(group_commit.conclude, alone=alone)
                     results += await self._connection.run(conclude, self.ledger, others)
-                else:  # nothing for the disk to wait for
+                else:  # nothing was written: no wait for the disk
                     group_commit.conclude(self.ledger, (), alone=alone)
-        except Exception as error:  # whatever it is: nobody may wait for a writer that is gone
+        except Exception as error:  # of any kind: no caller may wait for a writer that has ended
             self._fail(error, group)
             return False
         self.lineage = self.ledger.lineage
@@ -231,8 +232,8 @@ class TransportDatabase:
         return True
 
     async def check(self) -> None:
-        """See whether the file is whole, where that is not known yet, beside everything else. If it is not,
-        the node ends, and its next start sets the file aside.
+        """Check that the file is whole, if that is not known yet, while other work goes on. If the file is
+        corrupt, the node ends, and its next start salvages the file or sets it aside.
         """
         if not self.unchecked:
             return
@@ -251,7 +252,7 @@ class TransportDatabase:
         )
 
     def fail(self, error: Exception) -> None:
-        """Content is not durable, or a message not on record: from now on nothing is acknowledged."""
+        """Acknowledge nothing from now on: content is not durable, or a message is not on record."""
         self._fail(error, [])
 
     def _fail(self, error: Exception, group: list[_Job]) -> None:
@@ -267,7 +268,7 @@ class TransportDatabase:
                 job.done.set_exception(DatabaseFailed(self.failure))
 
     def _explain(self, error: Exception) -> str:
-        """In words. A corrupt file is marked, so that the next start looks at all of it."""
+        """Explain the error in words. Mark a corrupt file, so that the next start checks all of it."""
         if isinstance(error, OSError):
             return f"data directory {self.file.parent}: {error}: look at its disk, owner and permissions"
         if not isinstance(error, sqlite3.Error):
@@ -278,19 +279,19 @@ class TransportDatabase:
         return opening.explain(error, self.file)
 
     async def touch(self, now: datetime) -> None:
-        """Note that the node runs, give freed pages back to the file system, and shorten the log."""
+        """Note that the node runs, return freed pages to the file system, and shorten the write-ahead log."""
         stamp = str(records.micros(now))
         await self.transact(lambda ledger: ledger.connection.execute(SQL["put_meta"], ("alive_at", stamp)))
         try:
             async with self._turn:
-                # As a script, because it frees one page per step, and ``execute`` takes a single one.
+                # A script: the vacuum frees one page per step, and ``execute`` takes a single step.
                 await self._connection.executescript(_SHRINK)
         except sqlite3.Error as error:
             self._fail(error, [])
             raise DatabaseFailed(self.failure) from error
 
     async def close(self, now: datetime) -> None:
-        """Finish what waits, mark the stop as clean, and let the database go."""
+        """Finish waiting work, mark the stop as clean, and close the database."""
         if self._writer is not None:
             if not self.failed.is_set():
                 with contextlib.suppress(DatabaseFailed):
@@ -306,7 +307,7 @@ class TransportDatabase:
 async def _open_or_mend(
     file: Path, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
 ) -> tuple[_Connection, SqlLedger, Opening]:
-    """A corrupt database is replaced by what can be read of it; if that is too little, it is set aside."""
+    """Open the database. Salvage a corrupt one; if too little of it can be read, set it aside."""
     try:
         return await _open(file, name, token, fresh_id, now)
     except sqlite3.Error as error:
@@ -339,7 +340,7 @@ async def _open(
 
 
 def _connect(file: Path) -> _Raw:
-    # The event loop and the database thread use it in turn: only the writer task says who.
+    # The event loop and the database thread use it in turn; the writer task decides the turn.
     connection = sqlite3.connect(
         file, timeout=0, isolation_level=None, cached_statements=256, check_same_thread=False, factory=_Raw
     )
@@ -355,7 +356,7 @@ def _begin(
     fresh_id: DatabaseId,
     now: datetime,
 ) -> tuple[SqlLedger, Opening]:
-    if not file.stat().st_size:  # made just now
+    if not file.stat().st_size:  # just created
         file.chmod(0o600)
     opening.prepare(raw, durable=True)
     unchecked = opening.check(raw, file)

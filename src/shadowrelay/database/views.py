@@ -1,6 +1,6 @@
-"""What the admin API shows: counts, queues, pages and single messages, each read in one transaction.
+"""Reads what the admin API shows: counts, pages and single messages, each in one transaction.
 
-Everything here runs in the database thread, as work for ``TransportDatabase.transact``, and changes nothing.
+Everything here runs as work for ``TransportDatabase.transact``, and changes nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SQL = load("views.sql")
 class MessageState(StrEnum):
     """Which messages a page lists. EXPOSED, ASKING and IN_DOUBT are parts of QUEUED; SHADOW never is.
 
-    DAMAGED: those of any of these that wait for a good copy, or of which no member has one, and those whose
-    rows cannot be believed.
+    DAMAGED: messages in any state that wait for a good copy, messages of which no member has a good copy, and
+    messages with damaged rows.
     """
 
     QUEUED = "queued"
@@ -40,10 +40,10 @@ class MessageState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Messages on this node. ``asking``: not sent before the members were asked; ``oldest_*``: reception.
-    ``arriving``: no messages yet; those from before the start become some once their holder was asked.
-    ``promoting``: those of ``shadow_held`` whose owner is gone, while the members are asked. ``damaged``:
-    those that wait for a good copy; ``damaged_aside``: those of ``set_aside`` of which no member has one.
+    """Messages on this node. ``asking``: wait until the members are asked. ``oldest_*``: times of reception.
+    ``arriving``: no messages yet; one from before the start becomes a message once its holder was asked.
+    ``promoting``: the part of ``shadow_held`` whose promotion is pending. ``damaged``: wait for a good copy.
+    ``damaged_aside``: the part of ``set_aside`` of which no member has a good copy.
     """
 
     arriving: int = 0
@@ -65,9 +65,9 @@ class Counts:
 class Snapshot:
     """The node's counts and what it durably knows of the members, at one moment.
 
-    ``held_for``: copies that we hold, by owner. ``held_by``: our queued messages, by the member that holds
-    a copy. ``events``: discard events that wait, by addressee. ``tracked``, ``damage``: tracking events since
-    the start, and what they say of damage.
+    ``held_for``: copies that this node holds, by owner. ``held_by``: queued messages of this node, by holder.
+    ``events``: waiting discard events, by addressee. ``tracked``, ``damage``: tracking events since the
+    start, and what they say of damage.
     """
 
     lineage: Lineage
@@ -82,8 +82,8 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageView:
-    """Everything that this node knows of one message; ``copy`` is None when only a memory is left, or its
-    rows are ``damaged``.
+    """Everything that this node knows of one message. ``copy`` is None if only an outcome or tombstone is
+    left, or its rows are ``damaged``.
     """
 
     id: MessageId
@@ -109,7 +109,7 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
 
 
 def counts(ledger: SqlLedger) -> Counts:
-    """From the tally, however long a queue is. While the database is being opened: of what was counted."""
+    """Counts from the tally, however long a queue is. During the opening: only what is counted so far."""
     run, tally = ledger.connection.execute, ledger.tally
     oldest_queued, oldest_held = (
         run(SQL["oldest"], (role.value,)).fetchone()[0] for role in (Role.PRIMARY, Role.SHADOW)
@@ -134,14 +134,14 @@ def counts(ledger: SqlLedger) -> Counts:
 
 
 def page(ledger: SqlLedger, state: MessageState, after: str, most: int) -> list[Copy | DamagedRow]:
-    """Messages of that state with an id past ``after``, in the order of their ids (that of reception)."""
+    """Messages of that state with an id past ``after``, in the order of ids, which is that of reception."""
     rows = ledger.connection.execute(SQL[f"page_{state.value}"], (after, most)).fetchall()
     found = (ledger.copy(message_id) or ledger.damaged(message_id) for (message_id,) in rows)
     return [item for item in found if item]
 
 
 def message(ledger: SqlLedger, message_id: MessageId) -> MessageView | None:
-    """One message by its whole id; None if this node has neither a copy nor a memory of it."""
+    """One message by its whole id; None if this node knows nothing of it."""
     copy = ledger.copy(message_id)
     damaged = None if copy else ledger.damaged(message_id)
     outcome, tombstone = ledger.outcome(message_id), ledger.tombstone(message_id)
@@ -155,7 +155,7 @@ def message(ledger: SqlLedger, message_id: MessageId) -> MessageView | None:
 
 
 def messages_like(ledger: SqlLedger, prefix: str) -> list[MessageId]:
-    """At most five ids that begin so, of messages that are here or remembered as delivered."""
+    """At most five ids with that prefix, of messages that are here or have an outcome."""
     rows = ledger.connection.execute(SQL["like"], (prefix, prefix + "\U0010ffff")).fetchall()
     return [MessageId(row[0]) for row in rows]
 

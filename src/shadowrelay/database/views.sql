@@ -1,9 +1,9 @@
--- Named queries of the admin API: they read, and change nothing. Safety Net is by far the largest part of the
--- table, and the writer waits meanwhile: conditions that seem superfluous let SQLite use the partial indexes
--- that leave it out (SQLite wants their condition word for word), and CROSS JOIN keeps messages first.
+-- Named queries of the admin API: they only read. Safety Net is by far the largest part of the table, and the
+-- writer waits meanwhile. Conditions that seem superfluous let SQLite use the partial indexes without Safety Net
+-- (SQLite wants the condition of the index word for word). CROSS JOIN makes SQLite read messages first.
 
 -- name: kinds
--- For the tally: a part of all that is in transit, counted once, at a start.
+-- For the tally: counts one part of the mail in transit, once, at a start.
 SELECT role, stage, confirmation, exposed, owner, COUNT(*) FROM message
  WHERE stage <> 'safety_net' AND stage <> 'damaged' AND id > ? AND id <= ? GROUP BY 1, 2, 3, 4, 5;
 
@@ -21,7 +21,7 @@ SELECT h.name, COUNT(*) FROM message m CROSS JOIN holder h ON h.message_id = m.i
  GROUP BY h.name;
 
 -- name: oldest
--- Ids are in the order of reception, but for those of reports: the oldest message is among the first ones.
+-- Ids are in the order of reception, except those of reports: the oldest message is among the first.
 SELECT MIN(received_at) FROM (
     SELECT received_at FROM message WHERE stage <> 'safety_net' AND role = ? AND stage = 'queued' ORDER BY id LIMIT 1000);
 
@@ -30,7 +30,7 @@ SELECT COUNT(*) FROM message INDEXED BY message_open
  WHERE confirmation <> 'none' AND stage IN ('queued', 'arriving') AND stage = 'queued' AND pending IS NOT NULL;
 
 -- name: damage
--- Of messages that are damaged, content or rows: how many of each are set aside, and how many are not.
+-- Damaged messages, by content and rows: how many are set aside, and how many are not.
 SELECT 'content', stage = 'set_aside', COUNT(*) FROM message INDEXED BY message_damage
  WHERE damage IS NOT NULL AND damage = 'content' AND stage IN ('queued', 'set_aside') GROUP BY 2
 UNION ALL
@@ -43,7 +43,7 @@ SELECT COUNT(*) FROM message WHERE settled_at IS NOT NULL;
 SELECT addressee, COUNT(*) FROM discard_event GROUP BY addressee;
 
 -- name: part_of_queue
--- The id that a part of a queue ends with, the first one of the part behind it if there is one.
+-- The id at OFFSET, which ends a part of a queue; no row if the part is the last.
 SELECT id FROM message WHERE stage <> 'safety_net' AND role = ? AND stage = 'queued' AND id > ?
  ORDER BY id LIMIT 1 OFFSET ?;
 

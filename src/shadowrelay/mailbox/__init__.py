@@ -1,1 +1,1 @@
-"""A small mailbox server for labs."""
+"""Runs a small mailbox server for labs."""

@@ -1,4 +1,4 @@
-"""When two messages are the same one: Message-ID and Date, or what is below the trace header fields."""
+"""Tells whether two messages are the same: by Message-ID and Date, or by all below the trace fields."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import re
 _TRACE = frozenset({b"received", b"return-path", b"delivered-to"})
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:(.*)", re.DOTALL)
 _LONGEST = 500
-"""Characters of a value that is kept as it is; a longer one is kept as its hash."""
+"""Most characters of a value that is kept; a longer value is kept as its hash."""
 
 
 class Fingerprint:
-    """Reads a message as it passes, and keeps no more of it than its header.
+    """Reads a message as it passes, and keeps only its header.
 
     The caller bounds the header; a message without an empty line is all header.
     """
@@ -34,7 +34,7 @@ class Fingerprint:
             self._read_header(bytes(self._header), end + 2)
 
     def result(self) -> tuple[str, str]:
-        """(Message-ID, Date), or (hash, '') for a message that has no Message-ID."""
+        """(Message-ID, Date), or (hash, '') for a message without a Message-ID."""
         if self._header is not None:
             self._read_header(bytes(self._header), len(self._header))
         if self._message_id:
@@ -60,6 +60,6 @@ class Fingerprint:
 
 
 def _value(raw: bytes) -> str:
-    """Unfolded, in one-to-one correspondence with its octets, of bounded length."""
+    """A value unfolded, one character for each octet, and of bounded length."""
     text = b" ".join(raw.split()).decode("latin-1")
     return text if len(text) <= _LONGEST else f"sha256:{hashlib.sha256(text.encode('utf-8')).hexdigest()}"

@@ -1,8 +1,8 @@
-"""Maildirs below one directory: ``<dir>/<domain>/<local part>/{tmp,new,cur}``.
+"""Stores messages in Maildirs below one directory: ``<dir>/<domain>/<local part>/{tmp,new,cur}``.
 
 A message is written and flushed in ``tmp``, renamed into ``new``, and ``new`` is flushed: from then on it
-outlives a power cut. Addresses come from strangers, so each name is made of safe characters only, and no
-symbolic link is followed on the way.
+survives a power cut. Addresses come from strangers, so names have safe characters only, and no symbolic link
+is followed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNSAFE = re.compile(rb"^\.|[^A-Za-z0-9._+=-]")
 
 @dataclass(frozen=True, slots=True)
 class MailboxCopy:
-    """One mailbox's copy of a message: ``prefix`` is put before the content."""
+    """One mailbox's copy of a message: ``prefix`` goes before the content."""
 
     recipient: str
     prefix: bytes
@@ -44,7 +44,7 @@ class ContentFile(Protocol):
 
 
 def prepare(root: Path) -> None:
-    """Make the directory durable, and sweep what a crash left unfinished. Only one server may use it."""
+    """Create the directory durably, and sweep what a crash left unfinished. Only one server may use it."""
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in (root, root.parent):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -57,22 +57,22 @@ def prepare(root: Path) -> None:
 
 
 def mailbox_of(address: str, *, hostname: str) -> str:
-    """The one spelling of a recipient: unquoted, domain in lower case; Postmaster is the host's."""
+    """The canonical form of a recipient: unquoted, domain in lower case; Postmaster gets ``hostname``."""
     local, domain = split(address)
     return f"{local}@{domain or hostname.lower()}"
 
 
 def folder_of(recipient: str) -> tuple[str, str]:
-    """The two directory names of a mailbox; neither is empty, begins with a dot or holds a slash."""
+    """The two directory names of a mailbox; neither is empty, begins with a dot or has a slash."""
     local, _, domain = recipient.rpartition("@")
     return _safe(domain), _safe(local)
 
 
 def store(root: Path, letters: Sequence[MailboxCopy], content: ContentFile, *, host: str) -> None:
-    """Put a message into each mailbox; all of it is durable on return. Blocks: call it in a thread.
+    """Put a message into each mailbox; all copies are durable on return. Blocks: call it in a thread.
 
-    No message is visible before every copy is written, so what fails for lack of space leaves nothing
-    behind. Raises OSError.
+    No copy is visible before all are written, so a failure for lack of space leaves nothing behind. Raises
+    OSError.
     """
     with ExitStack() as open_files:
         staged: list[tuple[str, int, int]] = []
@@ -94,7 +94,7 @@ def store(root: Path, letters: Sequence[MailboxCopy], content: ContentFile, *, h
 
 
 def messages(root: Path) -> Iterator[tuple[str, Path]]:
-    """Every delivered message: (recipient, file)."""
+    """Every delivered message, as (recipient, file)."""
     for folder in sorted(path for path in root.glob("*/*") if not path.parent.name.startswith(".")):
         recipient = f"{_plain(folder.name)}@{_plain(folder.parent.name)}"
         for box in ("new", "cur"):
@@ -136,7 +136,7 @@ def _open(name: str, parent: int | None, open_files: ExitStack) -> int:
 
 
 def _safe(text: str) -> str:
-    if not text:  # of the valid address ""@example.net
+    if not text:  # the valid address ""@example.net
         return _NOTHING
     return _UNSAFE.sub(lambda found: b"%%%02X" % ord(found[0]), text.encode("utf-8")).decode("ascii")
 

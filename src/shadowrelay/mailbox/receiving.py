@@ -1,4 +1,4 @@
-"""What the mailbox server does with a message: into the Maildirs, into the DeliveredTo table, then 250."""
+"""Receives a message for the mailbox server: into the Maildirs, into the DeliveredTo table, then 250."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LONGEST_NAME = 255  # of a directory, on every usual file system
 
 
 class MailboxReceiver:
-    """Serves both connectors. ``clock`` tells aware times."""
+    """The receiver of both connectors. ``clock`` returns aware times."""
 
     def __init__(self, root: Path, hostname: str, table: DeliveredTo, clock: Callable[[], datetime]) -> None:
         self.root, self.hostname, self.table, self.clock = root, hostname, table, clock
@@ -61,14 +61,14 @@ class MailboxReceiver:
         return MailboxSink(self, session, mail, recipients)
 
     async def reset(self, session: Client) -> None:
-        """Nothing is kept between the commands of a transaction."""
+        """Do nothing: no state is kept between the commands of a transaction."""
 
     def _refusal(self) -> Reply | None:
         return REFUSING if (self.root / REFUSE_FILE).exists() else None
 
     @asynccontextmanager
     async def alone_with(self, keys: Iterable[Delivered]) -> AsyncIterator[None]:
-        """One delivery of a message at a time: both copies of a shadowed message may come at once."""
+        """Allow one delivery of a message at a time: both copies of a message may come at once."""
         wanted = frozenset(keys)
         async with self._delivered:
             await self._delivered.wait_for(lambda: self._delivering.isdisjoint(wanted))
@@ -82,7 +82,7 @@ class MailboxReceiver:
 
 
 class MailboxSink:
-    """One message. Its content waits in memory, or in an unlinked file once it is large."""
+    """One message. Its content is in memory, or in an unlinked file if it is large."""
 
     def __init__(
         self, receiver: MailboxReceiver, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]
@@ -110,7 +110,7 @@ class MailboxSink:
         self._content.close()
 
     async def finish(self) -> Sequence[Reply]:
-        """One reply per recipient for LMTP, one for all of them for SMTP."""
+        """Deliver. Returns one reply per recipient for LMTP, one for all recipients for SMTP."""
         receiver = self._receiver
         message_id, date = self._fingerprint.result()
         mailboxes = [mailbox_of(rcpt.address, hostname=receiver.hostname) for rcpt in self._recipients]
@@ -159,7 +159,7 @@ class MailboxSink:
         try:
             await receiver.table.record(fresh, now)
         except TableError:
-            # The message is in its mailbox: a 4yz now would only make a second one.
+            # The message is in its mailbox: a 4yz now would only make a second copy.
             log.exception("delivered_to_not_recorded")
 
     def _prefix(self, recipient: str, now: datetime) -> bytes:
@@ -176,7 +176,7 @@ class MailboxSink:
 
 
 def _outcomes(keys: Sequence[Delivered], fresh: Sequence[Delivered]) -> list[Reply]:
-    """A mailbox that is named twice in one transaction gets one copy."""
+    """The reply for each key. A mailbox named twice in one transaction gets one copy."""
     left = set(fresh)
     outcomes = []
     for key in keys:

@@ -1,4 +1,4 @@
-"""The mailbox server: LMTP for the relays of its boundary, SMTP for the rest of the world."""
+"""Serves mailboxes: LMTP for the relays of the boundary, SMTP for everyone else."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from shadowrelay.smtp.receive_connector import Connector
 log = structlog.get_logger(__name__)
 
 TABLE_FILE = ".delivered-to.sqlite"
-"""Begins with a dot, as no domain's directory does."""
+"""The name begins with a dot; no domain's directory does."""
 
 _SWEEP = 60.0  # seconds between two sweeps of the DeliveredTo table
-_ROOM_FOR_TRACE = 2  # times the relay's own limits: what a relay accepted comes with trace fields added
+_ROOM_FOR_TRACE = 2  # times the limits of a relay: relays add trace fields to what they accept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailboxOptions:
-    """Where to keep mail and where to listen; port 0 is any free one."""
+    """Where to keep mail and where to listen; port 0 is any free port."""
 
     directory: Path
     hostname: str
@@ -41,11 +41,11 @@ class MailboxOptions:
 
 
 class MailboxCannotListen(Exception):
-    """A port is taken, or not ours to take; the text says which."""
+    """A port is taken or not allowed; the text says which."""
 
 
 class MailboxServer:
-    """Started and stopped once."""
+    """A mailbox server. Start and stop it once."""
 
     def __init__(self, options: MailboxOptions) -> None:
         self._options = options
@@ -54,7 +54,10 @@ class MailboxServer:
         self._sweeping: asyncio.Task[None] | None = None
 
     async def start(self) -> dict[str, tuple[str, int]]:
-        """Open the table and listen; says where. Raises CannotListen, TableUnusable, ValueError, OSError."""
+        """Open the table and listen. Returns the addresses.
+
+        Raises MailboxCannotListen, TableUnusable, ValueError, OSError.
+        """
         options = self._options
         options.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         table = await DeliveredTo.open(options.directory / TABLE_FILE, track=options.track_duplicates)
@@ -116,7 +119,7 @@ async def _listen(connector: Connector) -> tuple[str, int]:
         return await connector.start()
     except OSError as error:
         options = connector.options
-        # The text for a taken port names the address once more; that for an unknown host has no errno.
+        # The text for a taken port repeats the address; the error for an unknown host has no errno.
         number = error.errno or 0
         reason = os.strerror(number) if number > 0 else error.strerror or str(error)
         raise MailboxCannotListen(
@@ -125,7 +128,7 @@ async def _listen(connector: Connector) -> tuple[str, int]:
 
 
 def _connector_options(options: MailboxOptions, name: str, address: tuple[str, int]) -> ConnectorOptions:
-    """A few relays hold their sessions open and send all they have: no tarpit, no limit per source."""
+    """Options of a connector: a few relays send all their mail, so no tarpit and no limit per source."""
     defaults = ConnectorOptions(hostname=options.hostname)
     return ConnectorOptions(
         hostname=options.hostname,
@@ -144,7 +147,7 @@ def _connector_options(options: MailboxOptions, name: str, address: tuple[str, i
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Whoever waits for the file never sees half of it."""
+    """Write a file so that no reader sees half of it."""
     part = path.with_name(path.name + ".part")
     part.write_text(text, "utf-8")
     part.replace(path)

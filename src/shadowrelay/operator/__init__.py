@@ -1,1 +1,1 @@
-"""What an operator may do to mail and members, one module a verb."""
+"""Does what an operator may ask for messages and members, one module per verb."""

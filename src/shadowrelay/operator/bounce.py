@@ -1,4 +1,4 @@
-"""An operator gives a message up: it fails, and its sender is told."""
+"""Gives a message up for an operator: it fails, and its sender gets a report."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ REPLY = "554 5.3.0 Given up by the postmaster after a failure of the mail system
 async def give_up(
     database: TransportDatabase, reporter: Reporter, message_id: MessageId, clock: Callable[[], datetime]
 ) -> Copy | None:
-    """Fail every unsettled recipient of a message that was set aside. None if it is not set aside.
+    """Fail every unsettled recipient of a message that is set aside. None if it is not set aside.
 
-    A damaged one too: its report quotes nothing of it.
+    The message may be damaged: then the report quotes nothing of it.
     """
     copy, content = await database.transact(
         lambda ledger: (ledger.copy(message_id), stored(ledger, message_id))

@@ -1,7 +1,7 @@
-"""Emptying a node, at an operator's word or before it is stopped: what is not delivered soon is handed over.
+"""Empties a node, at an operator's request or before a stop: hands over mail that is not delivered soon.
 
-Only the queue: copies held for others stay, as holders of those messages they are replaced by their owners
-when this node is gone, or counted again when it is back.
+It empties only the queue. Copies held for other members stay: their owners make new copies when this node is
+gone, or count these again when it is back.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from shadowrelay.smtp.receive_connector import Connector
 log = structlog.get_logger(__name__)
 
 INTERVAL = 0.25  # seconds between passes
-PATIENCE = 3.0  # seconds in which what is due may be delivered here before it is handed over too
-AT_ONCE = 200  # messages in one transaction
+PATIENCE = 3.0  # seconds to deliver due messages here before these are handed over too
+AT_ONCE = 200  # messages in a transaction
 
 
 @dataclass(slots=True)
 class Drain:
-    """Of one node, from when it is told to until it is told that it need not."""
+    """Hands over the queue of one node."""
 
     database: TransportDatabase
     boundary: Boundary
     policy: Policy
     clock: Callable[[], datetime]
-    changed: Callable[[], None]  # there is something to say to the members
+    changed: Callable[[], None]  # called when there is something to say to the members
     _given: Counter[ServerName] = field(default_factory=Counter)
 
     async def run(self, until: float, arriving: Callable[[], bool]) -> Remains:
-        """Work until nothing is left, nobody is there to take it, or it is ``until`` on the loop's clock.
+        """Work until nothing is left, no member can take it, or it is ``until`` on the loop's clock.
 
-        Nothing is left only once no mail is ``arriving`` any more.
+        While mail is ``arriving``, the work is not done.
         """
         self._given.clear()
         loop = asyncio.get_running_loop()
@@ -64,7 +64,7 @@ class Drain:
             await asyncio.sleep(INTERVAL)
 
     async def remains(self) -> Remains:
-        """What is left at this moment."""
+        """What is left now."""
         return await self.database.transact(self._remains)
 
     async def _pass(self, *, deliverable_too: bool) -> Remains:
@@ -88,9 +88,7 @@ class Drain:
         return await self.remains()
 
     def _takers(self) -> frozenset[ServerName]:
-        """Members on other machines that can be reached, and did not just refuse a copy, as those do that are
-        drained.
-        """
+        """Reachable members on other machines that did not just refuse a copy, as a drained member does."""
         if not self.policy.shadow_redundancy_enabled:
             return frozenset()
         return (self.boundary.reachable() & self.boundary.elsewhere()) - self.boundary.skipped(seconds())
@@ -110,7 +108,7 @@ class Drain:
 
 
 class Draining:
-    """Of one node. ``active``: no mail and no copies are taken; the queue is delivered or handed over."""
+    """Drains a node in the background. ``active``: it takes no mail and no copies, and empties its queue."""
 
     def __init__(self, drain: Drain, patience: float) -> None:
         self.active = False
@@ -124,7 +122,7 @@ class Draining:
         return replace(left, arriving=sum(connector.sessions for connector in self._closing))
 
     async def begin(self, connectors: Sequence[Connector]) -> Remains:
-        """Begin, and go on in the background until ``end`` or ``finish``. Idempotent."""
+        """Begin to drain, in the background until ``end`` or ``finish``. Idempotent."""
         if not self.active:
             self.active = True
             log.warning("drain_begins")
@@ -133,7 +131,7 @@ class Draining:
         return await self.remains()
 
     async def end(self, connectors: Sequence[Connector]) -> Remains:
-        """Take mail and copies again. What was handed over stays where it is."""
+        """Take mail and copies again. Messages that were handed over stay where they are."""
         await self._cancel()
         self.active = False
         self._closing = ()
@@ -143,13 +141,13 @@ class Draining:
         return await self.remains()
 
     async def finish(self, connectors: Sequence[Connector], until: float) -> None:
-        """The node stops: work until nothing is left, or until that time on the loop's clock."""
+        """Drain for a stop: work until nothing is left, or it is ``until`` on the loop's clock."""
         await self._cancel()
         self.active = True
         await self._empty(connectors, until)
 
     async def _empty(self, connectors: Sequence[Connector], until: float) -> None:
-        """Sessions may finish, and what they bring is delivered or handed over like the rest."""
+        """Let sessions finish; deliver or hand over what they bring, like the rest."""
         self._closing = connectors
         async with asyncio.TaskGroup() as group:
             sessions = [group.create_task(one.refuse(self._patience)) for one in connectors]

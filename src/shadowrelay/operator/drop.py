@@ -1,4 +1,4 @@
-"""An operator forgets a message whose rows cannot be believed, and of which no member has a good copy."""
+"""Drops, for an operator, a message with damaged rows of which no member has a good copy."""
 
 from __future__ import annotations
 
@@ -10,5 +10,8 @@ from shadowrelay.database.ledger import SqlLedger
 
 
 def drop(ledger: SqlLedger, message_id: MessageId, now: datetime) -> bool:
-    """Nobody is told: who its sender is stands in those rows. False if it is not set aside for that."""
+    """Drop the message. Nobody is told: only the damaged rows name its sender.
+
+    Returns False if the message is not set aside for damaged rows.
+    """
     return ledger.apply(dropped(ledger, message_id, now))

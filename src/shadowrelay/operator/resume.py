@@ -1,4 +1,4 @@
-"""An operator lets a message go out that was set aside."""
+"""Puts a message that was set aside back into the queue, for an operator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOUGHT_AGAIN = (
 
 
 def resume(ledger: SqlLedger, message_id: MessageId, now: datetime) -> str | None:
-    """What was done, as a sentence. None if the message is not set aside; repeating it changes nothing."""
+    """Resume a message. Returns what was done, as a sentence; None if the message is not set aside."""
     found = ledger.apply(set_aside.resume(ledger, message_id, now))
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""An operator says that a member is gone for good."""
+"""Retires a member that, as an operator says, is gone for good."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Retirement:
     events: int
 
     def told(self) -> list[str]:
-        """The same in sentences."""
+        """What was done, in sentences."""
         before = " before" if self.already else ""
         return [
             f"{self.name} was marked retired on this node{before}: its copies no longer count",
@@ -37,11 +37,11 @@ class Retirement:
 
 
 def retire(ledger: SqlLedger, name: ServerName, now: datetime) -> Retirement:
-    """Mark a member retired, and do at once what its absence would lead to; repeating it changes nothing.
+    """Mark a member retired, and do at once what its absence would lead to. Idempotent.
 
-    What is held for it is promoted: the operator decides where the time rule may not. Its own copies of our
-    messages stop counting, which exposes them to the repair. Discard events for its database are dropped,
-    those of takeovers too, after the promotion wrote its own.
+    Copies held for it are promoted: the operator decides even where the time span does not. Its copies of our
+    messages stop counting, so that the repair makes new ones. After the promotion wrote its discard events,
+    all events for the member's database are dropped.
     """
     member = ledger.member(name) or Member(name)
     lost = views.snapshot(ledger).held_by.get(name, 0)

@@ -1,4 +1,4 @@
-"""The composition root of a node: the only place that constructs adapters, and runs the stages."""
+"""Composes a node: the only place that constructs adapters, and runs the stages."""
 
 from shadowrelay.service.node import Node, NodeFailed, mint, utcnow
 from shadowrelay.service.running import run_node

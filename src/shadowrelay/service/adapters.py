@@ -1,4 +1,4 @@
-"""What the settings say of other servers: members, next hops, certificates, the tracking log."""
+"""Makes adapters from the settings: addresses of members, next hops, TLS contexts, the tracking log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def addresses(settings: Settings) -> dict[ServerName, MemberAddress]:
 
 
 def machines(settings: Settings) -> dict[ServerName, str]:
-    """The machine of every member, and of this node."""
+    """The machine of every member and of this node."""
     others = {ServerName(member.name): member.host for member in settings.members}
     return others | {ServerName(settings.name): settings.host}
 

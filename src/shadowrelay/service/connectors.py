@@ -1,4 +1,4 @@
-"""The Receive connectors of a node, made of its settings."""
+"""Makes the Receive connectors of a node from its settings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from shadowrelay.smtp.receive import ConnectorOptions
 from shadowrelay.smtp.receive_connector import Connector
 from shadowrelay.wire.xshadow import MAX_LINE
 
-# A member only passes on what its own connectors took: no limit is for it, and line ends were looked at when
-# the content came in, and will be when it goes out.
+# A member passes on only what its own connectors took, so no limit applies. Line ends were checked when the
+# content came in, and will be checked when it goes out.
 MEMBER_MESSAGE_SIZE = 1 << 40
 
 
 def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector:
-    """The connector of that name: mail from senders."""
+    """The connector ``name``, for mail from senders."""
     options = IntakeOptions(
         connector=name,
         relay_networks=tuple(node.settings.relay_networks),

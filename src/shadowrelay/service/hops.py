@@ -1,4 +1,4 @@
-"""The next hops as the admin API shows them, out of what the queue keeps in memory."""
+"""Shows next hops to the admin API, from what the queue keeps in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PER_HOP, _IN_ALL = "max_per_domain_outbound_connections", "max_outbound_connect
 def hop_status(
     hops: Mapping[NextHop, Outbound], name: NextHop, policy: Policy, clock: float, now: datetime
 ) -> HopStatus:
-    """One of them. ``clock`` is the present moment on the loop's clock."""
+    """The status of one next hop. ``clock`` is the present moment on the loop's clock."""
     hop = hops.get(name) or Outbound(None)
     places, limit = (
         hop.places(clock, policy),
@@ -25,7 +25,7 @@ def hop_status(
     in_all = policy.max_outbound_connections - sum(one.workers for one in hops.values()) + hop.workers
     if in_all < places:
         places, limit = in_all, _IN_ALL
-    # One session probes it; those that were begun before it failed may still wait.
+    # One session probes the hop; sessions begun before it failed may still wait.
     if hop.probed and (alone := hop.workers - len(hop.probes) + 1) < places:
         places, limit = alone, "one session logs in first"
     waiting = [session.awaits for session in hop.busy if session.awaits.what]

@@ -1,4 +1,4 @@
-"""One running node: its parts, and what the admin API sees of it."""
+"""Builds one running node from its parts, as the admin API sees it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def utcnow() -> datetime:
 
 
 def mint(now: datetime) -> MessageId:
-    """A UUID version 7 (RFC 9562 5.7)."""
+    """A new message id: a UUID version 7 (RFC 9562 5.7)."""
     stamp = int(now.timestamp() * 1000).to_bytes(6, "big")
     raw = bytearray(stamp + os.urandom(10))
     raw[6] = 0x70 | (raw[6] & 0x0F)
@@ -179,11 +179,11 @@ class Node:
         self.queue.wake.set()
 
     def nudge(self, name: ServerName) -> None:
-        """There is something to say to that member."""
+        """Wake the link to a member: there is something to say to it."""
         self.links[name].nudge()
 
     def reconcile(self) -> Reconcile:
-        """The stage that concludes what members were asked."""
+        """The stage that decides messages once their members have answered."""
         return Reconcile(
             self.database,
             self.boundary,
@@ -196,14 +196,14 @@ class Node:
         )
 
     def start_links(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Talk to every member that was not retired."""
+        """Start a link to every member that was not retired."""
         for name in self.boundary.watches if self.policy.shadow_redundancy_enabled else ():
             link = self.links[name]
             self._tasks[name] = group.create_task(link.run(), name=f"link to {name}")
         return list(self._tasks.values())
 
     async def settled_in_log(self, message_id: MessageId) -> Mapping[int, Status]:
-        """What the tracking log says became of the recipients of a message whose rows cannot be believed."""
+        """What the tracking log says became of the recipients of a message with damaged rows."""
         return lookup.settled(await self._in_log(message_id))
 
     async def damage_in_log(self, message_id: MessageId) -> tuple[str, str] | None:

@@ -1,7 +1,7 @@
-"""The opening of a node's database: what has to be known of it before the node takes or sends any mail.
+"""Finishes the opening of a node's database, before the node takes or sends any mail.
 
-None of it waits for another member, and in the time that a long queue takes the node greets the others, so
-that nobody takes it for dead (docs/decisions/0024-opening-and-cut-off.md).
+No step waits for another member. While a long queue is opened, the node greets the other members, so that
+none takes it for dead (docs/decisions/0024-opening-and-cut-off.md).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from shadowrelay.service.node import Node, NodeFailed, utcnow
 log = structlog.get_logger(__name__)
 
 SNAPSHOT_INTERVAL = 3600.0
-FEW = 100  # messages that a part of a snapshot lists while the node works
+FEW = 100  # messages in a part of a snapshot while the node works
 
-AT_ONCE = 0.3  # seconds that the first greeting waits for an opening to end that has little to do
+AT_ONCE = 0.3  # seconds that the first greeting waits for a short opening to end
 
 
 async def opened(node: Node) -> None:
-    """Open the database to the end: is its file whole, what is to be asked about, what is nobody's content.
+    """Finish the opening: check the file, mark what to ask about, sweep content that no row names.
 
-    Raises NodeFailed after ``opening_timeout``: a node that is greeted and never opens keeps its mail from
-    everybody.
+    Raises NodeFailed after ``opening_timeout``: a node that answers members and never opens keeps its mail
+    from everyone.
     """
     salvaged = node.database.opened.salvaged
     database, limit = node.database, node.policy.opening_timeout.total_seconds()
@@ -53,7 +53,7 @@ async def opened(node: Node) -> None:
 
 
 async def take_snapshots(database: TransportDatabase, *, listed: bool) -> None:
-    """Until cancelled: what is left of that of the start, unless it is ``listed``, and one every hour."""
+    """Until cancelled, finish the snapshot of the start unless it is ``listed``, and take one every hour."""
     taken = Taken.START
     while True:
         if not listed:
@@ -63,9 +63,9 @@ async def take_snapshots(database: TransportDatabase, *, listed: bool) -> None:
 
 
 async def take_snapshot(database: TransportDatabase, taken: Taken) -> None:
-    """Of all that this node holds, part by part; or what is left of one that was begun.
+    """Take a snapshot of all that this node holds, part by part, or finish one that was begun.
 
-    While the node works, everything else comes first.
+    While the node works, it pauses after each part for as long as the part took.
     """
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -76,6 +76,6 @@ async def take_snapshot(database: TransportDatabase, taken: Taken) -> None:
 
 
 async def list_part_of(database: TransportDatabase, taken: Taken) -> bool:
-    """One part of it. Is that the end?"""
+    """Take one part of a snapshot. Returns whether it was the last."""
     most = PAGE if taken is Taken.STOP else FEW
     return await database.transact(lambda ledger: list_part(ledger, str(uuid4()), utcnow(), taken, most))

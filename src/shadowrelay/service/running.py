@@ -74,7 +74,7 @@ async def run_node(settings: Settings) -> None:
         now,
         machines(settings),
     )
-    with signals.heard() as stop:  # before anybody can see that the node runs
+    with signals.heard() as stop:  # before anyone can see that the node runs
         _tell_what_was_opened(settings, database)
         try:
             await _serve(Node(settings, database), stop)
@@ -137,7 +137,7 @@ async def _serve(node: Node, stop: asyncio.Event) -> None:
             await _listen(key, connector)
         listed = await list_part_of(database, Taken.START)  # before any other row of this start
         opening = group.create_task(opened(node), name="opening")
-        await asyncio.wait({opening}, timeout=AT_ONCE)  # mostly that is all: nobody is told to ask again
+        await asyncio.wait({opening}, timeout=AT_ONCE)  # usually that is enough: no member has to ask again
         if members is not None:
             await members.start()
         links = node.start_links(group)
@@ -147,8 +147,8 @@ async def _serve(node: Node, stop: asyncio.Event) -> None:
         node.connectors = senders if opening.done() else []
         stages = _start_stages(node, group, listed=listed) if opening.done() else [opening]
         background = [*stages, *links, guard]
-        gc.freeze()  # modules and settings stay for good: collections need not look at them again
-        gc.set_threshold(20_000, 20, 50)  # little of what a message allocates is a cycle: look more rarely
+        gc.freeze()  # modules and settings stay for good: no collection looks at them again
+        gc.set_threshold(20_000, 20, 50)  # a message allocates few cycles: collect less often
         log.info("node_started", node=node.name, site=node.site, members=len(node.boundary.places))
         await stop.wait()
         await _drain(node, members)
@@ -165,14 +165,14 @@ async def _serve(node: Node, stop: asyncio.Event) -> None:
 
 
 async def _either(task: asyncio.Task[None], stop: asyncio.Event) -> None:
-    """Until the task is done, or the node is to stop."""
+    """Wait until the task is done, or ``stop`` is set."""
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
 
 
 async def _prepare(node: Node) -> None:
-    """What has to be in order before anybody is let in."""
+    """Prepare what must be ready before anyone may connect."""
     content.prepare(node.spool)
     node.opening = True
     for member in await node.database.transact(lambda ledger: tuple(ledger.members())):
@@ -198,9 +198,9 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
 
 
 async def _drain(node: Node, members: Connector | None) -> None:
-    """Senders and queue first, and last the members: until then they may ask and be told."""
+    """Stop senders and queue first, and members last: until then they may ask and get answers."""
     node.stopping = True
-    # Of a queue that was not opened to its end nothing is handed over.
+    # A node that is still opening hands nothing over.
     drain = 0.0 if node.opening else node.settings.drain_timeout.total_seconds()
     until = asyncio.get_running_loop().time() + drain
     log.info("node_stopping", drain=drain)

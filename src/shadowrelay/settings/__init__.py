@@ -1,4 +1,4 @@
-"""The settings of a node: environment over one TOML file over defaults, and every error at once."""
+"""Reads the settings of a node: environment over one TOML file over defaults; reports all errors at once."""
 
 from shadowrelay.settings.description import Described, described
 from shadowrelay.settings.effective import Effective, effective

@@ -1,4 +1,4 @@
-"""What single values cannot show: values that do not go together, and files that are not there."""
+"""Checks settings against each other: values that do not go together, and files that are not there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEY = "a file in PEM, without a passphrase"
 def cross_checks(
     settings: Settings, *, broken: frozenset[str], origins: Mapping[str, Origin]
 ) -> Iterator[SettingError]:
-    """Errors between settings. ``broken``: top-level keys with errors of their own, which are not whole."""
+    """Errors between settings. ``broken``: top-level keys with errors of their own, so not complete."""
 
     def refuse(key: str, message: str, *, value: object = "", allowed: str = "") -> SettingError:
         origin = origin_of(key, origins)
@@ -63,7 +63,9 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
 
 def _users(key: str, file: Path, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
     if connector.tls_certificate is None:
-        yield refuse(f"{key}.tls_certificate", "has to be set: with users_file users log in, over TLS alone")
+        yield refuse(
+            f"{key}.tls_certificate", "has to be set: with users_file users log in, and only over TLS"
+        )
     try:
         wrong = _unreadable(file) or (parse_users(file.read_text("utf-8")) and "")
     except UsersInvalid as error:
@@ -94,7 +96,7 @@ def _peer(settings: Settings, broken: frozenset[str], refuse: Refuse) -> Iterato
 def _files(
     files: Mapping[str, Path | None], refuse: Refuse, *, certificate: str = "", key: str = ""
 ) -> Iterator[SettingError]:
-    """Are they there, and what they are said to be: certificates all, but for the ``key`` of one of them?"""
+    """Check that the files exist and are certificates, or for ``key`` the private key of ``certificate``."""
     sound: dict[str, Path] = {}
     for name, path in files.items():
         if path is not None:
@@ -137,19 +139,19 @@ def _members(settings: Settings, broken: frozenset[str], refuse: Refuse) -> Iter
     for index, member in enumerate(settings.members):
         key = f"members[{index}]"
         if member.name in seen:
-            yield refuse(f"{key}.name", f"the name of members[{seen[member.name]}] too", value=member.name)
+            yield refuse(f"{key}.name", f"members[{seen[member.name]}] has the same name", value=member.name)
         seen.setdefault(member.name, index)
         if member.name != settings.name or broken & {"name", "site", "host"}:
             continue
         for part in ("site", "host"):
             theirs, ours = getattr(member, part), getattr(settings, part)
             if theirs != ours:
-                yield refuse(f"{key}.{part}", f'this node is said to have {part} "{ours}"', value=theirs)
+                yield refuse(f"{key}.{part}", f'this node has the {part} "{ours}"', value=theirs)
     same = Counter(str(member.address) for member in settings.members)
     for index, member in enumerate(settings.members):
         if same[str(member.address)] > 1:
             yield refuse(
-                f"members[{index}].address", "the address of another member too", value=member.address
+                f"members[{index}].address", "another member has the same address", value=member.address
             )
 
 
@@ -167,7 +169,7 @@ def _listeners(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
 
 
 def _same_place(one: HostPort, other: HostPort) -> bool:
-    """Can only one of them be listened at? Every address includes each; those of IPv6 no IPv4 ones."""
+    """Whether the two listeners conflict. A wildcard includes every address of its own family only."""
     hosts = {one.host, other.host}
     one_family = (":" in one.host) == (":" in other.host)
     overlap = len(hosts) == 1 or (one_family and not hosts.isdisjoint({"0.0.0.0", "::"}))  # noqa: S104
@@ -197,7 +199,7 @@ def _login(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingEr
     if route.username and route.tls is not Tls.REQUIRED and not route.login_without_tls:
         yield refuse(
             f"{key}.tls",
-            "the password could be read on the way, or by whoever answers",
+            "the password could be read on the way, or go to a false server",
             value=route.tls,
             allowed="required, or login_without_tls = true",
         )
@@ -216,10 +218,10 @@ _RETRIES = {
 
 
 def _attempts(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
-    """Attempts must be left for the sites that are asked; the other count is not looked at.
+    """Check that at least one attempt is left for the sites that are asked; ignore the other count.
 
-    So each preference can be set in one step, whatever the counts were before. Where all members are in one
-    site the preference is ignored, and the count of the local site is the one that applies.
+    So each preference can be set in one step, whatever the counts were. If all members are in one site, the
+    preference is ignored and the count of the local site applies.
     """
     policy = settings.policy()
     preference = policy.shadow_message_preference_setting

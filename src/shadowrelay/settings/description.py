@@ -1,4 +1,4 @@
-"""What the schema says of a key: notation, range and default, for errors and the reference."""
+"""Describes keys by the schema: notation, range and default, for errors and the reference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shadowrelay.settings.values import Format
 
 PathStep = str | int
 
-_MOST_NAMES = 12  # that an error tells one by one
+_MOST_NAMES = 12  # names that an error lists one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class SchemaNode:
 
     @property
     def element(self) -> SchemaNode | None:
-        """What a list holds, or what each table of a group of named tables is."""
+        """The element of a list, or of a group of named tables."""
         if get_origin(self.annotation) in (list, dict):
             return _node(get_args(self.annotation)[-1])
         return None
 
     @property
     def named(self) -> bool:
-        """A group of tables that the administrator names, such as ``receive``."""
+        """Whether this is a group of tables that the administrator names, such as ``receive``."""
         return get_origin(self.annotation) is dict
 
     def child(self, step: PathStep) -> SchemaNode | None:
@@ -65,7 +65,7 @@ class SchemaNode:
         return None
 
     def render(self, value: Any) -> str:
-        """A value in the notation that it is set in."""
+        """A value in the notation of the settings file."""
         if isinstance(value, list):
             inner = self.element or self
             return "[" + ", ".join(f'"{inner.render(item)}"' for item in value) + "]"
@@ -74,7 +74,7 @@ class SchemaNode:
         return self._format.render(value)
 
     def allowed(self) -> str:
-        """What the value may be, in words: notation and range, or the choices."""
+        """The allowed values in words: notation and range, or the choices."""
         if isinstance(self.annotation, type) and issubclass(self.annotation, Enum):
             return alternatives([str(choice.value) for choice in self.annotation])
         if self.element is not None:
@@ -140,7 +140,7 @@ def dotted(path: Sequence[PathStep]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A setting as the reference shows it. ``default`` is empty when the setting has to be given."""
+    """A setting as the reference shows it. ``default`` is empty if the setting is required."""
 
     key: str
     allowed: str
@@ -171,7 +171,7 @@ def _default(node: SchemaNode, field: FieldInfo) -> str:
 
 
 def instead(parent: SchemaNode | None, wrong: str) -> tuple[str, str]:
-    """For a key that the schema does not have in this table: which one was meant, or else which there are."""
+    """For an unknown key in a table: a hint at the key that was meant, or else the keys that exist."""
     names = list(parent.table.model_fields) if parent and parent.table else []
     if hint := suggestion(wrong, names):
         return hint, ""
@@ -181,7 +181,7 @@ def instead(parent: SchemaNode | None, wrong: str) -> tuple[str, str]:
 
 
 def suggestion(key: str, candidates: Sequence[str]) -> str:
-    """``did you mean "…"?``, or nothing. Exchange's CamelCase and hyphens are taken for our spelling."""
+    """``did you mean "…"?``, or nothing. Exchange's CamelCase and hyphens count as our spelling."""
     plain = {_plain(candidate): candidate for candidate in candidates}
     close = difflib.get_close_matches(_plain(key), plain, n=1, cutoff=0.6)
     return f'did you mean "{plain[close[0]]}"?' if close else ""

@@ -1,4 +1,4 @@
-"""The settings in force, each with where it came from; secrets masked."""
+"""Lists the settings in force, each with its origin; secrets are masked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shadowrelay.settings.schema import Settings
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """``value`` is text in the notation of the settings file, a list of such texts, or None."""
+    """A setting in force. ``value`` is text as in the settings file, a list of texts, or None."""
 
     key: str
     value: str | int | bool | list[str] | None

@@ -1,4 +1,4 @@
-"""What is wrong with the settings: everything at once, each with key, value, place and what is allowed."""
+"""Describes errors of the settings: each with its key, value, place and what is allowed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class SettingError:
     """One wrong setting. Empty text means that the part does not apply.
 
-    ``source`` is the file, the environment variable or the option that the value came from; ``value`` is
-    already masked when the setting is a secret. As text it is one line, what is not printable as an escape.
+    ``source`` is the file, environment variable or option that the value came from; ``value`` is already
+    masked if the setting is a secret. As text it is one line, with unprintable characters as escapes.
     """
 
     key: str
@@ -28,7 +28,7 @@ class SettingError:
 
 
 class SettingsInvalid(Exception):
-    """The settings cannot be used; ``errors`` names every reason, in the order of the schema."""
+    """The settings cannot be used; ``errors`` has every reason, in the order of the schema."""
 
     def __init__(self, errors: list[SettingError]) -> None:
         super().__init__("; ".join(map(str, errors)))

@@ -1,4 +1,4 @@
-"""From text to settings: merge the sources, validate, and report everything that is wrong at once."""
+"""Loads settings: merges the sources, validates, and reports all errors at once."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _PLACEHOLDER = "name.invalid"
 def load_settings(path: Path | None, environ: Mapping[str, str]) -> Settings:
     """Read one node's settings: environment over file over defaults.
 
-    Raises SettingsInvalid with every error found. Without a path only the environment is read. Relative paths
-    are taken from the directory of the settings file.
+    Raises SettingsInvalid with every error found. Without a path it reads only the environment. Relative
+    paths start at the directory of the settings file.
     """
     file = None if path is None else FileSource(Settings, path)
     beneath = file() if file else {}
@@ -55,7 +55,7 @@ def load_settings(path: Path | None, environ: Mapping[str, str]) -> Settings:
 
 
 def settings_from_tree(tree: Mapping[str, Any], *, source: str = "") -> Settings:
-    """Validate settings that are at hand as nested tables, as strictly as `load_settings` does."""
+    """Validate settings given as nested tables, as strictly as `load_settings` does."""
     origins = {key: Origin(OriginKind.FILE, source) for key in tree} if source else {}
     settings, errors = validate(dict(tree), origins)
     if settings is None or errors:
@@ -66,10 +66,10 @@ def settings_from_tree(tree: Mapping[str, Any], *, source: str = "") -> Settings
 def validate(tree: Tree, origins: Mapping[str, Origin]) -> tuple[Settings | None, list[SettingError]]:
     """The settings, or every error: of single values, and of values that do not go together.
 
-    The second kind is looked for among what remains when the tables with wrong values are left out, so that
-    one misspelt key does not hide it.
+    Errors of the second kind are looked for after leaving out the tables with wrong values, so that one
+    misspelt key does not hide them.
     """
-    # BaseSettings takes arguments of its own that begin with an underscore: never from a file.
+    # BaseSettings takes its own arguments, which begin with an underscore: never take these from a file.
     hidden = [key for key in tree if key.startswith("_")]
     if hidden:
         settings, errors = validate({key: tree[key] for key in tree if key not in hidden}, origins)
@@ -104,7 +104,7 @@ def _remaining(
 
 
 def _sound(key: str, value: Any, wrong: Sequence[Sequence[PathStep]]) -> Any:
-    """What remains of a top-level value: whole, without its wrong tables, or nothing."""
+    """The sound part of a top-level value: all of it, all but its wrong tables, or nothing."""
     below = [path[1:] for path in wrong if path[0] == key]
     if not below:
         return value
@@ -148,7 +148,7 @@ def _reason(detail: ErrorDetails) -> str:
 
 
 def _unknown_setting(path: Sequence[PathStep], origins: Mapping[str, Origin]) -> SettingError:
-    """Its value is not repeated: it may be a secret under a misspelt key."""
+    """The error for an unknown setting, without its value: that may be a secret under a misspelt key."""
     key = dotted(path)
     hint, allowed = instead(find(path[:-1]), str(path[-1]))
     message = " – ".join(filter(None, ["unknown setting", hint]))
@@ -164,7 +164,7 @@ def _shown(node: SchemaNode, value: Any) -> str:
 
 
 def _written(tree: Any, path: Sequence[PathStep], otherwise: Any) -> Any:
-    """A value as it was set, before it was read as a duration or a size."""
+    """A value as it was set, before it was parsed as a duration or a size."""
     for step in path:
         try:
             tree = tree[step]

@@ -1,4 +1,4 @@
-"""Where the value of a setting came from."""
+"""Tells where the value of a setting came from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULT = Origin(OriginKind.DEFAULT)
 
 
 def origin_of(key: str, origins: Mapping[str, Origin]) -> Origin | None:
-    """The origin of a dotted key, or of the nearest table or list that it stands in, or of what is in it."""
+    """The origin of a dotted key, or of the nearest table or list around it, or of something in it."""
     within = (f"{key}.", f"{key}[")
     while key:
         if key in origins:

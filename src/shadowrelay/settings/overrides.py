@@ -1,4 +1,4 @@
-"""Settings as nested tables: changed by ``KEY=VALUE`` options, and written as TOML for generated nodes."""
+"""Changes settings in nested tables by ``KEY=VALUE`` options, and writes them as TOML."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from shadowrelay.settings.sources import parsed
 
 
 def apply_overrides(tree: Mapping[str, Any], options: Iterable[str]) -> dict[str, Any]:
-    """A copy of the tables with each ``KEY=VALUE`` applied, the later option winning.
+    """A copy of the tables with each ``KEY=VALUE`` applied; the last option for a key wins.
 
     KEY is dotted (``receive.default.max_protocol_errors``); VALUE is in TOML syntax, or else text (``15s``).
-    Raises SettingsInvalid with every wrong option. Settings that no option touches are not judged, so the
+    Raises SettingsInvalid with every wrong option. Settings that no option touches are not checked, so the
     tables need not be complete.
     """
     changed = deepcopy(dict(tree))
@@ -34,7 +34,7 @@ def apply_overrides(tree: Mapping[str, Any], options: Iterable[str]) -> dict[str
         elif find(path) is None:
             errors.append(_unknown(path, text))
         elif not _place(changed, path, _value(text)):
-            errors.append(SettingError(key=key, message="stands below a value", source="--set"))
+            errors.append(SettingError(key=key, message="below a value that is not a table", source="--set"))
         else:
             origins[key] = Origin(OriginKind.FILE, "--set")
     _, found = validate(changed, origins)
@@ -78,7 +78,7 @@ def _place(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> bool:
 
 
 def _unknown(path: tuple[str, ...], value: str) -> SettingError:
-    """With the key that was meant, or those that there are, on the level where the path leaves the schema."""
+    """The error for an unknown key: with the key that was meant, or all keys of the table it is not in."""
     depth = next(depth for depth in range(1, len(path) + 1) if find(path[:depth]) is None)
     hint, allowed = instead(find(path[: depth - 1]), path[depth - 1])
     message = " – ".join(filter(None, ["unknown setting", hint]))

@@ -1,4 +1,4 @@
-"""The routes of the settings, as core takes them."""
+"""Converts the routes of the settings to the form that core takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shadowrelay.settings.schema import Settings
 
 
 def routes(settings: Settings) -> tuple[Route, ...]:
-    """One for each next hop."""
+    """One route for each next hop."""
     return tuple(
         Route(NextHop(name), tuple(route.domains), route.inside) for name, route in settings.routes.items()
     )

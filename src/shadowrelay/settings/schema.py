@@ -1,6 +1,6 @@
-"""The settings of one node: what may be set, what it is when nobody sets it, and the range it may have.
+"""Defines the settings of a node: each with its type, default and range.
 
-The tunables of ``core.policy`` are settings under their own names; their defaults and ranges stand there.
+The tunables of ``core.policy`` are settings under their own names; their defaults and ranges are there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class NextHopProtocol(StrEnum):
 
 
 class Tls(StrEnum):
-    """Towards a next hop: never, when it is offered (RFC 7435), or always with a verified certificate."""
+    """TLS with a next hop: never, when offered (RFC 7435), or always with a verified certificate."""
 
     NONE = "none"
     OPPORTUNISTIC = "opportunistic"
@@ -55,7 +55,7 @@ class Tls(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """How a password is said to a next hop (RFC 4954): one alone is tried."""
+    """How to log in at a next hop (RFC 4954): only this mechanism is tried."""
 
     PLAIN = "plain"
     LOGIN = "login"
@@ -71,7 +71,7 @@ class LogLevel(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """``auto``: for people on a terminal, JSON elsewhere."""
+    """``auto``: for people on a terminal, else JSON."""
 
     AUTO = "auto"
     JSON = "json"
@@ -103,7 +103,7 @@ class ReceiveConnector(Section):
         1000, ge=1000, le=2**31, description="Longest text line, CRLF included (RFC 5321 4.5.3.1.6)."
     )
     any_dots: Flag = Field(
-        default=False, description="Take local parts such as `user..name`; they go on in quotes."
+        default=False, description="Take local parts such as `user..name`; they are passed on in quotes."
     )
     connection_timeout: Duration = Field(
         timedelta(minutes=10), ge=_SECOND, le=_DAY, description="Longest session, busy or not."
@@ -131,7 +131,7 @@ class ReceiveConnector(Section):
 
 
 class MemberConnector(Section):
-    listen: ListenAddress = Field(description="Where other members call this one.")
+    listen: ListenAddress = Field(description="Where other members connect to this one.")
     certificate: FilePath | None = Field(None, description="PEM chain that shows our name to members.")
     key: FilePath | None = Field(None, description="PEM private key of `certificate`.")
     ca: FilePath | None = Field(
@@ -149,13 +149,13 @@ class MemberConnector(Section):
 
     @property
     def tls(self) -> bool:
-        """Implicit TLS with client certificates; otherwise the networks are externally secured."""
+        """Whether members use implicit TLS with client certificates; else networks are externally secured."""
         return self.certificate is not None and self.key is not None and self.ca is not None
 
 
 class MemberSettings(Section):
     name: Fqdn = Field(description="Name of the member, as in its own settings.")
-    address: DialAddress = Field(description="Where its peer connector is called.")
+    address: DialAddress = Field(description="Address of its peer connector.")
     site: Label = Field("default", description="Its site.")
     host: Label = Field(
         default_factory=lambda data: data["name"],
@@ -236,7 +236,7 @@ else:
 
 
 class Settings(PolicySettings):
-    """Everything that one node is told. `load` reads it; constructing it reads nothing."""
+    """All settings of one node. `load_settings` reads them; constructing this class reads nothing."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -254,7 +254,7 @@ class Settings(PolicySettings):
     )
     data_dir: FilePath = Field(Path("/var/lib/shadowrelay"), description="Where the node keeps its data.")
     accepted_domains: list[DomainPattern] = Field(
-        [], description="Domains that mail is accepted for from all."
+        [], description="Domains for which mail is accepted from all clients."
     )
     relay_networks: list[Cidr] = Field([], description="Clients that may send to any domain.")
     drain_timeout: Duration = Field(
@@ -275,7 +275,7 @@ class Settings(PolicySettings):
     receive: dict[TableName, ReceiveConnector] = Field({}, description="Receive connectors, at least one.")
     peer: MemberConnector | None = Field(None, description="The connector for members; needed with members.")
     members: list[MemberSettings] = Field(
-        [], description="Members of the boundary; our own entry is left out."
+        [], description="Members of the boundary; an entry for this node is ignored."
     )
     routes: dict[TableName, RouteSettings] = Field({}, description="Next hops.")
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
@@ -310,12 +310,12 @@ class Settings(PolicySettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what it is given: our own sources, which report all errors, are run by `load_settings`."""
+        """Use only the given values: `load_settings` runs our own sources, which report all errors."""
         del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings,)
 
     def policy(self) -> Policy:
-        """The tunables, as core takes them."""
+        """The tunables in the form that core takes."""
         return Policy(**{tunable.name: getattr(self, tunable.name) for tunable in fields(Policy)})
 
     def origin(self, key: str) -> Origin:

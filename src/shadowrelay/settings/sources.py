@@ -1,4 +1,4 @@
-"""The two places that settings are read from. Each collects its errors instead of raising the first."""
+"""Reads settings from a file and from the environment; each source collects all its errors."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from shadowrelay.settings.origins import Origin, OriginKind
 
 PREFIX = "SHADOWRELAY_"
 SETTINGS_PATH_VARIABLE = "SHADOWRELAY_CONFIG"
-"""Names the settings file for the commands; not a setting, as those for viewers and tests are not."""
+"""Names the settings file for the commands; not a setting, like the variables for viewers and tests."""
 
 ADMIN_VARIABLE = "SHADOWRELAY_ADMIN"
-"""A node's URL for the viewers. Anything else is the setting of that name: the table ``admin`` as JSON."""
+"""A node's URL for the viewers. Any other value sets the table ``admin``, as JSON."""
 
 _DEEPEST = 32
-"""No setting has as many tables and lists around it."""
+"""Deepest nesting of tables and lists: no setting needs as much."""
 
 _LARGEST = 1 << 20
-"""Octets of a file that are read."""
+"""Most octets of a file."""
 
-# The parts of a dotted key. No name and no address in a value has as many labels as that.
+# A dotted key of 128 parts. No name and no address in a value has as many labels.
 _MANY_PARTS = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){128}""")
 
 _NO_SETTINGS = frozenset({SETTINGS_PATH_VARIABLE, "SHADOWRELAY_ADMIN_TOKEN", failpoints.VARIABLE})
@@ -39,11 +39,11 @@ Tree = dict[str, Any]
 
 
 class _TooLarge(ValueError):
-    """More than anybody's settings."""
+    """A file is larger than any settings."""
 
 
 class SettingsSource(PydanticBaseSettingsSource):
-    """What one place says: the values as nested tables, the origin of each, and what could not be read."""
+    """Settings from one place: the values as nested tables, the origin of each, and the errors."""
 
     def __init__(self, settings: type[BaseSettings]) -> None:
         super().__init__(settings)
@@ -52,7 +52,7 @@ class SettingsSource(PydanticBaseSettingsSource):
         self.errors: list[SettingError] = []
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """The value of a top-level setting, with its key; never text that is still to be parsed."""
+        """The value of a top-level setting, with its key; False: it is parsed already."""
         del field
         return self.tree.get(field_name), field_name, False
 
@@ -87,15 +87,15 @@ class FileSource(SettingsSource):
 class EnvironmentSource(SettingsSource):
     """Variables with our prefix: ``__`` steps into a table, ``_FILE`` at the end names a file with the value.
 
-    Lists of text are comma-separated or JSON; tables and lists of tables are JSON. A table that the settings
-    file names with a hyphen or in capitals is found by its name with ``_`` in any case. Every variable with
-    our prefix must be a setting: a misspelt one would otherwise pass unseen.
+    Lists of text are comma-separated or JSON; tables and lists of tables are JSON. A variable names a table
+    with ``_`` for a hyphen, and in any case. Every variable with our prefix must be a setting: otherwise a
+    misspelt one would go unnoticed.
     """
 
     def __init__(self, settings: type[BaseSettings], environ: Mapping[str, str], beneath: Tree) -> None:
         super().__init__(settings)
         self._beneath = beneath
-        # Outer tables first, so that JSON for a table does not undo a variable for one of its values.
+        # Outer tables first, so that JSON for a table does not replace a variable for one of its values.
         for variable in sorted(environ, key=lambda name: (name.count("__"), name)):
             if variable.upper().startswith(PREFIX) and not _for_commands(variable.upper(), environ[variable]):
                 self._take(variable, environ[variable])
@@ -158,10 +158,10 @@ def _for_commands(variable: str, text: str) -> bool:
 
 
 def parsed(parse: Callable[[str], Any], text: str) -> Any:
-    """What a parser of TOML or JSON makes of a text.
+    """A text as a TOML or JSON parser reads it.
 
-    Raises ValueError for whatever it cannot read: a syntax error, a number too long to be one, or tables and
-    lists nested so deeply that the parser, or we after it, would run out of stack.
+    Raises ValueError for text that it cannot read: a syntax error, a number that is too long, or tables and
+    lists nested so deeply that the parser or our code would run out of stack.
     """
     try:
         value = parse(text)
@@ -177,7 +177,7 @@ def parsed(parse: Callable[[str], Any], text: str) -> Any:
 
 
 def _toml(text: str) -> Any:
-    # Whatever a key is nested in, its parser notes again for each of its parts.
+    # The parser notes all tables around a key again for each part of the key.
     if _MANY_PARTS.search(text):
         raise ValueError("nested too deeply")
     return tomllib.loads(text)
@@ -187,7 +187,7 @@ def _text(path: Path, encoding: str) -> str:
     with path.open("rb") as file:
         octets = file.read(_LARGEST + 1)
     if len(octets) > _LARGEST:
-        raise _TooLarge(f"larger than {_LARGEST} octets: no settings are")
+        raise _TooLarge(f"larger than {_LARGEST} octets, which no settings are")
     return octets.decode(encoding)
 
 
@@ -196,7 +196,7 @@ def _content(path: str) -> str:
 
 
 def _parse(node: SchemaNode, text: str) -> Any:
-    """A value as TOML would have given it. Empty text leaves an optional setting unset."""
+    """A value in the form that TOML gives. Empty text leaves an optional setting unset."""
     if not text and node.optional:
         return None
     of_tables = node.element is not None and node.element.table is not None
@@ -216,7 +216,7 @@ def _variable(path: tuple[str, ...]) -> str:
 
 
 def _settable(node: SchemaNode, known: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Paths that a variable may name, with the names of tables that the file has."""
+    """The paths that a variable may name, with the table names of the file."""
     names = (known or ["default"]) if node.named else node.table.model_fields if node.table else []
     for name in names:
         child, inner = node.child(name), known.get(name)
@@ -235,7 +235,7 @@ def _leaves(tree: Mapping[str, Any], path: tuple[PathStep, ...] = ()) -> Iterato
 
 
 def merge(lower: Tree, upper: Tree) -> Tree:
-    """Tables are merged key by key; anything else in ``upper`` replaces what is below it."""
+    """Merge tables key by key; any other value in ``upper`` replaces that in ``lower``."""
     merged = dict(lower)
     for key, value in upper.items():
         below = merged.get(key)
@@ -244,7 +244,7 @@ def merge(lower: Tree, upper: Tree) -> Tree:
 
 
 def rewrite(tree: Tree, change: Callable[[SchemaNode, Any], Any], node: SchemaNode = ROOT) -> Tree:
-    """The same tables, each value that the schema knows passed through ``change``."""
+    """The same tables, with ``change`` applied to each value that the schema knows."""
 
     def visit(child: SchemaNode | None, value: Any) -> Any:
         if child is None:

@@ -1,4 +1,4 @@
-"""Types of setting values: each is read from text, checked, and written back in the same notation."""
+"""Defines the types of setting values: each is read from text, checked, and written in the same notation."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _PATTERN = re.compile(rf"\*|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?")
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a value is written: a phrase for error messages and the reference, and the way back to text."""
+    """The notation of a value: a phrase for errors and the reference, and a function back to text."""
 
     text: str
     render: Callable[[Any], str] = str
@@ -64,7 +64,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """Where to listen, or whom to call. ``host`` is bare: an IPv6 address has no brackets here."""
+    """An address to listen on or to call. In ``host`` an IPv6 address has no brackets."""
 
     host: str
     port: int
@@ -74,10 +74,10 @@ class HostPort:
 
 
 def parse_duration(value: object) -> timedelta:
-    """``500ms``, ``15s``, ``2m``, ``3h``, ``2d``, ``1h30m``: units fall from left to right, each once.
+    """``500ms``, ``15s``, ``2m``, ``3h``, ``2d``, ``1h30m``: larger units first, each once.
 
-    What is finer than a millisecond is rounded: ``format_duration`` would not show it.
-    A bare number has no unit and is refused: seconds and minutes have been mistaken for each other before.
+    It rounds to a millisecond, as ``format_duration`` does. It refuses a bare number: without a unit, seconds
+    and minutes get mixed up.
     """
     if isinstance(value, timedelta):
         return value
@@ -135,7 +135,7 @@ def parse_integer(value: object) -> int:
 
 
 def parse_flag(value: object) -> bool:
-    """``true`` or ``false``; 1, yes and on are refused, for YAML has taught what they lead to."""
+    """``true`` or ``false``; 1, yes and on are refused: in YAML they have caused mistakes."""
     if isinstance(value, bool):
         return value
     flag = {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else None
@@ -145,7 +145,7 @@ def parse_flag(value: object) -> bool:
 
 
 def parse_host_name(value: object) -> str:
-    """A host name in letters, digits, hyphens and underscores (RFC 1123), at most 253, as lower case."""
+    """A host name of letters, digits, hyphens and underscores (RFC 1123), at most 253, in lower case."""
     name = value.strip() if isinstance(value, str) else ""
     if len(name) > 253 or not _HOST_NAME.fullmatch(name):
         raise ValueError("not a host name")
@@ -180,7 +180,7 @@ def parse_host_port(value: object) -> HostPort:
 
 
 def parse_dialled(value: object) -> HostPort:
-    """A ``host:port`` that can be called: port 0 means something only to a listener."""
+    """A ``host:port`` that can be called: port 0 is for listeners only."""
     address = parse_host_port(value)
     if address.port == 0:
         raise ValueError("port 0 cannot be called")
@@ -188,7 +188,7 @@ def parse_dialled(value: object) -> HostPort:
 
 
 def parse_domain_pattern(value: object) -> str:
-    """``inside.test``, ``*.inside.test`` (every domain below) or ``*``, as lower case."""
+    """``inside.test``, ``*.inside.test`` (every domain below) or ``*``, in lower case."""
     text = value.strip() if isinstance(value, str) else ""
     if len(text) > 255 or not _PATTERN.fullmatch(text):
         raise ValueError("not a domain")
@@ -196,7 +196,7 @@ def parse_domain_pattern(value: object) -> str:
 
 
 def parse_network(value: object) -> Network:
-    """An address or a network in CIDR notation; host bits that are set are refused."""
+    """An address or a network in CIDR notation; refused if host bits are set."""
     if isinstance(value, IPv4Network | IPv6Network):
         return value
     if not isinstance(value, str):
@@ -212,7 +212,7 @@ def parse_path(value: object) -> Path:
     try:
         return Path(value).expanduser()
     except RuntimeError:
-        raise ValueError("the home directory of nobody known") from None
+        raise ValueError("the home directory of an unknown user") from None
 
 
 _TEXT = PlainSerializer(str, return_type=str)
@@ -235,7 +235,7 @@ ListenAddress = Annotated[
     HostPort,
     BeforeValidator(parse_host_port),
     _TEXT,
-    Format("host:port, such as 127.0.0.1:2525 or [::1]:25, port 0 for any free one"),
+    Format("host:port, such as 127.0.0.1:2525 or [::1]:25, port 0 for any free port"),
 ]
 DialAddress = Annotated[
     HostPort, BeforeValidator(parse_dialled), _TEXT, Format("host:port, such as mx2.example.net:2526")

@@ -1,4 +1,4 @@
-"""What settings allow, though it is hardly meant."""
+"""Warns of settings that are allowed but hardly meant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANY_USER = "any user of this machine may use it; chmod 600, or 640 for the node
 
 
 def settings_warnings(settings: Settings) -> list[str]:
-    """What is allowed but hardly meant, one sentence each."""
+    """The warnings, one sentence each."""
     found, policy = [], settings.policy()
     if policy.shadow_redundancy_enabled and not _eligible(settings):
         answer = (
@@ -26,7 +26,7 @@ def settings_warnings(settings: Settings) -> list[str]:
         )
         found.append(f"no member can hold a shadow for this node: every message will be {answer}")
     if any(network.prefixlen == 0 for network in _merged(settings.relay_networks)):
-        found.append("relay_networks holds every address: this is an open relay")
+        found.append("relay_networks contains every address: this is an open relay")
     for name, receive in settings.receive.items():
         found += _who_is_believed(f"receive.{name}", receive)
     if settings.peer and not settings.peer.tls:
@@ -35,13 +35,13 @@ def settings_warnings(settings: Settings) -> list[str]:
         found.append(f"admin.listen is {settings.admin.listen} and no admin.token is set: anyone may use it")
     if not policy.shadow_redundancy_enabled and settings.members:
         found.append(
-            "shadow_redundancy_enabled is false: no message has a second copy, whoever the members are"
+            "shadow_redundancy_enabled is false: no message has a second copy, although there are members"
         )
     span, heartbeat = policy.shadow_resubmit_time_span, policy.shadow_heartbeat_frequency
     if policy.shadow_redundancy_enabled and span <= heartbeat:
         found.append(
             f"shadow_resubmit_time_span is {format_duration(span)}, shadow_heartbeat_frequency "
-            f"{format_duration(heartbeat)}: mail is taken over from owners that nobody asked meanwhile"
+            f"{format_duration(heartbeat)}: copies are promoted though nobody asked their owner in between"
         )
     for name, connector in _coming_back(settings):
         found.append(
@@ -61,18 +61,16 @@ def settings_warnings(settings: Settings) -> list[str]:
     if not route_for(postmaster, routes(settings)):
         found.append(
             f"mail to postmaster, without a domain, is for {postmaster}, which no route covers: it is "
-            "answered 451 4.4.4, and everybody has to accept it (RFC 5321 section 4.5.1)"
+            "answered 451 4.4.4, though every server has to accept it (RFC 5321 section 4.5.1)"
         )
     if settings.peer and settings.peer.certificate and not _names(settings.peer.certificate, settings.name):
-        found.append(
-            f"peer.certificate is not one of {settings.name}: other members will not believe this node"
-        )
+        found.append(f"peer.certificate is not for {settings.name}: other members will not believe this node")
     return found
 
 
 def _who_is_believed(key: str, connector: ReceiveConnector) -> Iterator[str]:
     if any(network.prefixlen == 0 for network in _merged(connector.proxy_networks)):
-        yield f"{key}.proxy_networks holds every address: any client may say that it is another"
+        yield f"{key}.proxy_networks contains every address: any client may claim to be another"
     if (file := connector.users_file) is None:
         return
     try:
@@ -85,13 +83,13 @@ def _who_is_believed(key: str, connector: ReceiveConnector) -> Iterator[str]:
 
 
 def _merged(networks: Sequence[IPv4Network | IPv6Network]) -> Iterator[IPv4Network | IPv6Network]:
-    """Two halves are the whole."""
+    """The networks merged: two halves become the whole."""
     yield from collapse_addresses(network for network in networks if isinstance(network, IPv4Network))
     yield from collapse_addresses(network for network in networks if isinstance(network, IPv6Network))
 
 
 def _coming_back(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Routes to a port that this node receives mail at, and its Receive connector."""
+    """Routes that lead to a Receive connector of this node, each with that connector."""
     for name, route in settings.routes.items():
         for connector, receive in settings.receive.items():
             listening = receive.listen.host
@@ -102,7 +100,7 @@ def _coming_back(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _open_to_all(file: Path) -> int:
-    """Its mode, if anybody may read or write it; else 0."""
+    """The mode of a file, if any user may read or write it; else 0."""
     try:
         mode = stat.S_IMODE(file.stat().st_mode)
     except OSError:
@@ -111,8 +109,8 @@ def _open_to_all(file: Path) -> int:
 
 
 def _names(certificate: Path, name: str) -> bool:
-    """Is it a certificate of that server?"""
-    from cryptography import x509  # only here: it takes a while
+    """Whether the certificate has that server's name."""
+    from cryptography import x509  # here, because the import is slow
 
     try:
         found = x509.load_pem_x509_certificate(certificate.read_bytes())

@@ -1,1 +1,1 @@
-"""The message tracking log: format, and the writer that drains the outbox into files."""
+"""Writes the message tracking log: its format, and the writer that drains the outbox into files."""

@@ -1,7 +1,7 @@
-"""Tracking log files: written under a dot name, renamed once when closed, never touched again.
+"""Writes tracking log files: under a dot name, renamed once when closed, never touched again.
 
-Readers that list a directory (Spark among them) never see a file that still grows. All calls here block:
-the writer makes them in a thread.
+Readers that list a directory (such as Spark) never see a file that still grows. All calls here block: the
+writer makes them in a thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BUFFER = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """When a file is closed, and what a directory keeps. The last three defaults are Exchange's."""
+    """When to close a file, and what a directory keeps. The last three defaults are those of Exchange."""
 
     max_file_age: timedelta = timedelta(hours=1)
     max_file_size: int = 10 * 10**6  # octets
@@ -37,7 +37,7 @@ class LogLimits:
 
 @dataclass(frozen=True, slots=True)
 class LogName:
-    """What a file's name says: whose rows it holds, and which is the first."""
+    """The parts of a file's name: node and incarnation of its rows, and its first sequence."""
 
     node: str
     incarnation: Incarnation
@@ -57,17 +57,17 @@ class LogName:
 
     @property
     def sealing(self) -> str:
-        """A left-over's whole rows while they are copied."""
+        """The name for the whole rows of a left-over while they are copied."""
         return f".{self.closed}.sealing"
 
     @property
     def damaged(self) -> str:
-        """A left-over set aside, because more than its last line was torn."""
+        """The name for a left-over that is kept, because more than its last line was torn."""
         return f".{self.closed}.damaged"
 
 
 def log_name(file_name: str) -> LogName | None:
-    """The name of a closed file, taken apart; None when it is not one."""
+    """The parts of a closed file's name; None for any other name."""
     found = _NAME.fullmatch(file_name)
     if found is None or not _NODE.fullmatch(found["node"]):
         return None
@@ -84,10 +84,10 @@ def sync_directory(directory: Path) -> None:
 
 
 class LogFile:
-    """The one file that rows go to. After any OSError it must only be abandoned."""
+    """The file that is being written. After any OSError only ``abandon`` may be called."""
 
     def __init__(self, directory: Path, name: LogName, opened: datetime, handle: int) -> None:
-        """Not for callers: see ``create``."""
+        """Use ``create`` instead."""
         self.name = name
         self.opened = opened
         self.rows = 0
@@ -100,9 +100,9 @@ class LogFile:
 
     @classmethod
     def create(cls, directory: Path, name: LogName, *, opened: datetime) -> LogFile:
-        """A new file under its dot name, with its header.
+        """Create a file under its dot name, with its header.
 
-        Raises FileExistsError if a file of that name was ever begun here: it is never appended to.
+        Raises FileExistsError if a file of that name exists: an old file is never appended to.
         """
         if os.path.lexists(directory / name.closed):
             raise FileExistsError(f"{name.closed} exists already")
@@ -116,8 +116,8 @@ class LogFile:
         return file
 
     def takes(self, incarnation: str, now: datetime, limits: LogLimits) -> bool:
-        """Whether a row of that incarnation belongs into this file, or a new one has to begin."""
-        # A clock stepped back begins a new file too: at worst a short one.
+        """Whether a row of that incarnation belongs in this file; otherwise a new one has to begin."""
+        # A clock that steps back begins a new file too, at worst a short one.
         in_time = self.opened <= now < self.opened + limits.max_file_age
         return self.name.incarnation == incarnation and in_time and self.size < limits.max_file_size
 
@@ -133,7 +133,7 @@ class LogFile:
         os.fsync(self._handle)
 
     def close(self) -> Path:
-        """Write the footer, make the file durable, give it its final name; that path is returned."""
+        """Write the footer, make the file durable, and rename it. Returns its final path."""
         failpoints.passed("before-log-footer")
         footer = Footer(self.name.first, self.last, self.rows, self._hash.hexdigest())
         self._buffer += footer.line().encode()
@@ -143,7 +143,7 @@ class LogFile:
         return closed
 
     def abandon(self) -> None:
-        """Let go of the file as it is, for the recovery at the next start."""
+        """Close the file as it is; the recovery at the next start seals it."""
         os.close(self._handle)
 
     def _put(self, data: bytes) -> None:
@@ -159,9 +159,9 @@ class LogFile:
 
 
 def create_file(path: Path) -> int:
-    """A new, locked file for writing: descriptor. Raises FileExistsError.
+    """Create and lock a file for writing. Returns its descriptor. Raises FileExistsError.
 
-    The lock lets a recovery in another process see that somebody still writes here.
+    The lock tells a recovery in another process that this process still writes here.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(path, flags, 0o640)
@@ -174,7 +174,7 @@ def create_file(path: Path) -> int:
 
 
 def write_all(handle: int, data: bytes | bytearray) -> None:
-    """Write every byte: one call may write only part of them."""
+    """Write all bytes: one ``os.write`` may write only some of them."""
     with memoryview(data) as rest:
         done = 0
         while done < len(rest):
@@ -194,7 +194,7 @@ def publish(directory: Path, hidden: str, closed: str) -> Path:
 
 
 def closed_files(directory: Path, node: str) -> Iterator[tuple[LogName, os.DirEntry[str]]]:
-    """The closed files of that node, in no order; those of other nodes and symbolic links are passed over."""
+    """The closed files of ``node``, in no order; skips files of other nodes and symbolic links."""
     with os.scandir(directory) as entries:
         for entry in entries:
             name = log_name(entry.name)
@@ -203,10 +203,10 @@ def closed_files(directory: Path, node: str) -> Iterator[tuple[LogName, os.DirEn
 
 
 def enforce_limits(directory: Path, node: str, *, now: datetime, limits: LogLimits) -> list[Path]:
-    """Delete this node's closed files that are too old, then the oldest until the rest fits; returns them.
+    """Delete this node's closed files that are too old, then the oldest until the rest fits. Returns them.
 
-    A file's age counts from its last write. Call it only when the outbox has forgotten the rows of these
-    files: afterwards nothing tells that they were written.
+    A file's age counts from its last write. Call this only after the outbox has forgotten the rows of these
+    files: without the files, nothing shows that the rows were written.
     """
     found = []
     for name, entry in closed_files(directory, node):

@@ -1,7 +1,7 @@
-"""The message tracking log's text: 30 columns, one row per event, in Exchange's order and quoting.
+"""Formats and parses rows of the message tracking log: 30 columns in Exchange's order and quoting.
 
-A row is one line: every control character of a stranger's text is written visibly, so no field holds a line
-break, and no cell begins a formula when a spreadsheet opens the file. See docs/reference/tracking-log.md.
+A row is one line: control characters in foreign text are escaped, so no field has a line break. No cell
+begins a formula when a spreadsheet opens the file. See docs/reference/tracking-log.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COLUMNS: tuple[str, ...] = (
 """The columns of Exchange 2016 and later, in order."""
 
 SCHEMA_VERSION = "01.00.0000.000"
-"""Ours: raised when a column or a custom-data entry changes its meaning."""
+"""Our own number, raised when a column or a custom-data entry changes its meaning."""
 
 LINE_END = "\r\n"
 
@@ -62,7 +62,7 @@ OUTBOUND = frozenset(
         "TRANSFER",
     }
 )
-"""Events in which this node is the client; in all others it is the server."""
+"""Events in which this node is the client; in all other events it is the server."""
 
 # C0, DEL, C1 (U+0085 among them), line and paragraph separators, bidirectional overrides, BOM, surrogates.
 _INVISIBLE = re.compile(
@@ -71,7 +71,7 @@ _INVISIBLE = re.compile(
 # Full-width signs too: some spreadsheets read them as the plain ones.
 _FORMULA = re.compile("[\\s\"']*[=+\\-@\uff1d\uff0b\uff0d\uff20]")
 
-# What needs neither neutralising nor quotes, as nearly every cell.
+# Text that needs neither neutralising nor quotes: nearly every cell.
 _PLAIN = re.compile(r"[!#-&(-*.-<>?A-~][ !#-+\--~]*")
 
 # One field and, not consumed, the comma or the end that must follow it.
@@ -84,17 +84,17 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def neutralise(text: str) -> str:
-    """The text as it may stand in a cell: control characters as ``\\xNN`` or ``\\uNNNN``, no formula.
+    """The text made safe for a cell: control characters as ``\\xNN`` or ``\\uNNNN``, and no formula.
 
-    A cell that a spreadsheet would evaluate gets an apostrophe in front; ``restore`` takes it off again.
-    The escapes are for reading only: a literal backslash is left alone, so they cannot be undone.
+    A cell that a spreadsheet would evaluate gets an apostrophe in front; ``restore`` removes it. The escapes
+    cannot be undone, because a literal backslash is left as it is.
     """
     shown = _INVISIBLE.sub(_visible, text)
     return "'" + shown if _FORMULA.match(shown) else shown
 
 
 def restore(field: str) -> str:
-    """A parsed field without the apostrophe that ``neutralise`` put in front, and only that one."""
+    """A parsed field without the apostrophe that ``neutralise`` put in front."""
     return field[1:] if field.startswith("'") and _FORMULA.match(field) else field
 
 
@@ -108,12 +108,12 @@ def _cell(text: str) -> str:
 def render(
     columns: Mapping[str, str], *, sequence: int, incarnation: str, database_id: str, server: str
 ) -> str:
-    """One row, with its CRLF. ``columns`` as an event gives them; ``server`` is this node's name.
+    """One row, with its CRLF. ``columns`` come from an event; ``server`` is this node's name.
 
-    Adds what only the commit knows: ``S:Seq``, ``S:Boot`` and ``S:Db`` stand first in custom-data, before
-    anything that a stranger's text could reach (readers take the first entry of a name). The host name column
-    that is this node's side of the event is filled where the event left it empty. Never raises: a row that
-    could not be rendered would stop the log for good, so columns outside ``COLUMNS`` are left out.
+    Adds what only the commit knows: ``S:Seq``, ``S:Boot`` and ``S:Db`` come first in custom-data, before any
+    foreign text (readers take the first entry of a name). Fills the host name column of this node's side if
+    the event left it empty. Never raises: a row that cannot be rendered would stop the log for good, so
+    columns outside ``COLUMNS`` are left out.
     """
     row = dict(columns)
     here = "client-hostname" if row.get("event-id") in OUTBOUND else "server-hostname"
@@ -127,14 +127,14 @@ def render(
 
 
 def parse_row(line: str) -> dict[str, str]:
-    """The columns of one row (with or without its line end), apostrophes of ``neutralise`` taken off.
+    """The columns of one row, with or without its line end; removes the apostrophes of ``neutralise``.
 
-    Raises ValueError when the line is not one row of exactly the 30 columns.
+    Raises ValueError if the line is not one row of exactly 30 columns.
     """
     text = line.removesuffix("\n").removesuffix("\r")
     fields: list[str] = []
     at = 0
-    # Not the csv module: it refuses fields over 131,072 characters, and a recipient list may be longer.
+    # The csv module refuses fields over 131,072 characters; a recipient list may be longer.
     while found := _FIELD.match(text, at):
         quoted, plain = found.groups()
         fields.append(plain if quoted is None else quoted.replace('""', '"'))
@@ -147,7 +147,7 @@ def parse_row(line: str) -> dict[str, str]:
 
 
 def custom_entries(custom_data: str) -> dict[str, str]:
-    """The entries of custom-data by name, without their types; of entries with one name the first counts."""
+    """The entries of custom-data by name, without their types; the first entry of a name counts."""
     entries: dict[str, str] = {}
     for entry in custom_data.split(";"):
         name, equals, text = entry.partition("=")
@@ -157,7 +157,7 @@ def custom_entries(custom_data: str) -> dict[str, str]:
 
 
 def row_identity(row: Mapping[str, str]) -> tuple[int, str]:
-    """Sequence and incarnation of a parsed row. Raises ValueError when it has none."""
+    """Sequence and incarnation of a parsed row. Raises ValueError if it has none."""
     own = custom_entries(row["custom-data"])
     digits = own.get("Seq", "")
     if not (digits.isascii() and digits.isdigit() and own.get("Boot")):

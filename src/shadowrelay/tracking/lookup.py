@@ -1,4 +1,4 @@
-"""What the tracking log says became of one message, when the transport database cannot say it."""
+"""Looks up one message in the tracking log, when the transport database cannot tell what became of it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ LogRows = Sequence[Mapping[str, str]]
 
 
 async def about(directory: Path, message_id: MessageId, unwritten: Iterable[Mapping[str, str]]) -> LogRows:
-    """The rows about a message in any file of the directory, the one that is being written included, and
-    those that were ``unwritten`` before these files were looked at.
+    """The rows about a message in all files of the directory, also the one being written, and in
+    ``unwritten``, which the caller read before.
     """
     found = await asyncio.to_thread(lambda: tuple(_rows(directory, message_id.encode())))
     return [row for row in (*found, *unwritten) if row.get("network-message-id") == message_id]
 
 
 def settled(rows: LogRows) -> Mapping[int, Status]:
-    """Recipients that are settled by these rows."""
+    """The recipients that these rows settle."""
     found: dict[int, Status] = {}
     for row in rows:
         status = _STATUS.get(row.get("event-id", ""))
@@ -44,7 +44,7 @@ def settled(rows: LogRows) -> Mapping[int, Status]:
 
 
 def damage(rows: LogRows) -> tuple[str, str] | None:
-    """When the message was found damaged at last, and what was."""
+    """When the message was last found damaged, and what was damaged."""
     told = [row for row in rows if row.get("event-id") == "HADAMAGE"]
     return max(((row["date-time"], row.get("source-context", "")) for row in told), default=None)
 
@@ -52,7 +52,7 @@ def damage(rows: LogRows) -> tuple[str, str] | None:
 def _numbers(row: Mapping[str, str]) -> tuple[int, ...]:
     """The numbers of the recipients that a row is about."""
     some = custom_entries(row.get("custom-data", "")).get("Recipients", "")
-    with suppress(ValueError):  # of a row that is damaged: it says nothing
+    with suppress(ValueError):  # a damaged row says nothing
         if some:
             return tuple(map(int, some.split("+")))
         return tuple(range(1, int(row.get("recipient-count", "")) + 1))
@@ -60,12 +60,12 @@ def _numbers(row: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def _rows(directory: Path, wanted: bytes) -> Iterator[Mapping[str, str]]:
-    """What is open is opened first: a file that is closed meanwhile is still the same file."""
+    """Open the growing file first: if it is renamed meanwhile, it is still the same file."""
     with ExitStack() as held:
         found = []
         for pattern in (".MSGTRK-*.LOG.open", "MSGTRK-*.LOG"):
             for path in directory.glob(pattern):
-                with suppress(FileNotFoundError):  # closed, or deleted by its age, since it was listed
+                with suppress(FileNotFoundError):  # renamed or deleted since it was listed
                     found.append(held.enter_context(path.open("rb")))
         for file in found:
             for line in file:

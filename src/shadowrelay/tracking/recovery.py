@@ -1,4 +1,4 @@
-"""What a crash left in the log directory: sealed before anything else is written."""
+"""Seals what a crash left in the log directory, before anything else is written."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _TAIL = 512
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """``written``: per incarnation, the last sequence that is in a file here.
+    """What a recovery did. ``written``: for each incarnation, the last sequence that is in a file here.
 
-    Per incarnation, because a database set back to an old copy gives the same numbers out again, and a new
-    database begins at 1: their rows carry another incarnation and are not the ones on disk.
+    A database set back to an old copy gives out the same numbers again, and a new database begins at 1. Their
+    rows have another incarnation, and are not the rows on disk.
     """
 
     sealed: tuple[Path, ...] = ()
@@ -40,12 +40,11 @@ class Recovery:
 
 
 def recover(directory: Path, node: str) -> Recovery:
-    """Seal what a crash left of this node's files, and say which rows are in files already.
+    """Seal this node's files that a crash left open, and tell which rows are in files already.
 
-    Run it before the first row is written. A left-over keeps its whole rows; one without rows is removed; one
-    with more than a torn last line is sealed as far as it is whole and also kept under a dot name. Safe to
-    repeat after a crash in the middle of it. Raises BlockingIOError when another process writes here as the
-    same node, and OSError.
+    Run it before the first row is written. The whole rows of a left-over are sealed; a left-over without rows
+    is removed; one with more than a torn last line is also kept, under a dot name. Safe to repeat after a
+    crash. Raises BlockingIOError if another process writes here as the same node, and OSError.
     """
     directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     sealed: list[Path] = []
@@ -58,7 +57,7 @@ def recover(directory: Path, node: str) -> Recovery:
         with _locked(path) as handle:
             data = _content(handle)
             rows = whole_rows(data, name.incarnation)
-            # A closed file there already: an earlier recovery was cut short, only the removal is missing.
+            # If the closed file exists, an earlier recovery was cut short: only the removal is missing.
             if rows is not None and not os.path.lexists(directory / name.closed):
                 sealed.append(_seal(directory, name, rows))
             if (rows is None and not _only_header(data)) or (rows is not None and rows.unexplained):
@@ -73,7 +72,7 @@ def recover(directory: Path, node: str) -> Recovery:
 
 
 def _left_over(file_name: str, node: str) -> LogName | None:
-    """The name of a left-over of that node, None for any other file."""
+    """The name of a left-over of ``node``; None for any other file."""
     base, dot, ending = file_name.removeprefix(".").rpartition(".")
     if not (file_name.startswith(".") and dot and ending == "open"):
         return None
@@ -101,12 +100,12 @@ def _only_header(data: bytes) -> bool:
 
 
 def _seal(directory: Path, name: LogName, rows: WholeRows) -> Path:
-    """Copy the whole rows to a new file, with a footer, and publish that.
+    """Copy the whole rows to a new file, with a footer, and publish that file.
 
-    A copy, not the left-over itself: if the crash came of a failed fsync, the kernel may call pages clean
-    that never reached the disk, and a second fsync would confirm them. Copied bytes are dirty again.
+    After a failed fsync the kernel may take pages of the left-over for clean that never reached the disk, and
+    a second fsync would confirm them. Copied bytes are dirty again.
     """
-    (directory / name.sealing).unlink(missing_ok=True)  # of a recovery that was itself cut short
+    (directory / name.sealing).unlink(missing_ok=True)  # left from a recovery that was cut short
     handle = create_file(directory / name.sealing)
     try:
         write_all(handle, rows.content + rows.footer().line().encode())
@@ -117,7 +116,7 @@ def _seal(directory: Path, name: LogName, rows: WholeRows) -> Path:
 
 
 def _written(directory: Path, node: str) -> dict[Incarnation, int]:
-    """Per incarnation, the last sequence in its newest file that has one: earlier ones are in older files."""
+    """For each incarnation, the last sequence in its newest file that has one."""
     written: dict[Incarnation, int] = {}
     newest_first = sorted(closed_files(directory, node), key=lambda found: -found[0].first)
     for name, entry in newest_first:
@@ -132,6 +131,6 @@ def _last_sequence(path: Path, name: LogName) -> int | None:
         footer = footer_of(os.pread(handle, _TAIL, max(0, length - _TAIL)))
         if footer is not None:
             return footer.last
-        # Closed files have a footer; somebody cut this one. Its rows still are not to be written twice.
+        # Closed files have a footer: someone cut this one. Its rows must not be written twice all the same.
         rows = whole_rows(_content(handle), name.incarnation)
         return rows.last if rows is not None else None

@@ -1,4 +1,4 @@
-"""The footer that closes a tracking log file, and how many whole rows a file holds without one."""
+"""Reads and makes the footer of a tracking log file, and finds the whole rows of a file without one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _END = LINE_END.encode()
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a closed file says of itself.
+    """The footer of a closed file.
 
-    ``sha256`` (hexadecimal) covers every byte of the file before the footer line: header lines and rows, each
-    with its line end.
+    ``sha256`` (hexadecimal) covers every byte before the footer line: header lines and rows, with their line
+    ends.
     """
 
     first: int
@@ -31,7 +31,7 @@ class Footer:
 
 
 def footer_of(tail: bytes) -> Footer | None:
-    """The footer at the end of a file, of which ``tail`` is the last part; None when there is none."""
+    """The footer in ``tail``, the last part of a file; None if there is none."""
     if not tail.endswith(_END):
         return None
     found = _FOOTER.fullmatch(tail[: -len(_END)].rpartition(b"\n")[2].decode("utf-8", "replace"))
@@ -53,16 +53,16 @@ class WholeRows:
 
 
 def whole_rows(data: bytes, incarnation: str) -> WholeRows | None:
-    """The rows of that incarnation from the start of a file up to the first line that is not a whole row.
+    """The rows of ``incarnation`` from the start of a file to the first line that is not a whole row.
 
-    None when there is not even one. A power cut may leave more than a torn last line (blocks of zeros in the
-    middle), so each line has to be a row with a rising sequence; what follows was never fsynced, hence is
-    still in the outbox.
+    None if there is no row. A power cut may leave more than a torn last line (such as blocks of zeros), so
+    each line has to be a row with a rising sequence. What follows was never fsynced, and is still in the
+    outbox.
     """
     end = first = last = rows = 0
     while (stop := data.find(_END, end)) >= 0:
         line = data[end:stop]
-        if b"\n" in line or b"\r" in line:  # torn: no row holds half a line end
+        if b"\n" in line or b"\r" in line:  # torn: no row contains half a line end
             break
         # The five comment lines come first; a footer, or a later comment, ends a file not yet renamed.
         if rows or not line.startswith(b"#") or line.startswith(b"#Footer:"):

@@ -1,4 +1,4 @@
-"""Check a closed tracking log file, without the code that wrote it: own footer parser, own hash."""
+"""Verifies a closed tracking log file without the code that wrote it: own footer parser, own hash."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shadowrelay.tracking.format import COLUMNS, parse_row, row_identity
 
 
 class Problem(StrEnum):
-    """What may be wrong with a file."""
+    """A problem of a file."""
 
     NO_FOOTER = "no footer"
     TRAILING_BYTES = "bytes after the footer"
@@ -28,7 +28,7 @@ class Problem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What a file holds; ``first`` and ``last`` are None without a readable row."""
+    """The rows and problems of a file; ``first`` and ``last`` are None without a readable row."""
 
     path: Path
     first: int | None
@@ -42,7 +42,7 @@ class FileReport:
 
 
 def verify_file(path: Path) -> FileReport:
-    """Read a whole file and report. Raises OSError; whatever the file holds is only reported."""
+    """Read a whole file and report. Raises OSError only: wrong content is reported."""
     return _Reading(path).report()
 
 
@@ -116,7 +116,7 @@ class _Reading:
 
 
 def _footer(line: bytes) -> dict[str, str] | None:
-    """The entries of a footer line, None for any other (also for one that is cut short)."""
+    """The entries of a footer line; None for any other line, also for a footer cut short."""
     label, _, entries = line.partition(b" ")
     if label != b"#Footer:" or not line.endswith(b"\r\n"):
         return None

@@ -1,4 +1,4 @@
-"""The stage that drains the outbox into tracking log files."""
+"""Drains the outbox into tracking log files."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 
 BATCH = 2000
-"""Rows per question to the outbox: about 1 MB of text."""
+"""Most rows per read of the outbox: about 1 MB of text."""
 
 SYNC_INTERVAL = 1.0
-"""Seconds between two fsyncs under load, and between two looks at an outbox of which nobody tells."""
+"""Seconds between two fsyncs under load, and between two reads of the outbox without a commit."""
 
 
 class OutboxSource(Protocol):
     """The outbox table of the transport database."""
 
     async def rows_after(self, sequence: int, most: int) -> list[OutboxRow]:
-        """At most ``most`` committed rows above that sequence, oldest first."""
+        """At most ``most`` committed rows after ``sequence``, oldest first."""
         ...
 
     async def forget(self, upto: int) -> None:
-        """Delete the rows up to that sequence: they are safely in a file. Harmless when repeated."""
+        """Delete the rows up to ``upto``, which are safe in a file. Idempotent."""
         ...
 
 
 class TrackingWriter:
-    """Writes every outbox row to a file, once; an outbox row goes only when its file was fsynced.
+    """Writes every outbox row to a file once; deletes an outbox row only after its file was fsynced.
 
-    An OSError from the log directory ends the stage, and with it the node: what is on disk is then unknown,
-    and a failed fsync must never be retried. The next start's recovery seals what is whole.
+    An OSError from the log directory ends the stage and with it the node: what is on disk is then unknown,
+    and a failed fsync must never be retried. The recovery at the next start seals what is whole.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class TrackingWriter:
         clock: Callable[[], datetime],
         sync_interval: float = SYNC_INTERVAL,
     ) -> None:
-        """``committed``: set by others when a commit added rows, cleared here alone."""
+        """``committed``: other code sets it when a commit added rows; only this class clears it."""
         self._outbox = outbox
         self._directory = directory
         self._node = node
@@ -103,7 +103,7 @@ class TrackingWriter:
         await self._round()
 
     async def _round(self) -> None:
-        """Write all that the outbox holds, fsync, and only then let the outbox forget it."""
+        """Write all rows of the outbox, fsync, and only then delete them from the outbox."""
         async with self._turn:
             if self._written is None:
                 self._written = await self._recover()
@@ -128,7 +128,7 @@ class TrackingWriter:
         self._forgotten = upto
 
     async def _recover(self) -> Mapping[Incarnation, int]:
-        """Before the first row: seal what a crash left, learn which rows are in files already."""
+        """Before the first row, seal what a crash left, and learn which rows are in files already."""
         found = await self._off_loop(lambda: recover(self._directory, self._node))
         for path in found.sealed:
             log.info("tracking_log_sealed_after_crash", file=path.name)
@@ -141,7 +141,7 @@ class TrackingWriter:
     def _store(self, rows: Sequence[OutboxRow]) -> None:
         now = self._clock()
         if self._file is not None and not self._file.takes(self._file.name.incarnation, now, self._limits):
-            self._close()  # by time, also when no row comes
+            self._close()  # by age, even if no row comes
         for row in rows:
             self._note_gap(row)
             if row.sequence > (self._written or {}).get(row.incarnation, 0):
@@ -191,9 +191,9 @@ class TrackingWriter:
                 log.info("tracking_log_deleted", file=path.name)
 
     async def _off_loop(self, work: Callable[..., Result], *arguments: object) -> Result:
-        """Run blocking file work in a thread; even when cancelled, return only when it has ended.
+        """Run blocking file work in a thread; even if cancelled, return only after it has ended.
 
-        Otherwise the thread would go on writing to a file that is closed by then.
+        Otherwise the thread would go on writing to a closed file.
         """
         if self._failure is not None:
             raise self._failure
@@ -212,7 +212,7 @@ class TrackingWriter:
             raise
 
     async def _pause(self, stop: asyncio.Event) -> None:
-        """Until a commit or the next look, but no earlier than the interval after the last fsync."""
+        """Wait for a commit or the interval, but never less than the interval after the last fsync."""
         await _first_of(stop, self._committed, within=self._interval)
         early = self._synced_at + self._interval - asyncio.get_running_loop().time()
         if early > 0:
