@@ -57,6 +57,7 @@ def test_it_makes_no_difference_which_files_were_read_ahead(
     check(passed(Here(), ahead(tmp_path, logs[:share]), logs, slices=2), logs)
 
 
+@pytest.mark.slow
 def test_spark_reads_what_was_not_read_ahead(spark_session: Any, logs: list[Found], tmp_path: Path) -> None:
     check(passed(spark_session, ahead(tmp_path, logs[:3]), logs, slices=2), logs)
 

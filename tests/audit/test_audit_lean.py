@@ -34,6 +34,7 @@ def test_an_audit_does_not_load_pandas_and_leaves_it_to_others(tmp_path: Path) -
     assert pd.__version__
 
 
+@pytest.mark.slow
 def test_sparks_workers_have_the_installed_pyspark_and_no_pandas(spark_session: Any) -> None:
     frame = spark_session.range(0, 1, 1, 1).mapInArrow(_looking(), "loaded string, path string")
     (told,) = frame.collect()

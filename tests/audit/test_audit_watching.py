@@ -99,7 +99,7 @@ def test_a_log_that_is_closed_while_one_watches_is_judged_with_the_others(
     assert hidden(out) == hidden(state) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_end_that_is_asked_for_in_the_middle_of_a_verdict_comes_after_it(
     tmp_path: Path, logs: Path, late: Path, number: signal.Signals
 ) -> None:
