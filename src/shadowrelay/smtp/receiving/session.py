@@ -16,14 +16,13 @@ from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import Interrupted, Why
-from shadowrelay.smtp.receive import ConnectorOptions, Hangup, Receiver, Service
-from shadowrelay.smtp.receive_connection import syntax
-from shadowrelay.smtp.receive_content import ContentCheck
-from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body, read_chunk, read_data
-from shadowrelay.smtp.receive_hooks import HOOKS
-from shadowrelay.smtp.receive_lifecycle import MailTransaction, SessionLifecycle
-from shadowrelay.smtp.receive_limits import Register
-from shadowrelay.smtp.receive_words import MAIL_NEEDED
+from shadowrelay.smtp.receiving.connection import syntax
+from shadowrelay.smtp.receiving.content import LOCAL_ERROR, Body, ContentCheck, read_chunk, read_data
+from shadowrelay.smtp.receiving.contract import ConnectorOptions, Hangup, Receiver, Service
+from shadowrelay.smtp.receiving.hooks import HOOKS
+from shadowrelay.smtp.receiving.lifecycle import MailTransaction, SessionLifecycle
+from shadowrelay.smtp.receiving.limits import Register
+from shadowrelay.smtp.receiving.words import MAIL_NEEDED
 from shadowrelay.wire.addresses import is_literal
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,

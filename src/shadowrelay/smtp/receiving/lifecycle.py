@@ -1,6 +1,6 @@
 """A receiving session from greeting to goodbye: command loop, replies, limits.
 
-The verbs are in ``receive_session``.
+The verbs are in ``session``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from aiosmtpd.smtp import Envelope
 
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import BLOCK, Interrupted, Why
-from shadowrelay.smtp.receive import ConnectorOptions, Receiver
-from shadowrelay.smtp.receive_connection import LINGER, ClientConnection
-from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body
-from shadowrelay.smtp.receive_limits import STOPPING, Register
-from shadowrelay.smtp.receive_streams import CommandReader, HeaderReader, client_of
-from shadowrelay.smtp.receive_words import in_our_words
+from shadowrelay.smtp.receiving.connection import LINGER, ClientConnection
+from shadowrelay.smtp.receiving.content import LOCAL_ERROR, Body
+from shadowrelay.smtp.receiving.contract import ConnectorOptions, Receiver
+from shadowrelay.smtp.receiving.limits import STOPPING, Register
+from shadowrelay.smtp.receiving.streams import CommandReader, HeaderReader, client_of
+from shadowrelay.smtp.receiving.words import in_our_words
 from shadowrelay.wire.esmtp import LINE_EXTENSIONS, MailFrom, RcptTo
 from shadowrelay.wire.replies import MAX_REPLY_LINE, Refused, Reply
 

@@ -9,13 +9,13 @@ from aiosmtpd.proxy_protocol import ProxyData
 from aiosmtpd.smtp import Session
 
 from shadowrelay.smtp.duplex import Interrupted, Why
-from shadowrelay.smtp.receive_content import MESSAGE_TOO_BIG
-from shadowrelay.smtp.receive_lifecycle import MailTransaction
-from shadowrelay.smtp.receive_words import OK
+from shadowrelay.smtp.receiving.content import MESSAGE_TOO_BIG
+from shadowrelay.smtp.receiving.lifecycle import MailTransaction
+from shadowrelay.smtp.receiving.words import OK
 from shadowrelay.wire.replies import Reply
 
 if TYPE_CHECKING:
-    from shadowrelay.smtp.receive_session import ReceiveSession
+    from shadowrelay.smtp.receiving.session import ReceiveSession
 
 SENDER_OK = Reply(250, "2.1.0", "Sender OK")
 RECIPIENT_OK = Reply(250, "2.1.5", "Recipient OK")

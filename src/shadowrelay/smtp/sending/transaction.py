@@ -9,10 +9,8 @@ from typing import Literal, NoReturn
 
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.smtp.send_client import SESSION_ERRORS, describe, no_reply
-from shadowrelay.smtp.send_connect import HopConnection
-from shadowrelay.smtp.send_content import BareLineEnding, ContentSource, DotStuffer, blocks
-from shadowrelay.smtp.send_hop import (
+from shadowrelay.smtp.sending.connection import SESSION_ERRORS, HopConnection, describe, no_reply
+from shadowrelay.smtp.sending.hop import (
     ConnectionFailed,
     NextHopServer,
     RecipientResult,
@@ -22,6 +20,7 @@ from shadowrelay.smtp.send_hop import (
     one_line,
     refused,
 )
+from shadowrelay.smtp.sending.message import BareLineEnding, ContentSource, DotStuffer, blocks
 from shadowrelay.wire.replies import Reply
 
 SENT_WITH_THE_DOT = 16 * 1024

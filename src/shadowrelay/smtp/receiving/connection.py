@@ -1,6 +1,6 @@
 """A sender's connection: what the event loop tells of it, TLS that begins in it, and its end.
 
-What is said in it is in ``receive_lifecycle``. docs/dependencies.md tells, callable by callable, what of
+What is said in it is in ``lifecycle``. docs/dependencies.md tells, callable by callable, what of
 aiosmtpd runs, and what does not.
 """
 
@@ -18,8 +18,8 @@ from aiosmtpd.smtp import syntax as library_syntax
 
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import Duplex
-from shadowrelay.smtp.receive import Client, ConnectorOptions, within
-from shadowrelay.smtp.receive_streams import CommandReader, HeaderReader
+from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, within
+from shadowrelay.smtp.receiving.streams import CommandReader, HeaderReader
 
 LINGER = 1.0
 """Seconds that a client which we cut off is given to read why, and any other to take its last reply."""

@@ -10,7 +10,7 @@ from shadowrelay.core.messages import Recipient, Status
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import replace
-from shadowrelay.smtp.member_client import MemberConnection, MemberFailed, MemberGone, marked
+from shadowrelay.smtp.members.client import MemberConnection, MemberFailed, MemberGone, marked
 from shadowrelay.wire import xshadow
 from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
 from shadowrelay.wire.replies import Reply

@@ -8,11 +8,8 @@ from functools import partial
 
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.smtp.send_client import SESSION_ERRORS
-from shadowrelay.smtp.send_commands import mail_command, rcpt_command, refusals
-from shadowrelay.smtp.send_connect import HopConnection, open_connection
-from shadowrelay.smtp.send_content import ContentSource, examine
-from shadowrelay.smtp.send_hop import (
+from shadowrelay.smtp.sending.connection import SESSION_ERRORS, HopConnection, open_connection
+from shadowrelay.smtp.sending.hop import (
     Awaited,
     ConnectionFailed,
     DeliveryResult,
@@ -22,7 +19,8 @@ from shadowrelay.smtp.send_hop import (
     SessionStep,
     Timeouts,
 )
-from shadowrelay.smtp.send_transaction import DeliveryTransaction, Withdrawn
+from shadowrelay.smtp.sending.message import ContentSource, examine, mail_command, rcpt_command, refusals
+from shadowrelay.smtp.sending.transaction import DeliveryTransaction, Withdrawn
 
 __all__ = [
     "ConnectionFailed",
