@@ -115,7 +115,7 @@ ACCEPTING = (
     Fault(
         name="a lost connection before the dot counts as the end",
         rule=_NOTHING,
-        file="smtp/receiving/lifecycle.py",
+        file="smtp/receiving/session.py",
         edits=(
             ("            await transaction.body.abort()\n", "            await transaction.body.finish()\n"),
         ),
@@ -124,7 +124,7 @@ ACCEPTING = (
     Fault(
         name="a reset keeps half a transaction",
         rule=_NOTHING,
-        file="smtp/receiving/lifecycle.py",
+        file="smtp/receiving/session.py",
         edits=(("            await transaction.body.abort()\n", "            pass\n"),),
         test="smtp/test_member_session.py::test_a_reset_between_chunks_leaves_nothing",
     ),

@@ -235,7 +235,7 @@ DELIVERING = (
     Fault(
         name="a client that takes nothing keeps its connection",
         rule="whoever has no place any more has no connection either",
-        file="smtp/receiving/connection.py",
+        file="smtp/receiving/library.py",
         edits=(("            transport.abort()\n", "            pass\n"),),
         test="smtp/test_receive_unread.py::"
         "test_a_client_that_reads_nothing_is_cut_off_and_leaves_no_connection_behind[uvloop]",
@@ -243,7 +243,7 @@ DELIVERING = (
     Fault(
         name="who sends many commands has them all served first",
         rule="every client has its turn",
-        file="smtp/receiving/lifecycle.py",
+        file="smtp/receiving/conversation.py",
         edits=(("            if self._served == TURN:", "            if False:"),),
         test="smtp/test_receive_unread.py::"
         "test_a_client_that_sends_very_many_commands_at_once_leaves_others_their_turn",

@@ -23,8 +23,8 @@ from aiosmtpd.smtp import SMTP
 from receiving import MemoryReceiver, connected, conversation, eventually, listening
 from test_receive_login import Users, sasl, secured
 
+from shadowrelay.smtp.receiving.conversation import in_our_words
 from shadowrelay.smtp.receiving.session import ReceiveSession
-from shadowrelay.smtp.receiving.words import in_our_words
 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 PAGE = Path(__file__).parents[2] / "docs" / "dependencies.md"

@@ -12,12 +12,12 @@ from shadowrelay.core.digests import is_digest
 from shadowrelay.core.identifiers import Digest, Mark
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse
 from shadowrelay.core.values import replace
-from shadowrelay.smtp.receiving.connection import syntax
 from shadowrelay.smtp.receiving.content import Body
 from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Receiver
-from shadowrelay.smtp.receiving.lifecycle import MailTransaction
+from shadowrelay.smtp.receiving.library import syntax
 from shadowrelay.smtp.receiving.limits import Register
 from shadowrelay.smtp.receiving.session import ReceiveSession
+from shadowrelay.smtp.receiving.transaction import MailTransaction
 from shadowrelay.wire import xqdiscard, xshadow
 from shadowrelay.wire.esmtp import RcptTo
 from shadowrelay.wire.replies import Refused, Reply
