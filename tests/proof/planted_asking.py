@@ -95,7 +95,7 @@ ASKING = (
         file="smtp/members/session.py",
         edits=(
             (
-                '        """Refuse none: a holder takes every envelope that its owner took."""\n',
+                '        """Refuse no recipient: a holder takes every envelope that its owner took."""\n',
                 "        super().judge(rcpt)\n",
             ),
         ),

@@ -28,10 +28,11 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class SecureListener:
-    """Accepts connections, and hands those whose handshake has ended to a protocol of ``factory``.
+    """Accepts connections that begin with TLS. Each gets a protocol of ``factory`` after its handshake.
 
-    At most ``most`` handshakes are under way. For one more, the oldest makes room of the source that has the
-    most of them: a member is through within milliseconds, wherever it calls from, and a crowd costs its own.
+    An event loop's own server reports a connection only after its handshake, so silent strangers could hold
+    any number of connections. Here at most ``most`` handshakes are under way. One more ends the oldest
+    handshake of the source that has the most: a crowd pays for itself, and a member needs only milliseconds.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class SecureListener:
             self._watch(one)
 
     async def stop(self) -> None:
-        """Listen no more, and let go of every handshake under way. Idempotent."""
+        """Stop listening, and end every handshake under way. Idempotent."""
         loop = asyncio.get_running_loop()
         listening, self._listening = self._listening, []
         for one in listening:
@@ -100,7 +101,7 @@ class SecureListener:
         task.add_done_callback(partial(self._ended, connection))
 
     def _told_of_the_crowd(self, source: str) -> None:
-        """Once for each flood."""
+        """Log it once for each flood."""
         if not self._crowded:
             self._crowded = True
             log.warning("too_many_handshakes", most=self._most, largest_source=source)
@@ -134,7 +135,7 @@ class SecureListener:
 
 
 async def _spoken(connection: socket.socket) -> None:
-    """Until the client says something: what TLS needs is not made for the silent. Raises OSError."""
+    """Wait until the client says something: a silent client costs no TLS state. Raises OSError."""
     loop = asyncio.get_running_loop()
     heard = asyncio.Event()
     loop.add_reader(connection, heard.set)
@@ -181,7 +182,7 @@ async def listening(host: str, port: int) -> list[socket.socket]:
     return made
 
 
-_TURNS = 5  # of the event loop, in which a connection that was accepted becomes a session
+_TURNS = 5  # turns of the event loop until an accepted connection is a session
 
 
 class Connector:
@@ -199,13 +200,13 @@ class Connector:
         self._secure: SecureListener | None = None
 
     async def listen(self) -> tuple[str, int]:
-        """Take the address, and say which host and port. Clients may connect, and wait. Raises OSError."""
+        """Bind the address; returns its host and port. Clients may connect, and wait. Raises OSError."""
         self._waiting = await listening(self.options.host, self.options.port)
         host, port = self._waiting[0].getsockname()[:2]
         return host, port
 
     async def start(self) -> tuple[str, int]:
-        """Serve, after ``listen`` if that was not done; the host and the port. Raises OSError."""
+        """Serve, after ``listen`` if that was not done; returns the host and the port. Raises OSError."""
         options = self.options
         host, port = self._waiting[0].getsockname()[:2] if self._waiting else await self.listen()
         waiting, self._waiting = self._waiting, []
@@ -225,7 +226,7 @@ class Connector:
 
     @property
     def handshakes(self) -> int:
-        """How many connections of a connector with implicit TLS are on their way to become sessions."""
+        """How many TLS handshakes are under way on a connector with implicit TLS."""
         return self._secure.handshakes if self._secure else 0
 
     async def refuse(self, drain: float) -> None:
@@ -237,7 +238,7 @@ class Connector:
         self._register.reopen()
 
     async def stop(self, drain: float) -> None:
-        """Listen no more; sessions may finish their transactions for ``drain`` seconds.
+        """Stop listening; sessions may finish their transactions for ``drain`` seconds.
 
         A message whose content is complete is always finished, and its reply sent. Idempotent.
         """
@@ -253,13 +254,13 @@ class Connector:
         log.info("connector_stopped", connector=self.options.name)
 
     async def _accept_no_more(self) -> None:
-        """What was accepted a moment ago becomes a session first, and is told and closed as the others are.
-        If its server were closed meanwhile, asyncio would drop it without a word.
+        """Accept nothing more. Connections that were just accepted become sessions first, which are told and
+        closed as the others are: asyncio would drop them silently if their server were closed.
         """
         loop = asyncio.get_running_loop()
         for server in self._servers:
             for sock in server.sockets:
-                loop.remove_reader(sock.fileno())  # which makes no difference to uvloop
+                loop.remove_reader(sock.fileno())  # without effect on uvloop
         for _ in range(_TURNS if self._servers else 0):
             await asyncio.sleep(0)
 

@@ -79,7 +79,8 @@ class ContentCheck:
     def feed(self, data: bytes) -> Reply | None:
         """The reply that refuses the content, None as long as nothing is wrong.
 
-        Of several faults it is the first in the content, however that was cut: a block with one is halved.
+        Of several faults it is the first in the content, however the blocks are cut: a block with a fault is
+        halved.
         """
         if not data:
             return None
@@ -104,7 +105,7 @@ class ContentCheck:
         return None
 
     def end(self) -> Reply | None:
-        """Call at the end of the content: a last CR has lost its LF."""
+        """Call at the end of the content. The reply, if its last octet is a CR."""
         return BARE_LINE_END if self._after_cr else None
 
     def _header_fits(self, data: bytes) -> bool:
@@ -144,8 +145,8 @@ LOCAL_ERROR = Reply(451, "4.3.0", "Local error in processing, try again later")
 class Body:
     """One message's content: checked, then pushed into the sink block by block.
 
-    Once it is refused, the sink is aborted and the rest is swallowed: the client has to be heard out
-    before it listens to a reply.
+    Once it is refused, the sink is aborted and the rest is thrown away: the client reads no reply before it
+    has sent everything.
     """
 
     def __init__(self, sink: Sink, check: ContentCheck) -> None:
@@ -170,7 +171,7 @@ class Body:
             await self.abort()
 
     async def end(self) -> Reply | None:
-        """The client has sent everything: the reply, if the message is refused."""
+        """Call when the client has sent everything. The reply, if the message is refused."""
         if self.refusal is None:
             self.refusal = self._check.end()
         if self.refusal is not None:
@@ -180,8 +181,8 @@ class Body:
     async def finish(self) -> Sequence[Reply] | Hangup:
         """Hand over a message that was not refused.
 
-        It runs in the session's own task, which nothing cancels: a task of its own to shield it would be two
-        turns of the event loop more, for which a sender waits.
+        It runs in the session's own task, which nothing cancels. A shielded task would take two more turns of
+        the event loop, for which a sender waits.
         """
         self._over = True
         try:

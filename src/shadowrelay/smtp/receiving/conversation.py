@@ -51,10 +51,10 @@ _ENHANCED = {
 }  # fmt: skip
 
 LINGER = 1.0
-"""Seconds that a client which we cut off is given to read why, and any other to take its last reply."""
+"""Seconds for a client that we cut off to read the reason, and for any other to take its last reply."""
 
 TURN = 64
-"""Commands that one client has served before everybody else has a turn, however many it sends at once."""
+"""Commands of one client that are served before others have a turn, however many it sends at once."""
 
 _GROUPED = frozenset({"MAIL", "RCPT", "RSET", "DATA", "BDAT"})
 """Verbs whose replies may wait for those of the commands behind them (RFC 2920 section 3.2)."""
@@ -130,7 +130,7 @@ class Conversation:
     # Commands
 
     async def next_command(self) -> bytes:
-        """The next line that the library may see; those that it must not see are answered here."""
+        """The next command for the library. Lines that it must not see are answered here."""
         duplex = self._duplex
         while True:
             self._busy = False
@@ -140,7 +140,7 @@ class Conversation:
                 raise Interrupted(Why.OVER)
             if self._draining and self._session.transaction is None:
                 raise Interrupted(Why.STOPPING)
-            if self._served == TURN:  # of what is there already no command has to be waited for
+            if self._served == TURN:  # commands that are here already never make this task wait
                 self._served = 0
                 await asyncio.sleep(0)
             self._served += 1
@@ -152,7 +152,7 @@ class Conversation:
             await (self.leave(found) if found is TOO_MANY_COMMANDS else self.answer(found))
 
     def _command(self, line: bytes | None) -> bytes | Reply:
-        """The command without its line end, or what refuses it."""
+        """The command without its line end, or the reply that refuses it."""
         self._grouped = False
         if line is None:
             return LINE_TOO_LONG
@@ -163,7 +163,7 @@ class Conversation:
             verb, _, argument = command.decode("utf-8").partition(" ")
         except UnicodeDecodeError:
             return NOT_UTF8
-        if not verb.isascii():  # in capitals it might be
+        if not verb.isascii():  # ``upper`` could make it ASCII
             return UNKNOWN_COMMAND
         self.verb = verb = verb.upper()
         self._grouped = verb in _GROUPED
@@ -195,7 +195,7 @@ class Conversation:
             await self.answer(in_our_words(status))
 
     async def answer(self, reply: Reply) -> None:
-        """Reply to a command. Negative replies are slow in coming, and too many end the session."""
+        """Reply to a command. Permanent refusals are slow, and too many protocol errors end the session."""
         if reply.code in _PROTOCOL_ERRORS:
             self._errors += 1
             if self._errors > self._options.max_protocol_errors:
@@ -212,7 +212,7 @@ class Conversation:
         self._duplex.write(self.encoded(reply))
 
     def encoded(self, reply: Reply) -> bytes:
-        """As it leaves: no line is longer than what the other end has to take."""
+        """Its octets. No line is longer than what the other end must take."""
         return reply.encode(most=self._longest_reply)
 
     async def _tarpit(self, seconds: float) -> None:
@@ -226,7 +226,7 @@ class Conversation:
 
 
 def is_junk(verb: str, argument: str) -> bool:
-    """Does a command bring a message no further? Past some hundred of them a client only costs time.
+    """Whether a command brings no message forward. A client that sends a hundred of them only costs time.
 
     Never RCPT: a client that goes on after 452 has to keep the recipients that were taken before.
     """
@@ -237,7 +237,7 @@ def is_junk(verb: str, argument: str) -> bool:
 
 @lru_cache(maxsize=256)
 def in_our_words(status: str) -> Reply:
-    """What the library would push."""
+    """A reply of the library: with an enhanced code, and the code that the RFC has for it."""
     if status in _OURS:
         return _OURS[status]
     code, text = int(status[:3]), status[4:]

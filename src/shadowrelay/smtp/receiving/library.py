@@ -39,7 +39,7 @@ _MOST_V1 = 107
 """Octets of a version 1 header, CRLF included."""
 
 _LOCAL = V2_SIGNATURE + b"\x20"
-"""Before the family of addresses, which counts for nothing where a proxy speaks for itself."""
+"""The octets before the address family, which means nothing where a proxy speaks for itself."""
 
 _V1 = re.compile(
     rb"PROXY (?:UNKNOWN(?: [ -~]*)?"
@@ -56,7 +56,11 @@ def syntax(text: str, extended: str | None = None) -> Callable[[Verb], Verb]:
 
 
 class CommandReader:
-    """``next_command`` returns the next line that the library may see."""
+    """The library reads commands from this. ``next_command`` returns the next line that it may see.
+
+    A StreamReader would copy all that arrives once more, wake the task once more, and return what a command
+    must not be.
+    """
 
     def __init__(self, duplex: Duplex, next_command: Callable[[], Awaitable[bytes]]) -> None:
         self._duplex = duplex
@@ -72,22 +76,22 @@ class CommandReader:
         return line
 
     def close(self) -> None:
-        """The library closes what it writes to when it is cancelled: ``Connection.close`` does."""
+        """The library calls this when it is cancelled; ``LibrarySession.close`` closes the connection."""
 
 
 class HeaderReader:
-    """Reads no further than a PROXY header goes. ``deadline`` is a loop time."""
+    """The library reads a PROXY header from this, and nothing behind it. ``deadline`` is a loop time."""
 
     def __init__(self, duplex: Duplex, deadline: float) -> None:
         self._duplex = duplex
         self._deadline = deadline
-        self._begun = b""  # up to what the family is of
+        self._begun = b""  # what was read, up to the address family
 
     async def read(self, most: int) -> bytes:
         block = await self._duplex.read_block(most, self._deadline)
         at = len(_LOCAL) - len(self._begun)
         if 0 <= at < len(block) and self._begun + block[:at] == _LOCAL:
-            block = block[:at] + b"\0" + block[at + 1 :]  # the library would want addresses of it
+            block = block[:at] + b"\0" + block[at + 1 :]  # else the library would want addresses
         self._begun += block[: at + 1]
         return block
 
@@ -142,7 +146,7 @@ def _named(session: Any, prefix: str) -> list[str]:
 def claimed(
     server: object, session: object, envelope: object, mechanism: str, claim: LoginPassword
 ) -> AuthResult:
-    """The library's authenticator, which cannot be awaited: ``ReceiveSession`` checks the claim."""
+    """The library's authenticator, which cannot be awaited: ``_checked`` checks the claim."""
     del server, session, envelope, mechanism
     return AuthResult(success=False, handled=False, auth_data=claim)
 
@@ -182,15 +186,15 @@ class LibrarySession(SMTP):
         self.limit_commands()
 
     def limit_commands(self) -> None:
-        """As our extensions have it: the library adds to MAIL at each EHLO."""
+        """Set what our extensions need. The library adds to MAIL's limit at each EHLO."""
         base = self.options.max_command_line
         for verb, more in LINE_EXTENSIONS.items():
             self.command_size_limits[verb] = base + more
         self.command_size_limit = self.max_command_size_limit
 
     def __dir__(self) -> list[str]:
-        """What the library's constructor looks for, among all attributes of every session anew: first the
-        mechanisms of AUTH, of which it makes ``_auth_methods``, then the verbs.
+        """The names that the library's constructor wants; it would look at all attributes of every session.
+        First it wants the mechanisms of AUTH, for ``_auth_methods``, then the verbs.
         """
         if "_auth_methods" in self.__dict__:
             return _named(cast("Any", type(self)), "smtp_")
@@ -220,14 +224,14 @@ class LibrarySession(SMTP):
             self.options.inactivity_timeout.total_seconds(),
             None if whole is None else self.loop.time() + whole.total_seconds(),
         )
-        # Without a callback no StreamWriter is made. One that nobody keeps would close the connection: Python
-        # 3.13 keeps none.
+        # Without a callback no StreamWriter is made. One that nobody keeps would close the connection, and
+        # Python 3.13 keeps none.
         self._client_connected_cb = self._strong_reader = None
         self._cb_client_connected()
         super().connection_made(transport)
 
     def _has_tls(self, transport: asyncio.BaseTransport) -> None:
-        """So the library has AUTH. It knows of no TLS but what its own STARTTLS begins."""
+        """Make the library allow AUTH: it knows of no TLS but its own STARTTLS."""
         self._tls_protocol = cast("Any", transport)
 
     def _is_proxy(self) -> bool:
@@ -256,7 +260,7 @@ class LibrarySession(SMTP):
     def connection_lost(self, error: Exception | None) -> None:
         self._lost.set()
         self.give_up_login()
-        self.duplex.lost()  # the task is not cancelled: it finds out after what must be finished is finished
+        self.duplex.lost()  # the task is not cancelled: it first finishes what must be finished
         asyncio.StreamReaderProtocol.connection_lost(self, error)
 
     def data_received(self, data: bytes) -> None:
@@ -314,7 +318,7 @@ class LibrarySession(SMTP):
         return MailTransaction(self.options)
 
     def _set_rset_state(self) -> None:
-        """Others have to be told, who take their time: what follows in the library calls ``forget``."""
+        """Only at the beginning. Later the library's next step awaits ``forget``, which does it."""
         if self.envelope is None:
             super()._set_rset_state()  # type: ignore[no-untyped-call]
 
@@ -349,7 +353,7 @@ class LibrarySession(SMTP):
             self.client = replace(self.client, login=name)
         return AuthResult(success=right, handled=False)
 
-    # A check may wait for many others: whoever has gone, or is to go, does not.
+    # A check may wait for many others. It is cancelled when the client has gone, or has to go.
 
     async def _awaited(self, check: Coroutine[None, None, bool]) -> bool:
         self._checking = asyncio.ensure_future(check)
@@ -367,8 +371,8 @@ class LibrarySession(SMTP):
     # The end
 
     async def close(self) -> None:
-        """Close the connection. A client that takes nothing would keep it open for as long as it likes, so
-        its place is free only when it is gone.
+        """Close the connection. If replies are unsent, wait ``LINGER`` seconds at most until the client has
+        taken them; its place is not free before.
         """
         if self.transport is None:
             return
@@ -384,6 +388,6 @@ class LibrarySession(SMTP):
             transport.abort()
 
     def release(self) -> None:
-        """Nothing more is said: cut what would keep this session until the garbage is collected."""
+        """The session is over: cut the cycles that would keep it until the garbage is collected."""
         self._smtp_methods, self._auth_methods = {}, {}
         self._reader = self._writer = cast("Any", None)

@@ -69,7 +69,7 @@ class ReceiveSession(LibrarySession):
     # What a connector of its own kind changes
 
     def offers(self, verb: str) -> bool:
-        """Whether a verb with a method of its own is known on this connector; else it is unknown."""
+        """Whether this connector offers a verb that has a method; if not, it is an unknown command."""
         match verb:
             case "AUTH":
                 logins = self.options.logins
@@ -125,7 +125,7 @@ class ReceiveSession(LibrarySession):
     def drain(self) -> None:
         """Leave as soon as no transaction is under way."""
         self.conversation.drain()
-        # An exchange, whose next line may be long in coming, is no transaction.
+        # A login is no transaction, and its next line may take long.
         if self.conversation.verb == "AUTH" and self.transaction is None:
             self.duplex.interrupt(Why.STOPPING)
 
@@ -151,7 +151,7 @@ class ReceiveSession(LibrarySession):
             self.release()
 
     async def _converse(self) -> None:
-        """Until it is over. The library's part ends by itself only where a proxy does not say whose it is."""
+        """Run the library's command loop. It ends by itself only where a PROXY header brings no session."""
         try:
             await super()._handle_client()
             header = self.session.proxy_data if self.session else None
@@ -168,16 +168,16 @@ class ReceiveSession(LibrarySession):
                 await self.conversation.leave(STOPPING)
             elif interrupted.why is Why.TIMEOUT and not isinstance(self._reader, HeaderReader):
                 await self.conversation.leave(TIMEOUT)
-        except ConnectionResetError as error:  # the library takes any for the client's
+        except ConnectionResetError as error:  # the library takes each for the client's
             await self.conversation.leave(await self.handle_exception(error))
 
     async def turn_away(self, refusal: Reply) -> None:
-        """There is no place for this client."""
+        """Refuse a client for which there is no place."""
         log.info("connection_refused", client=self.client.address, reply=str(refusal))
         await self.conversation.leave(refusal)
 
     async def proxied(self, header: ProxyData) -> bool:
-        """Who is behind the proxy, and whether there is a place for that client."""
+        """Note the client behind the proxy; returns whether there is a place for it."""
         try:
             origin = client_of(header)
         except ValueError as error:
@@ -199,11 +199,11 @@ class ReceiveSession(LibrarySession):
         return verb in self._smtp_methods and self.offers(verb)
 
     def _syntax_available(self, method: Callable[..., object]) -> bool:
-        """For HELP; of EXPN, which is refused, the library has no syntax to tell."""
+        """For HELP: a verb that is offered. The library has no syntax for EXPN, which is refused."""
         return hasattr(method, "__smtp_syntax__") and self.offers(method.__name__.removeprefix("smtp_"))
 
     def answer(self, reply: Reply) -> Awaitable[None]:
-        """Reply to a command. Negative replies are slow in coming, and too many end the session."""
+        """Reply to a command; see ``Conversation.answer``."""
         return self.conversation.answer(reply)
 
     def push(self, status: Reply | bytes | str) -> Coroutine[Any, Any, None]:
@@ -211,7 +211,7 @@ class ReceiveSession(LibrarySession):
         return self.conversation.push(status)
 
     async def handle_exception(self, error: Exception) -> Reply:  # type: ignore[override]
-        """Our mistake is no reason to bounce mail, and none of the client's business."""
+        """An error of our own must not bounce mail; its text is for the log alone."""
         if isinstance(error, Refused):
             return error.reply
         log.error("session_error", session=self.client.id, client=self.client.address, exc_info=error)
@@ -219,7 +219,7 @@ class ReceiveSession(LibrarySession):
 
     # Who is there
 
-    # The library drops the transaction before it looks at the name (RFC 5321 section 4.1.4: it is kept).
+    # The library drops the transaction before it checks the name; RFC 5321 section 4.1.4 keeps it.
 
     @syntax("HELO <hostname>")
     async def smtp_HELO(self, hostname: str | None) -> None:
@@ -235,7 +235,7 @@ class ReceiveSession(LibrarySession):
         await self.smtp_EHLO(hostname)
 
     async def greeted(self, service: Service, name: str) -> bytes:
-        """A client introduced itself; the answer, without its last line end."""
+        """The answer to HELO or EHLO, without its last line end."""
         await self.forget()
         self.client = replace(self.client, helo=name, service=service)
         keywords = () if service == "SMTP" else self.keywords()
@@ -285,8 +285,8 @@ class ReceiveSession(LibrarySession):
         await super().smtp_RCPT(arg)
 
     def _getaddr(self, arg: str) -> tuple[str, str]:
-        """What is behind FROM: or TO:, or all that VRFY has. The library is told of the address alone: it
-        knows too few parameters, and would have them in upper case.
+        """Parse what follows FROM: or TO:; VRFY's argument is returned as it is. The library gets the address
+        alone: it knows too few parameters, and wants them in upper case.
         """
         if self.conversation.verb == "MAIL":
             return self._sender(arg), ""
@@ -298,7 +298,7 @@ class ReceiveSession(LibrarySession):
             raise Refused(503, "5.5.1", "A transaction is under way")
         keywords = self._parameters(MAIL_KEYWORDS, self.extra_mail_parameters)
         envelope.mail = parse_mail(f"FROM:{path}", keywords=keywords, any_dots=self.options.any_dots)
-        return envelope.mail.sender or "<>"  # to the library nothing is no address
+        return envelope.mail.sender or "<>"  # the library takes '' for no address
 
     def _recipient(self, path: str) -> str:
         transaction = self.transaction
@@ -361,7 +361,7 @@ class ReceiveSession(LibrarySession):
         return None
 
     def _content_is_due(self) -> Reply | None:
-        """Hook: what refuses content, in this order of commands."""
+        """Hook: the reply that refuses content now."""
         transaction = self.transaction
         return MAIL_NEEDED if transaction is None else transaction.lacks()
 

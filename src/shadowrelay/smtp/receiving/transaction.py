@@ -27,7 +27,7 @@ BYE = Reply(221, "2.0.0", "Bye")
 class MailTransaction(Envelope):
     """From MAIL to the reply after the content; before MAIL, an empty one.
 
-    ``failed`` is what later chunks of a refused body get.
+    ``failed`` answers the later chunks of a refused body.
     """
 
     def __init__(self, options: ConnectorOptions) -> None:
@@ -42,7 +42,7 @@ class MailTransaction(Envelope):
         self._options = options
 
     def lacks(self) -> Reply | None:
-        """What refuses content, if no recipient would get it."""
+        """The reply that refuses content, if no recipient would get it."""
         if self.recipients:
             return None
         if self.refused:
@@ -56,7 +56,7 @@ class MailTransaction(Envelope):
         return len(self.recipients) if self._options.lmtp else 1
 
     async def open(self, receiver: Receiver, client: Client) -> Body | Reply:
-        """The content begins: where it goes, or what refuses it. Raises what the receiver raises."""
+        """The body that takes the content, or the reply that refuses it. Raises what the receiver raises."""
         options = self._options
         sink = await receiver.content(client, self.mail, tuple(self.recipients))
         if isinstance(sink, Reply):
@@ -143,20 +143,20 @@ class Hooks:
 
     @staticmethod
     async def handle_QUIT(server: ReceiveSession, session: Session, envelope: MailTransaction) -> Reply:
-        """The library would cancel itself after its reply."""
+        """The library would cancel its own task after its reply."""
         del session, envelope
         await server.answer(BYE)
         raise Interrupted(Why.OVER)
 
 
 def _ours(error: ConnectionResetError) -> OSError:
-    """A connection of our own that was reset is an error like others: the library takes it for the client's,
-    who would hear nothing.
+    """A reset of a connection of our own, as another error: the library would take it for the client's, and
+    send no reply.
     """
     return OSError(f"not the client's connection: {error}")
 
 
-# The library's constructor looks at the hooks of each session anew; this spares it most of that.
+# The library's constructor looks at the hooks for every session; this spares it most of that.
 _NAMES = [name for name in vars(Hooks) if name.startswith("handle_")]
 Hooks.handle_EHLO.__signature__ = inspect.signature(Hooks.handle_EHLO)  # type: ignore[attr-defined]
 HOOKS = Hooks()

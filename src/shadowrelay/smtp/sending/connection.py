@@ -138,7 +138,7 @@ class HopProtocol(SMTPProtocol):
         return await super().start_tls(tls_context, server_hostname=server_hostname, timeout=timeout)
 
     async def execute_data_command(self, message: bytes, timeout: float | None = None) -> SMTPResponse:
-        """Never: the library would rewrite the content, and take a lost reply for any other error."""
+        """Not used: the library would rewrite the content, and take a lost reply for any other error."""
         raise NotImplementedError("content leaves by DeliveryTransaction")
 
     async def read_response(self, timeout: float | None = None) -> SMTPResponse:
@@ -184,7 +184,7 @@ class HopClient(SMTP):
         self.server = server
         self.awaits = awaits
         if server.login is not None:
-            # One alone: of several, ``login`` goes on to the next one when the first is refused.
+            # One alone: after a refusal ``login`` goes on to the next mechanism.
             self.AUTH_METHODS = (server.login.mechanism,)
 
     async def _create_connection(self, timeout: float | None) -> SMTPResponse:
@@ -204,7 +204,7 @@ class HopClient(SMTP):
         return greeting
 
     async def lhlo(self) -> SMTPResponse:
-        """What EHLO is, in LMTP (RFC 2033 4.1)."""
+        """LHLO, the EHLO of LMTP (RFC 2033 4.1)."""
         response = await self.execute_command(b"LHLO", self.server.local_hostname.encode("ascii"))
         if response.code != SMTPStatus.completed:
             raise SMTPHeloError(response.code, response.message)
@@ -213,7 +213,7 @@ class HopClient(SMTP):
 
     @contextmanager
     def step(self, name: SessionStep) -> Iterator[None]:
-        """What the library raises meanwhile becomes ConnectionFailed, with the server's own words if any."""
+        """Turn what the library raises into ConnectionFailed, with the server's own words if any."""
         self.awaits.begin(name)
         try:
             yield
@@ -229,12 +229,12 @@ class HopClient(SMTP):
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line, for the log and the queue list. Of what is no reply: the server's own text."""
+    """An error in one line, for the log and the queue list. For what is no reply: the server's own text."""
     return no_reply(error) or str(error) or type(error).__name__
 
 
 def no_reply(error: BaseException) -> str:
-    """What the server said that is no reply; '' if the error is another one."""
+    """The server's text that is no reply; '' for any other error."""
     return error.message if isinstance(error, SMTPResponseException) else ""
 
 
@@ -256,7 +256,7 @@ class HopConnection:
 
 
 async def open_connection(server: NextHopServer, awaits: Awaited) -> HopConnection:
-    """Connect, introduce ourselves, and log in if we are to. Raises ConnectionFailed.
+    """Connect, introduce ourselves, and log in where a login is set. Raises ConnectionFailed.
 
     Where TLS is opportunistic and fails, a second connection is made in clear text: the first one is in no
     known state. Where it is required, nothing is said in clear text after EHLO.
@@ -316,7 +316,7 @@ async def _encrypt(connection: HopConnection) -> None:
 
 
 async def _log_in(client: HopClient, login: Login) -> None:
-    """AUTH (RFC 4954), once. Whatever is refused here is our trouble, and says nothing of any message."""
+    """AUTH (RFC 4954), once. A refusal here is about us, and not about any message."""
     if login.mechanism not in client.server_auth_methods:
         offered = [name.upper() for name in client.server_auth_methods if _MECHANISM.fullmatch(name)]
         raise ConnectionFailed(
@@ -325,7 +325,7 @@ async def _log_in(client: HopClient, login: Login) -> None:
     try:
         password = await asyncio.to_thread(read_password, login.password_file)
     except NoPassword as error:
-        # Without its path: the sender of a message that waits for it is told the reason.
+        # Without the path: the senders of waiting messages are told this reason.
         raise ConnectionFailed("auth", f"password_file {error}") from error
     with client.step("auth"):
         try:

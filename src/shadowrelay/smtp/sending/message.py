@@ -35,7 +35,7 @@ class ContentNeeds:
 def refusals(
     envelope: Envelope, recipients: Sequence[Recipient], need: ContentNeeds, extensions: Extensions
 ) -> list[RecipientResult]:
-    """Recipients that this hop cannot be asked to take, REJECTED without a word to it."""
+    """Recipients that this hop cannot take, REJECTED without asking it."""
     everybody = _refusal_for_all(envelope, need, extensions)
     found = []
     for recipient in recipients:
@@ -123,10 +123,10 @@ class DotStuffer:
     """Doubles each dot that begins a line, whatever the blocks' boundaries."""
 
     def __init__(self) -> None:
-        self._tail = b"\r\n"  # the DATA command ended one
+        self._tail = b"\r\n"  # the line end of the DATA command
 
     def feed(self, block: bytes) -> bytes:
-        """The block, stuffed. Raises BareLineEnding, also for one that the former block ended with."""
+        """The block, stuffed. Raises BareLineEnding, also for a CR at the end of the former block."""
         if not block:
             return block
         tail = self._tail
@@ -164,9 +164,9 @@ async def blocks(content: ContentSource) -> AsyncGenerator[bytes, None]:
 async def examine(
     envelope: Envelope, content: ContentSource, extensions: Extensions, *, eight_bit: bool | None
 ) -> tuple[ContentNeeds, ContentSource]:
-    """What the content asks of a next hop, and the content to send in place of the one given.
+    """What the content needs of a next hop, and the content to send in place of the one given.
 
-    A message at rest is looked at. Of one that is streamed, the size and BODY that the envelope declares are
+    A message at rest is examined. For a streamed one, the size and BODY that the envelope declares are
     believed (``eight_bit`` overrules BODY when the caller knows better), and the first piece is read for the
     header when that decides whether the hop can take it.
     """

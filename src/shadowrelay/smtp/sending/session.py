@@ -35,7 +35,7 @@ __all__ = [
 
 
 class DeliverySession:
-    """Talks to one server, for one task at a time. Closed when the server says 421, or nothing in time."""
+    """Talks to one server, for one task at a time. It closes at 421, and when no reply comes in time."""
 
     def __init__(self, server: NextHopServer) -> None:
         self.server = server
@@ -141,7 +141,7 @@ class DeliverySession:
         self._needs_reset = False
 
     async def close(self) -> None:
-        """Say QUIT if anybody listens, and close. Never raises but for cancellation."""
+        """Say QUIT if there is a connection, and close it. Never raises but for cancellation."""
         if self._connection is None:
             return
         try:
@@ -151,7 +151,7 @@ class DeliverySession:
             self.abort()
 
     def abort(self) -> None:
-        """Close at once, without a word."""
+        """Close at once, without QUIT."""
         if self._connection is not None:
             self._connection.protocol.abort()
             self._connection = None

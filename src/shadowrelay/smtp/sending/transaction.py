@@ -29,7 +29,7 @@ session lost in the middle of them is known to be lost before the dot."""
 
 
 class Withdrawn(Exception):
-    """Before its content left, the message ceased to be wanted; nothing is kept there."""
+    """The message was withdrawn before its content left; the next hop keeps nothing."""
 
 
 class _Over(Exception):
@@ -214,7 +214,7 @@ class DeliveryTransaction:
             said = no_reply(error)
             self._give_up(lambda number: lost(number, step.upper(), said))
         if reply.code == 421 and self.reused and self._open:
-            # It has had enough of this session, after so many messages or recipients. A fresh one may do.
+            # The server has had enough of this session, of its messages or recipients. A fresh one may do.
             raise ConnectionFailed(step, "session closed", reply=one_line(reply), reused=True)
         self._leave_at_421(reply)
         return reply
