@@ -112,7 +112,7 @@ class MemberConnection(asyncio.Protocol):
 
     @property
     def lost(self) -> bool:
-        """Closed at our end, or at the other end with all that it said read."""
+        """Closed at our end; or closed at the other end, and all that it said is read."""
         return self._transport.is_closing() or (self._duplex.over and not self._duplex.unheard)
 
     @property

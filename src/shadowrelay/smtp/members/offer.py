@@ -62,7 +62,7 @@ class OutgoingOffer:
             self._refusal = reply
 
     async def send(self, content: AsyncIterable[bytes], digest: Digest | None) -> OfferAttempt:
-        """Send the whole content, then ``finish``. If it cannot be read, the session is aborted; raises."""
+        """Send the whole content, then ``finish``. What reading it raises passes; the session is aborted."""
         try:
             async for block in content:
                 await self.write(block)

@@ -1,4 +1,4 @@
-"""aiosmtpd's session on octets of our own: what the event loop tells of it, its streams, TLS, and its end.
+"""aiosmtpd's session on octets of our own: its streams, the event loop's calls, TLS, AUTH, and its end.
 
 docs/dependencies.md tells, callable by callable, what of aiosmtpd runs, and what does not.
 """
@@ -152,7 +152,7 @@ def claimed(
 
 
 class LibrarySession(SMTP):
-    """The library's session on octets of our own: ``duplex`` reads and writes, ``client`` is who is there."""
+    """The library's session, the base of ours. ``duplex`` reads and writes; ``client`` says who is there."""
 
     line_length_limit = 32_768  # of a StreamReader that reads nothing
     AuthLoginUsernameChallenge = "Username:"
