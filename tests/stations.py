@@ -26,7 +26,7 @@ from shadowrelay.service.adapters import machines, servers
 from shadowrelay.service.connectors import for_members, for_senders
 from shadowrelay.service.node import Node
 from shadowrelay.settings import Settings, settings_from_tree
-from shadowrelay.smtp.receive_connector import Connector
+from shadowrelay.smtp.receiving.connector import Connector
 
 T = TypeVar("T")
 

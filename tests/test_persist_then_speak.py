@@ -22,7 +22,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.snapshot import take_snapshot
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.members.answering import HoldSink
-from shadowrelay.smtp.member_client import MemberFailed
+from shadowrelay.smtp.members.client import MemberFailed
 
 
 def cannot_write(monkeypatch: pytest.MonkeyPatch, node: Station) -> None:

@@ -30,7 +30,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import ActiveFork, claim
 from shadowrelay.delivery import queue
 from shadowrelay.members.pool import seconds
-from shadowrelay.smtp.send import DeliverySession
+from shadowrelay.smtp.sending.session import DeliverySession
 
 LARGE = b"Subject: large\r\n\r\n" + b"x" * 70 + (b"y" * 78 + b"\r\n") * 1000
 

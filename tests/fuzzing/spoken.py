@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Digest, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse
-from shadowrelay.smtp.member_client import MemberConnection
-from shadowrelay.smtp.receive import Client, ConnectorOptions
-from shadowrelay.smtp.receive_limits import Register
-from shadowrelay.smtp.receive_session import ReceiveSession
+from shadowrelay.smtp.members.client import MemberConnection
+from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions
+from shadowrelay.smtp.receiving.limits import Register
+from shadowrelay.smtp.receiving.session import ReceiveSession
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.replies import Refused, Reply
 

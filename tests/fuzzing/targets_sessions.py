@@ -15,13 +15,13 @@ from shadowrelay.core.members.conversation import Greeting, Query
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.reception.redundancy import Leg
 from shadowrelay.core.steps import OfferCopy
-from shadowrelay.smtp.member_client import MemberConnection, MemberFailed
-from shadowrelay.smtp.member_offer import OutgoingOffer
-from shadowrelay.smtp.member_session import MemberSession
-from shadowrelay.smtp.receive_content import ContentCheck, DotDecoder
-from shadowrelay.smtp.receive_session import ReceiveSession
-from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer
-from shadowrelay.smtp.send_protocol import LONGEST_REPLY, HopProtocol
+from shadowrelay.smtp.members.client import MemberConnection, MemberFailed
+from shadowrelay.smtp.members.offer import OutgoingOffer
+from shadowrelay.smtp.members.session import MemberSession
+from shadowrelay.smtp.receiving.content import ContentCheck, DotDecoder
+from shadowrelay.smtp.receiving.session import ReceiveSession
+from shadowrelay.smtp.sending.connection import LONGEST_REPLY, HopProtocol
+from shadowrelay.smtp.sending.message import BareLineEnding, DotStuffer
 from shadowrelay.wire import xshadow
 from shadowrelay.wire.replies import ReplyReader
 from shadowrelay.wire.xshadow import MAX_LINE

@@ -170,7 +170,7 @@ def check_header(data: bytes) -> None:
 
 def check_trace(data: bytes) -> None:
     """Whatever name EHLO takes, the trace field is one ASCII field of short lines."""
-    from shadowrelay.smtp.receive_session import _NAME
+    from shadowrelay.smtp.receiving.session import _NAME
 
     helo = text_of(data)
     if not (_NAME.fullmatch(helo) or addresses.is_literal(helo)):

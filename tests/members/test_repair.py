@@ -21,8 +21,8 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.members import refusals, repair
 from shadowrelay.members.chores import Chores
 from shadowrelay.members.pool import seconds
-from shadowrelay.smtp.member_session import MemberSession
-from shadowrelay.smtp.receive_session import ReceiveSession
+from shadowrelay.smtp.members.session import MemberSession
+from shadowrelay.smtp.receiving.session import ReceiveSession
 
 ROUTED = "user%host@example.org"
 LARGE = b"Subject: large\r\n\r\n" + (b"y" * 78 + b"\r\n") * 1000

@@ -12,8 +12,8 @@ from shadowlab.cli import main as lab
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.cli import COMMANDS
-from shadowrelay.smtp.member_session import MemberSession
-from shadowrelay.smtp.receive_session import ReceiveSession
+from shadowrelay.smtp.members.session import MemberSession
+from shadowrelay.smtp.receiving.session import ReceiveSession
 from tests.pages.command_reference import PAGE, page
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"

@@ -42,7 +42,7 @@ ACCEPTING = (
     Fault(
         name="the first candidate's silence counts as its answer",
         rule=_LOSES,
-        file="smtp/member_offer.py",
+        file="smtp/members/offer.py",
         edits=(
             (
                 "        return self._attempt("
@@ -75,7 +75,7 @@ ACCEPTING = (
     Fault(
         name="451 after the own commit failed",
         rule=_REFUSED,
-        file="smtp/receive_data.py",
+        file="smtp/receiving/content.py",
         edits=(
             (
                 '            log.exception("sink_finish_failed")\n            return Hangup()\n',
@@ -87,7 +87,7 @@ ACCEPTING = (
     Fault(
         name="the end of a copy is noted after it was sent",
         rule="what may be held elsewhere is revoked, or told of the outcome",
-        file="smtp/member_offer.py",
+        file="smtp/members/offer.py",
         edits=(
             (
                 "                self._ended = True\n                promised",
@@ -115,7 +115,7 @@ ACCEPTING = (
     Fault(
         name="a lost connection before the dot counts as the end",
         rule=_NOTHING,
-        file="smtp/receive_lifecycle.py",
+        file="smtp/receiving/session.py",
         edits=(
             ("            await transaction.body.abort()\n", "            await transaction.body.finish()\n"),
         ),
@@ -124,7 +124,7 @@ ACCEPTING = (
     Fault(
         name="a reset keeps half a transaction",
         rule=_NOTHING,
-        file="smtp/receive_lifecycle.py",
+        file="smtp/receiving/session.py",
         edits=(("            await transaction.body.abort()\n", "            pass\n"),),
         test="smtp/test_member_session.py::test_a_reset_between_chunks_leaves_nothing",
     ),

@@ -11,7 +11,7 @@ ADMITTING = (
     Fault(
         name="AUTH is offered in the clear",
         rule=_LOGIN,
-        file="smtp/receive_session.py",
+        file="smtp/receiving/session.py",
         edits=(
             ('        if self.client.tls and self.offers("AUTH"):\n', '        if self.offers("AUTH"):\n'),
         ),
@@ -44,7 +44,7 @@ ADMITTING = (
     Fault(
         name="anybody says who is behind him",
         rule=_PROXY,
-        file="smtp/receive_connection.py",
+        file="smtp/receiving/library.py",
         edits=(
             ("        if self._proxy_timeout is not None and not self._is_proxy():\n", "        if False:\n"),
         ),
@@ -53,7 +53,7 @@ ADMITTING = (
     Fault(
         name="clients behind a proxy have no limit of their own",
         rule=_PROXY,
-        file="smtp/receive_lifecycle.py",
+        file="smtp/receiving/session.py",
         edits=(
             (
                 "        refusal = self._register.identify(self, self.client.address)\n",
@@ -65,7 +65,7 @@ ADMITTING = (
     Fault(
         name="a reset of our own connection ends the client's session",
         rule="an error of our own is answered 451, and the session goes on",
-        file="smtp/receive_hooks.py",
+        file="smtp/receiving/transaction.py",
         edits=(
             (
                 "            reply = await server.receiver.mail(server.client, mail) or SENDER_OK\n"

@@ -92,10 +92,10 @@ ASKING = (
     Fault(
         name="the members' connector refuses what it would refuse to senders",
         rule=_ALL,
-        file="smtp/member_session.py",
+        file="smtp/members/session.py",
         edits=(
             (
-                '        """Refuse none: a holder takes every envelope that its owner took."""\n',
+                '        """Refuse no recipient: a holder takes every envelope that its owner took."""\n',
                 "        super().judge(rcpt)\n",
             ),
         ),
@@ -105,7 +105,7 @@ ASKING = (
     Fault(
         name="senders route by the local part of their recipients",
         rule="nobody is an open relay by proxy",
-        file="smtp/receive_session.py",
+        file="smtp/receiving/session.py",
         edits=(("        refuse_routing(rcpt)\n", "        pass\n"),),
         test="smtp/test_receive_dialogues.py::test_the_connector_answers_as_the_dialogue_says[addresses]",
     ),
@@ -120,7 +120,7 @@ ASKING = (
     Fault(
         name="a member without room refuses this copy alone",
         rule=_COPY,
-        file="smtp/member_offer.py",
+        file="smtp/members/offer.py",
         edits=(
             (
                 'return Concern.MEMBER if not refusal.permanent and subject == "3" else Concern.COPY',
@@ -134,7 +134,7 @@ ASKING = (
     Fault(
         name="a session that ended counts against its member",
         rule="a broken session is replaced at once",
-        file="smtp/member_offer.py",
+        file="smtp/members/offer.py",
         edits=(("if isinstance(failed, MemberGone) else Concern.MEMBER", "if False else Concern.MEMBER"),),
         test="smtp/test_member_client.py::"
         "test_a_session_that_ends_says_nothing_of_the_member_and_one_that_is_silent_does",

@@ -38,7 +38,7 @@ DELIVERING = (
     Fault(
         name="a content is begun without a look at whose it is",
         rule="every attempt looks at ownership before the content",
-        file="smtp/send_transaction.py",
+        file="smtp/sending/transaction.py",
         edits=(("if self.wanted is not None and not await self.wanted():", "if False:"),),
         test=_QUEUE + "test_every_attempt_looks_whose_message_it_is_before_the_content",
     ),
@@ -100,7 +100,7 @@ DELIVERING = (
     Fault(
         name="an answer of an LMTP server waits for the others",
         rule="each answer is settled when it comes",
-        file="smtp/send_transaction.py",
+        file="smtp/sending/transaction.py",
         edits=(
             ("                if self.heard is not None and self._open:\n", "                if False:\n"),
         ),
@@ -235,7 +235,7 @@ DELIVERING = (
     Fault(
         name="a client that takes nothing keeps its connection",
         rule="whoever has no place any more has no connection either",
-        file="smtp/receive_connection.py",
+        file="smtp/receiving/library.py",
         edits=(("            transport.abort()\n", "            pass\n"),),
         test="smtp/test_receive_unread.py::"
         "test_a_client_that_reads_nothing_is_cut_off_and_leaves_no_connection_behind[uvloop]",
@@ -243,7 +243,7 @@ DELIVERING = (
     Fault(
         name="who sends many commands has them all served first",
         rule="every client has its turn",
-        file="smtp/receive_lifecycle.py",
+        file="smtp/receiving/conversation.py",
         edits=(("            if self._served == TURN:", "            if False:"),),
         test="smtp/test_receive_unread.py::"
         "test_a_client_that_sends_very_many_commands_at_once_leaves_others_their_turn",
@@ -251,14 +251,14 @@ DELIVERING = (
     Fault(
         name="a refused login goes on to the next mechanism",
         rule="one wrong password is one failed login",
-        file="smtp/send_client.py",
+        file="smtp/sending/connection.py",
         edits=(("            self.AUTH_METHODS = (server.login.mechanism,)\n", "            pass\n"),),
         test="smtp/test_send_login.py::test_a_refused_login_is_not_tried_by_another_mechanism[cram-md5]",
     ),
     Fault(
         name="the password is said before TLS begins",
         rule="a password goes over verified TLS",
-        file="smtp/send_connect.py",
+        file="smtp/sending/connection.py",
         edits=(
             ("        if server.login is not None:\n            await _log_in(client, server.login)\n", ""),
             (
@@ -272,17 +272,17 @@ DELIVERING = (
     Fault(
         name="a server that asks for a login rejects the message",
         rule="what is said of us bounces no mail",
-        file="smtp/send_hop.py",
+        file="smtp/sending/hop.py",
         edits=((" and reply.code not in _LOG_IN", ""),),
         test="smtp/test_send_login.py::test_mail_that_a_server_takes_only_after_a_login_waits_for_it[MAIL-530]",
     ),
     Fault(
         name="what a server repeats of the password is kept",
         rule="the password is in no reason",
-        file="smtp/send_connect.py",
+        file="smtp/sending/connection.py",
         edits=(
             (
-                "said = send_password.masked(error.message, login.username, password)",
+                "said = masked(error.message, login.username, password)",
                 "said = error.message",
             ),
         ),

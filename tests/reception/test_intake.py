@@ -24,7 +24,7 @@ from shadowrelay.core.ownership.heartbeat import meet
 from shadowrelay.core.reception.users import Cost, format_users, hashed
 from shadowrelay.database.content import Spool
 from shadowrelay.members.answering import AnsweringSession, HoldSink
-from shadowrelay.smtp.receive import Hangup
+from shadowrelay.smtp.receiving.contract import Hangup
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 STRICT = {

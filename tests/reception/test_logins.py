@@ -16,7 +16,7 @@ import structlog
 from shadowrelay.core.reception.users import Cost, Hashed, format_users, hashed, matches
 from shadowrelay.reception import logins
 from shadowrelay.reception.logins import AT_A_TIME, MOST_WAITING, UserLogins
-from shadowrelay.smtp.receive import Client
+from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.wire.replies import Refused
 
 QUICK = Cost(ln=4, r=8, p=1)

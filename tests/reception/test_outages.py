@@ -19,7 +19,7 @@ from stations import Station, boundary, eventually
 from ways import Way, way
 
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.smtp.member_client import MemberConnection
+from shadowrelay.smtp.members.client import MemberConnection
 
 AS_DOCUMENTED: dict[str, Any] = {
     "shadow_attempt_timeout": "10s",

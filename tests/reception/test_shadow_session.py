@@ -14,9 +14,9 @@ from stations import Station, boundary, eventually
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.members.answering import AnsweringSession
 from shadowrelay.reception import shadow_session
-from shadowrelay.smtp.member_client import MemberConnection
-from shadowrelay.smtp.receive import Client
-from shadowrelay.smtp.receive_connector import Connector
+from shadowrelay.smtp.members.client import MemberConnection
+from shadowrelay.smtp.receiving.connector import Connector
+from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 
 LARGE = b"Subject: large\r\n\r\n" + (b"x" * 70 + b"\r\n") * 5000

@@ -10,7 +10,7 @@ from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.policy import Policy
 from shadowrelay.delivery.attempt import Outbound
 from shadowrelay.service.hops import hop_status
-from shadowrelay.smtp.send import Login, NextHopServer
+from shadowrelay.smtp.sending.session import Login, NextHopServer
 
 NOW = datetime(2026, 11, 22, 6, 0, tzinfo=UTC)
 OUTSIDE = NextHop("outside")

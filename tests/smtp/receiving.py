@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from shadowrelay.smtp.receive import Client, ConnectorOptions, Hangup, Sink
-from shadowrelay.smtp.receive_connector import Connector, SessionFactory
-from shadowrelay.smtp.receive_session import ReceiveSession
+from shadowrelay.smtp.receiving.connector import Connector, SessionFactory
+from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Hangup, Sink
+from shadowrelay.smtp.receiving.session import ReceiveSession
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.replies import Reply
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.smtp.send import NextHopServer, Timeouts
+from shadowrelay.smtp.sending.session import NextHopServer, Timeouts
 
 HANG = object()
 """Never answer."""

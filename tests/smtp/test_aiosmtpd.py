@@ -23,8 +23,8 @@ from aiosmtpd.smtp import SMTP
 from receiving import MemoryReceiver, connected, conversation, eventually, listening
 from test_receive_login import Users, sasl, secured
 
-from shadowrelay.smtp.receive_session import ReceiveSession
-from shadowrelay.smtp.receive_words import in_our_words
+from shadowrelay.smtp.receiving.conversation import in_our_words
+from shadowrelay.smtp.receiving.session import ReceiveSession
 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 PAGE = Path(__file__).parents[2] / "docs" / "dependencies.md"
@@ -99,7 +99,7 @@ def test_every_private_name_that_our_sessions_use_is_tested() -> None:
     known = {name for name in dir(SMTP) if name.startswith("_") and not name.startswith("__")}
     known |= {name for name in PRIVATE if not hasattr(SMTP, name)} | {"_timeout_handle", "_handle_hooks"}
     source = Path(inspect.getfile(ReceiveSession)).parent
-    files = [*source.glob("receive_*.py"), source / "member_session.py"]
+    files = [*source.glob("*.py"), source.parent / "members" / "session.py"]
     used = {name for file in files for name in re.findall(r"\b_[a-z]\w+", file.read_text("utf-8"))}
     assert used & known <= PRIVATE
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from receiving import QUEUED, MemoryReceiver, RawClient, eventually, listening
 
-from shadowrelay.smtp.receive_connector import Connector
+from shadowrelay.smtp.receiving.connector import Connector
 
 PROGRAM = shutil.which("haproxy") or "/usr/sbin/haproxy"
 

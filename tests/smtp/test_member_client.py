@@ -36,8 +36,8 @@ from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import Ask, OfferCopy, Pause, Unanswered
 from shadowrelay.members.pool import seconds
-from shadowrelay.smtp.member_client import MemberAddress, MemberConnection, MemberFailed
-from shadowrelay.smtp.member_offer import OutgoingOffer
+from shadowrelay.smtp.members.client import MemberAddress, MemberConnection, MemberFailed
+from shadowrelay.smtp.members.offer import OutgoingOffer
 
 US = Greeting(full("mx1"), Lineage(database_id(1), (Beginning(incarnation(1), 0),), 0))
 THEM = f"{full('mx2')} {database_id(2)} {incarnation(2)}:5 {incarnation(2)}@0"

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from receiving import QUEUED, QUICK, MemoryReceiver, RawClient, connected, conversation, eventually, listening
 
-from shadowrelay.smtp import receive_connection, receive_lifecycle
-from shadowrelay.smtp.receive import ConnectorOptions
-from shadowrelay.smtp.receive_connector import Connector
-from shadowrelay.smtp.receive_limits import Register
+from shadowrelay.smtp.receiving import conversation as spoken
+from shadowrelay.smtp.receiving import library
+from shadowrelay.smtp.receiving.connector import Connector
+from shadowrelay.smtp.receiving.contract import ConnectorOptions
+from shadowrelay.smtp.receiving.limits import Register
 
 BATCH = b"HELO c\r\nMAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n"
 
@@ -53,7 +54,7 @@ async def test_a_connector_has_its_number_of_connections() -> None:
 
 
 async def test_who_is_turned_away_takes_nobodys_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (receive_connection, receive_lifecycle):
+    for module in (spoken, library):
         monkeypatch.setattr(module, "LINGER", 60.0)  # the place would be taken for so long
     async with (
         listening(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shadowrelay.smtp.receive_content import (
+from shadowrelay.smtp.receiving.content import (
     BARE_LINE_END,
     HEADER_TOO_BIG,
     LINE_TOO_LONG,

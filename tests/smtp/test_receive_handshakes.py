@@ -17,8 +17,8 @@ import pytest
 from receiving import MemoryReceiver, connected, eventually, listening
 
 from shadowrelay.authority import authority_pair, init, issue
-from shadowrelay.smtp import receive_handshakes
-from shadowrelay.smtp.receive_connector import Connector
+from shadowrelay.smtp.receiving import connector as receive_connector
+from shadowrelay.smtp.receiving.connector import Connector
 
 HELLO = b"\x16\x03\x01\x02\x00\x01"  # the first octets of a ClientHello
 
@@ -134,7 +134,7 @@ def test_a_handshake_that_never_ends_is_given_up_and_leaves_nothing(
     run: Run, contexts: Contexts, said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test() -> None:
-        monkeypatch.setattr(receive_handshakes, "HANDSHAKE", 0.05)
+        monkeypatch.setattr(receive_connector, "HANDSHAKE", 0.05)
         async with listening(MemoryReceiver(), tls=contexts[0], implicit_tls=True) as connector:
             before = sockets()
             with ExitStack() as stack:

@@ -17,7 +17,7 @@ import pytest
 from receiving import QUEUED, MemoryReceiver, RawClient, connected, eventually, listening
 
 from shadowrelay import logs
-from shadowrelay.smtp.receive import Client
+from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.wire.replies import Refused
 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]

@@ -14,8 +14,8 @@ import pytest
 import structlog
 from receiving import QUEUED, MemoryReceiver, RawClient, connected, eventually, listening
 
-from shadowrelay.smtp.receive import ConnectorOptions
-from shadowrelay.smtp.receive_connector import Connector
+from shadowrelay.smtp.receiving.connector import Connector
+from shadowrelay.smtp.receiving.contract import ConnectorOptions
 
 PROXIES = (ip_network("127.0.0.0/8"),)
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"

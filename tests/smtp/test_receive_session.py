@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 from receiving import QUEUED, MemoryReceiver, connected, conversation, eventually, listening
 
-from shadowrelay.smtp.receive import Hangup
-from shadowrelay.smtp.receive_session import ReceiveSession
+from shadowrelay.smtp.receiving.contract import Hangup
+from shadowrelay.smtp.receiving.session import ReceiveSession
 from shadowrelay.wire.replies import Refused, Reply
 
 MESSAGE = b"Subject: x\r\n\r\nbody\r\n"

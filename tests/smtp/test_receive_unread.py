@@ -12,8 +12,8 @@ from typing import Any
 
 from receiving import Loops, MemoryReceiver, connected, eventually, listening
 
-from shadowrelay.smtp.receive_connector import Connector
-from shadowrelay.smtp.receive_lifecycle import TURN
+from shadowrelay.smtp.receiving.connector import Connector
+from shadowrelay.smtp.receiving.conversation import TURN
 
 BRIEFLY = timedelta(milliseconds=60)
 WITHOUT_END = b"EHLO c\r\n" * 60_000

@@ -8,7 +8,7 @@ import pytest
 from scripted_hop import CLOSE, HANG, ScriptedHop, envelope, original, recipients
 
 from shadowrelay.core.delivery.settling import Ending
-from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, Timeouts
+from shadowrelay.smtp.sending.session import ConnectionFailed, DeliveryResult, DeliverySession, Timeouts
 
 MESSAGE = b"Subject: hello\r\n\r\nText.\r\n"
 TWO = ("a@example.net", "b@example.net")

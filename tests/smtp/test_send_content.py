@@ -15,8 +15,8 @@ from scripted_hop import ScriptedHop, envelope, original, recipients
 
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.smtp.send import DeliveryResult, DeliverySession, Timeouts
-from shadowrelay.smtp.send_content import BareLineEnding, DotStuffer
+from shadowrelay.smtp.sending.message import BareLineEnding, DotStuffer
+from shadowrelay.smtp.sending.session import DeliveryResult, DeliverySession, Timeouts
 
 MESSAGE = b"Subject: hello\r\n\r\nText.\r\n"
 LARGE = (b"x" * 998 + b"\r\n") * 20_000

@@ -15,9 +15,9 @@ from scripted_hop import CLOSE, ScriptedHop, envelope, recipients
 from stations import eventually
 from test_send_login import OFFERS, WAYS, login
 
-from shadowrelay.smtp.send import ConnectionFailed, DeliverySession
-from shadowrelay.smtp.send_client import HopClient
-from shadowrelay.smtp.send_hop import Awaited
+from shadowrelay.smtp.sending.connection import HopClient
+from shadowrelay.smtp.sending.hop import Awaited
+from shadowrelay.smtp.sending.session import ConnectionFailed, DeliverySession
 
 MODULES = (smtp, protocol, esmtp, auth)
 LARGE = (b"x" * 998 + b"\r\n") * 5_000

@@ -21,7 +21,7 @@ from scripted_hop import HANG, QUICK, ScriptedHop, envelope, recipients
 
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.values import replace
-from shadowrelay.smtp.send import (
+from shadowrelay.smtp.sending.session import (
     ConnectionFailed,
     DeliveryResult,
     DeliverySession,

@@ -9,7 +9,7 @@ import pytest
 from scripted_hop import CLOSE, HANG, ScriptedHop, envelope, recipients
 
 from shadowrelay.core.delivery.settling import Ending
-from shadowrelay.smtp.send import ConnectionFailed, DeliverySession, Timeouts
+from shadowrelay.smtp.sending.session import ConnectionFailed, DeliverySession, Timeouts
 
 MESSAGE = b"Subject: hello\r\n\r\nText.\r\n"
 

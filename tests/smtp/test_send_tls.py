@@ -9,7 +9,7 @@ import pytest
 from scripted_hop import ScriptedHop, envelope, recipients
 
 from shadowrelay.core.delivery.settling import Ending
-from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession
+from shadowrelay.smtp.sending.session import ConnectionFailed, DeliveryResult, DeliverySession
 
 OFFERS = ("PIPELINING", "STARTTLS")
 

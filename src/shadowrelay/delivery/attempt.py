@@ -23,7 +23,13 @@ from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import ContentDamaged, source
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import FRONT, ActiveFork, QueuePlace
-from shadowrelay.smtp.send import ConnectionFailed, DeliveryResult, DeliverySession, NextHopServer, Withdrawn
+from shadowrelay.smtp.sending.session import (
+    ConnectionFailed,
+    DeliveryResult,
+    DeliverySession,
+    NextHopServer,
+    Withdrawn,
+)
 from shadowrelay.wire.report_fields import status
 
 log = structlog.get_logger(__name__)

@@ -31,7 +31,7 @@ from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import seconds
 from shadowrelay.running import Performer
-from shadowrelay.smtp.send import DeliverySession, NextHopServer
+from shadowrelay.smtp.sending.session import DeliverySession, NextHopServer
 
 log = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ import structlog
 from shadowrelay.database.delivered_to import Delivered, DeliveredTo, TableError
 from shadowrelay.mailbox.identity import Fingerprint
 from shadowrelay.mailbox.maildir import MailboxCopy, folder_of, mailbox_of, store
-from shadowrelay.smtp.receive import Client, Sink
+from shadowrelay.smtp.receiving.contract import Client, Sink
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import LONGEST_FIELD_NAME, lacks_header
 from shadowrelay.wire.replies import DUPLICATE_DROPPED, Refused, Reply

@@ -15,8 +15,8 @@ from shadowrelay import signals
 from shadowrelay.database.delivered_to import DeliveredTo, TableError
 from shadowrelay.mailbox.maildir import prepare
 from shadowrelay.mailbox.receiving import MailboxReceiver
-from shadowrelay.smtp.receive import ConnectorOptions
-from shadowrelay.smtp.receive_connector import Connector
+from shadowrelay.smtp.receiving.connector import Connector
+from shadowrelay.smtp.receiving.contract import ConnectorOptions
 
 log = structlog.get_logger(__name__)
 

@@ -30,7 +30,7 @@ from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE, Inquiry
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.running import Performer
-from shadowrelay.smtp.member_client import MemberConnection, MemberFailed
+from shadowrelay.smtp.members.client import MemberConnection, MemberFailed
 
 log = structlog.get_logger(__name__)
 

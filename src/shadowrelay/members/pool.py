@@ -24,14 +24,14 @@ from shadowrelay.core.values import replace
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.running import Performer
-from shadowrelay.smtp.member_client import (
+from shadowrelay.smtp.members.client import (
     NO_ANSWER,
     MemberAddress,
     MemberConnection,
     MemberFailed,
     MemberGone,
 )
-from shadowrelay.smtp.member_offer import OutgoingOffer
+from shadowrelay.smtp.members.offer import OutgoingOffer
 
 log = structlog.get_logger(__name__)
 

@@ -27,7 +27,7 @@ from shadowrelay.database.queue import awaited, to_hand_over
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import seconds
-from shadowrelay.smtp.receive_connector import Connector
+from shadowrelay.smtp.receiving.connector import Connector
 
 log = structlog.get_logger(__name__)
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.reception.redundancy import Arrival
-from shadowrelay.smtp.receive import Client
+from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.wire.header import received_field
 
 

@@ -17,8 +17,8 @@ from weakref import WeakValueDictionary
 import structlog
 
 from shadowrelay.core.reception.users import COST, SALT, Hashed, UsersInvalid, matches, parse_users
-from shadowrelay.smtp.receive import Client
-from shadowrelay.smtp.receive_limits import source_of
+from shadowrelay.smtp.receiving.contract import Client
+from shadowrelay.smtp.receiving.limits import source_of
 from shadowrelay.wire.replies import Refused
 
 log = structlog.get_logger(__name__)

@@ -10,8 +10,8 @@ from shadowrelay.core.reception.redundancy import OfferAttempt
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.members.boundary import Candidates
 from shadowrelay.members.pool import EARLY_SESSIONS, Members
-from shadowrelay.smtp.member_client import MemberConnection, MemberFailed
-from shadowrelay.smtp.member_offer import OutgoingOffer
+from shadowrelay.smtp.members.client import MemberConnection, MemberFailed
+from shadowrelay.smtp.members.offer import OutgoingOffer
 
 
 class ShadowSession:

@@ -13,8 +13,8 @@ from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.settings import MemberConnector, Settings
 from shadowrelay.settings.schema import RouteSettings
-from shadowrelay.smtp.member_client import MemberAddress
-from shadowrelay.smtp.send import Login, NextHopServer
+from shadowrelay.smtp.members.client import MemberAddress
+from shadowrelay.smtp.sending.session import Login, NextHopServer
 from shadowrelay.tracking.files import LogLimits
 from shadowrelay.tracking.writer import TrackingWriter
 

@@ -11,9 +11,9 @@ from shadowrelay.reception.logins import UserLogins
 from shadowrelay.service.adapters import server_context
 from shadowrelay.service.node import Node, mint
 from shadowrelay.settings import MemberConnector, ReceiveConnector
-from shadowrelay.smtp.member_session import MemberSession
-from shadowrelay.smtp.receive import ConnectorOptions
-from shadowrelay.smtp.receive_connector import Connector
+from shadowrelay.smtp.members.session import MemberSession
+from shadowrelay.smtp.receiving.connector import Connector
+from shadowrelay.smtp.receiving.contract import ConnectorOptions
 from shadowrelay.wire.xshadow import MAX_LINE
 
 # A member passes on only what its own connectors took, so no limit applies. Line ends were checked when the

@@ -35,7 +35,7 @@ from shadowrelay.service.adapters import addresses, servers
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
 from shadowrelay.settings.routing import routes
-from shadowrelay.smtp.receive_connector import Connector
+from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.tracking import lookup
 
 

@@ -13,7 +13,7 @@ from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
 from shadowrelay.settings.schema import ReceiveConnector, RouteSettings, Settings, Tls
 from shadowrelay.settings.values import HostPort, format_duration
-from shadowrelay.smtp import send_password
+from shadowrelay.smtp.sending.hop import NoPassword, read_password
 
 Refuse = Callable[..., SettingError]
 
@@ -205,8 +205,8 @@ def _login(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingEr
         )
     if route.password_file is not None:
         try:
-            send_password.read(route.password_file)
-        except send_password.NoPassword as wrong:
+            read_password(route.password_file)
+        except NoPassword as wrong:
             yield refuse(f"{key}.password_file", str(wrong), value=route.password_file)
 
 

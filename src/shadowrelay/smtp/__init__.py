@@ -1,1 +1,1 @@
-"""What is spoken: Receive and Send connectors and the sessions between members."""
+"""SMTP as we speak it: Receive connectors, sessions with next hops, and sessions between members."""

@@ -1,7 +1,7 @@
 """A session's two directions: buffered input with deadlines, buffered output.
 
-Replies wait in a buffer until the client has nothing more to be read, so the replies to a batch of
-pipelined commands (RFC 2920) leave in one write.
+Replies wait in a buffer until no command is left to read, so the replies to a batch of pipelined commands
+(RFC 2920) leave in one write.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BLOCK = 65_536
 """Octets taken at once."""
 
 MOST_WAITING = BLOCK
-"""Octets that arrived and were not read, from which on the transport has to wait."""
+"""Past this many unread octets the transport stops reading."""
 
 
 class Why(Enum):
@@ -24,13 +24,13 @@ class Why(Enum):
     GONE = "gone"
     TIMEOUT = "timeout"
     STOPPING = "stopping"
-    OVER = "over"  # all is said
+    OVER = "over"  # the session is complete
 
 
 class Interrupted(BaseException):
     """Reading or writing has ended for good.
 
-    No Exception: aiosmtpd's command loop would answer it, and go on.
+    A BaseException: aiosmtpd's command loop would answer an Exception, and go on.
     """
 
     def __init__(self, why: Why) -> None:
@@ -58,7 +58,7 @@ class Duplex:
         self._alarm: asyncio.TimerHandle | None = None
         self._interrupted: Why | None = None
 
-    # As the protocol tells it
+    # Called by the protocol
 
     def received(self, data: bytes) -> None:
         self._input += data
@@ -92,7 +92,7 @@ class Duplex:
         self._transport = transport
 
     def interrupt(self, why: Why) -> None:
-        """End the wait for input, or for a client that takes nothing; now or when it begins."""
+        """End the current or the next wait: for input, or for a client that does not read."""
         self._interrupted = why
         _wake(self._waiting)
         _wake(self._writable)
@@ -115,7 +115,7 @@ class Duplex:
     async def read_line(self, most: int) -> bytes | None:
         """A line with its line end (which may be a bare LF), or None for one longer than ``most``.
 
-        The whole line has to arrive within the inactivity timeout, however it drips.
+        The whole line must arrive within the inactivity timeout, even if it drips.
         """
         deadline = self._loop.time() + self._inactivity
         searched, too_long = 0, False
@@ -139,7 +139,7 @@ class Duplex:
         else:
             block = bytes(self._input[:most])
             del self._input[:most]
-        # Now, and not when more is waited for: the end of an idle connection is to be noticed.
+        # Resume now, not at the next wait: the end of an idle connection must be noticed.
         if len(self._input) <= MOST_WAITING:
             self._resume()
         return block
@@ -176,7 +176,7 @@ class Duplex:
             self._transport.resume_reading()
 
     def _ring_at(self, deadline: float) -> None:
-        """Wake the reader at that time. One timer serves many waits: it is late for none, early for some."""
+        """Wake the reader at that time. One timer serves many waits: it may ring early, never late."""
         self._deadline = deadline
         if self._alarm is not None:
             if self._alarm.when() <= deadline:
@@ -198,11 +198,11 @@ class Duplex:
         self._output += data
 
     async def flush(self, patience: float | None = None) -> None:
-        """Send all that was written. A client that does not read is given so many seconds: the inactivity
-        timeout, if nothing else is said.
+        """Send all that was written. ``patience``: seconds for a client that does not read (None: the
+        inactivity timeout).
         """
         if self._output:
-            # Of the loops that may run this, uvloop raises RuntimeError where asyncio's own drops the octets.
+            # On a closing transport uvloop raises RuntimeError; asyncio's own loop drops the octets.
             if self._transport.is_closing():
                 raise Interrupted(Why.GONE)
             self._transport.write(bytes(self._output))
@@ -222,7 +222,7 @@ class Duplex:
             raise Interrupted(self._interrupted)
 
     def forget_input(self) -> bool:
-        """Throw away what was received; True when there was something."""
+        """Throw away unread input; True when there was some."""
         found = bool(self._input)
         self._input.clear()
         return found

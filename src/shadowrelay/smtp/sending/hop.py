@@ -1,8 +1,11 @@
-"""What is said about a next hop: the server, its deadlines, and what it made of a message."""
+"""What is said about a next hop: the server, its password and deadlines, and what it made of a message."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import re
+import stat
 from dataclasses import field
 from pathlib import Path
 from typing import Literal
@@ -20,7 +23,7 @@ MechanismName = Literal["plain", "login", "cram-md5", "xoauth2"]
 _LONGEST_TEXT = 600
 _LOG_IN = frozenset({530, 534, 535, 538})
 """These ask for a login, for TLS, or for another mechanism (RFC 4954 section 6, RFC 3207 section 4): they are
-said of us, and not of the message."""
+about us, and not about the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +45,9 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Who we are to a next hop (RFC 4954). The password stays in its file until it is said.
+    """Our name at a next hop (RFC 4954). The password stays in its file until it is sent.
 
-    ``without_tls``: it may be said in clear text, or to a server that nobody verified.
+    ``without_tls``: it may be sent in clear text, or to a server whose certificate is not verified.
     """
 
     username: str
@@ -89,17 +92,17 @@ class Awaited:
     since: float = 0.0
 
     def begin(self, what: SessionStep | Literal["content", "final dot"]) -> None:
-        """From now on it waits for that."""
+        """The session now waits for ``what``."""
         self.what, self.since = what, asyncio.get_running_loop().time()
 
     def end(self) -> None:
-        """It waits for nothing."""
+        """The session waits for nothing."""
         self.what = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RecipientResult:
-    """``reply`` is one line such as ``250 2.1.5 ok``; ``remote``: the next hop said it, not we."""
+    """``reply`` is one line such as ``250 2.1.5 ok``; ``remote``: the next hop said it; if not, we did."""
 
     number: int
     ending: Ending
@@ -113,10 +116,10 @@ def one_line(reply: Reply) -> str:
 
 
 def refused(number: int, reply: Reply) -> RecipientResult:
-    """A reply other than 2yz before the content: 5yz is for good, anything else for now.
+    """A reply other than 2yz before the content: 5yz rejects, anything else defers.
 
-    A code out of place (3yz to RCPT, say) is the hop's error, and one that asks for a login is our own:
-    permanent only by explicit choice.
+    A code out of place (3yz to RCPT, say) is the hop's error, and one that asks for a login is about us: both
+    defer.
     """
     for_good = reply.permanent and reply.code not in _LOG_IN
     ending = Ending.REJECTED if for_good else Ending.DEFERRED
@@ -184,5 +187,48 @@ class ConnectionFailed(Exception):
 
     @property
     def turned_away(self) -> bool:
-        """The next hop is there and wants no session now: often because it has enough of ours."""
+        """The next hop answers, but wants no session now: often because it has enough of ours."""
         return self.step in {"greeting", "ehlo", "auth"} and self.reply.startswith("421")
+
+
+_LONGEST_PASSWORD = 8 * 1024  # octets; an access token has a few thousand
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+_MASK = "********"
+_BEGINNING = 8  # characters of Base64 that identify a secret: a server may repeat a part
+
+
+class NoPassword(Exception):
+    """The file holds no password. The message says why; it follows the file's name."""
+
+
+def read_password(path: Path) -> bytes:
+    """The one line of the file, without its end. Raises NoPassword."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
+            raise NoPassword("is not a regular file")
+        with path.open("rb") as file:
+            content = file.read(_LONGEST_PASSWORD + 1)
+    except OSError as error:
+        raise NoPassword(f"cannot be read: {error.strerror}") from error
+    password = content.removesuffix(b"\n").removesuffix(b"\r")
+    if not password:
+        raise NoPassword("is empty")
+    if len(content) > _LONGEST_PASSWORD:
+        raise NoPassword(f"has more than {_LONGEST_PASSWORD} octets")
+    if _CONTROL.search(password):
+        raise NoPassword("has more than one line, or control characters")
+    return password
+
+
+def masked(text: str, username: str, password: bytes) -> str:
+    """The text without the password: some servers repeat what they refuse, as it is or in Base64."""
+    name = username.encode()
+    text = text.replace(password.decode("utf-8", "replace"), _MASK)
+    for said in (
+        b"\0" + name + b"\0" + password,  # PLAIN
+        b"user=" + name + b"\1auth=Bearer " + password + b"\1\1",  # XOAUTH2
+        password,  # LOGIN
+    ):
+        beginning = base64.b64encode(said).decode("ascii")[:_BEGINNING]
+        text = re.sub(re.escape(beginning) + "[A-Za-z0-9+/=]*", _MASK, text)
+    return text

@@ -1,4 +1,4 @@
-"""What aiosmtpd calls at each verb: from its words to those of a Receiver. One object for all sessions."""
+"""The mail transaction, and what aiosmtpd calls at each verb: from its words to those of a Receiver."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import inspect
 from typing import TYPE_CHECKING
 
 from aiosmtpd.proxy_protocol import ProxyData
-from aiosmtpd.smtp import Session
+from aiosmtpd.smtp import Envelope, Session
 
 from shadowrelay.smtp.duplex import Interrupted, Why
-from shadowrelay.smtp.receive_content import MESSAGE_TOO_BIG
-from shadowrelay.smtp.receive_lifecycle import MailTransaction
-from shadowrelay.smtp.receive_words import OK
+from shadowrelay.smtp.receiving.content import MESSAGE_TOO_BIG, Body, ContentCheck
+from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Receiver
+from shadowrelay.smtp.receiving.conversation import OK
+from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.replies import Reply
 
 if TYPE_CHECKING:
-    from shadowrelay.smtp.receive_session import ReceiveSession
+    from shadowrelay.smtp.receiving.session import ReceiveSession
 
 SENDER_OK = Reply(250, "2.1.0", "Sender OK")
 RECIPIENT_OK = Reply(250, "2.1.5", "Recipient OK")
@@ -23,8 +24,55 @@ TOO_MANY_RECIPIENTS = Reply(452, "4.5.3", "Too many recipients")
 BYE = Reply(221, "2.0.0", "Bye")
 
 
+class MailTransaction(Envelope):
+    """From MAIL to the reply after the content; before MAIL, an empty one.
+
+    ``failed`` answers the later chunks of a refused body.
+    """
+
+    def __init__(self, options: ConnectorOptions) -> None:
+        super().__init__()
+        self.mail: MailFrom
+        self.rcpt: RcptTo  # the one that is being judged
+        self.recipients: list[RcptTo] = []
+        self.refused = 0
+        self.body: Body | None = None
+        self.chunking = False
+        self.failed: Reply | None = None
+        self._options = options
+
+    def lacks(self) -> Reply | None:
+        """The reply that refuses content, if no recipient would get it."""
+        if self.recipients:
+            return None
+        if self.refused:
+            # LMTP has a code of its own for it: a reply for each recipient would follow (RFC 2033 4.2).
+            return Reply(503 if self._options.lmtp else 554, "5.5.1", "No valid recipients")
+        return Reply(503, "5.5.1", "RCPT needed first")
+
+    @property
+    def replies_due(self) -> int:
+        """After the content: LMTP has a reply for each recipient (RFC 2033 section 4.2)."""
+        return len(self.recipients) if self._options.lmtp else 1
+
+    async def open(self, receiver: Receiver, client: Client) -> Body | Reply:
+        """The body that takes the content, or the reply that refuses it. Raises what the receiver raises."""
+        options = self._options
+        sink = await receiver.content(client, self.mail, tuple(self.recipients))
+        if isinstance(sink, Reply):
+            return sink
+        check = ContentCheck(
+            most=options.max_message_size,
+            most_header=options.max_header_size,
+            most_line=options.max_text_line,
+            pairs=options.line_ends_checked,
+        )
+        self.body = Body(sink, check)
+        return self.body
+
+
 class Hooks:
-    """Static methods, for a bound one would be made for each session."""
+    """One object for all sessions. Static methods, for a bound one would be made for each session."""
 
     def __dir__(self) -> list[str]:
         return _NAMES
@@ -95,20 +143,20 @@ class Hooks:
 
     @staticmethod
     async def handle_QUIT(server: ReceiveSession, session: Session, envelope: MailTransaction) -> Reply:
-        """The library would cancel itself after its reply."""
+        """The library would cancel its own task after its reply."""
         del session, envelope
         await server.answer(BYE)
         raise Interrupted(Why.OVER)
 
 
 def _ours(error: ConnectionResetError) -> OSError:
-    """A connection of our own that was reset is an error like others: the library takes it for the client's,
-    who would hear nothing.
+    """A reset of a connection of our own, as another error: the library would take it for the client's, and
+    send no reply.
     """
     return OSError(f"not the client's connection: {error}")
 
 
-# The library's constructor looks at the hooks of each session anew; this spares it most of that.
+# The library's constructor looks at the hooks for every session; this spares it most of that.
 _NAMES = [name for name in vars(Hooks) if name.startswith("handle_")]
 Hooks.handle_EHLO.__signature__ = inspect.signature(Hooks.handle_EHLO)  # type: ignore[attr-defined]
 HOOKS = Hooks()

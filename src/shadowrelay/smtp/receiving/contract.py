@@ -20,7 +20,7 @@ Service: TypeAlias = Literal["SMTP", "ESMTP", "LMTP"]
 
 
 def within(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
-    """Is that client in one of them? One whose address is unknown is in none."""
+    """Whether the client is in one of the networks. An unknown address is in none."""
     try:
         client = ip_address(address.partition("%")[0])
     except ValueError:
@@ -39,7 +39,7 @@ class Client:
     local: tuple[str, int] = ("", 0)
     helo: str = ""
     tls: bool = False
-    certificate: Mapping[str, Any] | None = None  # as ssl.SSLSocket.getpeercert() tells it, verified
+    certificate: Mapping[str, Any] | None = None  # verified; as ssl.SSLSocket.getpeercert() returns it
     service: Service = "SMTP"  # as which it greeted us
     login: str = ""  # the user who logged in, '' for nobody
 
@@ -54,19 +54,19 @@ class Logins(Protocol):
 
     @property
     def offered(self) -> bool:
-        """Is there any user? Without one AUTH is an unknown command."""
+        """Whether there are users. Without them AUTH is an unknown command."""
         ...
 
     async def check(self, session: Client, name: str, password: bytes) -> bool:
-        """Is it that user's password? A name that nobody has takes as long as a wrong password.
+        """Whether this is the user's password. An unknown name takes as long as a wrong password.
 
-        May raise Refused when that cannot be said for now. Cancelled when the client has gone.
+        May raise Refused when it cannot tell at the moment. It is cancelled when the client has gone.
         """
         ...
 
 
 class Hangup:
-    """Answers a message by closing the connection without a reply: the client cannot know, and retries."""
+    """Closes the connection without a reply to the message: the client cannot know its fate, and retries."""
 
     __slots__ = ()
 
@@ -88,7 +88,7 @@ class Sink(Protocol):
     async def finish(self) -> Sequence[Reply] | Hangup:
         """The content is complete. SMTP: one reply; LMTP: one for each accepted recipient, in order.
 
-        It runs to its end, though the client be gone. An exception counts as a Hangup: nobody
+        It runs to its end even if the client is gone. An exception counts as a Hangup: nobody
         knows what has been kept, so no reply would be true.
         """
         ...
@@ -99,10 +99,10 @@ class Sink(Protocol):
 
 
 class Receiver(Protocol):
-    """What takes mail in on one connector. Any method may raise Refused instead of returning the reply."""
+    """Takes mail in on one connector. Any method may raise Refused instead of returning the reply."""
 
     async def mail(self, session: Client, mail: MailFrom) -> Reply | None:
-        """Begin a transaction. None is ``250 2.1.0``; a negative reply means that none has begun."""
+        """Begin a transaction. None is ``250 2.1.0``; after a negative reply none has begun."""
         ...
 
     async def rcpt(
@@ -140,7 +140,7 @@ class ConnectorOptions:
     data_timeout: timedelta = timedelta(minutes=10)  # for one DATA, or one BDAT
     tarpit_interval: timedelta = timedelta(seconds=5)  # before each 5yz reply
     max_protocol_errors: int = 5
-    max_junk_commands: int | None = 100  # between two messages; see ``SessionLifecycle.is_junk``
+    max_junk_commands: int | None = 100  # between two messages; see ``conversation.is_junk``
     max_inbound_connections: int | None = 5000
     max_inbound_connections_per_source: int | None = 20
     max_recipients_per_message: int = 200

@@ -10,13 +10,13 @@ from shadowrelay.core.messages import Recipient, Status
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import replace
-from shadowrelay.smtp.member_client import MemberConnection, MemberFailed, MemberGone, marked
+from shadowrelay.smtp.members.client import MemberConnection, MemberFailed, MemberGone, marked
 from shadowrelay.wire import xshadow
 from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
 from shadowrelay.wire.replies import Reply
 
 _OFFERED = frozenset({"8BITMIME", "SMTPUTF8", "DSN"})
-_MOST_UNHEARD = 64  # replies to chunks that may be on their way: what nobody reads would block both ends
+_MOST_UNHEARD = 64  # replies to chunks that may be unread: more of them could block both ends
 
 
 class OutgoingOffer:
@@ -62,7 +62,7 @@ class OutgoingOffer:
             self._refusal = reply
 
     async def send(self, content: AsyncIterable[bytes], digest: Digest | None) -> OfferAttempt:
-        """The whole content, then ``finish``. A content that cannot be read raises, the session aborted."""
+        """Send the whole content, then ``finish``. What reading it raises passes; the session is aborted."""
         try:
             async for block in content:
                 await self.write(block)
@@ -74,9 +74,9 @@ class OutgoingOffer:
         return await self.finish(digest)
 
     async def finish(self, digest: Digest | None) -> OfferAttempt:
-        """The end of the content with its ``digest``, and what the holder says of it.
+        """Send the end of the content with its ``digest``, and read the holder's answer.
 
-        A refusal of the envelope, or of a chunk, is final: then nothing is kept there.
+        A refusal of the envelope, or of a chunk, is final: the holder keeps nothing.
         """
         session = self._session
         try:
@@ -102,7 +102,7 @@ class OutgoingOffer:
         return self._attempt(Leg.ACKNOWLEDGED, reply_text, mark)
 
     def failed(self, failed: MemberFailed) -> OfferAttempt:
-        """Before the last chunk left, nothing can be there; after it, a copy may."""
+        """Before the last chunk leaves the holder can have no copy; after that it may."""
         concern = Concern.SESSION if isinstance(failed, MemberGone) else Concern.MEMBER
         return self._attempt(Leg.LOST if self._ended else Leg.REFUSED, str(failed), concern=concern)
 
@@ -115,8 +115,8 @@ class OutgoingOffer:
 
 
 def _concern(refusal: Reply) -> Concern:
-    """What a refusal speaks of. The subject of its enhanced code says it (RFC 3463 section 3): X.3.z is the
-    system that answers; any other, and every 5yz, this very copy. 421 ends the session, and says no more.
+    """What a refusal is about, by the subject of its enhanced code (RFC 3463 section 3): X.3.z is about the
+    member; any other subject, and every 5yz, about this copy. 421 is about the session alone.
     """
     if refusal.code == 421:
         return Concern.SESSION
@@ -125,7 +125,7 @@ def _concern(refusal: Reply) -> Concern:
 
 
 def _offered_to(version: int, recipients: Sequence[Recipient]) -> tuple[Recipient, ...]:
-    """All of them, settled ones as such once that may be told; an older version is not told of those."""
+    """All of them. One whose report is not safe yet is offered as unsettled; version 1 omits settled ones."""
     known = [one if one.report is None else replace(one, status=Status.READY) for one in recipients]
     return tuple(one for one in known if version > 1 or not one.settled)
 

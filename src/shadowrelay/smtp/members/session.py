@@ -1,6 +1,6 @@
 """The members' connector: XSHADOW and XQDISCARD beside ordinary SMTP (docs/reference/protocol.md).
 
-To anybody but a member the keywords are not offered, and the verbs answer as any unknown command does.
+Members alone are offered the keywords. For anybody else the verbs are unknown commands.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from shadowrelay.core.digests import is_digest
 from shadowrelay.core.identifiers import Digest, Mark
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse
 from shadowrelay.core.values import replace
-from shadowrelay.smtp.receive import Client, ConnectorOptions, Receiver
-from shadowrelay.smtp.receive_connection import syntax
-from shadowrelay.smtp.receive_data import Body
-from shadowrelay.smtp.receive_lifecycle import MailTransaction
-from shadowrelay.smtp.receive_limits import Register
-from shadowrelay.smtp.receive_session import ReceiveSession
+from shadowrelay.smtp.receiving.content import Body
+from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Receiver
+from shadowrelay.smtp.receiving.library import syntax
+from shadowrelay.smtp.receiving.limits import Register
+from shadowrelay.smtp.receiving.session import ReceiveSession
+from shadowrelay.smtp.receiving.transaction import MailTransaction
 from shadowrelay.wire import xqdiscard, xshadow
 from shadowrelay.wire.esmtp import RcptTo
 from shadowrelay.wire.replies import Refused, Reply
 
 
 class MemberReceiver(Receiver, Protocol):
-    """What answers one session of a member. Its marks are those of committed sequences alone."""
+    """Answers one session of a member. Its marks are of committed sequences alone."""
 
     def admits(self, client: Client) -> bool:
-        """May this client use the verbs at all: a certificate of our authority, or a secured network?"""
+        """Whether this client may use the verbs: by a certificate of our authority, or a secured network."""
         ...
 
     def mark(self) -> Mark:
@@ -47,7 +47,7 @@ class MemberReceiver(Receiver, Protocol):
         ...
 
     def promised(self, digest: Digest) -> None:
-        """So the content of this transaction has to be: said with the last of it."""
+        """The digest that this transaction's content must have; it comes with the last chunk."""
         ...
 
 
@@ -58,7 +58,7 @@ class MemberReceivers(Protocol):
 
 
 class MemberSession(ReceiveSession):
-    """One session of a member, or of somebody who would like to be one."""
+    """One session of a member, or of a client that claims to be one."""
 
     extra_mail_parameters: ClassVar[frozenset[str]] = frozenset({"XSHADOW"})
     extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset({"XFORK"})
@@ -81,7 +81,7 @@ class MemberSession(ReceiveSession):
         return offered
 
     def judge(self, rcpt: RcptTo) -> None:
-        """Refuse none: a holder takes every envelope that its owner took."""
+        """Refuse no recipient: a holder takes every envelope that its owner took."""
 
     def decorate(self, reply: Reply) -> Reply:
         """Every reply ends with our mark, so that a member always knows how far our database has come."""
@@ -133,7 +133,7 @@ class MemberSession(ReceiveSession):
     @syntax("DATA")
     async def smtp_DATA(self, argument: str | None) -> None:
         if self._version > 1:
-            # A copy comes with its digest, which is said with the last chunk.
+            # A copy needs its digest, which comes with the last chunk.
             return await self.answer(Reply(502, "5.5.1", "Between members content comes by BDAT"))
         return await super().smtp_DATA(argument)
 

@@ -9,10 +9,8 @@ from typing import Literal, NoReturn
 
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.smtp.send_client import SESSION_ERRORS, describe, no_reply
-from shadowrelay.smtp.send_connect import HopConnection
-from shadowrelay.smtp.send_content import BareLineEnding, ContentSource, DotStuffer, blocks
-from shadowrelay.smtp.send_hop import (
+from shadowrelay.smtp.sending.connection import SESSION_ERRORS, HopConnection, describe, no_reply
+from shadowrelay.smtp.sending.hop import (
     ConnectionFailed,
     NextHopServer,
     RecipientResult,
@@ -22,6 +20,7 @@ from shadowrelay.smtp.send_hop import (
     one_line,
     refused,
 )
+from shadowrelay.smtp.sending.message import BareLineEnding, ContentSource, DotStuffer, blocks
 from shadowrelay.wire.replies import Reply
 
 SENT_WITH_THE_DOT = 16 * 1024
@@ -30,7 +29,7 @@ session lost in the middle of them is known to be lost before the dot."""
 
 
 class Withdrawn(Exception):
-    """Before its content left, the message ceased to be wanted; nothing is kept there."""
+    """The message was withdrawn before its content left; the next hop keeps nothing."""
 
 
 class _Over(Exception):
@@ -215,7 +214,7 @@ class DeliveryTransaction:
             said = no_reply(error)
             self._give_up(lambda number: lost(number, step.upper(), said))
         if reply.code == 421 and self.reused and self._open:
-            # It has had enough of this session, after so many messages or recipients. A fresh one may do.
+            # The server has had enough of this session, of its messages or recipients. A fresh one may do.
             raise ConnectionFailed(step, "session closed", reply=one_line(reply), reused=True)
         self._leave_at_421(reply)
         return reply

@@ -1,4 +1,4 @@
-"""What the content of a message must look like, and how DATA wraps it. No I/O.
+"""The content of a message: how DATA wraps it, what it must look like, and its way into a sink.
 
 Content is a sequence of lines that end in CRLF. A CR or LF that stands alone is refused wherever it is:
 programs differ on whether it ends a line, and that difference smuggles messages. NUL and 8-bit octets are
@@ -7,8 +7,14 @@ content like any other, kept as they are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import structlog
+
+from shadowrelay.smtp.duplex import BLOCK, Duplex
+from shadowrelay.smtp.receiving.contract import Hangup, Sink
 from shadowrelay.wire.line_ends import all_paired, has_dot_line
-from shadowrelay.wire.replies import Reply
+from shadowrelay.wire.replies import Refused, Reply
 
 BARE_LINE_END = Reply(550, "5.6.11", "Bare carriage return or line feed in the message")
 LINE_TOO_LONG = Reply(554, "5.6.0", "Text line too long")
@@ -73,7 +79,8 @@ class ContentCheck:
     def feed(self, data: bytes) -> Reply | None:
         """The reply that refuses the content, None as long as nothing is wrong.
 
-        Of several faults it is the first in the content, however that was cut: a block with one is halved.
+        Of several faults it is the first in the content, however the blocks are cut: a block with a fault is
+        halved.
         """
         if not data:
             return None
@@ -98,7 +105,7 @@ class ContentCheck:
         return None
 
     def end(self) -> Reply | None:
-        """Call at the end of the content: a last CR has lost its LF."""
+        """Call at the end of the content. The reply, if its last octet is a CR."""
         return BARE_LINE_END if self._after_cr else None
 
     def _header_fits(self, data: bytes) -> bool:
@@ -128,3 +135,87 @@ class ContentCheck:
         newline = data.rfind(b"\n", max(begin, 0))
         self._line = len(data) - (newline + 1 if newline >= 0 else begin)
         return True
+
+
+log = structlog.get_logger(__name__)
+
+LOCAL_ERROR = Reply(451, "4.3.0", "Local error in processing, try again later")
+
+
+class Body:
+    """One message's content: checked, then pushed into the sink block by block.
+
+    Once it is refused, the sink is aborted and the rest is thrown away: the client reads no reply before it
+    has sent everything.
+    """
+
+    def __init__(self, sink: Sink, check: ContentCheck) -> None:
+        self._sink = sink
+        self._check = check
+        self._over = False
+        self.refusal: Reply | None = None
+
+    async def write(self, data: bytes) -> None:
+        if self.refusal is not None or not data:
+            return
+        self.refusal = self._check.feed(data)
+        if self.refusal is None:
+            try:
+                await self._sink.write(data)
+            except Refused as refused:
+                self.refusal = refused.reply
+            except Exception:
+                log.exception("sink_write_failed")
+                self.refusal = LOCAL_ERROR
+        if self.refusal is not None:
+            await self.abort()
+
+    async def end(self) -> Reply | None:
+        """Call when the client has sent everything. The reply, if the message is refused."""
+        if self.refusal is None:
+            self.refusal = self._check.end()
+        if self.refusal is not None:
+            await self.abort()
+        return self.refusal
+
+    async def finish(self) -> Sequence[Reply] | Hangup:
+        """Hand over a message that was not refused.
+
+        It runs in the session's own task, which nothing cancels. A shielded task would take two more turns of
+        the event loop, for which a sender waits.
+        """
+        self._over = True
+        try:
+            return await self._sink.finish()
+        except Exception:
+            log.exception("sink_finish_failed")
+            return Hangup()
+
+    async def abort(self) -> None:
+        """Keep nothing; does nothing after the end."""
+        if self._over:
+            return
+        self._over = True
+        try:
+            await self._sink.abort()
+        except Exception:
+            log.exception("sink_abort_failed")
+
+
+async def read_data(duplex: Duplex, body: Body, deadline: float) -> None:
+    """Read up to CRLF.CRLF. Raises Interrupted when that never comes."""
+    decoder = DotDecoder()
+    rest = None
+    while rest is None:
+        content, rest = decoder.feed(await duplex.read_block(BLOCK, deadline))
+        await body.write(content)
+    duplex.unread(rest)
+
+
+async def read_chunk(duplex: Duplex, octets: int, body: Body | None, deadline: float) -> None:
+    """Read exactly ``octets``; without a body they are thrown away."""
+    while octets:
+        block = await duplex.read_block(min(octets, BLOCK), deadline)
+        octets -= len(block)
+        if body is not None:
+            await body.write(block)

@@ -1,4 +1,4 @@
-"""Who is connected: the sessions of one connector, counted in all and per source, and how they end."""
+"""The sessions of one connector: counted in all and per source, and told to end."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ class Register:
     def __init__(self, most: int | None, most_per_source: int | None) -> None:
         self._most, self._most_per_source = most, most_per_source
         self._sources: Counter[str] = Counter()
-        self._admitted: dict[Stoppable, str | None] = {}  # its source, None as long as nobody knows
-        self._sessions: dict[Stoppable, asyncio.Task[None]] = {}  # and those that are being turned away
+        self._admitted: dict[Stoppable, str | None] = {}  # its source; None while unknown
+        self._sessions: dict[Stoppable, asyncio.Task[None]] = {}  # all of them, also those being turned away
         self._closing = False
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def enter(self, session: Stoppable, task: asyncio.Task[None], address: str | None) -> Reply | None:
-        """Admit a session; or the reply that turns it away: it takes no place then, however long it stays.
+        """Admit a session, or return the reply that turns it away: then it takes no place, however long it
+        stays.
 
-        Without an address it counts for no source, until ``identify`` says for which.
+        Without an address it counts for no source until ``identify`` names one.
         """
         self._sessions[session] = task
         if self._closing:
@@ -53,7 +54,7 @@ class Register:
         return None if address is None else self.identify(session, address)
 
     def identify(self, session: Stoppable, address: str) -> Reply | None:
-        """An admitted session's client has that address; or the reply that turns it away after all."""
+        """Note the address of an admitted client, or return the reply that turns it away after all."""
         source = source_of(address)
         if self._most_per_source is not None and self._sources[source] >= self._most_per_source:
             del self._admitted[session]
@@ -76,7 +77,7 @@ class Register:
         self._closing = False
 
     async def close(self, drain: float) -> None:
-        """Let idle sessions go at once, the others after their transaction, or after ``drain`` seconds."""
+        """End idle sessions at once, the others after their transaction, or after ``drain`` seconds."""
         self._closing = True
         tasks = dict(self._sessions)
         for session in tasks:
@@ -90,7 +91,7 @@ class Register:
 
 
 def source_of(address: str) -> str:
-    """An IPv4 address; of an IPv6 address its /64, which is what one customer gets."""
+    """An IPv4 address itself; for an IPv6 address its /64, which is what one customer gets."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

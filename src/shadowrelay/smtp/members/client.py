@@ -20,7 +20,7 @@ _MOST_REPLY = 1 << 20  # 200 lines of 4,096 octets
 
 
 class MemberFailed(Exception):
-    """The session is of no use any more: which step failed, and how."""
+    """The session failed, and is of no more use: the step, and the error."""
 
     def __init__(self, step: str, error: str) -> None:
         super().__init__(f"{step}: {error}")
@@ -29,12 +29,12 @@ class MemberFailed(Exception):
 
 
 class MemberGone(MemberFailed):
-    """The connection was closed or reset. What failed may be this session alone."""
+    """The connection was closed or reset. The member itself may be well."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberAddress:
-    """Where a member's peer connector is, and how we show who we are. No context: a secured network."""
+    """Where a member's peer connector is, and the TLS that shows who we are (None in a secured network)."""
 
     name: ServerName
     host: str
@@ -45,7 +45,7 @@ class MemberAddress:
 class MemberConnection(asyncio.Protocol):
     """One session, made by ``dial``. One task at a time uses it; a failure closes it and raises MemberFailed.
 
-    ``timeout``: seconds that a reply may take, and that the other end may take nothing.
+    ``timeout``: seconds that a reply may take, or that the other end may read nothing.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -58,7 +58,7 @@ class MemberConnection(asyncio.Protocol):
         self.greeting: Greeting | None = None
         self.version = xshadow.VERSION  # the latest one that both ends speak
 
-    # The connection, as the event loop tells it
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
@@ -112,17 +112,17 @@ class MemberConnection(asyncio.Protocol):
 
     @property
     def lost(self) -> bool:
-        """Closed at either end, and all that was said is read."""
+        """Closed at our end; or closed at the other end, and all that it said is read."""
         return self._transport.is_closing() or (self._duplex.over and not self._duplex.unheard)
 
     @property
     def closed(self) -> bool:
-        """At either end, whether or not something is left to be read."""
+        """Closed at either end, even if something is left to read."""
         return self._transport.is_closing() or self._duplex.over
 
     @property
     def usable(self) -> bool:
-        """Between exchanges: what the other end said unasked can only be that it leaves."""
+        """Whether an exchange may begin. Unasked words of the other end can only mean that it leaves."""
         unasked = self._replies or self._duplex.unheard
         return not (self.lost or unasked)
 
@@ -140,7 +140,7 @@ class MemberConnection(asyncio.Protocol):
         return self.greeting
 
     async def ask(self, query: Query) -> tuple[Answered, tuple[str, ...]]:
-        """XQDISCARD. Lines that cannot be read are returned beside the answer: they are skipped."""
+        """XQDISCARD. Malformed lines are skipped, and returned beside the answer."""
         self.write(f"XQDISCARD {xqdiscard.format_query(query)}\r\n".encode())
         reply = await self._expect("xqdiscard", 250, 251)
         bad: list[str] = []
@@ -162,7 +162,7 @@ class MemberConnection(asyncio.Protocol):
         return Answered(tuple(lines), mark, seen), tuple(bad)
 
     async def close(self) -> None:
-        """Say QUIT, if anybody listens."""
+        """Say QUIT if the session is usable, and close."""
         if self.usable:
             with contextlib.suppress(MemberFailed):
                 self.write(b"QUIT\r\n")
@@ -175,9 +175,9 @@ class MemberConnection(asyncio.Protocol):
             self._transport.abort()
 
     def write(self, data: bytes) -> None:
-        """What leaves next; see ``drain``."""
+        """Send; see ``drain``."""
         # After a reset asyncio's own loop drops the octets, and uvloop raises RuntimeError where there is no
-        # TLS. What became of the session is told when its reply is read.
+        # TLS. The next reply tells what became of the session.
         if not self._transport.is_closing():
             self._transport.write(data)
 

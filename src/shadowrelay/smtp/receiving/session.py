@@ -1,4 +1,4 @@
-"""The verbs of a Receive connector.
+"""A receiving session: from the first octet to the last, and its verbs.
 
 A connector with verbs of its own subclasses ReceiveSession: a method ``smtp_XVERB(argument)`` is the verb
 XVERB, and ``keywords`` and the two parameter sets say what EHLO, MAIL and RCPT know besides.
@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine, Sequence
-from typing import ClassVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar
 
 import structlog
-from aiosmtpd.smtp import AuthResult, LoginPassword
+from aiosmtpd.proxy_protocol import ProxyData
 
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import Interrupted, Why
-from shadowrelay.smtp.receive import ConnectorOptions, Hangup, Receiver, Service
-from shadowrelay.smtp.receive_connection import syntax
-from shadowrelay.smtp.receive_content import ContentCheck
-from shadowrelay.smtp.receive_data import LOCAL_ERROR, Body, read_chunk, read_data
-from shadowrelay.smtp.receive_hooks import HOOKS
-from shadowrelay.smtp.receive_lifecycle import MailTransaction, SessionLifecycle
-from shadowrelay.smtp.receive_limits import Register
-from shadowrelay.smtp.receive_words import MAIL_NEEDED
+from shadowrelay.smtp.receiving.content import LOCAL_ERROR, Body, read_chunk, read_data
+from shadowrelay.smtp.receiving.contract import ConnectorOptions, Hangup, Receiver, Service
+from shadowrelay.smtp.receiving.conversation import MAIL_NEEDED, Conversation
+from shadowrelay.smtp.receiving.library import CommandReader, HeaderReader, LibrarySession, client_of, syntax
+from shadowrelay.smtp.receiving.limits import STOPPING, Register
+from shadowrelay.smtp.receiving.transaction import HOOKS, MailTransaction
 from shadowrelay.wire.addresses import is_literal
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
@@ -37,12 +36,12 @@ from shadowrelay.wire.replies import Refused, Reply
 
 log = structlog.get_logger(__name__)
 
+TIMEOUT = Reply(421, "4.4.2", "Timeout, closing connection")
 START = Reply(354, None, "End data with <CR><LF>.<CR><LF>")
 
 # ASCII alone (RFC 6531 section 3.7.1): the name stands in the trace field of messages that may be 7-bit.
 _NAME = re.compile(r"[\w.:-]{1,255}", re.ASCII)
 _CHUNK = re.compile(r"(\d{1,19})(?: +(LAST))?", re.IGNORECASE | re.ASCII)
-_HANDSHAKE = 30.0  # seconds
 
 
 def _sequence(text: str) -> Reply:
@@ -55,15 +54,34 @@ def _name(argument: str | None) -> str:
     return argument
 
 
-class ReceiveSession(SessionLifecycle):
-    """One SMTP or LMTP session."""
+class ReceiveSession(LibrarySession):
+    """One SMTP or LMTP session. ``register`` counts it; ``receiver`` is told of its transactions."""
 
     extra_mail_parameters: ClassVar[frozenset[str]] = frozenset()
     extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset()
-    _checking: asyncio.Task[bool] | None = None  # of a name and a password
 
     def __init__(self, receiver: Receiver, options: ConnectorOptions, register: Register) -> None:
-        super().__init__(receiver, options, register, HOOKS)
+        super().__init__(options, HOOKS)
+        self.receiver = receiver
+        self.conversation: Conversation
+        self._register = register
+
+    # What a connector of its own kind changes
+
+    def offers(self, verb: str) -> bool:
+        """Whether this connector offers a verb that has a method; if not, it is an unknown command."""
+        match verb:
+            case "AUTH":
+                logins = self.options.logins
+                return logins is not None and self.options.tls is not None and logins.offered
+            case "LHLO":
+                return self.options.lmtp
+            case "HELO" | "EHLO":
+                return not self.options.lmtp
+            case "STARTTLS":
+                return self.options.tls is not None and not self.options.implicit_tls
+            case _:
+                return True
 
     def keywords(self) -> list[str]:
         """Hook: what EHLO offers, one line each."""
@@ -88,9 +106,120 @@ class ReceiveSession(SessionLifecycle):
         """Hook: refuse recipients that this connector takes from nobody. Raises Refused."""
         refuse_routing(rcpt)
 
+    def decorate(self, reply: Reply) -> Reply:
+        """Hook: every reply but the greeting and the answer to EHLO passes here."""
+        return reply
+
+    # From the first octet to the last
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.conversation = Conversation(
+            self, self.duplex, self.options, self.command_size_limits, self._lost
+        )
+
+    def release(self) -> None:
+        super().release()
+        del self.conversation
+
+    def drain(self) -> None:
+        """Leave as soon as no transaction is under way."""
+        self.conversation.drain()
+        # A login is no transaction, and its next line may take long.
+        if self.conversation.verb == "AUTH" and self.transaction is None:
+            self.duplex.interrupt(Why.STOPPING)
+
+    def expire(self) -> None:
+        """Leave now, unless a message is being committed: then right after its reply."""
+        self.conversation.expire()
+        self.give_up_login()
+
+    async def _handle_client(self) -> None:
+        task = self._handler_coroutine
+        behind_proxy = self._proxy_timeout is not None
+        address = None if behind_proxy else self.client.address
+        refusal = STOPPING if task is None else self._register.enter(self, task, address)
+        try:
+            if refusal is not None:
+                await self.turn_away(refusal)
+            else:
+                await self._converse()
+        finally:
+            await self.close()
+            await self.forget()
+            self._register.leave(self)
+            self.release()
+
+    async def _converse(self) -> None:
+        """Run the library's command loop. It ends by itself only where a PROXY header brings no session."""
+        try:
+            await super()._handle_client()
+            header = self.session.proxy_data if self.session else None
+            if header is not None and header.error:
+                log.info("proxy_header_refused", proxy=self.client.address, error=header.error)
+        except Interrupted as interrupted:
+            if interrupted.why is Why.OVER:
+                with suppress(Interrupted):
+                    await self.duplex.flush()
+                return
+            log.debug("session_interrupted", session=self.client.id, why=interrupted.why.value)
+            await self.forget()
+            if interrupted.why is Why.STOPPING:
+                await self.conversation.leave(STOPPING)
+            elif interrupted.why is Why.TIMEOUT and not isinstance(self._reader, HeaderReader):
+                await self.conversation.leave(TIMEOUT)
+        except ConnectionResetError as error:  # the library takes each for the client's
+            await self.conversation.leave(await self.handle_exception(error))
+
+    async def turn_away(self, refusal: Reply) -> None:
+        """Refuse a client for which there is no place."""
+        log.info("connection_refused", client=self.client.address, reply=str(refusal))
+        await self.conversation.leave(refusal)
+
+    async def proxied(self, header: ProxyData) -> bool:
+        """Note the client behind the proxy; returns whether there is a place for it."""
+        try:
+            origin = client_of(header)
+        except ValueError as error:
+            log.info("proxy_header_refused", proxy=self.client.address, error=str(error))
+            return False
+        if origin is not None:
+            self.client = replace(self.client, address=origin[0], port=origin[1])
+        self._read_with(CommandReader(self.duplex, self.next_command))
+        refusal = self._register.identify(self, self.client.address)
+        if refusal is not None:
+            await self.turn_away(refusal)
+        return refusal is None
+
+    def next_command(self) -> Awaitable[bytes]:
+        return self.conversation.next_command()
+
+    def knows(self, verb: str) -> bool:
+        """Whether there is such a verb, and it is offered."""
+        return verb in self._smtp_methods and self.offers(verb)
+
+    def _syntax_available(self, method: Callable[..., object]) -> bool:
+        """For HELP: a verb that is offered. The library has no syntax for EXPN, which is refused."""
+        return hasattr(method, "__smtp_syntax__") and self.offers(method.__name__.removeprefix("smtp_"))
+
+    def answer(self, reply: Reply) -> Awaitable[None]:
+        """Reply to a command; see ``Conversation.answer``."""
+        return self.conversation.answer(reply)
+
+    def push(self, status: Reply | bytes | str) -> Coroutine[Any, Any, None]:
+        """The library's way to reply, and that of its hooks."""
+        return self.conversation.push(status)
+
+    async def handle_exception(self, error: Exception) -> Reply:  # type: ignore[override]
+        """An error of our own must not bounce mail; its text is for the log alone."""
+        if isinstance(error, Refused):
+            return error.reply
+        log.error("session_error", session=self.client.id, client=self.client.address, exc_info=error)
+        return LOCAL_ERROR
+
     # Who is there
 
-    # The library drops the transaction before it looks at the name (RFC 5321 section 4.1.4: it is kept).
+    # The library drops the transaction before it checks the name; RFC 5321 section 4.1.4 keeps it.
 
     @syntax("HELO <hostname>")
     async def smtp_HELO(self, hostname: str | None) -> None:
@@ -106,13 +235,13 @@ class ReceiveSession(SessionLifecycle):
         await self.smtp_EHLO(hostname)
 
     async def greeted(self, service: Service, name: str) -> bytes:
-        """A client introduced itself; the answer, without its last line end."""
+        """The answer to HELO or EHLO, without its last line end."""
         await self.forget()
         self.client = replace(self.client, helo=name, service=service)
         keywords = () if service == "SMTP" else self.keywords()
         # The answers to HELO and EHLO carry no enhanced codes (RFC 2034 section 3).
         reply = Reply(250, None, (self.hostname, *keywords))
-        return self.encoded(reply)[:-2]
+        return self.conversation.encoded(reply)[:-2]
 
     @syntax("STARTTLS")
     async def smtp_STARTTLS(self, argument: str | None) -> None:
@@ -124,86 +253,30 @@ class ReceiveSession(SessionLifecycle):
         if self.duplex.forget_input():
             # Commands slipped in front of the handshake would be taken for the client's own.
             log.warning("starttls_injection_refused", session=self.client.id, client=self.client.address)
-            return await self.leave(Reply(421, "4.7.0", "Nothing may follow STARTTLS"))
+            return await self.conversation.leave(Reply(421, "4.7.0", "Nothing may follow STARTTLS"))
         await self.forget()
         await self.answer(Reply(220, "2.0.0", "Ready to start TLS"))
         await self.duplex.flush()
         if self.duplex.forget_input():
             log.warning("starttls_injection_refused", session=self.client.id, client=self.client.address)
             raise Interrupted(Why.GONE)
-        try:
-            secured = await self.loop.start_tls(
-                transport,  # type: ignore[arg-type]
-                self,
-                context,
-                server_side=True,
-                ssl_handshake_timeout=_HANDSHAKE,
-            )
-        except OSError as error:
-            log.info("tls_handshake_failed", client=self.client.address, error=str(error))
-            raise Interrupted(Why.GONE) from None
-        if secured is None:
-            raise Interrupted(Why.GONE)
-        self.secured(secured)
+        await self.start_tls(context, transport)
         return None
 
-    # AUTH PLAIN and LOGIN (RFC 4954, RFC 4616): the library's exchanges, with a check that is awaited.
-    # Passwords are kept nowhere, and are in no log.
-
-    @syntax("AUTH <mechanism>")
-    async def smtp_AUTH(self, arg: str | None) -> None:
-        if self.transaction is not None:
-            raise Refused(503, "5.5.1", "A transaction is under way")
-        mechanism, _, response = (arg or "").partition(" ")
-        await super().smtp_AUTH(f"{mechanism.upper()} {response}".rstrip())
-
-    async def auth_PLAIN(self, _: object, args: list[str]) -> AuthResult:
-        return await self._checked(await super().auth_PLAIN(_, args))
-
-    async def auth_LOGIN(self, _: object, args: list[str]) -> AuthResult:
-        return await self._checked(await super().auth_LOGIN(_, args))
-
-    async def _checked(self, result: AuthResult) -> AuthResult:
-        """The claim that the exchange led to, if it did; without the password."""
-        claim, logins = result.auth_data, self.options.logins
-        if not isinstance(claim, LoginPassword) or logins is None:
-            return result
-        name = claim.login.decode("utf-8", "replace")
-        right = await self._awaited(logins.check(self.client, name, claim.password))
-        if right:
-            self.client = replace(self.client, login=name)
-        return AuthResult(success=right, handled=False)
-
-    def drain(self) -> None:
-        super().drain()
-        # An exchange, whose next line may be long in coming, is no transaction.
-        if self.verb == "AUTH" and self.transaction is None:
-            self.duplex.interrupt(Why.STOPPING)
-
-    # A check may wait for many others: whoever has gone, or is to go, does not.
-
-    async def _awaited(self, check: Coroutine[None, None, bool]) -> bool:
-        self._checking = asyncio.ensure_future(check)
-        try:
-            return await self._checking
-        except asyncio.CancelledError:
-            raise Interrupted(Why.GONE if self._lost.is_set() else Why.STOPPING) from None
-        finally:
-            self._checking = None
-
-    def connection_lost(self, error: Exception | None) -> None:
-        super().connection_lost(error)
-        self._give_up()
-
-    def expire(self) -> None:
-        super().expire()
-        self._give_up()
-
-    def _give_up(self) -> None:
-        if self._checking is not None:
-            self._checking.cancel()
-
     # The transaction
+
+    async def forget(self) -> None:
+        """End the transaction, if there is one, without a message."""
+        transaction = self.transaction
+        if transaction is None:
+            return
+        self.renew_envelope()
+        if transaction.body is not None:
+            await transaction.body.abort()
+        try:
+            await self.receiver.reset(self.client)
+        except Exception:
+            log.exception("receiver_reset_failed", session=self.client.id)
 
     @syntax("RCPT TO:<address>", extended=" [SP <parameters>]")
     async def smtp_RCPT(self, arg: str | None) -> None:
@@ -212,12 +285,12 @@ class ReceiveSession(SessionLifecycle):
         await super().smtp_RCPT(arg)
 
     def _getaddr(self, arg: str) -> tuple[str, str]:
-        """What is behind FROM: or TO:, or all that VRFY has. The library is told of the address alone: it
-        knows too few parameters, and would have them in upper case.
+        """Parse what follows FROM: or TO:; VRFY's argument is returned as it is. The library gets the address
+        alone: it knows too few parameters, and wants them in upper case.
         """
-        if self.verb == "MAIL":
+        if self.conversation.verb == "MAIL":
             return self._sender(arg), ""
-        return (self._recipient(arg) if self.verb == "RCPT" else arg), ""
+        return (self._recipient(arg) if self.conversation.verb == "RCPT" else arg), ""
 
     def _sender(self, path: str) -> str:
         envelope = self.envelope
@@ -225,7 +298,7 @@ class ReceiveSession(SessionLifecycle):
             raise Refused(503, "5.5.1", "A transaction is under way")
         keywords = self._parameters(MAIL_KEYWORDS, self.extra_mail_parameters)
         envelope.mail = parse_mail(f"FROM:{path}", keywords=keywords, any_dots=self.options.any_dots)
-        return envelope.mail.sender or "<>"  # to the library nothing is no address
+        return envelope.mail.sender or "<>"  # the library takes '' for no address
 
     def _recipient(self, path: str) -> str:
         transaction = self.transaction
@@ -234,12 +307,8 @@ class ReceiveSession(SessionLifecycle):
         if transaction.chunking:
             raise Refused(503, "5.5.1", "BDAT is under way")
         keywords = self._parameters(RCPT_KEYWORDS, self.extra_rcpt_parameters)
-        rcpt = parse_rcpt(
-            f"TO:{path}",
-            smtputf8=transaction.mail.smtputf8,
-            keywords=keywords,
-            any_dots=self.options.any_dots,
-        )
+        utf8, dots = transaction.mail.smtputf8, self.options.any_dots
+        rcpt = parse_rcpt(f"TO:{path}", smtputf8=utf8, keywords=keywords, any_dots=dots)
         self.judge(rcpt)
         transaction.rcpt = rcpt
         return rcpt.address
@@ -257,7 +326,7 @@ class ReceiveSession(SessionLifecycle):
         if isinstance(body, Reply):
             await self.forget()
             return await self.answer(body)
-        self.write_reply(self.decorate(START))
+        self.conversation.write(self.decorate(START))
         await self.duplex.flush()
         await read_data(self.duplex, body, self._deadline())
         return await self._finish(self.transaction, body)
@@ -268,7 +337,7 @@ class ReceiveSession(SessionLifecycle):
         if found is None:
             # The octets that follow cannot be told from commands.
             await self.answer(Reply(501, "5.5.4", "Syntax: BDAT octets [LAST]"))
-            return await self.hang_up()
+            return self.conversation.hang_up()
         octets, last = int(found[1]), found[2] is not None
         transaction, refusal = self.transaction, self._content_is_due()
         if transaction is None or refusal is not None:
@@ -287,44 +356,25 @@ class ReceiveSession(SessionLifecycle):
         reply = transaction.failed or Reply(250, "2.0.0", f"{octets} octets received")
         if last:
             await self.forget()
-        for _ in range(self._replies_due(transaction) if last else 1):
+        for _ in range(transaction.replies_due if last else 1):
             await self.answer(reply)
         return None
 
     def _content_is_due(self) -> Reply | None:
+        """Hook: the reply that refuses content now."""
         transaction = self.transaction
-        if transaction is None:
-            return MAIL_NEEDED
-        if transaction.recipients:
-            return None
-        if transaction.refused:
-            # LMTP has a code of its own for it: a reply for each recipient would follow (RFC 2033 4.2).
-            return Reply(503 if self.options.lmtp else 554, "5.5.1", "No valid recipients")
-        return _sequence("RCPT needed first")
+        return MAIL_NEEDED if transaction is None else transaction.lacks()
 
     async def _open(self, transaction: MailTransaction) -> Body | Reply:
-        options = self.options
         try:
-            sink = await self.receiver.content(self.client, transaction.mail, tuple(transaction.recipients))
-        except Refused as refused:
-            return refused.reply
+            return await transaction.open(self.receiver, self.client)
         except Exception as error:
             return await self.handle_exception(error)
-        if isinstance(sink, Reply):
-            return sink
-        check = ContentCheck(
-            most=options.max_message_size,
-            most_header=options.max_header_size,
-            most_line=options.max_text_line,
-            pairs=options.line_ends_checked,
-        )
-        transaction.body = Body(sink, check)
-        return transaction.body
 
     async def _finish(self, transaction: MailTransaction, body: Body) -> None:
         """End of content: the replies, and the transaction is over whatever they are."""
-        expected = self._replies_due(transaction)
-        self.junk = 0
+        expected = transaction.replies_due
+        self.conversation.junk = 0
         refusal = await body.end()
         replies: Sequence[Reply]
         if refusal is not None:
@@ -334,18 +384,14 @@ class ReceiveSession(SessionLifecycle):
             self.renew_envelope()
             outcome = await body.finish()
             if isinstance(outcome, Hangup):
-                return await self.hang_up()
+                return self.conversation.hang_up()
             replies = outcome
         if len(replies) != expected:
             log.error("sink_miscounted_replies", session=self.client.id, got=len(replies), expected=expected)
-            return await self.hang_up()
+            return self.conversation.hang_up()
         for reply in replies:
             await self.answer(reply)
         return None
-
-    def _replies_due(self, transaction: MailTransaction) -> int:
-        """After the content: LMTP has a reply for each recipient (RFC 2033 section 4.2)."""
-        return len(transaction.recipients) if self.options.lmtp else 1
 
     def _parameters(self, known: frozenset[str], extra: frozenset[str]) -> frozenset[str]:
         return frozenset() if self.client.service == "SMTP" else known | extra

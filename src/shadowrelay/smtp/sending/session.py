@@ -8,11 +8,8 @@ from functools import partial
 
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.smtp.send_client import SESSION_ERRORS
-from shadowrelay.smtp.send_commands import mail_command, rcpt_command, refusals
-from shadowrelay.smtp.send_connect import HopConnection, open_connection
-from shadowrelay.smtp.send_content import ContentSource, examine
-from shadowrelay.smtp.send_hop import (
+from shadowrelay.smtp.sending.connection import SESSION_ERRORS, HopConnection, open_connection
+from shadowrelay.smtp.sending.hop import (
     Awaited,
     ConnectionFailed,
     DeliveryResult,
@@ -22,7 +19,8 @@ from shadowrelay.smtp.send_hop import (
     SessionStep,
     Timeouts,
 )
-from shadowrelay.smtp.send_transaction import DeliveryTransaction, Withdrawn
+from shadowrelay.smtp.sending.message import ContentSource, examine, mail_command, rcpt_command, refusals
+from shadowrelay.smtp.sending.transaction import DeliveryTransaction, Withdrawn
 
 __all__ = [
     "ConnectionFailed",
@@ -37,7 +35,7 @@ __all__ = [
 
 
 class DeliverySession:
-    """Talks to one server, for one task at a time. Closed when the server says 421, or nothing in time."""
+    """Talks to one server, for one task at a time. It closes at 421, and when no reply comes in time."""
 
     def __init__(self, server: NextHopServer) -> None:
         self.server = server
@@ -143,7 +141,7 @@ class DeliverySession:
         self._needs_reset = False
 
     async def close(self) -> None:
-        """Say QUIT if anybody listens, and close. Never raises but for cancellation."""
+        """Say QUIT if there is a connection, and close it. Never raises but for cancellation."""
         if self._connection is None:
             return
         try:
@@ -153,7 +151,7 @@ class DeliverySession:
             self.abort()
 
     def abort(self) -> None:
-        """Close at once, without a word."""
+        """Close at once, without QUIT."""
         if self._connection is not None:
             self._connection.protocol.abort()
             self._connection = None

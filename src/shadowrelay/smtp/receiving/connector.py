@@ -1,0 +1,268 @@
+"""A Receive connector: where it listens, how connections are accepted, and its sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TypeAlias
+
+import structlog
+
+from shadowrelay.smtp.receiving.contract import ConnectorOptions, Receiver
+from shadowrelay.smtp.receiving.limits import Register, source_of
+from shadowrelay.smtp.receiving.session import ReceiveSession
+
+log = structlog.get_logger(__name__)
+
+HANDSHAKE = 30.0
+"""Seconds that a handshake may take."""
+
+_BATCH = 64  # connections accepted before others have their turn
+_PAUSE = 1.0  # seconds without accepting, when the machine has nothing left to accept with
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class SecureListener:
+    """Accepts connections that begin with TLS. Each gets a protocol of ``factory`` after its handshake.
+
+    An event loop's own server reports a connection only after its handshake, so silent strangers could hold
+    any number of connections. Here at most ``most`` handshakes are under way. One more ends the oldest
+    handshake of the source that has the most: a crowd pays for itself, and a member needs only milliseconds.
+    """
+
+    def __init__(
+        self, factory: Callable[[], asyncio.Protocol], context: ssl.SSLContext, most: int | None
+    ) -> None:
+        self._factory, self._context, self._most = factory, context, most
+        self._listening: list[socket.socket] = []
+        self._sources: dict[str, dict[asyncio.Task[None], None]] = {}  # oldest first
+        self._count = 0
+        self._crowded = False
+
+    @property
+    def handshakes(self) -> int:
+        """How many are under way."""
+        return self._count
+
+    def start(self, listening: Sequence[socket.socket]) -> None:
+        """Accept from these sockets, which listen; they are closed by ``stop``."""
+        self._listening = list(listening)
+        for one in self._listening:
+            self._watch(one)
+
+    async def stop(self) -> None:
+        """Stop listening, and end every handshake under way. Idempotent."""
+        loop = asyncio.get_running_loop()
+        listening, self._listening = self._listening, []
+        for one in listening:
+            loop.remove_reader(one)
+            one.close()
+        if tasks := [task for tasks in self._sources.values() for task in tasks]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def _watch(self, listening: socket.socket) -> None:
+        if listening in self._listening:  # and not stopped meanwhile
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_BATCH):
+            try:
+                connection, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                log.error("connections_not_accepted", error=str(error), pause=_PAUSE)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listening)
+                loop.call_later(_PAUSE, self._watch, listening)
+                return
+            connection.setblocking(False)
+            self._begin(connection, source_of(str(address[0])))
+
+    def _begin(self, connection: socket.socket, source: str) -> None:
+        if self._most is not None and self._count >= self._most:
+            crowd: dict[asyncio.Task[None], None] = max(self._sources.values(), key=len)
+            oldest = next(iter(crowd))
+            self._told_of_the_crowd(oldest.get_name())
+            self._forget(oldest)
+            oldest.cancel()
+        task = asyncio.get_running_loop().create_task(self._secure(connection), name=source)
+        self._sources.setdefault(source, {})[task] = None
+        self._count += 1
+        task.add_done_callback(partial(self._ended, connection))
+
+    def _told_of_the_crowd(self, source: str) -> None:
+        """Log it once for each flood."""
+        if not self._crowded:
+            self._crowded = True
+            log.warning("too_many_handshakes", most=self._most, largest_source=source)
+
+    async def _secure(self, connection: socket.socket) -> None:
+        async with asyncio.timeout(HANDSHAKE):
+            await _spoken(connection)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._factory, connection, ssl=self._context
+            )
+
+    def _ended(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._forget(task)
+        if task.cancelled():
+            connection.close()
+        elif error := task.exception():
+            connection.close()
+            if not isinstance(error, OSError):
+                log.error("handshake_broke", source=task.get_name(), exc_info=error)
+            else:
+                log.debug("handshake_failed", source=task.get_name(), error=str(error))
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        tasks = self._sources.get(task.get_name(), {})
+        if task in tasks:
+            del tasks[task]
+            self._count -= 1
+            self._crowded = self._crowded and 2 * self._count > (self._most or 0)
+            if not tasks:
+                del self._sources[task.get_name()]
+
+
+async def _spoken(connection: socket.socket) -> None:
+    """Wait until the client says something: a silent client costs no TLS state. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    heard = asyncio.Event()
+    loop.add_reader(connection, heard.set)
+    try:
+        await heard.wait()
+    finally:
+        loop.remove_reader(connection)
+    if not connection.recv(1, socket.MSG_PEEK):
+        raise ConnectionResetError("closed without a word")
+
+
+log = structlog.get_logger(__name__)
+
+SessionFactory: TypeAlias = Callable[[Receiver, ConnectorOptions, Register], ReceiveSession]
+
+BACKLOG = 512
+"""Connections that the system may accept before they are served."""
+
+
+async def listening(host: str, port: int) -> list[socket.socket]:
+    """A listening socket for each address of ``host`` ('': every one of this machine). Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    made: list[socket.socket] = []
+    with ExitStack() as undo:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                sock = undo.enter_context(socket.socket(family, kind, protocol))
+            except OSError as error:
+                if error.errno != errno.EAFNOSUPPORT:
+                    raise
+                continue  # a kernel without IPv6
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:  # 0.0.0.0 is an address of its own
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind(address)
+            sock.listen(BACKLOG)
+            made.append(sock)
+        undo.pop_all()
+    if not made:
+        raise OSError(errno.EADDRNOTAVAIL, f"{host} is no address of this machine")
+    return made
+
+
+_TURNS = 5  # turns of the event loop until an accepted connection is a session
+
+
+class Connector:
+    """Serves between ``start`` and ``stop``. ``session`` makes the protocol of each connection."""
+
+    def __init__(
+        self, options: ConnectorOptions, receiver: Receiver, *, session: SessionFactory = ReceiveSession
+    ) -> None:
+        self.options = options
+        self._receiver = receiver
+        self._make_session = session
+        self._register = Register(options.max_inbound_connections, options.max_inbound_connections_per_source)
+        self._waiting: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
+        self._secure: SecureListener | None = None
+
+    async def listen(self) -> tuple[str, int]:
+        """Bind the address; returns its host and port. Clients may connect, and wait. Raises OSError."""
+        self._waiting = await listening(self.options.host, self.options.port)
+        host, port = self._waiting[0].getsockname()[:2]
+        return host, port
+
+    async def start(self) -> tuple[str, int]:
+        """Serve, after ``listen`` if that was not done; returns the host and the port. Raises OSError."""
+        options = self.options
+        host, port = self._waiting[0].getsockname()[:2] if self._waiting else await self.listen()
+        waiting, self._waiting = self._waiting, []
+        if options.implicit_tls and options.tls is not None:
+            self._secure = SecureListener(self._session, options.tls, options.max_inbound_connections)
+            self._secure.start(waiting)
+        else:
+            serve = asyncio.get_running_loop().create_server
+            self._servers = [await serve(self._session, sock=one, backlog=BACKLOG) for one in waiting]
+        log.info("connector_listening", connector=options.name, host=host, port=port)
+        return host, port
+
+    @property
+    def sessions(self) -> int:
+        """How many connections are open."""
+        return len(self._register)
+
+    @property
+    def handshakes(self) -> int:
+        """How many TLS handshakes are under way on a connector with implicit TLS."""
+        return self._secure.handshakes if self._secure else 0
+
+    async def refuse(self, drain: float) -> None:
+        """Answer 421 to new connections; sessions may finish their transactions for ``drain`` seconds."""
+        await self._register.close(drain)
+
+    def admit(self) -> None:
+        """Take connections again, after ``refuse``."""
+        self._register.reopen()
+
+    async def stop(self, drain: float) -> None:
+        """Stop listening; sessions may finish their transactions for ``drain`` seconds.
+
+        A message whose content is complete is always finished, and its reply sent. Idempotent.
+        """
+        for unserved in self._waiting:
+            unserved.close()
+        await self._accept_no_more()
+        for server in self._servers:
+            server.close()
+        self._waiting, self._servers = [], []
+        if self._secure is not None:
+            await self._secure.stop()
+        await self._register.close(drain)
+        log.info("connector_stopped", connector=self.options.name)
+
+    async def _accept_no_more(self) -> None:
+        """Accept nothing more. Connections that were just accepted become sessions first, which are told and
+        closed as the others are: asyncio would drop them silently if their server were closed.
+        """
+        loop = asyncio.get_running_loop()
+        for server in self._servers:
+            for sock in server.sockets:
+                loop.remove_reader(sock.fileno())  # without effect on uvloop
+        for _ in range(_TURNS if self._servers else 0):
+            await asyncio.sleep(0)
+
+    def _session(self) -> ReceiveSession:
+        return self._make_session(self._receiver, self.options, self._register)

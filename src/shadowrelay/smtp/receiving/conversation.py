@@ -1,0 +1,249 @@
+"""What a client and we say to each other in one session: commands, replies, and the limits of both."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Protocol
+
+import structlog
+
+from shadowrelay.smtp.duplex import BLOCK, Duplex, Interrupted, Why
+from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions
+from shadowrelay.wire.replies import MAX_REPLY_LINE, Reply
+
+log = structlog.get_logger(__name__)
+
+UNKNOWN_COMMAND = Reply(500, "5.5.2", "Command not recognised")
+LINE_TOO_LONG = Reply(500, "5.5.2", "Command line too long")
+NOT_UTF8 = Reply(500, "5.5.2", "Command line is not UTF-8")
+BARE_LINE_END = Reply(500, "5.5.2", "Command line must end in CRLF")
+BAD_CHARACTER = Reply(501, "5.5.2", "Control character in command")
+TOO_MANY_COMMANDS = Reply(421, "4.7.0", "Too many commands without a message, closing connection")
+TOO_MANY_ERRORS = Reply(421, "4.7.0", "Too many errors, closing connection")
+
+OK = Reply(250, "2.0.0", "OK")
+GREETING_NEEDED = Reply(503, "5.5.1", "Say hello first")
+MAIL_NEEDED = Reply(503, "5.5.1", "MAIL needed first")
+
+_OURS = {
+    "250 OK": OK,
+    "221 Bye": Reply(221, "2.0.0", "Bye"),
+    "503 Error: send HELO first": GREETING_NEEDED,
+    "503 Error: send EHLO first": GREETING_NEEDED,
+    "503 Error: need MAIL command": MAIL_NEEDED,
+    **dict.fromkeys(
+        ("501 Syntax: MAIL FROM: <address>", "501 Syntax: MAIL FROM: <address> [SP <mail-parameters>]"),
+        Reply(501, "5.5.4", "Syntax: MAIL FROM:<address>"),
+    ),
+    **dict.fromkeys(
+        ("501 Syntax: RCPT TO: <address>", "501 Syntax: RCPT TO: <address> [SP <mail-parameters>]"),
+        Reply(501, "5.5.4", "Syntax: RCPT TO:<address>"),
+    ),
+}
+
+_ENHANCED = {
+    214: "2.0.0", 235: "2.7.0", 252: "2.0.0", 500: "5.5.2", 501: "5.5.4", 502: "5.5.1", 503: "5.5.1",
+    504: "5.5.4", 530: "5.7.0", 535: "5.7.8", 538: "5.7.11", 552: "5.3.4", 553: "5.1.3", 554: "5.7.0",
+    555: "5.5.4", 421: "4.7.0", 454: "4.7.0",
+}  # fmt: skip
+
+LINGER = 1.0
+"""Seconds for a client that we cut off to read the reason, and for any other to take its last reply."""
+
+TURN = 64
+"""Commands of one client that are served before others have a turn, however many it sends at once."""
+
+_GROUPED = frozenset({"MAIL", "RCPT", "RSET", "DATA", "BDAT"})
+"""Verbs whose replies may wait for those of the commands behind them (RFC 2920 section 3.2)."""
+
+_PROTOCOL_ERRORS = frozenset({500, 501, 502, 503, 504, 535, 538, 555})
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+class Served(Protocol):
+    """A session, as its conversation needs it."""
+
+    client: Client
+
+    @property
+    def transaction(self) -> object | None:
+        """The one that is under way."""
+        ...
+
+    def knows(self, verb: str) -> bool:
+        """Whether this client may use a verb; else it is unknown."""
+        ...
+
+    def decorate(self, reply: Reply) -> Reply:
+        """Every reply but the greeting and the answer to EHLO passes here."""
+        ...
+
+
+class Conversation:
+    """Takes commands and gives replies, for the one task of its session; ``drain`` and ``expire`` may come
+    from others. ``limits``: octets of a command line, by verb. ``lost`` is set when the client is gone.
+    """
+
+    def __init__(
+        self,
+        session: Served,
+        duplex: Duplex,
+        options: ConnectorOptions,
+        limits: Mapping[str, int],
+        lost: asyncio.Event,
+    ) -> None:
+        self.verb = ""  # of the command that is served
+        self.junk = 0  # commands since the last message
+        self._session, self._duplex, self._options = session, duplex, options
+        self._limits, self._longest_command = limits, max(limits.values())
+        self._longest_reply = max(MAX_REPLY_LINE, options.max_command_line)
+        self._lost = lost
+        self._leaving = self._draining = self._busy = self._grouped = False
+        self._errors = self._served = 0
+
+    # How it ends
+
+    def drain(self) -> None:
+        """Leave as soon as no transaction is under way."""
+        self._draining = True
+        if self._session.transaction is None and not self._busy:
+            self._duplex.interrupt(Why.STOPPING)
+
+    def expire(self) -> None:
+        """Leave now, unless a message is being committed: then right after its reply."""
+        self._draining = True
+        self._duplex.interrupt(Why.STOPPING)
+
+    async def leave(self, reply: Reply) -> None:
+        """Say why, and close."""
+        self._leaving = True
+        self.write(self._session.decorate(reply))
+        await self._duplex.linger(LINGER)
+
+    def hang_up(self) -> None:
+        """Close without a reply to what was asked last."""
+        self._leaving = True
+
+    # Commands
+
+    async def next_command(self) -> bytes:
+        """The next command for the library. Lines that it must not see are answered here."""
+        duplex = self._duplex
+        while True:
+            self._busy = False
+            if (unsent := duplex.unsent) and (not self._grouped or unsent > BLOCK):
+                await duplex.flush()
+            if self._leaving:
+                raise Interrupted(Why.OVER)
+            if self._draining and self._session.transaction is None:
+                raise Interrupted(Why.STOPPING)
+            if self._served == TURN:  # commands that are here already never make this task wait
+                self._served = 0
+                await asyncio.sleep(0)
+            self._served += 1
+            line = await duplex.read_line(self._longest_command)
+            self._busy = True
+            found = self._command(line)
+            if isinstance(found, bytes):
+                return found
+            await (self.leave(found) if found is TOO_MANY_COMMANDS else self.answer(found))
+
+    def _command(self, line: bytes | None) -> bytes | Reply:
+        """The command without its line end, or the reply that refuses it."""
+        self._grouped = False
+        if line is None:
+            return LINE_TOO_LONG
+        if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
+            return BARE_LINE_END
+        command = line[:-2].rstrip(b" \t")
+        try:
+            verb, _, argument = command.decode("utf-8").partition(" ")
+        except UnicodeDecodeError:
+            return NOT_UTF8
+        if not verb.isascii():  # ``upper`` could make it ASCII
+            return UNKNOWN_COMMAND
+        self.verb = verb = verb.upper()
+        self._grouped = verb in _GROUPED
+        if len(line) > self._limits.get(verb, self._options.max_command_line):
+            return LINE_TOO_LONG
+        if not self._session.knows(verb):
+            return UNKNOWN_COMMAND
+        if _CONTROL.search(argument):
+            return BAD_CHARACTER
+        if self._options.max_junk_commands is not None and is_junk(verb, argument):
+            self.junk += 1
+            if self.junk > self._options.max_junk_commands:
+                client = self._session.client
+                log.info("session_ended_by_junk", session=client.id, client=client.address)
+                return TOO_MANY_COMMANDS
+        return command
+
+    # Replies
+
+    async def push(self, status: Reply | bytes | str) -> None:
+        """Reply as the library does, in our words. Octets leave as they are."""
+        if isinstance(status, Reply):
+            await self.answer(status)
+        elif isinstance(status, bytes):
+            self._duplex.write(status + b"\r\n")
+        elif status.startswith("220 "):  # the greeting
+            self.write(in_our_words(status))
+        else:
+            await self.answer(in_our_words(status))
+
+    async def answer(self, reply: Reply) -> None:
+        """Reply to a command. Permanent refusals are slow, and too many protocol errors end the session."""
+        if reply.code in _PROTOCOL_ERRORS:
+            self._errors += 1
+            if self._errors > self._options.max_protocol_errors:
+                client = self._session.client
+                log.info("session_ended_by_errors", session=client.id, client=client.address)
+                return await self.leave(TOO_MANY_ERRORS)
+        if reply.permanent and self._options.tarpit_interval:
+            await self._tarpit(self._options.tarpit_interval.total_seconds())
+        self.write(self._session.decorate(reply))
+        return None
+
+    def write(self, reply: Reply) -> None:
+        """Put a reply, as it is, among those that leave at the next flush."""
+        self._duplex.write(self.encoded(reply))
+
+    def encoded(self, reply: Reply) -> bytes:
+        """Its octets. No line is longer than what the other end must take."""
+        return reply.encode(most=self._longest_reply)
+
+    async def _tarpit(self, seconds: float) -> None:
+        await self._duplex.flush()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._lost.wait()
+        except TimeoutError:
+            return
+        raise Interrupted(Why.GONE)
+
+
+def is_junk(verb: str, argument: str) -> bool:
+    """Whether a command brings no message forward. A client that sends a hundred of them only costs time.
+
+    Never RCPT: a client that goes on after 452 has to keep the recipients that were taken before.
+    """
+    if verb == "BDAT":
+        return argument.startswith("0")  # no octet
+    return verb not in {"RCPT", "DATA", "STARTTLS", "QUIT"}
+
+
+@lru_cache(maxsize=256)
+def in_our_words(status: str) -> Reply:
+    """A reply of the library: with an enhanced code, and the code that the RFC has for it."""
+    if status in _OURS:
+        return _OURS[status]
+    code, text = int(status[:3]), status[4:]
+    if code == 250:  # HELP, for which RFC 5321 has a code of its own
+        code, text = 214, text.removeprefix("Supported commands: ")
+    enhanced = _ENHANCED.get(code)
+    if enhanced and text.startswith(f"{enhanced[0]}."):
+        enhanced, _, text = text.partition(" ")
+    return Reply(code, enhanced, text)

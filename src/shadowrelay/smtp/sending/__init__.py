@@ -1,0 +1,1 @@
+"""Sessions with next hops: aiosmtplib connects, our transaction sends."""

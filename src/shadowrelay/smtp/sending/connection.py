@@ -1,0 +1,345 @@
+"""A connection to a next hop. aiosmtplib's client connects, greets, starts TLS, logs in and quits, on our
+protocol.
+
+The mail transaction is not the library's: it would not pipeline, and would rewrite the content. It is written
+on the client's ``protocol`` (``transaction``). docs/dependencies.md says which parts of the library run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import structlog
+from aiosmtplib import SMTP
+from aiosmtplib.errors import (
+    SMTPAuthenticationError,
+    SMTPException,
+    SMTPHeloError,
+    SMTPReadTimeoutError,
+    SMTPResponseException,
+    SMTPServerDisconnected,
+)
+from aiosmtplib.protocol import SMTPProtocol
+from aiosmtplib.response import SMTPResponse
+from aiosmtplib.typing import SMTPStatus
+
+from shadowrelay.core.values import dataclass, replace
+from shadowrelay.smtp.sending.hop import (
+    Awaited,
+    ConnectionFailed,
+    Login,
+    NextHopServer,
+    NoPassword,
+    SessionStep,
+    masked,
+    one_line,
+    read_password,
+)
+from shadowrelay.smtp.sending.message import Extensions
+from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
+
+LONGEST_REPLY = 256 * 1024
+"""Octets. A long reply still means what its code says, so it is read to its end."""
+
+_LINES = re.compile(rb"[^\n]*\n|[^\n]+")
+
+
+class HopProtocol(SMTPProtocol):
+    """The octets of one connection: pipelined and long replies, and writing with backpressure. A session owns
+    it: it is not for two tasks at once.
+
+    The library reads one reply per command, drops what arrives with it, and refuses a reply over 32 KiB. Here
+    replies are counted: as many are kept as commands were written, in order, and whatever comes beyond is
+    unsolicited and dropped, so that it is never taken for the reply to a later command.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, lost: Callable[[SMTPProtocol], None] | None = None
+    ) -> None:
+        super().__init__(loop=loop, connection_lost_callback=lost)
+        self._reader = ReplyReader(LONGEST_REPLY)
+        self._replies: deque[Reply] = deque()
+        self._outstanding = 1  # the greeting
+        self._broken: Exception | None = None
+        self._news = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            # Line by line, so that good replies count although rubbish follows them in the same segment.
+            for line in _LINES.findall(data):
+                if not self._outstanding or self._broken:
+                    break
+                complete = self._reader.feed(line)
+                self._replies.extend(complete)
+                self._outstanding -= len(complete)
+        except ReplyError as error:
+            self._break(SMTPResponseException(SMTPStatus.invalid_response.value, error.said or str(error)))
+            self.abort()
+        self._news.set()
+
+    def eof_received(self) -> bool:
+        self._break(SMTPServerDisconnected("closed by the next hop"))
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._break(SMTPServerDisconnected(f"connection lost: {exc}" if exc else "connection lost"))
+        super().connection_lost(exc)
+
+    def expect(self, replies: int = 1) -> None:
+        """Keep that many more replies: to be called before the commands are written that they answer."""
+        self._outstanding += replies
+
+    async def write_block(self, block: bytes, timeout: float) -> None:
+        """Write, then wait until the transport wants more: what is unsent stays below a block.
+
+        Raises TimeoutError when the next hop takes nothing for that many seconds.
+        """
+        self.write(block)
+        if self._paused:
+            async with asyncio.timeout(timeout):
+                await self._drain_helper()
+
+    async def reply(self, timeout: float | None) -> Reply:
+        """The reply to the oldest command not yet answered; replies that came before an end are still read.
+
+        Raises SMTPServerDisconnected, SMTPReadTimeoutError (the connection is aborted then: a late reply must
+        not answer a later command), or SMTPResponseException with code -1 for what is no reply.
+        """
+        if self._replies:
+            return self._replies.popleft()
+        try:
+            async with asyncio.timeout(timeout):
+                while not self._replies:
+                    if self._broken:
+                        raise self._broken
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            self.abort()
+            raise SMTPReadTimeoutError("no reply in time") from None
+        return self._replies.popleft()
+
+    async def execute_command(self, *args: bytes, timeout: float | None = None) -> SMTPResponse:
+        """A command of the library's own, and its reply."""
+        self.expect()
+        return await super().execute_command(*args, timeout=timeout)
+
+    async def start_tls(
+        self, tls_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> SMTPResponse:
+        """STARTTLS, and the handshake. What arrives behind the reply is dropped: nothing more is expected."""
+        self.expect()
+        return await super().start_tls(tls_context, server_hostname=server_hostname, timeout=timeout)
+
+    async def execute_data_command(self, message: bytes, timeout: float | None = None) -> SMTPResponse:
+        """Not used: the library would rewrite the content, and take a lost reply for any other error."""
+        raise NotImplementedError("content leaves by DeliveryTransaction")
+
+    async def read_response(self, timeout: float | None = None) -> SMTPResponse:
+        """As ``reply``, for the library's own commands."""
+        reply = await self.reply(timeout)
+        text = "\n".join(reply.lines)
+        return SMTPResponse(reply.code, f"{reply.enhanced} {text}" if reply.enhanced else text)
+
+    def early_reply(self) -> Reply | None:
+        """A reply that came before it was due, if there is one; nothing is waited for."""
+        return self._replies.popleft() if self._replies else None
+
+    def abort(self) -> None:
+        """Close at once; what is buffered is not sent."""
+        if self.transport is not None:
+            cast(asyncio.WriteTransport, self.transport).abort()
+
+    def _break(self, error: Exception) -> None:
+        self._broken = self._broken or error
+        self._news.set()
+
+
+SESSION_ERRORS = (SMTPException, OSError, TimeoutError)
+"""What talking to a next hop may raise."""
+
+
+class HopClient(SMTP):
+    """For one connection. Each of its commands raises what the library raises: see ``step``. ``awaits`` is
+    kept up to date.
+    """
+
+    protocol: HopProtocol | None
+
+    def __init__(self, server: NextHopServer, awaits: Awaited) -> None:
+        # Without a local hostname the library would look one up in the DNS, and block the event loop for it.
+        super().__init__(
+            hostname=server.host,
+            port=server.port,
+            local_hostname=server.local_hostname,
+            start_tls=False,
+            timeout=server.timeouts.ehlo,
+        )
+        self.server = server
+        self.awaits = awaits
+        if server.login is not None:
+            # One alone: after a refusal ``login`` goes on to the next mechanism.
+            self.AUTH_METHODS = (server.login.mechanism,)
+
+    async def _create_connection(self, timeout: float | None) -> SMTPResponse:
+        """Connect, and hear the greeting. The library's own hard-codes its protocol, and has one deadline for
+        both. Raises ConnectionFailed.
+        """
+        loop = asyncio.get_running_loop()
+        with self.step("connect"):
+            async with asyncio.timeout(timeout):
+                self.transport, self.protocol = await loop.create_connection(
+                    lambda: HopProtocol(loop, self._on_connection_lost), self.server.host, self.server.port
+                )
+        with self.step("greeting"):
+            greeting = await self.protocol.read_response(self.server.timeouts.greeting)
+            if greeting.code != SMTPStatus.ready:
+                raise SMTPResponseException(greeting.code, greeting.message)
+        return greeting
+
+    async def lhlo(self) -> SMTPResponse:
+        """LHLO, the EHLO of LMTP (RFC 2033 4.1)."""
+        response = await self.execute_command(b"LHLO", self.server.local_hostname.encode("ascii"))
+        if response.code != SMTPStatus.completed:
+            raise SMTPHeloError(response.code, response.message)
+        self.last_ehlo_response = response
+        return response
+
+    @contextmanager
+    def step(self, name: SessionStep) -> Iterator[None]:
+        """Turn what the library raises into ConnectionFailed, with the server's own words if any."""
+        self.awaits.begin(name)
+        try:
+            yield
+        except SMTPResponseException as error:
+            if error.code < 0:
+                raise ConnectionFailed(name, error.message) from error
+            reply = Reply(error.code, None, tuple(error.message.split("\n")))
+            raise ConnectionFailed(name, "refused", reply=one_line(reply)) from error
+        except SESSION_ERRORS as error:
+            raise ConnectionFailed(name, describe(error)) from error
+        finally:
+            self.awaits.end()
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line, for the log and the queue list. For what is no reply: the server's own text."""
+    return no_reply(error) or str(error) or type(error).__name__
+
+
+def no_reply(error: BaseException) -> str:
+    """The server's text that is no reply; '' for any other error."""
+    return error.message if isinstance(error, SMTPResponseException) else ""
+
+
+_MECHANISM = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)  # RFC 4422 3.1, as the library spells it
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class HopConnection:
+    """A session past EHLO, and AUTH. ``protocol`` is the client's, which forgets it when the connection is
+    lost: then replies may still be read. ``encrypted`` is the TLS version, '' for clear text.
+    """
+
+    client: HopClient
+    protocol: HopProtocol
+    extensions: Extensions
+    encrypted: str = ""
+
+
+async def open_connection(server: NextHopServer, awaits: Awaited) -> HopConnection:
+    """Connect, introduce ourselves, and log in where a login is set. Raises ConnectionFailed.
+
+    Where TLS is opportunistic and fails, a second connection is made in clear text: the first one is in no
+    known state. Where it is required, nothing is said in clear text after EHLO.
+    """
+    try:
+        return await _open(server, awaits)
+    except ConnectionFailed as failure:
+        if failure.step != "tls" or server.tls != "opportunistic":
+            raise
+        log.warning("tls_failed_falling_back", next_hop=server.name, host=server.host, error=failure.error)
+        return await _open(replace(server, tls="none"), awaits)
+
+
+async def _open(server: NextHopServer, awaits: Awaited) -> HopConnection:
+    client = HopClient(server, awaits)
+    await client.connect(timeout=server.timeouts.connect)
+    protocol = client.protocol
+    if protocol is None:
+        raise ConnectionFailed("greeting", "closed by the next hop")
+    try:
+        connection = HopConnection(client, protocol, await _introduce(client))
+        if server.tls != "none":
+            await _encrypt(connection)
+        if server.login is not None:
+            await _log_in(client, server.login)
+    except BaseException:
+        protocol.abort()
+        raise
+    return connection
+
+
+async def _introduce(client: HopClient) -> Extensions:
+    server = client.server
+    with client.step("ehlo"):
+        try:
+            await (client.lhlo() if server.protocol == "lmtp" else client.ehlo())
+        except SMTPHeloError as refused:
+            if not 500 <= refused.code < 600 or server.protocol == "lmtp" or server.tls == "required":
+                raise
+            # A server older than EHLO (RFC 5321 3.2); it has no extensions.
+            await client.helo()
+    return {keyword.upper(): arguments.strip() for keyword, arguments in client.esmtp_extensions.items()}
+
+
+async def _encrypt(connection: HopConnection) -> None:
+    client, server = connection.client, connection.client.server
+    if "STARTTLS" not in connection.extensions:
+        if server.tls == "required":
+            raise ConnectionFailed("tls", "STARTTLS is not offered")
+        return
+    with client.step("tls"):
+        context = await asyncio.to_thread(_context, server)
+        await client.starttls(tls_context=context, timeout=server.timeouts.tls)
+        connection.encrypted = client.get_transport_info("ssl_object").version() or "TLS"
+    # What was offered in clear text may come from anybody (RFC 3207 4.2): the client has forgotten it.
+    connection.extensions = await _introduce(client)
+
+
+async def _log_in(client: HopClient, login: Login) -> None:
+    """AUTH (RFC 4954), once. A refusal here is about us, and not about any message."""
+    if login.mechanism not in client.server_auth_methods:
+        offered = [name.upper() for name in client.server_auth_methods if _MECHANISM.fullmatch(name)]
+        raise ConnectionFailed(
+            "auth", f"{login.mechanism.upper()} is not offered, but {', '.join(offered[:10]) or 'nothing'}"
+        )
+    try:
+        password = await asyncio.to_thread(read_password, login.password_file)
+    except NoPassword as error:
+        # Without the path: the senders of waiting messages are told this reason.
+        raise ConnectionFailed("auth", f"password_file {error}") from error
+    with client.step("auth"):
+        try:
+            await client.login(login.username, password, timeout=client.server.timeouts.auth)
+        except SMTPResponseException as error:
+            said = masked(error.message, login.username, password)
+            raise SMTPAuthenticationError(error.code, said) from None
+
+
+def _context(server: NextHopServer) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=server.ca_file)
+    if server.tls == "opportunistic":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.check_hostname = server.check_hostname
+    return context
