@@ -7,11 +7,12 @@ import shutil
 from contextlib import ExitStack
 
 import pytest
-from neighbourhood import PATIENCE, arrived, flood, text, token
+from neighbourhood import PATIENCE, arrived, flood
 from raw_client import connected
-from running_lab import INSIDE, RunningLab, wait_until
+from running_lab import INSIDE, RunningLab, text, wait_until
 
 from shadowlab import mail
+from shadowlab.mail import token
 
 pytestmark = [
     pytest.mark.lab,
@@ -67,7 +68,7 @@ def test_past_the_limit_of_connections_421_is_said_and_what_was_acknowledged_arr
             assert refused.returncode != 0
             assert re.search(r"421 4\.7\.0", refused.stderr), refused.stderr
             for client in clients:
-                name = token()
+                name = token("flood")
                 assert client.begin("berta@inside.test").startswith("250 ")
                 assert client.data(text(name)).startswith("250 2.6.0 ")
                 lab.sent_otherwise(name, "berta@inside.test")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import smtplib
 import threading
 import time
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shadowlab.layout import Address
-from shadowlab.mail import CLIENT, Letter
+from shadowlab.mail import CLIENT, Letter, token
 
 from .bed.post import filled
 
@@ -47,7 +46,7 @@ class Sending:
 def sendings(count: int) -> list[Sending]:
     """Each tenth of a size that is kept in a file."""
     sizes = (_LARGE if number % 10 == 5 else _SMALL for number in range(count))
-    letters = (Letter(f"kill-{secrets.token_hex(8)}", SENDER, (INSIDE, OUTSIDE)) for _ in range(count))
+    letters = (Letter(token("kill"), SENDER, (INSIDE, OUTSIDE)) for _ in range(count))
     return [
         Sending(letter, filled(letter, size).content) for letter, size in zip(letters, sizes, strict=True)
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import smtplib
 import threading
 import time
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 
 from shadowlab.chaos.letters import Parcel, sealed
 from shadowlab.layout import Address
-from shadowlab.mail import Letter
+from shadowlab.mail import CLIENT, Letter, token
 
 from .verdict import Told
 
@@ -28,24 +27,22 @@ class Post:
 
     told: dict[str, tuple[Told, float]] = field(default_factory=dict)
     accepted: int = 0
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def send(self, server: Address, size: int, session: smtplib.SMTP | None = None) -> tuple[str, Told]:
         """Send one message of about ``size`` octets; the session is its own unless one is given."""
-        token = f"proof-{next(self._numbers):07d}"
-        told = Told.NOTHING_SENT
+        sent, told = token("proof"), Told.NOTHING_SENT
         own = session is None
         try:
-            session = session or smtplib.SMTP(*server, local_hostname="client.lab.test", timeout=_TIMEOUT)
-            told = _transaction(session, token, size)
+            session = session or smtplib.SMTP(*server, local_hostname=CLIENT, timeout=_TIMEOUT)
+            told = _transaction(session, sent, size)
         except (smtplib.SMTPException, OSError):
             pass  # it was not even taken as far as the content
         finally:
             if own and session is not None:
                 session.close()
-        self.told[token] = (told, time.monotonic())
+        self.told[sent] = (told, time.monotonic())
         self.accepted += told is Told.ACCEPTED
-        return token, told
+        return sent, told
 
 
 def _transaction(session: smtplib.SMTP, token: str, size: int) -> Told:
@@ -84,7 +81,7 @@ def continuous(post: Post, server: Address, *, clients: int, size: int, pause: f
         while not over.wait(pause):
             if session is None:
                 with suppress(smtplib.SMTPException, OSError):
-                    session = smtplib.SMTP(*server, local_hostname="client.lab.test", timeout=_TIMEOUT)
+                    session = smtplib.SMTP(*server, local_hostname=CLIENT, timeout=_TIMEOUT)
                 continue
             _, told = post.send(server, size, session)
             if told in (Told.NO_REPLY, Told.NOTHING_SENT):
