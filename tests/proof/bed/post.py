@@ -34,7 +34,8 @@ class Post:
         own = session is None
         try:
             session = session or smtplib.SMTP(*server, local_hostname=CLIENT, timeout=_TIMEOUT)
-            told = _transaction(session, sent, size)
+            letter = Letter(sent, _SENDER, (_RECIPIENT,))
+            told = transaction(session, letter, filled(letter, size).content)
         except (smtplib.SMTPException, OSError):
             pass  # it was not even taken as far as the content
         finally:
@@ -45,17 +46,17 @@ class Post:
         return sent, told
 
 
-def _transaction(session: smtplib.SMTP, token: str, size: int) -> Told:
-    """Raises SMTPException or OSError when it ends before the content."""
+def transaction(session: smtplib.SMTP, letter: Letter, content: bytes) -> Told:
+    """Send a content none of whose lines begins with a dot. Raises SMTPException or OSError when the session
+    ends before it.
+    """
     session.ehlo_or_helo_if_needed()
-    commands = (f"MAIL FROM:<{_SENDER}>", f"RCPT TO:<{_RECIPIENT}>", "DATA")
-    for command in commands:
+    for command in (f"MAIL FROM:<{letter.sender}>", *(f"RCPT TO:<{to}>" for to in letter.recipients), "DATA"):
         code, _ = session.docmd(command)
         if code >= 400:
             with suppress(smtplib.SMTPException):
                 session.rset()
             return Told.REFUSED
-    content = filled(Letter(token, _SENDER, (_RECIPIENT,)), size).content
     try:
         assert session.sock is not None
         session.sock.sendall(content + b".\r\n")
