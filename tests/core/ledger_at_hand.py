@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from simulation.books import MemoryBooks, State, _ordered
+from simulation.memory_ledger import MemoryLedger, State, _ordered
 
 from shadowrelay.core.decisions import DamagedRow, DiscardEvent, Member, Outcome, Tombstone
 from shadowrelay.core.digests import of_content, of_envelope
@@ -33,7 +33,7 @@ def lineage(name: ServerName, sequence: int = 10) -> Lineage:
     return Lineage(DB[name], (Beginning(RUN[name], 0),), sequence)
 
 
-class Books(MemoryBooks):
+class LedgerAtHand(MemoryLedger):
     """The simulation's ledger with these copies. Nothing commits: all that was written is at hand."""
 
     def __init__(self, name: ServerName, copies: Iterable[Copy] = ()) -> None:
@@ -100,5 +100,5 @@ def message(role: Role = Role.PRIMARY, **changes: Any) -> Copy:
     return replace(plain, **changes)
 
 
-def books(name: ServerName, *copies: Copy) -> Books:
-    return Books(name, copies)
+def ledger_of(name: ServerName, *copies: Copy) -> LedgerAtHand:
+    return LedgerAtHand(name, copies)

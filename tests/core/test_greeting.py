@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from decision_inputs import holder
-from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
 
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.identifiers import Beginning, Incarnation, Lineage
@@ -15,7 +15,7 @@ from shadowrelay.core.steps import Greet, Transact, Unanswered
 LATER = Greeting(B, lineage(B, 20), RUN[A])
 
 
-def greeted(on: Books, *answers: Greeting | Unanswered) -> tuple[Greet, Greeting | Unanswered]:
+def greeted(on: LedgerAtHand, *answers: Greeting | Unanswered) -> tuple[Greet, Greeting | Unanswered]:
     """What A says to B, and the result when B answers so. More answers: all but the last come meanwhile."""
     script = greet(B, lambda: NOW, lambda: False)
     said, result = None, None
@@ -34,7 +34,7 @@ def greeted(on: Books, *answers: Greeting | Unanswered) -> tuple[Greet, Greeting
         return said, done.value
 
 
-def test_both_sides_say_who_they_are_and_what_they_know_of_the_other(on_a: Books) -> None:
+def test_both_sides_say_who_they_are_and_what_they_know_of_the_other(on_a: LedgerAtHand) -> None:
     said, result = greeted(on_a, LATER)
     assert (said.to, said.greeting) == (B, Greeting(A, lineage(A), RUN[B]))
     assert result is LATER
@@ -44,7 +44,7 @@ def test_both_sides_say_who_they_are_and_what_they_know_of_the_other(on_a: Books
 
 @pytest.mark.parametrize("answer", [Unanswered("connect", "refused"), Greeting(C, lineage(C, 20), RUN[A])])
 def test_nothing_is_learnt_without_an_answer_or_from_somebody_else(answer: Greeting | Unanswered) -> None:
-    on = books(A)
+    on = ledger_of(A)
     before = dict(on.known)
     _, result = greeted(on, answer)
     assert isinstance(result, Unanswered)
@@ -53,7 +53,7 @@ def test_nothing_is_learnt_without_an_answer_or_from_somebody_else(answer: Greet
         assert result == Unanswered("xshadow", f"it answers as {C}")
 
 
-def test_an_answer_that_was_overtaken_by_a_later_one_is_no_rollback(on_a: Books) -> None:
+def test_an_answer_that_was_overtaken_by_a_later_one_is_no_rollback(on_a: LedgerAtHand) -> None:
     """It is compared with what was known when the question was sent."""
     again = Lineage(DB[B], (Beginning(RUN[B], 0), Beginning(Incarnation("d" * 16), 20)), 25)
     greeted(on_a, Greeting(B, again, RUN[A]), LATER)
@@ -61,6 +61,6 @@ def test_an_answer_that_was_overtaken_by_a_later_one_is_no_rollback(on_a: Books)
 
 
 def test_an_answer_that_is_behind_what_was_known_is_a_rollback() -> None:
-    on = books(A, message(holders=(holder(B),)))
+    on = ledger_of(A, message(holders=(holder(B),)))
     greeted(on, Greeting(B, lineage(B, 3), RUN[A]))
     assert on.copies[M].holders[0].state is HolderState.UNCERTAIN

@@ -6,13 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from decision_inputs import HOP, holder
-from ledger_at_hand import DB, NOW, A, B, Books, C, M, books, message
+from ledger_at_hand import DB, NOW, A, B, C, LedgerAtHand, M, ledger_of, message
 
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, settle
 from shadowrelay.core.messages import HolderState, Role, Stage, Status
 
 
-def test_a_delivery_that_somebody_else_settled_meanwhile_has_its_row_all_the_same(on_a: Books) -> None:
+def test_a_delivery_that_somebody_else_settled_meanwhile_has_its_row_all_the_same(on_a: LedgerAtHand) -> None:
     first = message().recipients[0]
     on_a.copies[M] = message().with_recipients([replace(first, status=Status.DELIVERED)])
     results = [AttemptResult(1, Ending.ACCEPTED, "250 ok"), AttemptResult(2, Ending.ACCEPTED, "250 ok")]
@@ -23,7 +23,7 @@ def test_a_delivery_that_somebody_else_settled_meanwhile_has_its_row_all_the_sam
 
 
 def test_settling_tells_every_possible_holder_in_the_same_decision() -> None:
-    on = books(A, message(holders=(holder(B), holder(C, HolderState.UNCERTAIN, 2))))
+    on = ledger_of(A, message(holders=(holder(B), holder(C, HolderState.UNCERTAIN, 2))))
     results = [
         AttemptResult(1, Ending.ACCEPTED, "250 2.0.0"),
         AttemptResult(2, Ending.DEFERRED, "451 4.3.2", timedelta(60)),
@@ -34,7 +34,7 @@ def test_settling_tells_every_possible_holder_in_the_same_decision() -> None:
 
 
 def test_a_delivery_that_was_overtaken_by_a_promotion_still_settles() -> None:
-    on = books(A, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
+    on = ledger_of(A, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
     results = [AttemptResult(n, Ending.ACCEPTED, "250 2.0.0") for n in (1, 2)]
     on.apply(settle(on, M, results, (), HOP, NOW))
     assert on.copies[M].stage is Stage.SAFETY_NET

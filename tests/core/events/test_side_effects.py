@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from decision_inputs import HOP, attempt, holder
-from ledger_at_hand import DB, NOW, A, B, Books, M, books, message
+from ledger_at_hand import DB, NOW, A, B, LedgerAtHand, M, ledger_of, message
 
 from shadowrelay.core.decisions import Outcome
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Report, settle
@@ -19,13 +19,13 @@ from shadowrelay.core.reception.redundancy import Leg
 DSN = report_id(M, 1, ReportKind.FAILED)
 
 
-def fail(on: Books) -> None:
+def fail(on: LedgerAtHand) -> None:
     report = Report(id=DSN, about=1, content=b"x", next_hop=NextHop("back"))
     on.apply(settle(on, M, [AttemptResult(1, Ending.REJECTED, "550 5.1.1")], [report], HOP, NOW))
 
 
 def test_a_failure_is_announced_only_when_its_report_is_safe() -> None:
-    on = books(A, message(holders=(holder(B),)))
+    on = ledger_of(A, message(holders=(holder(B),)))
     fail(on)
     assert on.told == []
     on.apply(redundancy.repaired(on, DSN, attempt(Leg.ACKNOWLEDGED), NOW))
@@ -35,7 +35,7 @@ def test_a_failure_is_announced_only_when_its_report_is_safe() -> None:
 
 
 def test_a_report_that_somebody_else_made_is_safe_at_once() -> None:
-    on = books(A, message(holders=(holder(B),)))
+    on = ledger_of(A, message(holders=(holder(B),)))
     on.copies[DSN] = replace(message(Role.SHADOW, owner=B, owner_database=DB[B]), id=DSN)
     assert already_safe(on, DSN)
     fail(on)
@@ -44,11 +44,11 @@ def test_a_report_that_somebody_else_made_is_safe_at_once() -> None:
 
 
 def test_a_report_that_nobody_knows_is_not_safe() -> None:
-    assert not already_safe(books(A), DSN)
+    assert not already_safe(ledger_of(A), DSN)
 
 
 def test_only_the_recipients_that_waited_for_this_report_are_announced() -> None:
-    on = books(A, message(holders=(holder(B),)))
+    on = ledger_of(A, message(holders=(holder(B),)))
     fail(on)
     first, second = on.copies[M].recipients
     on.copies[M] = on.copies[M].with_recipients([replace(second, report=MessageId("another"))])
@@ -58,7 +58,7 @@ def test_only_the_recipients_that_waited_for_this_report_are_announced() -> None
 
 
 def test_a_wait_for_a_report_that_was_settled_long_ago_ends() -> None:
-    on = books(A, message(holders=(holder(B),)))
+    on = ledger_of(A, message(holders=(holder(B),)))
     fail(on)
     on.apply(waited_in_vain(on, on.copies[M], NOW))
     assert on.told == []
