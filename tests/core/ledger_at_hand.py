@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +21,7 @@ from shadowrelay.core.identifiers import (
     ServerName,
 )
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient, Role, Stage
+from shadowrelay.core.steps import Script, Transact
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 A, B, C = ServerName("a"), ServerName("b"), ServerName("c")
@@ -102,3 +103,15 @@ def message(role: Role = Role.PRIMARY, **changes: Any) -> Copy:
 
 def ledger_of(name: ServerName, *copies: Copy) -> LedgerAtHand:
     return LedgerAtHand(name, copies)
+
+
+def steps(script: Script[Any], on: LedgerAtHand, answer: Callable[[Any], object]) -> Iterator[Any]:
+    """Each step once it is performed on the ledger, or has that answer. The result comes last."""
+    try:
+        step = script.send(None)
+        while True:
+            result = step.work(on) if isinstance(step, Transact) else answer(step)
+            yield step
+            step = script.send(result)
+    except StopIteration as done:
+        yield done.value

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import pytest
 from decision_inputs import holder
-from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message, steps
 
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.identifiers import Beginning, Incarnation, Lineage
 from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.messages import HolderState
-from shadowrelay.core.steps import Greet, Transact, Unanswered
+from shadowrelay.core.steps import Greet, Unanswered
 
 LATER = Greeting(B, lineage(B, 20), RUN[A])
 
 
 def greeted(on: LedgerAtHand, *answers: Greeting | Unanswered) -> tuple[Greet, Greeting | Unanswered]:
     """What A says to B, and the result when B answers so. More answers: all but the last come meanwhile."""
-    script = greet(B, lambda: NOW, lambda: False)
-    said, result = None, None
-    try:
-        while True:
-            step = script.send(result)
-            if isinstance(step, Greet):
-                said, result = step, answers[-1]
-                for heard in answers[:-1]:
-                    assert greeted(on, heard)[1] is heard
-            else:
-                assert isinstance(step, Transact)
-                result = step.work(on)
-    except StopIteration as done:
-        assert said
-        return said, done.value
+    said: list[Greet] = []
+
+    def answer(step: Greet) -> Greeting | Unanswered:
+        said.append(step)
+        for heard in answers[:-1]:
+            greeted(on, heard)
+        return answers[-1]
+
+    *_, result = steps(greet(B, lambda: NOW, lambda: False), on, answer)
+    return said[0], result
 
 
 def test_both_sides_say_who_they_are_and_what_they_know_of_the_other(on_a: LedgerAtHand) -> None:

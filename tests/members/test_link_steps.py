@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ledger_at_hand import NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
+from ledger_at_hand import NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message, steps
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
 from shadowrelay.core.identifiers import Mark, ServerName
@@ -15,21 +15,9 @@ from shadowrelay.core.messages import Reason, Role, Stage
 from shadowrelay.core.ownership.heartbeat import Alarm
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
-from shadowrelay.core.steps import AnyStep, Ask, Script, Transact, Unanswered
+from shadowrelay.core.steps import Ask, Script, Unanswered
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import Consequence, poll, unreachable
-
-
-def steps(script: Script[Any], on: LedgerAtHand, answer: object) -> Iterator[AnyStep]:
-    """Each step once it is performed on that ledger; questions get that answer. The result comes last."""
-    try:
-        step = script.send(None)
-        while True:
-            result = step.work(on) if isinstance(step, Transact) else answer
-            yield step
-            step = script.send(result)
-    except StopIteration as done:
-        yield done.value
 
 
 def polling() -> Script[Unanswered | None]:
@@ -40,7 +28,7 @@ def test_events_and_how_far_they_are_applied_are_one_transaction() -> None:
     """Whoever says AFTER has applied them: the other end forgets them for good."""
     on = ledger_of(B, message(Role.SHADOW))
     told = (Line(3, Verdict(M, 1, VerdictKind.DELIVERED)),)
-    for step in steps(polling(), on, Answered(told, Mark(RUN[A], 11))):
+    for step in steps(polling(), on, lambda _: Answered(told, Mark(RUN[A], 11))):
         applied = on.known[A].applied == Mark(RUN[A], 3)
         assert applied == (on.copies[M].stage is Stage.SAFETY_NET)
         if isinstance(step, Ask):
@@ -54,7 +42,7 @@ def test_an_answer_is_applied_before_the_next_question_says_so() -> None:
         Line(number, Verdict(M, 1, VerdictKind.DELIVERED, recipients=(1,))) for number in range(1, 201)
     )
     asked: list[Query] = []
-    for step in steps(polling(), on, Answered(page, Mark(RUN[A], 11))):
+    for step in steps(polling(), on, lambda _: Answered(page, Mark(RUN[A], 11))):
         if isinstance(step, Ask):
             asked.append(step.query)
         if len(asked) == 2:
@@ -67,7 +55,7 @@ ALARMS = (Alarm.HOLDER_LOST, Alarm.PROMOTE)
 
 def came_of(on: LedgerAtHand, answer: object, *, silent: bool = True) -> Consequence:
     asked = others_of({name: name for name in (A, B, C)})
-    *_, result = steps(unreachable(A, ALARMS, asked, lambda: silent, lambda: NOW), on, answer)
+    *_, result = steps(unreachable(A, ALARMS, asked, lambda: silent, lambda: NOW), on, lambda _: answer)
     assert isinstance(result, Consequence)
     return result
 
@@ -131,17 +119,8 @@ def others_of(hosts: Mapping[ServerName, str]) -> Others:
 
 def answered(script: Script[Any], on: LedgerAtHand, answers: Mapping[ServerName, Answered]) -> Any:
     """Its result, if these members answer so, and no other one does."""
-    value: object = None
-    try:
-        while True:
-            step = script.send(value)
-            value = (
-                step.work(on)
-                if isinstance(step, Transact)
-                else answers.get(step.to, Unanswered("connect", "refused"))  # type: ignore[union-attr]
-            )
-    except StopIteration as done:
-        return done.value
+    *_, result = steps(script, on, lambda step: answers.get(step.to, Unanswered("connect", "refused")))
+    return result
 
 
 def test_a_node_that_reaches_nobody_promotes_nothing() -> None:
