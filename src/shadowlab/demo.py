@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,7 +13,7 @@ from shadowlab.cluster import Cluster, refuse_used, up
 from shadowlab.condition import ClusterReport, Condition, look
 from shadowlab.errors import LabError
 from shadowlab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN
-from shadowlab.mail import Count, Letter
+from shadowlab.mail import Count, Letter, token
 from shadowlab.probing import listed, message
 from shadowlab.story import Story
 
@@ -174,7 +173,7 @@ class _Demonstration:
 def _letter(number: int) -> Letter:
     inside, outside = f"anna{number}@{INSIDE_DOMAIN}", f"otto{number}@{OUTSIDE_DOMAIN}"
     recipients = ((inside,), (outside,), (inside, outside))[number % 3]
-    return Letter(f"demo-{number}-{secrets.token_hex(8)}", SENDER, recipients)
+    return Letter(token(f"demo-{number}"), SENDER, recipients)
 
 
 def _queued(report: ClusterReport, name: str) -> int:

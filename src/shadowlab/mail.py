@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import secrets
 import shutil
 import smtplib
 import subprocess
@@ -37,7 +38,22 @@ class Letter:
 
     @property
     def message_id(self) -> str:
-        return f"<{self.token}@{CLIENT}>"
+        return message_id(self.token)
+
+
+def token(sender: str) -> str:
+    """A token that no other message has; ``sender`` is a word for whatever sends it."""
+    return f"{sender}-{secrets.token_hex(8)}"
+
+
+def message_id(token: str) -> str:
+    """The Message-ID with that token."""
+    return f"<{token}@{CLIENT}>"
+
+
+def token_of(message_id: str) -> str:
+    """The inverse of ``message_id``."""
+    return message_id.strip("<>").partition("@")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
 from admin_node import MX2, MX3, NOW, POLICY, peer
 
 from shadowrelay.admin.node import MemberState, member_status
 from shadowrelay.admin.render import what_next
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.members.forecast import spell
 from shadowrelay.core.ownership.heartbeat import Watch
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 
@@ -38,11 +36,6 @@ def test_a_member_beside_this_node_is_no_witness():
     assert "promoted in" in what_next(GONE, [GONE, beside, peer(third.name)], (), 1, 0, "rack1")
 
 
-def test_a_promotion_that_is_due_is_now():
-    late = peer(MX2, MemberState.UNREACHABLE, promoting_in=timedelta(0))
-    assert what_next(late, [late], (), 1, 0, "rack1").endswith("its message is promoted now")
-
-
 def test_a_member_that_has_contact_with_it_is_named():
     seen = peer(MX2, MemberState.UNREACHABLE, seen_by=MX3)
     assert what_next(seen, [seen], (), 2, 1, "rack1").endswith(
@@ -66,16 +59,3 @@ def test_a_watch_becomes_a_status():
     assert (gone.state, gone.since) == (MemberState.UNREACHABLE, NOW - timedelta(minutes=10))
     assert (gone.step, gone.error, gone.failures, gone.losing_in) == ("connect", "refused", 1, 2)
     assert gone.promoting_in == timedelta(hours=2, minutes=50)
-
-
-@pytest.mark.parametrize(
-    ("length", "text"),
-    [
-        (timedelta(0), "0 s"),
-        (timedelta(seconds=59), "59 s"),
-        (timedelta(hours=2, minutes=48, seconds=9), "2 h 48 min"),
-        (timedelta(days=1), "1 d"),
-    ],
-)
-def test_a_duration_has_its_two_largest_units(length, text):
-    assert spell(length) == text

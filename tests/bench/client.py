@@ -1,4 +1,7 @@
-"""A client that measures itself: smtp-source tells no latencies, and cannot idle."""
+"""A client that measures itself: smtp-source tells no latencies, and cannot idle.
+
+It is no library on purpose: what aiosmtplib does to a content before it sends it would be in the figures.
+"""
 
 from __future__ import annotations
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from ledger_at_hand import A, B, Books, books, message
+from ledger_at_hand import A, B, LedgerAtHand, ledger_of, message
 
 from shadowrelay.core.messages import Role
 
 
 @pytest.fixture
-def on_a() -> Books:
-    return books(A)
+def on_a() -> LedgerAtHand:
+    return ledger_of(A)
 
 
 @pytest.fixture
-def on_b() -> Books:
-    return books(B, message(Role.SHADOW))
+def on_b() -> LedgerAtHand:
+    return ledger_of(B, message(Role.SHADOW))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, message
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, message
 
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.delivery.settling import Hop
@@ -54,13 +54,15 @@ def holder(name: ServerName, state: HolderState = HolderState.HOLDING, rank: int
     return Holder(name, DB[name], Mark(RUN[name], 5), rank, state)
 
 
-def take_over(on: Books, reason: Reason = Reason.HEARTBEAT_LOST) -> None:
+def take_over(on: LedgerAtHand, reason: Reason = Reason.HEARTBEAT_LOST) -> None:
     """Promote, when nobody had anything against it."""
     on.apply(transfer.intend(on.copies[M], reason, NOW))
     on.apply(transfer.promote(on, on.copies[M], NOW))
 
 
-def accept(on: Books, *attempts: OfferAttempt, policy: Policy = POLICY, last_resort: bool = False) -> Answer:
+def accept(
+    on: LedgerAtHand, *attempts: OfferAttempt, policy: Policy = POLICY, last_resort: bool = False
+) -> Answer:
     content = Content(data=b"x")
     decision = redundancy.accept(on, arrival(), content, attempts, policy, NOW, last_resort=last_resort)
     answer: Answer = on.apply(decision)

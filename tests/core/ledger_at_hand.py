@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from simulation.books import MemoryBooks, State, _ordered
+from simulation.memory_ledger import MemoryLedger, State, _ordered
 
 from shadowrelay.core.decisions import DamagedRow, DiscardEvent, Member, Outcome, Tombstone
 from shadowrelay.core.digests import of_content, of_envelope
@@ -21,6 +21,7 @@ from shadowrelay.core.identifiers import (
     ServerName,
 )
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient, Role, Stage
+from shadowrelay.core.steps import Script, Transact
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 A, B, C = ServerName("a"), ServerName("b"), ServerName("c")
@@ -33,7 +34,7 @@ def lineage(name: ServerName, sequence: int = 10) -> Lineage:
     return Lineage(DB[name], (Beginning(RUN[name], 0),), sequence)
 
 
-class Books(MemoryBooks):
+class LedgerAtHand(MemoryLedger):
     """The simulation's ledger with these copies. Nothing commits: all that was written is at hand."""
 
     def __init__(self, name: ServerName, copies: Iterable[Copy] = ()) -> None:
@@ -100,5 +101,17 @@ def message(role: Role = Role.PRIMARY, **changes: Any) -> Copy:
     return replace(plain, **changes)
 
 
-def books(name: ServerName, *copies: Copy) -> Books:
-    return Books(name, copies)
+def ledger_of(name: ServerName, *copies: Copy) -> LedgerAtHand:
+    return LedgerAtHand(name, copies)
+
+
+def steps(script: Script[Any], on: LedgerAtHand, answer: Callable[[Any], object]) -> Iterator[Any]:
+    """Each step once it is performed on the ledger, or has that answer. The result comes last."""
+    try:
+        step = script.send(None)
+        while True:
+            result = step.work(on) if isinstance(step, Transact) else answer(step)
+            yield step
+            step = script.send(result)
+    except StopIteration as done:
+        yield done.value

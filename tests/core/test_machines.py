@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from decision_inputs import SPEAKER
-from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
 
 from shadowrelay.core.decisions import Member, Verdict, VerdictKind
 from shadowrelay.core.delivery.safety_net import expire
@@ -31,8 +31,8 @@ RACKS = {A: "rack1", B: "rack1", C: "rack2"}
 """A and B on one machine, C on another."""
 
 
-def on(name: ServerName, *copies: object) -> Books:
-    made = books(name, *copies)  # type: ignore[arg-type]
+def on(name: ServerName, *copies: object) -> LedgerAtHand:
+    made = ledger_of(name, *copies)  # type: ignore[arg-type]
     made.hosts = dict(RACKS)
     return made
 
@@ -41,11 +41,11 @@ def holder(name: ServerName, state: HolderState = HolderState.HOLDING, rank: int
     return Holder(name, DB[name], Mark(RUN[name], 10), rank, state)
 
 
-def states(of: Books) -> dict[ServerName, HolderState]:
+def states(of: LedgerAtHand) -> dict[ServerName, HolderState]:
     return {one.name: one.state for one in of.copies[M].holders}
 
 
-def told(of: Books) -> list[tuple[str, VerdictKind]]:
+def told(of: LedgerAtHand) -> list[tuple[str, VerdictKind]]:
     return [(event.addressee, event.verdict.kind) for event in of.told]
 
 
@@ -135,7 +135,7 @@ def test_a_copy_beside_us_counts_for_none_whether_its_holder_is_away_or_back() -
 DSN = report_id(M, 1, ReportKind.FAILED)
 
 
-def reporting() -> Books:
+def reporting() -> LedgerAtHand:
     """A made a report about the first recipient, which waits for it."""
     original = message(holders=(holder(C),), ranks_given=1)
     first, second = original.recipients
@@ -143,7 +143,7 @@ def reporting() -> Books:
     return on(A, waiting, message(id=DSN, reports_on=M))
 
 
-def waits(of: Books) -> bool:
+def waits(of: LedgerAtHand) -> bool:
     return of.copies[M].recipients[0].report is not None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -43,16 +42,6 @@ def certificate(lab: RunningLab, directory: Path, name: str) -> tuple[Path, Path
     there = lab.cluster.layout.authority
     pair = authority.issue(there, name, now=datetime.now(UTC), out=directory)
     return pair.certificate, pair.key, authority.authority_pair(there).certificate
-
-
-def token() -> str:
-    return f"neighbour-{secrets.token_hex(8)}"
-
-
-def text(name: str, *fields: str, body: str = "Whatever dies.") -> bytes:
-    """A message whose Message-ID is known."""
-    head = [f"Message-ID: <{name}@{mail.CLIENT}>", "Date: Sat, 21 Nov 2026 10:00:00 +0000", *fields]
-    return ("\r\n".join([*head, "From: sender@outside.test", "Subject: test", "", body]) + "\r\n").encode()
 
 
 def arrived(mailboxes: Path) -> dict[str, list[bytes]]:

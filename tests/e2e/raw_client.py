@@ -1,4 +1,6 @@
-"""A client that sends exactly the octets it is given."""
+"""A client that sends exactly the octets it is given, in the pieces it is told: for odd messages, floods and
+strangers. Whoever sends ordinary mail takes smtplib.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import socket
 import threading
 import time
@@ -24,6 +23,12 @@ from shadowlab.probing import NodeStatus, listed, message, status
 DEADLINE = 20.0  # seconds; only a failing test waits that long
 
 INSIDE, OUTSIDE = "anna@inside.test", "otto@outside.test"
+
+
+def text(token: str, *fields: str, body: str = "Whatever dies.") -> bytes:
+    """A message with that token, in UTF-8."""
+    head = [f"Message-ID: {mail.message_id(token)}", "Date: Sat, 21 Nov 2026 10:00:00 +0000", *fields]
+    return ("\r\n".join([*head, "From: sender@outside.test", "Subject: test", "", body]) + "\r\n").encode()
 
 
 def wait_until(
@@ -74,7 +79,7 @@ class RunningLab:
 
     def offer_at(self, server: tuple[str, int], recipients: tuple[str, ...]) -> bool:
         """The same with any server: what it takes is owed from then on."""
-        letter = Letter(f"e2e-{secrets.token_hex(8)}", "sender@outside.test", recipients)
+        letter = Letter(mail.token("e2e"), "sender@outside.test", recipients)
         taken = mail.send(server, letter)
         if taken:
             self.acknowledged.append(letter)

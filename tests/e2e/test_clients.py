@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import smtplib
 import subprocess
 
 import pytest
-from running_lab import INSIDE, OUTSIDE, RunningLab
+from running_lab import INSIDE, OUTSIDE, RunningLab, text
+
+from shadowlab.mail import CLIENT, message_id, token
 
 pytestmark = pytest.mark.lab
 
@@ -17,14 +18,14 @@ SWAKS = shutil.which("swaks")
 
 def swaks(lab: RunningLab, *options: str) -> str:
     """Send one message; returns the transcript."""
-    token = f"swaks-{secrets.token_hex(8)}"
+    sent = token("swaks")
     host, port = lab.cluster.node("mx1").smtp
     command = [SWAKS or "swaks", "--server", host, "--port", str(port), "--from", "sender@outside.test"]
-    command += ["--header", f"Message-Id: <{token}@client.lab.test>", *options]
+    command += ["--header", f"Message-Id: {message_id(sent)}", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     recipients = options[options.index("--to") + 1].split(",")
-    lab.sent_otherwise(token, *recipients)
+    lab.sent_otherwise(sent, *recipients)
     return done.stdout
 
 
@@ -44,21 +45,20 @@ def test_swaks_sends_in_all_its_ways(lab: RunningLab):
 
 def test_smtplib_sends_with_notification_parameters_and_eight_bits(lab: RunningLab):
     lab.up()
-    with smtplib.SMTP(*lab.cluster.node("mx2").smtp, local_hostname="client.lab.test") as client:
+    with smtplib.SMTP(*lab.cluster.node("mx2").smtp, local_hostname=CLIENT) as client:
         client.ehlo()
         assert {"dsn", "8bitmime", "pipelining", "size", "chunking", "enhancedstatuscodes"} <= set(
             client.esmtp_features
         )
-        for number, recipients in enumerate([(INSIDE,), (OUTSIDE,), (INSIDE, OUTSIDE)]):
-            token = f"smtplib-{secrets.token_hex(8)}"
-            text = f"Message-ID: <{token}@client.lab.test>\r\nSubject: {number}\r\n\r\nGrüße\r\n"
+        for recipients in [(INSIDE,), (OUTSIDE,), (INSIDE, OUTSIDE)]:
+            sent = token("smtplib")
             refused = client.sendmail(
                 "sender@outside.test",
                 recipients,
-                text.encode(),
-                mail_options=["BODY=8BITMIME", "RET=HDRS", f"ENVID={token}"],
+                text(sent, body="Grüße"),
+                mail_options=["BODY=8BITMIME", "RET=HDRS", f"ENVID={sent}"],
                 rcpt_options=["NOTIFY=FAILURE,DELAY"],
             )
             assert refused == {}
-            lab.sent_otherwise(token, *recipients)
+            lab.sent_otherwise(sent, *recipients)
     lab.verify()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import secrets
 import smtplib
 import subprocess
 import sys
@@ -14,8 +13,9 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from running_lab import INSIDE, RunningLab, wait_until
+from running_lab import INSIDE, RunningLab, text, wait_until
 
+from shadowlab.mail import token
 from shadowrelay.mailbox.maildir import messages
 
 pytestmark = pytest.mark.lab
@@ -42,11 +42,10 @@ def metric(lab: RunningLab, name: str) -> float:
 
 def send_large(lab: RunningLab) -> None:
     """One whose content is a file of its own."""
-    token = f"e2e-{secrets.token_hex(8)}"
-    head = f"Message-ID: <{token}@client.lab.test>\r\nSubject: large\r\n\r\n".encode()
+    sent = token("e2e")
     with smtplib.SMTP(*lab.cluster.node("mx1").smtp, timeout=30) as client:
-        assert client.sendmail("sender@outside.test", [INSIDE], head + LINES) == {}
-    lab.sent_otherwise(token, INSIDE)
+        assert client.sendmail("sender@outside.test", [INSIDE], text(sent) + LINES) == {}
+    lab.sent_otherwise(sent, INSIDE)
 
 
 def content_file(lab: RunningLab) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import smtplib
 import sqlite3
@@ -13,10 +12,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
+from running_lab import INSIDE, OUTSIDE, RunningLab, text, wait_until
 
 from shadowlab.disks import Disk, lacking, mounted
 from shadowlab.errors import LabError
+from shadowlab.mail import CLIENT, token
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.database.opening import FILE
 
@@ -39,7 +39,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 def reply_to_mail(lab: RunningLab, name: str) -> str:
     """What a sender is told before it sends its content."""
-    with smtplib.SMTP(*lab.cluster.node(name).smtp, local_hostname="client.lab.test") as client:
+    with smtplib.SMTP(*lab.cluster.node(name).smtp, local_hostname=CLIENT) as client:
         client.ehlo()
         code, text = client.mail("sender@outside.test")
         return f"{code} {text.decode()}"
@@ -47,14 +47,14 @@ def reply_to_mail(lab: RunningLab, name: str) -> str:
 
 def large(lab: RunningLab, name: str) -> int:
     """Offer a message of a mebibyte; returns the code of the reply that decided."""
-    token = f"large-{secrets.token_hex(8)}"
-    text = f"Message-ID: <{token}@client.lab.test>\r\n\r\n" + ("x" * 998 + "\r\n") * (MIB // 1000)
+    sent = token("large")
+    content = text(sent, body="\r\n".join(["x" * 998] * (MIB // 1000)))
     try:
-        with smtplib.SMTP(*lab.cluster.node(name).smtp, local_hostname="client.lab.test") as client:
-            client.sendmail("sender@outside.test", [INSIDE], text)
+        with smtplib.SMTP(*lab.cluster.node(name).smtp, local_hostname=CLIENT) as client:
+            client.sendmail("sender@outside.test", [INSIDE], content)
     except smtplib.SMTPResponseException as refusal:
         return refusal.smtp_code
-    lab.sent_otherwise(token, INSIDE)
+    lab.sent_otherwise(sent, INSIDE)
     return 250
 
 

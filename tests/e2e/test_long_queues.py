@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 import smtplib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from running_lab import INSIDE, RunningLab, wait_until
 
-from shadowlab.mail import CLIENT, Letter, written
+from shadowlab.mail import CLIENT, Letter, token, written
 from shadowrelay.members.inquiry import LOOKS
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -27,9 +26,7 @@ def fill(lab: RunningLab, messages: int) -> None:
                 assert not client.send_message(written(letter), letter.sender, letter.recipients)
                 lab.acknowledged.append(letter)
 
-    letters = [
-        Letter(f"e2e-{secrets.token_hex(8)}", "sender@outside.test", (INSIDE,)) for _ in range(messages)
-    ]
+    letters = [Letter(token("e2e"), "sender@outside.test", (INSIDE,)) for _ in range(messages)]
     with ThreadPoolExecutor(SESSIONS) as pool:
         list(pool.map(session, (letters[first::SESSIONS] for first in range(SESSIONS))))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import smtplib
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from odd_messages import messages
 from raw_client import connected
 from running_lab import INSIDE, RunningLab, wait_until
 
+from shadowlab import mail
 from tests.neighbours import postfix
 from tests.neighbours.documented import postfix_settings
 from tests.neighbours.postfix import Postfix
@@ -131,11 +133,12 @@ def test_a_greylisting_next_hop_gets_every_message_later_and_once(lab: RunningLa
 def test_a_recipient_that_postfix_rejects_is_reported_once_and_the_others_get_the_message(lab: RunningLab):
     reports = partial(arrived, lab.directory / "mailbox")
     with behind(lab) as instance:
-        with connected(lab.cluster.node("mx1").smtp) as client:
-            assert client.say("MAIL FROM:<sender@outside.test> RET=HDRS ENVID=trip+2B7").startswith("250 ")
+        with smtplib.SMTP(*lab.cluster.node("mx1").smtp, local_hostname=mail.CLIENT) as client:
+            client.ehlo()
+            assert client.mail("sender@outside.test", ["RET=HDRS", "ENVID=trip+2B7"])[0] == 250
             for to in (INSIDE, "nobody-here@inside.test", CARLA):
-                assert client.say(f"RCPT TO:<{to}> ORCPT=rfc822;first-{to}").startswith("250 ")
-            assert client.data(b"Subject: to three\r\n\r\nbody\r\n").startswith("250 2.6.0 ")
+                assert client.rcpt(to, [f"ORCPT=rfc822;first-{to}"])[0] == 250
+            assert client.data(b"Subject: to three\r\n\r\nbody\r\n")[0] == 250
         wait_until(lambda: reports().get("sender@outside.test"), "the sender is told", PATIENCE)
         wait_until(lambda: lab.queued("mx1") == lab.held("mx2") == 0, "nothing is left", PATIENCE)
         wait_until(instance.queue_is_empty, "the others are delivered", PATIENCE)

@@ -16,10 +16,8 @@ from neighbourhood import (
     port,
     room,
     split,
-    text,
-    token,
 )
-from running_lab import INSIDE, RunningLab, wait_until
+from running_lab import INSIDE, RunningLab, text, wait_until
 
 from shadowlab import mail
 from tests.neighbours import postfix
@@ -66,7 +64,7 @@ def spoken(instance: Postfix) -> list[str]:
 
 def test_postfix_pipelines_by_starttls_with_every_parameter(lab: RunningLab):
     lab.up(*lab.with_tls(), nodes=2)
-    name, to = token(), "jürgen@inside.test"
+    name, to = mail.token("postfix"), "jürgen@inside.test"
     content = text(name, "X-Greeting: Grüße – ☃", body="Grüße\r\n.\r\n..dots\r\n" + "x" * 900)
     with in_front(lab, "mx1", debug_peer_list="127.0.0.1", debug_peer_level=1) as front:
         with smtplib.SMTP(*front.address, local_hostname=mail.CLIENT) as client:

@@ -11,8 +11,10 @@ from email import policy
 from pathlib import Path
 
 import pytest
-from neighbourhood import arrived, token
+from neighbourhood import arrived
 from running_lab import INSIDE, RunningLab, wait_until
+
+from shadowlab.mail import message_id, token
 
 pytestmark = [
     pytest.mark.lab,
@@ -34,14 +36,14 @@ def tls() -> None:
 def swaks(server: tuple[str, int], *options: str, name: str = "", to: str = INSIDE) -> tuple[int, str]:
     """One session: its exit status and its transcript."""
     command = ["swaks", "--server", server[0], "--port", str(server[1]), "--from", FROM, "--to", to]
-    command += ["--header", f"Message-Id: <{name or token()}@client.lab.test>", "--timeout", "60s", *options]
+    command += ["--header", f"Message-Id: {message_id(name or token('swaks'))}", "--timeout", "60s", *options]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def sends(lab: RunningLab, *options: str, to: str = INSIDE, owed: Sequence[str] = ()) -> str:
     """It is acknowledged, for those in ``owed`` if not for all; the transcript."""
-    name = token()
+    name = token("swaks")
     status, said = swaks(lab.cluster.node("mx1").smtp, *options, name=name, to=to)
     assert status == 0, said
     assert "250 2.6.0" in said
@@ -137,12 +139,12 @@ def test_what_swaks_ends_before_its_dot_leaves_nothing(lab: RunningLab, option: 
 
 def test_what_swaks_drops_after_its_dot_is_delivered_once(lab: RunningLab):
     lab.up(nodes=2)
-    names = [token() for _ in range(5)]
+    names = [token("swaks") for _ in range(5)]
     for name in names:
         _, said = swaks(lab.cluster.node("mx1").smtp, "--drop-after-send", "DOT", name=name)
         assert "250 2.6.0" not in said
         lab.sent_otherwise(name, INSIDE)
-    _, said = swaks(lab.cluster.node("mx1").smtp, "--drop-after", "DOT", name=(name := token()))
+    _, said = swaks(lab.cluster.node("mx1").smtp, "--drop-after", "DOT", name=(name := token("swaks")))
     assert "250 2.6.0" in said
     lab.sent_otherwise(name, INSIDE)
     lab.verify()
@@ -169,7 +171,7 @@ def test_what_is_not_offered_to_swaks_is_refused(lab: RunningLab):
 
 def test_swaks_delivers_by_lmtp_to_the_mailbox(lab: RunningLab):
     lab.up(nodes=2)
-    name = token()
+    name = token("swaks")
     to = f"{INSIDE},berta@inside.test"
     status, said = swaks(lab.cluster.layout.mailbox.inside, "--protocol", "LMTP", name=name, to=to)
     assert status == 0, said

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 from raw_client import RawClient, connected
-from running_lab import INSIDE, RunningLab, wait_until
+from running_lab import INSIDE, RunningLab, text, wait_until
+
+from shadowlab.mail import message_id
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -214,10 +216,8 @@ def test_a_flood_of_recipients_keeps_the_first_ones(lab: RunningLab):
         replies = [client.reply() for _ in range(5000)]
         assert replies[:most] == ["250 2.1.5 Recipient OK"] * most
         assert set(replies[most:]) == {"452 4.5.3 Too many recipients"}
-        token = "flood"
-        text = f"Message-ID: <{token}@client.lab.test>\r\n\r\nbody\r\n".encode()
-        assert client.data(text).startswith("250 ")
-        lab.sent_otherwise(token, *(f"flood{number}@inside.test" for number in range(most)))
+        assert client.data(text("flood")).startswith("250 ")
+        lab.sent_otherwise("flood", *(f"flood{number}@inside.test" for number in range(most)))
 
 
 def test_a_header_and_a_command_without_end_are_refused_in_flat_memory(lab: RunningLab):
@@ -273,7 +273,7 @@ def test_many_large_messages_at_once_need_little_memory(lab: RunningLab):
         for number, client in enumerate(clients):
             assert client.begin(INSIDE).startswith("250 ")
             assert client.say("DATA").startswith("354 ")
-            client.send(f"Message-ID: <large-{number}@client.lab.test>\r\n\r\n".encode())
+            client.send(f"Message-ID: {message_id(f'large-{number}')}\r\n\r\n".encode())
         for _ in range(6 * MIB // len(block)):
             for client in clients:
                 client.send(block)

@@ -277,7 +277,7 @@ class Alone(World):
         self.node.lose_disk()
 
     def _snapshot(self) -> None:
-        self.node.snapshots.append(self.node.books.snapshot())
+        self.node.snapshots.append(self.node.ledger.snapshot())
 
     def _roll_back(self) -> None:
         self.node.roll_back(self.node.snapshots.pop())
@@ -287,14 +287,14 @@ class Alone(World):
     def _content(self, message_id: MessageId) -> None:
         """Whatever is wrong with a content, its digest says no more than that it is another one."""
         self.hit.add((self.me, message_id))
-        self.node.books.state.contents[message_id] = b"damaged"
+        self.node.ledger.state.contents[message_id] = b"damaged"
 
     def _row(self, message_id: MessageId) -> None:
         self.hit.add((self.me, message_id))
-        self.node.books.rot_row(message_id)
+        self.node.ledger.rot_row(message_id)
 
     def _note_page(self, message_id: MessageId) -> None:
-        state = self.node.books.state
+        state = self.node.ledger.state
         self.page = (message_id, state.copies.get(message_id), state.contents.get(message_id))
 
     def _forget_page(self, message_id: MessageId) -> None:
@@ -307,11 +307,11 @@ class Alone(World):
         self.page = ()
         self.stale.add(message_id)
         self.hit.add((self.me, message_id))
-        self.node.books.put_back(message_id, copy, content)
+        self.node.ledger.put_back(message_id, copy, content)
 
     def _scrub(self) -> None:
         """It reads everything that it stores, to find damage before it is needed."""
-        for message_id in tuple(self.node.books.state.copies):
+        for message_id in tuple(self.node.ledger.state.copies):
             self.node.attend(self.node.read, message_id)
 
     def _resume(self, message_id: MessageId) -> None:
@@ -323,10 +323,10 @@ class Alone(World):
     def _age(self, message_id: MessageId) -> None:
         """It was kept for so long that its owner is asked before it goes: what ``safety_net.expire`` does."""
 
-        def work(books: Transaction) -> None:
-            copy = books.copy(message_id)
+        def work(ledger: Transaction) -> None:
+            copy = ledger.copy(message_id)
             if copy is not None and copy.held and copy.owner in self.node.boundary.reachable():
-                books.apply(saved(copy, replace(copy, check_at=self.node.clock())))
+                ledger.apply(saved(copy, replace(copy, check_at=self.node.clock())))
 
         self.node.attend(self.node.transact, work, lambda _: None)
 
@@ -334,8 +334,8 @@ class Alone(World):
         """Begin as a member that everybody knows, and that turns to the others after so many seconds."""
         node = self.node
         node.open()
-        node.books.restore(disk)
-        node.durable = node.books.lineage
+        node.ledger.restore(disk)
+        node.durable = node.ledger.lineage
         node.boundary._turn = 0
         at = self.now + delay
         self.todo = [entry for entry in self.todo if not runs(entry, Node._talk)]

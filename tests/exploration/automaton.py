@@ -17,8 +17,8 @@ from typing import Any
 
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
-from tests.simulation.books import Disagreement
 from tests.simulation.checks import Broken
+from tests.simulation.memory_ledger import Disagreement
 
 from .alone import Alone, Event
 from .checkpoint import Checkpoint, keep
@@ -180,7 +180,7 @@ class Memory:
 
 def view(world: Alone) -> View:
     node = world.node
-    state = node.books.state.snapshot()
+    state = node.ledger.state.snapshot()
     shape = SimpleNamespace(
         name=node.name,
         place=node.place,
@@ -189,7 +189,7 @@ def view(world: Alone) -> View:
         in_flight=node.up and bool(node.in_flight),
         active=node.up and bool(node.active),
         repairing=node.up and bool(node.repairing),
-        books=SimpleNamespace(state=state, dirty=node.books.dirty),
+        ledger=SimpleNamespace(state=state, dirty=node.ledger.dirty),
         boundary=SimpleNamespace(watches=dict(node.boundary.watches)) if node.up else None,
         clock=partial(_same, node.clock()),
     )
@@ -198,7 +198,7 @@ def view(world: Alone) -> View:
         up=node.up,
         frozen=node.frozen,
         generation=node.generation,
-        dirty=node.books.dirty,
+        dirty=node.ledger.dirty,
         steps=tuple(name_of(entry, node.name) for entry in world.steps()),
         stored=stored(world),
         incarnation=str(state.incarnations[-1][0]) if state.incarnations else "",

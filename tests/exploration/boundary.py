@@ -143,7 +143,7 @@ class Boundary(Members):
             return
         if kind == "drain":
             node = views[self.index[words[0]]]
-            if node.up and any(copy.owned for copy in node.node.books.state.copies.values()):
+            if node.up and any(copy.owned for copy in node.node.ledger.state.copies.values()):
                 yield ("drain", words[0])
             return
         for late, packet in dict.fromkeys(at.packets):

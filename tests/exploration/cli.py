@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from math import inf
 from pathlib import Path
@@ -105,7 +106,7 @@ def command(
         )
     if without is not None:
         until = time.monotonic() + minutes * 60 if minutes else inf
-        missing = _taken_out(tuple(HOLES) if without == "all" else (int(without),), until)
+        missing = _taken_out(tuple(HOLES) if without == "all" else (int(without),), until, workers)
         _say_what_is_missing(missing, as_json=as_json)
         raise SystemExit(0 if all(found.problem for found in missing.values()) else 1)
     jobs = [
@@ -149,17 +150,15 @@ def command(
     raise SystemExit(1 if any(found.problem for found in results) else 0)
 
 
-def _taken_out(numbers: tuple[int, ...], until: float) -> dict[int, Found]:
-    missing = {}
-    with bar("explore", len(numbers)) as shown:
-        for number in numbers:
+def _taken_out(numbers: tuple[int, ...], until: float, workers: int) -> dict[int, Found]:
+    with bar("explore", len(numbers)) as shown, ThreadPoolExecutor(workers) as pool:
 
-            def told(found: Found, number: int = number) -> None:
-                shown.tell(f"without {number}: {found.states:,} states, depth {found.depth}")
+        def one(number: int) -> Found:
+            found = find(number, deadline=until)
+            shown.step(f"without {number}: {found.states:,} states, depth {found.depth}")
+            return found
 
-            missing[number] = find(number, deadline=until, told=told)
-            shown.step()
-    return missing
+        return dict(zip(numbers, pool.map(one, numbers), strict=True))
 
 
 def _say_what_is_missing(missing: dict[int, Found], *, as_json: bool) -> None:

@@ -4,18 +4,17 @@ is found again.
 
 from __future__ import annotations
 
-import inspect
+import pickle
+import subprocess
 import sys
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
 from dataclasses import dataclass
-from importlib import import_module
+from math import inf
 from typing import Any
 
 from shadowrelay.core.members import answers, concluding, conversation, questions
 from shadowrelay.core.reception import arrivals, holding, redundancy
-from tests.proof.planting import Edit
+from tests.proof.planting import Bench, Fault, imported_from
 from tests.simulation.mutants import MUTANTS, Within, edit_of
 from tests.simulation.node import Node
 
@@ -23,12 +22,10 @@ from .line import second
 from .search import Found, explore
 from .setup import Grain, Setup
 
-Told = Callable[[Found], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """What goes wrong, where it is looked for, and what is taken out (planted bugs by name, own edits)."""
+    """What goes wrong, where it is looked for, and what is taken out (planted faults by name, own edits)."""
 
     title: str
     setup: Setup
@@ -36,38 +33,15 @@ class Hole:
     edits: tuple[Within, ...] = ()
 
     @property
-    def all_edits(self) -> tuple[Edit, ...]:
+    def fault(self) -> Fault:
         named = {fault.name: fault for fault in MUTANTS}
-        by_name = (edit for name in self.planted for edit in named[name].beside)
-        return (*by_name, *(edit_of(*edit) for edit in self.edits))
-
-
-@contextmanager
-def _planted(edits: Sequence[Edit]) -> Iterator[None]:
-    """In this process, wherever the functions were imported to: the explorer is not started for each."""
-    undo: list[tuple[Any, str, Any]] = []
-    try:
-        for edit in edits:
-            holder: Any = import_module(edit.file.removeprefix("src/").removesuffix(".py").replace("/", "."))
-            *owners, name = edit.within.split(".")
-            for owner in owners:
-                holder = getattr(holder, owner)
-            function = holder.__dict__[name]
-            source = textwrap.dedent(inspect.getsource(function))
-            code = "from __future__ import annotations\n" + edit._replace(within="").made(source)
-            scope: dict[str, Any] = {}
-            exec(compile(code, f"<{edit.within}>", "exec"), function.__globals__, scope)
-            for place in [holder] if owners else list(sys.modules.values()):
-                for key, value in list(vars(place).items()):
-                    if value is function and (
-                        owners or "shadow" in place.__name__ or "sim" in place.__name__
-                    ):
-                        undo.append((place, key, value))
-                        setattr(place, key, scope[name])
-        yield
-    finally:
-        for place, key, value in reversed(undo):
-            setattr(place, key, value)
+        by_name = (edit for name in self.planted for edit in named[name].all_edits)
+        return Fault(
+            name=self.title,
+            rule="a fix of the design",
+            test="",  # none: the exploration itself notices
+            beside=(*by_name, *(edit_of(*edit) for edit in self.edits)),
+        )
 
 
 NO_CHECK: Within = (
@@ -242,8 +216,25 @@ HOLES = {
 }
 
 
-def find(number: int, *, deadline: float = float("inf"), told: Told = lambda _: None) -> Found:
-    """Explore without that fix, until what it prevents was found."""
-    hole = HOLES[number]
-    with _planted(hole.all_edits):
-        return explore(hole.setup, deadline=deadline, told=told)
+def find(number: int, *, deadline: float = inf) -> Found:
+    """Explore without that fix, until what it prevents was found: in a process of its own, on a copy."""
+    bench = Bench()
+    try:
+        with bench.planted(HOLES[number].fault) as root:
+            command = [sys.executable, "-m", "tests.exploration.holes", str(number)]
+            done = subprocess.run(
+                [*command, str(deadline - time.monotonic())],
+                cwd=root,
+                env=imported_from(root),
+                stdout=subprocess.PIPE,
+                check=True,
+            )
+            found: Found = pickle.loads(done.stdout)
+            return found
+    finally:
+        bench.clear()
+
+
+if __name__ == "__main__":
+    within = time.monotonic() + float(sys.argv[2])
+    sys.stdout.buffer.write(pickle.dumps(explore(HOLES[int(sys.argv[1])].setup, deadline=within)))

@@ -20,8 +20,8 @@ from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.members.boundary import Boundary, Candidates
-from tests.simulation.books import MemoryBooks
 from tests.simulation.checks import Invariants
+from tests.simulation.memory_ledger import MemoryLedger
 from tests.simulation.node import Node, Task
 from tests.simulation.peers import Peers, Session
 from tests.simulation.world import START, World
@@ -41,11 +41,23 @@ WORDS = {"error", "last_reply", "reply"}
 SESSIONS = {"session", "member"}
 """Variables of scripts that name a member with which there is a session."""
 
-APART = {"world", "checks", "place", "policy", "others", "name", "sql", "offset", "commits", "books", "peers"}
+APART = {
+    "world",
+    "checks",
+    "place",
+    "policy",
+    "others",
+    "name",
+    "sql",
+    "offset",
+    "commits",
+    "ledger",
+    "peers",
+}
 APART |= {"snapshots", "generation", "versions", "ticks"}
 """Of a node: what never changes, or says nothing about what it will do."""
 
-LEAVES = (Policy, MemberPlace, Content, World, Invariants, MemoryBooks)
+LEAVES = (Policy, MemberPlace, Content, World, Invariants, MemoryLedger)
 
 
 Rows = dict[int, tuple[Any, float | None, str]]
@@ -222,11 +234,11 @@ class Walk:
         return {key: at for key, at in moments.items() if at > self.now}
 
     def _node(self, node: Node) -> None:
-        self.see(node.books.state)
+        self.see(node.ledger.state)
         self.see(node.snapshots)
-        if node.books.dirty:
+        if node.ledger.dirty:
             self.see(
-                [(str(key), old if is_dataclass(old) else None) for key, old in node.books._undo.items()]
+                [(str(key), old if is_dataclass(old) else None) for key, old in node.ledger._undo.items()]
             )
         self.out.append(f"{node.up} {node.generation}")
         if not node.up:

@@ -55,7 +55,7 @@ class Members(Rules):
         strangers = Situation(tuple(a.begin(("open",)) for a in self.automata), mail=())
         for _ in range(4):
             strangers = self._run_dry(self._second(self._run_dry(strangers)))
-        disks = [view.node.books.state for view in self.views(strangers)]
+        disks = [view.node.ledger.state for view in self.views(strangers)]
         first = Situation(
             tuple(a.begin(("acquainted", disks[i], i % 2)) for i, a in enumerate(self.automata)), mail=ids
         )
@@ -280,7 +280,7 @@ class Members(Rules):
         query = parse_query(text.removeprefix("XQDISCARD "))
         damaged = {one.message_id for one in (*query.questions, *query.claimed) if one.damaged}
         damaged |= {query.wanted.message_id} if query.wanted else set()
-        owned = self.views(at)[self.index[owner]].node.books.state.copies
+        owned = self.views(at)[self.index[owner]].node.ledger.state.copies
         told = {(caller, id_) for id_ in damaged if id_ in owned and owned[id_].owned}
         return at._replace(told=tuple(sorted({*at.told, *told})))
 

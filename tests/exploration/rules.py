@@ -88,7 +88,7 @@ class Rules:
 
     def _should_have_agreed(self, at: Situation, sender: str, view: View, message_id: str) -> None:
         """Of all members that hold a copy, one takes over: as long as nothing is wrong but with its owner."""
-        mine = view.node.books.state.copies.get(message_id)
+        mine = view.node.ledger.state.copies.get(message_id)
         if mine is None or mine.former_owner is None or at.blocked:
             return
         if self.setup.causes and any(
@@ -98,7 +98,7 @@ class Rules:
         for name, other in zip(self.names, self.views(at), strict=True):
             if name == sender or any({one, two} == {name, sender} for _, one, two in at.lost):
                 continue
-            theirs = other.node.books.state.copies.get(message_id)
+            theirs = other.node.ledger.state.copies.get(message_id)
             if theirs is not None and theirs.owned and theirs.queued and theirs.epoch == mine.epoch:
                 raise Broken(f"avoidable duplicate: {sender} and {name} both took the message over")
 
@@ -160,7 +160,7 @@ class Rules:
 
     def _rows_to_mend(self, at: Situation) -> str:
         for view in self.views(at):
-            state = view.node.books.state
+            state = view.node.ledger.state
             unseen = state.rotten.keys() - state.damaged.keys()
             if unseen or any(not rows.set_aside for rows in state.damaged.values()):
                 return f"{view.node.name} has damaged rows"

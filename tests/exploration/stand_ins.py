@@ -174,8 +174,8 @@ class Rules(Invariants):
         super().committed(node, touched, told)
 
     def decided(self, node: Node, message_id: MessageId, answer: str) -> None:
-        copy = node.books.durable_copy(message_id)
-        redundant = node.books.durably_arriving(message_id) or (copy is not None and not copy.exposed)
+        copy = node.ledger.durable_copy(message_id)
+        redundant = node.ledger.durably_arriving(message_id) or (copy is not None and not copy.exposed)
         self.world.put("decided", message_id, answer, redundant)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.messages import Copy, Role, Stage, Status
-from tests.simulation.books import MemoryBooks
+from tests.simulation.memory_ledger import MemoryLedger
 
 from .alone import Alone
 
@@ -36,13 +36,13 @@ class Stored:
 
 def stored(world: Alone) -> Stored:
     node = world.node
-    state = node.books.state
-    copies = durable_copies(node.books)
-    contents = durable_contents(node.books)
-    kept = [*copies.values(), *node.books.durable_arrivals().values()]
+    state = node.ledger.state
+    copies = durable_copies(node.ledger)
+    contents = durable_contents(node.ledger)
+    kept = [*copies.values(), *node.ledger.durable_arrivals().values()]
     good = [copy for copy in kept if is_good(copy, contents)]
     damaged = [copy for copy in kept if not is_good(copy, contents)]
-    rows = [row for id_ in state.rotten.keys() | state.damaged.keys() if (row := node.books.damaged(id_))]
+    rows = [row for id_ in state.rotten.keys() | state.damaged.keys() if (row := node.ledger.damaged(id_))]
     knows = {(c.id, r.number) for c in copies.values() for r in c.recipients if r.status in DONE}
     knows |= {(row.message_id, number) for row in rows for number, status in row.settled if status in DONE}
     knows |= {(outcome.message_id, n) for outcome in state.outcomes.values() for n in outcome.delivered}
@@ -71,15 +71,15 @@ def stored(world: Alone) -> Stored:
     )
 
 
-def durable_copies(books: MemoryBooks) -> dict[str, Copy]:
+def durable_copies(ledger: MemoryLedger) -> dict[str, Copy]:
     """Rows that can be believed."""
-    found = {id_: copy for id_ in books.state.copies if (copy := books.durable_copy(id_)) is not None}
-    return found | {id_: copy for id_, copy in books.touched().items() if copy is not None}
+    found = {id_: copy for id_ in ledger.state.copies if (copy := ledger.durable_copy(id_)) is not None}
+    return found | {id_: copy for id_, copy in ledger.touched().items() if copy is not None}
 
 
-def durable_contents(books: MemoryBooks) -> dict[str, bytes]:
-    found: dict[str, Any] = dict(books.state.contents)
-    found |= {key: old for (table, key), old in books._undo.items() if table == "contents"}
+def durable_contents(ledger: MemoryLedger) -> dict[str, bytes]:
+    found: dict[str, Any] = dict(ledger.state.contents)
+    found |= {key: old for (table, key), old in ledger._undo.items() if table == "contents"}
     return {id_: octets for id_, octets in found.items() if isinstance(octets, bytes)}
 
 

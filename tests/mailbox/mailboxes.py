@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
+from receiving import RawClient
+
 from shadowrelay.mailbox.maildir import messages
 from shadowrelay.mailbox.server import MailboxOptions, MailboxServer
 
@@ -23,18 +25,14 @@ class Lab:
 
     async def send(self, message: bytes, *recipients: str, port: str = "outside") -> list[str]:
         """Send a message in one session; every reply from MAIL on, codes and text."""
-        to = recipients or ("alice@example.net",)
-        reader, writer = await asyncio.open_connection(*self.bound[port])
-        await reader.readline()
-        hello = b"LHLO" if port == "inside" else b"EHLO"
-        writer.write(hello + b" relay.example.net\r\n")
-        while (await reader.readline())[3:4] == b"-":
-            pass
-        rcpts = b"".join(f"RCPT TO:<{one}>\r\n".encode() for one in to)
-        writer.write(b"MAIL FROM:<s@example.org> SMTPUTF8\r\n" + rcpts)
-        writer.write(b"BDAT %d LAST\r\n" % len(message) + message + b"QUIT\r\n")
-        replies = [line.decode().rstrip() for line in (await reader.read()).splitlines()]
-        writer.close()
+        client = RawClient(*await asyncio.open_connection(*self.bound[port]))
+        await client.reply()
+        await client.say("LHLO relay.example.net" if port == "inside" else "EHLO relay.example.net")
+        rcpts = "".join(f"RCPT TO:<{one}>\r\n" for one in recipients or ("alice@example.net",))
+        client.send(f"MAIL FROM:<s@example.org> SMTPUTF8\r\n{rcpts}".encode())
+        client.send(b"BDAT %d LAST\r\n" % len(message) + message + b"QUIT\r\n")
+        replies = [line.decode().rstrip() for line in (await client.reader.read()).splitlines()]
+        await client.close()
         return replies[:-1]
 
     def delivered(self) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from ledger_at_hand import DB, NOW, A, B, Books, message
+from ledger_at_hand import DB, NOW, A, B, LedgerAtHand, message
 
 from shadowrelay.core.decisions import OpenQuestion
 from shadowrelay.core.identifiers import MessageId, ServerName
@@ -20,7 +20,7 @@ PATIENCE = POLICY.reconcile_timeout.total_seconds()
 HELD = (Holder(B, DB[B], None, 1, HolderState.HOLDING),)
 
 
-class Counting(Books):
+class Counting(LedgerAtHand):
     looked_at = 0
     read = 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ledger_at_hand import NOW, A, B, C, M, books, message
+from ledger_at_hand import NOW, A, B, C, M, ledger_of, message
 
 from shadowrelay.core.messages import HolderState
 from shadowrelay.core.policy import Policy
@@ -22,7 +22,7 @@ def boundary() -> Boundary:
 
 def test_the_rank_of_an_offer_and_who_may_hold_it_are_written_down_before_it_is_made() -> None:
     """If the answer is lost, or this node, that member is told of the outcome like any other."""
-    on = books(A, message())
+    on = ledger_of(A, message())
     script = copy_again(M, boundary().candidates(0.0).healthy, lambda: NOW)
     reserve = script.send(None)
     assert isinstance(reserve, Transact)
@@ -34,7 +34,7 @@ def test_the_rank_of_an_offer_and_who_may_hold_it_are_written_down_before_it_is_
 
 
 def test_who_refused_the_copy_lately_is_not_asked_and_every_attempt_is_told() -> None:
-    on = books(A, message())
+    on = ledger_of(A, message())
     refused = OfferAttempt(B, Leg.REFUSED, 1, "550 5.7.1", concern=Concern.COPY)
     script = copy_again(M, boundary().candidates(0.0).healthy, lambda: NOW, [refused])
     reserve = script.send(None)

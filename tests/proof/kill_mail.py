@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
 import smtplib
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from shadowlab.layout import Address
-from shadowlab.mail import CLIENT, Letter
+from shadowlab.mail import CLIENT, Letter, token
 
-from .bed.post import filled
+from .bed.post import filled, transaction
+from .bed.verdict import Told
 
 SENDER, INSIDE, OUTSIDE = "sender@outside.test", "anna@inside.test", "otto@outside.test"
 
@@ -22,32 +21,23 @@ _RETRY = 0.1
 _SMALL, _LARGE = 500, 100_000  # octets
 
 
-class Answer(StrEnum):
-    """What an attempt told the client."""
-
-    TAKEN = "taken"  # 250: the relay is responsible
-    REFUSED = "refused"  # 4yz or 5yz: the relay must not deliver it
-    SILENT = "silent"  # the connection ended after content was sent: nobody knows
-    UNHEARD = "unheard"  # no content was sent
-
-
 @dataclass(slots=True)
 class Sending:
     """One message, always the same octets, and the answers to its attempts."""
 
     letter: Letter
     octets: bytes
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[Told] = field(default_factory=list)
 
     @property
     def taken(self) -> bool:
-        return Answer.TAKEN in self.answers
+        return Told.ACCEPTED in self.answers
 
 
 def sendings(count: int) -> list[Sending]:
     """Each tenth of a size that is kept in a file."""
     sizes = (_LARGE if number % 10 == 5 else _SMALL for number in range(count))
-    letters = (Letter(f"kill-{secrets.token_hex(8)}", SENDER, (INSIDE, OUTSIDE)) for _ in range(count))
+    letters = (Letter(token("kill"), SENDER, (INSIDE, OUTSIDE)) for _ in range(count))
     return [
         Sending(letter, filled(letter, size).content) for letter, size in zip(letters, sizes, strict=True)
     ]
@@ -87,7 +77,7 @@ class Stream:
             while not self._over.wait(self._pause()) and not sending.taken:
                 client, answer = attempt(client, self._server, sending)
                 sending.answers.append(answer)
-                if answer is not Answer.TAKEN:
+                if answer is not Told.ACCEPTED:
                     self._over.wait(_RETRY)
         if client is not None:
             client.close()
@@ -95,28 +85,18 @@ class Stream:
 
 def attempt(
     client: smtplib.SMTP | None, server: Address, sending: Sending
-) -> tuple[smtplib.SMTP | None, Answer]:
+) -> tuple[smtplib.SMTP | None, Told]:
     """One attempt, in the session at hand or a new one; the session to go on with, and what was answered."""
-    answer = Answer.UNHEARD
+    told = Told.NOTHING_SENT
     try:
-        if client is None:
-            client = smtplib.SMTP(*server, local_hostname=CLIENT, timeout=_TIMEOUT)
-            client.ehlo()
-        letter = sending.letter
-        commands = [f"MAIL FROM:<{letter.sender}>", *(f"RCPT TO:<{to}>" for to in letter.recipients), "DATA"]
-        for command in commands:
-            code, _ = client.docmd(command)
-            if code >= 400:
-                client.close()
-                return None, Answer.REFUSED
-        answer = Answer.SILENT
-        client.send(sending.octets + b".\r\n")
-        code, _ = client.getreply()
-        return client, Answer.TAKEN if code == 250 else Answer.REFUSED
+        client = client or smtplib.SMTP(*server, local_hostname=CLIENT, timeout=_TIMEOUT)
+        told = transaction(client, sending.letter, sending.octets)
     except (smtplib.SMTPException, OSError):
-        if client is not None:
-            client.close()
-        return None, answer
+        pass  # it was not even taken as far as the content
+    if client is not None and told is not Told.ACCEPTED:
+        client.close()
+        client = None
+    return client, told
 
 
 def poll(condition: Callable[[], object], within: float, every: float = 0.05) -> bool:

@@ -23,7 +23,8 @@ from shadowlab.mail import dropped_by, tracked
 from shadowrelay.mailbox.maildir import messages
 from shadowrelay.tracking.verify import verify_file
 
-from .kill_mail import Answer, Sending
+from .bed.verdict import Told
+from .kill_mail import Sending
 
 Key = tuple[str, str]
 """(Message-ID, recipient)."""
@@ -139,7 +140,7 @@ def judge(at: Layout, boxes: Mailboxes, mail: Sequence[Sending], kills: Sequence
     for key, delivery in boxes.dropped():
         arrived[key].append(delivery)
     for sending in mail:
-        silent = sending.answers.count(Answer.SILENT)
+        silent = sending.answers.count(Told.NO_REPLY)
         for recipient in sending.letter.recipients:
             key = (sending.letter.message_id, recipient.lower())
             deliveries = sorted(arrived.get(key, ()), key=lambda one: one.at)

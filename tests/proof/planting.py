@@ -82,7 +82,7 @@ class Fault:
     @property
     def where(self) -> str:
         """The files, by the name of their package if that is not the relay's."""
-        files = (edit.file.removeprefix("src/").removeprefix("shadowrelay/") for edit in self._all)
+        files = (edit.file.removeprefix("src/").removeprefix("shadowrelay/") for edit in self.all_edits)
         return "`, `".join(dict.fromkeys(files))
 
     @property
@@ -92,14 +92,14 @@ class Fault:
         return "audit" if self.package == AUDIT else "source"
 
     @property
-    def _all(self) -> tuple[Edit, ...]:
+    def all_edits(self) -> tuple[Edit, ...]:
         mine = (Edit(f"src/{self.package}/{self.file}", old, new) for old, new in self.edits)
         return (*mine, *self.beside)
 
     def planted(self, root: Path = ROOT) -> dict[str, str]:
         """The files below the root with this fault in them. LookupError: it does not apply any more."""
         texts: dict[str, str] = {}
-        for edit in self._all:
+        for edit in self.all_edits:
             text = texts.get(edit.file) or (root / edit.file).read_text("utf-8")
             texts[edit.file] = edit.made(text)
         return texts
@@ -148,11 +148,7 @@ class Bench:
 
     def try_out(self, fault: Fault, **environ: str) -> Outcome:
         """The test that is named for the fault, with the fault. Raises LookupError."""
-        with self._copy() as root:
-            for name, text in fault.planted(root).items():
-                compile(text, name, "exec")
-                (root / name).write_text(text, "utf-8")
-                Path(cache_from_source(str(root / name))).unlink(missing_ok=True)
+        with self.planted(fault) as root:
             return self._tests([fault.test], root, environ)
 
     def control(self, faults: Iterable[Fault]) -> Outcome:
@@ -174,6 +170,16 @@ class Bench:
         shutil.rmtree(self._home, ignore_errors=True)
 
     @contextmanager
+    def planted(self, fault: Fault) -> Iterator[Path]:
+        """A copy of the tree with the fault in it. Raises LookupError."""
+        with self._copy() as root:
+            for name, text in fault.planted(root).items():
+                compile(text, name, "exec")
+                (root / name).write_text(text, "utf-8")
+                Path(cache_from_source(str(root / name))).unlink(missing_ok=True)
+            yield root
+
+    @contextmanager
     def _copy(self) -> Iterator[Path]:
         directory = Path(tempfile.mkdtemp(dir=self._home))
         try:
@@ -190,9 +196,8 @@ class Bench:
         began = time.monotonic()
         command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
         command += [f"--basetemp={root / 'temporary'}", *(f"tests/{test}" for test in tests)]
-        source = str(root / "src")
-        environment = os.environ | {"PYTHONPATH": source, "COLUMNS": "400", VARIABLE: source} | environ
-        environment["AUDIT_ENGINE"] = "here"  # what is planted is no engine's, and each would have to start
+        # What is planted is no engine's, and each engine would have to start.
+        environment = imported_from(root) | {"COLUMNS": "400", "AUDIT_ENGINE": "here"} | environ
         with self._lock:
             if self._over:
                 return Outcome(Ending.STRANGE, "given up", 0.0)
@@ -212,6 +217,12 @@ class Bench:
             with self._lock:
                 self._children.discard(child)
         return _judged(child.returncode, said, time.monotonic() - began)
+
+
+def imported_from(root: Path) -> dict[str, str]:
+    """The environment in which a process, with that copy as its working directory, imports the copy."""
+    source = str(root / "src")
+    return os.environ | {"PYTHONPATH": source, VARIABLE: source}
 
 
 def _judged(code: int, said: str, seconds: float) -> Outcome:

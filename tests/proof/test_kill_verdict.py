@@ -13,8 +13,9 @@ from shadowlab.chaos.letters import sealed
 from shadowlab.layout import Layout
 from shadowlab.mail import Letter
 
+from .bed.verdict import Told
 from .kill_cases import cases
-from .kill_mail import Answer, Sending
+from .kill_mail import Sending
 from .kill_runs import shortcomings
 from .kill_verdict import LOST_RECORD, RESENT, UNTOLD, Kill, Mailboxes, Verdict, judge, torn_logs, untold
 
@@ -56,7 +57,7 @@ class Evidence:
         text = file.read_text("utf-8") if file.exists() else f"#Fields: {names}\r\n"
         file.write_text(text + ",".join(values) + "\r\n", "utf-8")
 
-    def judged(self, *kills: Kill, answers: tuple[Answer, ...] = (Answer.TAKEN,)) -> Verdict:
+    def judged(self, *kills: Kill, answers: tuple[Told, ...] = (Told.ACCEPTED,)) -> Verdict:
         sending = Sending(LETTER, b"", list(answers))
         return judge(self.at, Mailboxes(self.at), [sending], kills)
 
@@ -83,7 +84,7 @@ def test_an_acknowledged_message_that_is_in_no_mailbox_is_lost(evidence: Evidenc
 
 def test_a_refused_message_that_arrives_is_a_problem(evidence: Evidence):
     evidence.stored(MX1, 0)
-    verdict = evidence.judged(answers=(Answer.REFUSED,))
+    verdict = evidence.judged(answers=(Told.REFUSED,))
     assert verdict.unexpected == 1
     assert verdict.problems
 
@@ -166,11 +167,11 @@ def test_a_client_without_a_reply_may_cause_one_message_more(evidence: Evidence)
     evidence.row(MX1, "RECEIVE", 0)
     evidence.row(MX1, "LOAD", 1)
     evidence.row(MX1, "RECEIVE", 1, network_id="2" * 36)
-    verdict = evidence.judged(kill(0.1), answers=(Answer.SILENT, Answer.TAKEN))
+    verdict = evidence.judged(kill(0.1), answers=(Told.NO_REPLY, Told.ACCEPTED))
     assert verdict.problems == []
     evidence.dropped(MX3, 3)
     evidence.dropped(MX3, 4)
-    assert evidence.judged(kill(0.1), answers=(Answer.SILENT, Answer.TAKEN)).problems
+    assert evidence.judged(kill(0.1), answers=(Told.NO_REPLY, Told.ACCEPTED)).problems
 
 
 def test_a_client_without_a_reply_is_no_excuse_for_the_same_message_twice(evidence: Evidence):
@@ -178,8 +179,8 @@ def test_a_client_without_a_reply_is_no_excuse_for_the_same_message_twice(eviden
     evidence.dropped(MX1, 2)
     evidence.row(MX1, "RECEIVE", 0)
     evidence.row(MX1, "DELIVER", 0.01)
-    assert evidence.judged(answers=(Answer.SILENT, Answer.TAKEN)).problems
-    assert RESENT not in evidence.judged(answers=(Answer.SILENT, Answer.TAKEN)).duplicates
+    assert evidence.judged(answers=(Told.NO_REPLY, Told.ACCEPTED)).problems
+    assert RESENT not in evidence.judged(answers=(Told.NO_REPLY, Told.ACCEPTED)).duplicates
 
 
 def test_rows_that_are_missing_or_there_twice_are_found(evidence: Evidence):
@@ -194,7 +195,7 @@ def test_rows_that_are_missing_or_there_twice_are_found(evidence: Evidence):
 
 
 def test_an_acknowledged_recipient_that_no_row_settles_is_found(evidence: Evidence):
-    sending = Sending(LETTER, b"", [Answer.TAKEN])
+    sending = Sending(LETTER, b"", [Told.ACCEPTED])
     evidence.row(MX1, "RECEIVE", 0)
     assert untold(evidence.at, [sending])
     evidence.row(MX1, "DELIVER", 1)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sending import MESSAGE, Sender, sender, sent
+from receiving import RawClient
+from sending import MESSAGE, sender, sent
 from stations import Station, boundary, eventually
 from ways import Way, way
 
@@ -52,7 +53,7 @@ class Load:
                 while not self.over and await self._one(client):
                     pass
 
-    async def _one(self, client: Sender) -> bool:
+    async def _one(self, client: RawClient) -> bool:
         assert (await client.begin()).startswith("250 ")
         reply = await client.content(self.content)
         self.told.append((time.time(), reply[:3]))

@@ -9,8 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from receiving import RawClient
 from scripted_hop import DEFAULTS, ScriptedHop
-from sending import MESSAGE, Sender, sender, sent
+from sending import MESSAGE, sender, sent
 from stations import Station, boundary, eventually, station
 from ways import way
 
@@ -82,7 +83,7 @@ async def test_at_the_next_hop_everything_arrives_and_twice_only_what_it_had_tak
             await found.stop()
 
 
-async def by_data(client: Sender) -> str:
+async def by_data(client: RawClient) -> str:
     """The reply to the content; '' if the connection ended before it was there."""
     if not (await client.begin()).startswith("250 ") or not (await client.say("DATA")).startswith("354 "):
         return ""

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from sending import MESSAGE, Sender, sender
+from receiving import RawClient
+from sending import MESSAGE, sender
 from stations import Station, boundary, eventually
 
 from shadowrelay.core.identifiers import ServerName
@@ -117,7 +118,7 @@ DOTTED = MESSAGE + b".\r\n"
 class Announced(NamedTuple):
     owner: Station
     holder: Station
-    client: Sender
+    client: RawClient
 
     async def content(self) -> str:
         self.client.writer.write(DOTTED)

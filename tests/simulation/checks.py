@@ -84,13 +84,13 @@ class Invariants:
             ):
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
         for message_id, before in touched.items():
-            after = node.books.state.copies.get(message_id)
+            after = node.ledger.state.copies.get(message_id)
             self._epochs(node, message_id, after)
             self._tracked(node, before, after, told)
             self._learns(node, before, after)
             self._same_as_the_owners(node, after)
             gone = (
-                message_id not in node.books.state.contents and (node.name, message_id) not in self.world.hit
+                message_id not in node.ledger.state.contents and (node.name, message_id) not in self.world.hit
             )
             if after is not None and gone:
                 raise Broken(f"{node.name} has {message_id} without its content")
@@ -113,7 +113,7 @@ class Invariants:
         world.point("event", kind, node.name, message_id, *rest)
 
     def opened(self, node: Node) -> None:
-        for message_id, copy in node.books.state.copies.items():
+        for message_id, copy in node.ledger.state.copies.items():
             self.epochs[node.name, message_id] = copy.epoch
 
     def disk_gone(self, node: Node, what: str) -> None:
@@ -124,7 +124,7 @@ class Invariants:
                     entry.until = self.world.now
         for key in [key for key in self.epochs if key[0] == node.name]:
             del self.epochs[key]
-        for copy in node.books.state.copies.values():
+        for copy in node.ledger.state.copies.values():
             submission = self.world.submissions.get(copy.id)
             twice = any(holder.state is HolderState.HOLDING for holder in copy.holders)
             waits = copy.owned or any(recipient.report for recipient in copy.recipients)
@@ -137,7 +137,7 @@ class Invariants:
             self.world.hit.add((node.name, message_id))
             if kind == rot.CONTENT:
                 self.rotten_since[node.name, message_id] = self.world.now
-            copy = node.books.state.copies.get(message_id)
+            copy = node.ledger.state.copies.get(message_id)
             if kind == rot.PAGE:
                 self.epochs[node.name, message_id] = copy.epoch if copy else 0
                 for (about, _), entries in self.knows.items():
@@ -153,9 +153,9 @@ class Invariants:
 
     def disk_back(self, node: Node) -> None:
         """After a rollback: what the older image knows."""
-        for copy in node.books.state.copies.values():
+        for copy in node.ledger.state.copies.values():
             self._learns(node, None, copy)
-        for outcome in node.books.state.outcomes.values():
+        for outcome in node.ledger.state.outcomes.values():
             self._remembers(node, outcome)
         self.everything()
 
@@ -164,8 +164,8 @@ class Invariants:
         submission.answer = answer
         self.world.say(node.name, f"{message_id}: {answer}")
         if answer == "accepted":
-            copy = node.books.durable_copy(message_id)
-            arriving = node.books.durably_arriving(message_id)
+            copy = node.ledger.durable_copy(message_id)
+            arriving = node.ledger.durably_arriving(message_id)
             submission.redundant = arriving or (copy is not None and not copy.exposed)
             if copy is None and not arriving and not self._settled_somewhere(message_id):
                 raise Broken(f"{node.name} accepted {message_id} and has no row of it")
@@ -225,7 +225,7 @@ class Invariants:
         """A copy that counts is one of what its owner has, octet by octet."""
         if copy is None or not copy.held or copy.damage or copy.owner not in self.world.nodes:
             return
-        owned = self.world.nodes[copy.owner].books.durable_copy(copy.id)
+        owned = self.world.nodes[copy.owner].ledger.durable_copy(copy.id)
         if owned and owned.owned and owned.epoch == copy.epoch and owned.digests != copy.digests:
             raise Broken(f"{node.name} holds another {copy.id} than {copy.owner} has")
 
@@ -285,7 +285,7 @@ class Invariants:
         return any(
             copy.stage is Stage.SAFETY_NET
             for node in self.world.nodes.values()
-            if (copy := node.books.durable_copy(message_id))
+            if (copy := node.ledger.durable_copy(message_id))
         )
 
     def available(self, message_id: MessageId) -> None:
@@ -301,7 +301,7 @@ class Invariants:
         for number in open_:
             if any(r.number == number and not r.settled for copy in copies for r in copy.recipients):
                 continue
-            if any(node.books.durably_arriving(message_id) for node in self.world.nodes.values()):
+            if any(node.ledger.durably_arriving(message_id) for node in self.world.nodes.values()):
                 continue
             if self.reported(message_id, number):
                 continue
@@ -313,8 +313,8 @@ class Invariants:
         """Durable copies, of whatever node, whose content is the one that was sent."""
         found = []
         for node in self.world.nodes.values():
-            copy = node.books.durable_copy(message_id)
-            if copy is not None and node.books.state.contents.get(message_id) == message_id.encode():
+            copy = node.ledger.durable_copy(message_id)
+            if copy is not None and node.ledger.state.contents.get(message_id) == message_id.encode():
                 found.append(copy)
         return found
 
@@ -333,7 +333,7 @@ class Invariants:
                 continue
             if (report, 1) in self.world.deliveries:
                 return True
-            return any(node.books.durable_copy(report) for node in self.world.nodes.values())
+            return any(node.ledger.durable_copy(report) for node in self.world.nodes.values())
         return False
 
     def everything(self) -> None:
@@ -344,7 +344,7 @@ class Invariants:
 def _not_there(world: World, copy: Copy) -> str | None:
     """A member that counts as a holder, on the same database, and has no copy of what is in a queue."""
     for holder in copy.holders if copy.owned else ():
-        other = world.nodes[holder.name].books.state
+        other = world.nodes[holder.name].ledger.state
         same = other.database_id == holder.database_id
         if holder.state is HolderState.HOLDING and same and copy.id not in other.copies:
             return holder.name
@@ -353,14 +353,14 @@ def _not_there(world: World, copy: Copy) -> str | None:
 
 def _as_it_was(node: Node, copy: Copy) -> bool:
     """Is what the disk has of its content what its digest says?"""
-    octets = node.books.state.contents.get(copy.id, b"")
+    octets = node.ledger.state.contents.get(copy.id, b"")
     return copy.digests is not None and of_content(octets) == copy.digests.content
 
 
 def _settled_before(node: Node, event: TrackingEvent) -> bool:
     """Does it tell of a second delivery, of recipients that were settled while it was under way?"""
-    copy = node.books.state.copies.get(event.copy.id)
-    if event.copy.id in node.books.state.damaged:
+    copy = node.ledger.state.copies.get(event.copy.id)
+    if event.copy.id in node.ledger.state.damaged:
         return True
     if copy is None or not isinstance(event, Send | Deliver | DuplicateDeliver):
         return False
@@ -588,16 +588,16 @@ def judge(checks: Invariants) -> Verdict:
 
 def unrest(world: World) -> str:
     """What still keeps the boundary from being empty and quiet; '' when nothing does."""
-    live = {node.books.state.database_id for node in world.nodes.values()}
+    live = {node.ledger.state.database_id for node in world.nodes.values()}
     # Of a report whose only copy was damaged an operator has to be told; the message that it is about waits.
     damaged = {message_id for _, message_id in world.hit}
     stuck = {about for report, (about, _) in world.reports.items() if report in damaged}
     for node in world.nodes.values():
         if not node.up or node.frozen:
             return f"{node.name} is down"
-        if node.in_flight or node.active or node.repairing or node.books.dirty:
+        if node.in_flight or node.active or node.repairing or node.ledger.dirty:
             return f"{node.name} is busy"
-        state = node.books.state
+        state = node.ledger.state
         if state.arriving:
             return f"{node.name} does not know what became of {next(iter(state.arriving))}"
         for copy in state.copies.values():
@@ -626,7 +626,7 @@ def _put_off(node: Node, copy: Copy) -> bool:
 def _has_a_copy_elsewhere(world: World, node: Node, copy: Copy) -> bool:
     """Whatever its owner believes: has a member on another machine a good copy of it?"""
     for other in world.nodes.values():
-        theirs = other.books.state.copies.get(copy.id)
+        theirs = other.ledger.state.copies.get(copy.id)
         if other.place.host != node.place.host and theirs and theirs.held and _as_it_was(other, theirs):
             return True
     return False
@@ -637,7 +637,7 @@ def repaired(world: World) -> str:
     if repairing := under_repair(world):
         return repairing
     for node in world.nodes.values():
-        for copy in node.books.state.copies.values():
+        for copy in node.ledger.state.copies.values():
             if (lost := _not_there(world, copy)) is not None:
                 return f"{lost} has no copy of {copy.id}, which {node.name} counts on"
             if copy.queued and (copy.damage or not _as_it_was(node, copy)):
@@ -649,15 +649,15 @@ def repaired(world: World) -> str:
 
 def under_repair(world: World) -> str:
     """The same, as far as members go by what they believe: whether that is so is not asked."""
-    live = {node.books.state.database_id for node in world.nodes.values()}
+    live = {node.ledger.state.database_id for node in world.nodes.values()}
     for node in world.nodes.values():
-        if not node.up or node.frozen or node.in_flight or node.repairing or node.books.dirty:
+        if not node.up or node.frozen or node.in_flight or node.repairing or node.ledger.dirty:
             return f"{node.name} is busy"
         if not all(
             watch.reachable and watch.contact_at is not None for watch in node.boundary.watches.values()
         ):
             return f"{node.name} misses somebody"
-        state = node.books.state
+        state = node.ledger.state
         if state.arriving:
             return f"{node.name} does not know what became of {next(iter(state.arriving))}"
         for copy in state.copies.values():
@@ -667,6 +667,6 @@ def under_repair(world: World) -> str:
             return f"{node.name} has events to tell"
         for copy in state.copies.values():
             held = copy.held and not _put_off(node, copy)
-            if held and copy.id not in world.nodes[copy.owner].books.state.copies:
+            if held and copy.id not in world.nodes[copy.owner].ledger.state.copies:
                 return f"{node.name} holds {copy.id}, which {copy.owner} does not have any more"
     return ""

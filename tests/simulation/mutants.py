@@ -31,7 +31,7 @@ from shadowrelay.members.link import unreachable
 from shadowrelay.reception import two_copies
 from tests.proof.planting import Edit, Fault
 
-from . import books, node, peers
+from . import memory_ledger, node, peers
 
 Within = tuple[Callable[..., Any], str, str]
 """A function, text to take out of it, text to put in."""
@@ -155,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         "outbox outside the transaction",
-        ((books.MemoryBooks.rollback, "    self.tracked.clear()", "    pass"),),
+        ((memory_ledger.MemoryLedger.rollback, "    self.tracked.clear()", "    pass"),),
         seed=96,
     ),
     Mutant(
@@ -314,7 +314,7 @@ MUTANTS = (
         (
             (heartbeat.meet, "replace(met, applied=None, replaced=gone_for_good)", "met"),
             (
-                books.MemoryBooks._last_event_of,
+                memory_ledger.MemoryLedger._last_event_of,
                 "    for index,",
                 "    return self.state.last_event\n    for index,",
             ),
@@ -477,7 +477,7 @@ MUTANTS = (
         "what was arriving is forgotten at once",
         (
             (
-                books.MemoryBooks.open,
+                memory_ledger.MemoryLedger.open,
                 "plain.commit()",
                 "plain.commit()\n    state.arriving.clear()",
             ),
@@ -547,7 +547,7 @@ MUTANTS = (
     ),
     Mutant(
         "a copy is taken while the database is opened",
-        ((peers.Peers._serve_offer, "if chores.refuses(books, offer.message_id):", "if False:"),),
+        ((peers.Peers._serve_offer, "if chores.refuses(ledger, offer.message_id):", "if False:"),),
         scenario="opening_of_a_long_queue",
         breaks=Breaks.HISTORY,
     ),

@@ -45,7 +45,7 @@ from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
 from shadowrelay.reception import two_copies
 
-from .books import MemoryBooks, SqlBooks, State
+from .memory_ledger import CheckedLedger, MemoryLedger, State
 from .peers import Peers
 from .world import START, Delivery, World, seconds
 
@@ -117,12 +117,12 @@ class Pair:
 
     def _both(self) -> None:
         if self.kept and self.attempt is not None:
-            member = self.task.node.books.member(self.to)
+            member = self.task.node.ledger.member(self.to)
             self.task.resume(Both(self.kept[0], self.attempt, member))
 
 
 class Node:
-    """One member of the boundary: its disk (books), and while it is up, a process (generation)."""
+    """One member of the boundary: its disk (a ledger), and while it is up, a process (generation)."""
 
     def __init__(self, world: World, place: MemberPlace, checks: Invariants, *, sql: bool) -> None:
         self.world = world
@@ -148,8 +148,8 @@ class Node:
     def new_disk(self) -> None:
         state = State(DatabaseId(f"{self.world.token(32)}-0000-4000-8000-{self.world.token(48)}"))
         hosts = {place.name: place.host for place in self.world.places}
-        self.books: MemoryBooks = (SqlBooks if self.sql else MemoryBooks)(self.name, state, hosts)
-        self.books.at_once = self.world.at_once
+        self.ledger: MemoryLedger = (CheckedLedger if self.sql else MemoryLedger)(self.name, state, hosts)
+        self.ledger.at_once = self.world.at_once
 
     # Clocks.
 
@@ -191,11 +191,11 @@ class Node:
         self.pump_at: float | None = None
         token = Incarnation(self.world.token(64))
         now = self.clock()
-        away_since = self.books.open(token, now)
+        away_since = self.ledger.open(token, now)
         interval = self.policy.shadow_message_auto_discard_interval
         long_away = now if away_since is not None and now - away_since > interval else None
         self.inquiry = Inquiry(long_away=long_away)
-        self.durable = self.books.lineage
+        self.durable = self.ledger.lineage
         self.world.say(self.name, f"opens {token} at {self.durable.sequence}")
         self.checks.opened(self)
         self.next_talk: dict[ServerName, float] = {}
@@ -207,11 +207,11 @@ class Node:
     @property
     def opening(self) -> bool:
         """Senders are not let in yet."""
-        return self.books.unfinished() is not None
+        return self.ledger.unfinished() is not None
 
     def _carry_on(self) -> None:
         """What is left to be done to many messages, one part after the other, each after a while."""
-        if self.books.chores and not self.carrying:
+        if self.ledger.chores and not self.carrying:
             self.carrying = True
             self.after(CHORE, self._next_part)
 
@@ -221,7 +221,7 @@ class Node:
             self._carry_on()
             self.pump()
 
-        ready, more = self.transact(lambda _: self.books.carry_on(), done)
+        ready, more = self.transact(lambda _: self.ledger.carry_on(), done)
         if ready:
             done(more)
 
@@ -231,7 +231,7 @@ class Node:
         self.up = self.frozen = False
         self.deferred.clear()
         self.generation += 1
-        self.books.rollback()
+        self.ledger.rollback()
         self.world.say(self.name, "crashes")
         for other in self.world.nodes.values():
             if other.up and other is not self and self.world.random.random() < 0.7:
@@ -268,18 +268,18 @@ class Node:
     def roll_back(self, snapshot: Any) -> None:
         assert not self.up
         self.checks.disk_gone(self, "rolled back")
-        self.books.restore(snapshot)
-        self.world.say(self.name, f"is rolled back to sequence {self.books.state.sequence}")
+        self.ledger.restore(snapshot)
+        self.world.say(self.name, f"is rolled back to sequence {self.ledger.state.sequence}")
 
     # Transactions.
 
     def transact(self, work: Callable[[Transaction], Any], then: Callable[[Any], None]) -> tuple[bool, Any]:
         """Run it now. (True, result) when nothing has to become durable first, else ``then`` is called."""
-        books = self.books
-        was_dirty = books.dirty
-        result = work(books)  # type: ignore[arg-type]
-        if not books.dirty:
-            books.nothing_to_keep()
+        ledger = self.ledger
+        was_dirty = ledger.dirty
+        result = work(ledger)  # type: ignore[arg-type]
+        if not ledger.dirty:
+            ledger.nothing_to_keep()
             return True, result
         self.waiting.append((then, result))
         if not was_dirty:
@@ -294,22 +294,22 @@ class Node:
             self.crash()
             self.on_planned_crash()
             return
-        books = self.books
-        touched = books.touched()
-        told = books.commit()
+        ledger = self.ledger
+        touched = ledger.touched()
+        told = ledger.commit()
         waiting, self.waiting = self.waiting, []
         generation = self.generation
-        self.durable = books.lineage
+        self.durable = ledger.lineage
         for message_id in touched:
-            copy, octets = books.state.copies.get(message_id), books.state.contents.get(message_id)
+            copy, octets = ledger.state.copies.get(message_id), ledger.state.contents.get(message_id)
             if copy and octets:
                 self.versions.setdefault(message_id, []).append((copy, octets))
         self.checks.committed(self, touched, told)
         if self.generation == generation and plan:
             self.crash()
             self.on_planned_crash()
-        if self.wants_snapshot and not books.dirty:
-            self.snapshots.append(books.snapshot())
+        if self.wants_snapshot and not ledger.dirty:
+            self.snapshots.append(ledger.snapshot())
             self.wants_snapshot = False
         for then, result in waiting:
             if self.generation != generation:
@@ -409,10 +409,10 @@ class Node:
             self._talk_in(name, 0.0)
 
     def _holds_for(self, name: ServerName) -> bool:
-        return any(copy.held and copy.owner == name for copy in self.books.state.copies.values())
+        return any(copy.held and copy.owner == name for copy in self.ledger.state.copies.values())
 
     def _has_questions(self, name: ServerName) -> bool:
-        return self.inquiry.has_questions(self.books, name)
+        return self.inquiry.has_questions(self.ledger, name)
 
     # The loops of the owner.
 
@@ -423,13 +423,13 @@ class Node:
         if self.world.scrub and self.ticks % SCRUB == 0:
             self._scrub()
         self.pump()
-        state = self.books.state
+        state = self.ledger.state
         confirm = exposed = False
         for copy in state.copies.values():
             confirm = confirm or (copy.confirmation is not Confirmation.NONE and copy.queued)
             exposed = exposed or copy.exposed
         confirm = confirm or any(c.confirmation is not Confirmation.NONE for c in state.arriving.values())
-        if confirm and not self.concluding and not chores.held_back(self.books):
+        if confirm and not self.concluding and not chores.held_back(self.ledger):
             self._conclude()
             for name in self.boundary.reachable():
                 if self._has_questions(name):
@@ -441,8 +441,8 @@ class Node:
     def _conclude(self) -> None:
         reachable = self.boundary.reachable()
 
-        def work(books: Transaction) -> int:
-            return self.inquiry.conclude(books, reachable, self.policy, self.clock(), self.world.now)
+        def work(ledger: Transaction) -> int:
+            return self.inquiry.conclude(ledger, reachable, self.policy, self.clock(), self.world.now)
 
         self.concluding = True
 
@@ -466,7 +466,7 @@ class Node:
 
     def read(self, message_id: MessageId) -> bytes | None:
         """The content of a copy, compared with its digest; what is damaged is written down."""
-        copy, content = self.books.copy(message_id), self.books.state.contents.get(message_id, b"")
+        copy, content = self.ledger.copy(message_id), self.ledger.state.contents.get(message_id, b"")
         if copy is None or copy.damaged or copy.digests is None:
             return None
         if of_content(content) == copy.digests.content:
@@ -477,7 +477,7 @@ class Node:
     def _scrub(self) -> None:
         """Read everything that is kept, and ask who else has it, to find damage before it is needed."""
         reachable = self.boundary.reachable()
-        for copy in tuple(self.books.state.copies.values()):
+        for copy in tuple(self.ledger.state.copies.values()):
             self.read(copy.id)
             for name in {copy.owner, *(holder.name for holder in copy.holders)} & reachable:
                 if questions.shared_with(copy, name):
@@ -486,10 +486,10 @@ class Node:
 
     def _mend(self) -> None:
         """As the stage does it: rows nobody may find, then a good copy for each message that needs one."""
-        for message_id, what in tuple(self.books.suspects.items()):
+        for message_id, what in tuple(self.ledger.suspects.items()):
             rows = DamagedRow(message_id, self.clock(), what, self._settled_in_log(message_id))
             self.transact(lambda b, rows=rows: b.apply(damage.found_rows(rows)), lambda _: None)
-        state = self.books.state
+        state = self.ledger.state
         found = [copy.id for copy in state.copies.values() if copy.damaged and copy.queued]
         for message_id in sorted(
             [*found, *(key for key, rows in state.damaged.items() if not rows.set_aside)]
@@ -534,12 +534,12 @@ class Node:
 
     def pump(self) -> None:
         """Claim what is due, one delivery per message and next hop at a time."""
-        if self.books.dirty or chores.held_back(self.books):
+        if self.ledger.dirty or chores.held_back(self.ledger):
             return  # only what is durable may be claimed; the commit calls again
         now = self.clock()
         soonest: datetime | None = None
         chosen: list[tuple[Copy, NextHop]] = []
-        for copy in self.books.state.copies.values():
+        for copy in self.ledger.state.copies.values():
             if not copy.owned or copy.confirmation is Confirmation.ASK or copy.damaged:
                 continue
             for recipient in copy.recipients:
@@ -565,10 +565,10 @@ class Node:
         """As the queue does before it claims or sends anything. False: something was written down."""
         cut_off = self.boundary.cut_off(self.world.now)
 
-        def ask_first(books: Transaction) -> None:
+        def ask_first(ledger: Transaction) -> None:
             at_hand = self.boundary.at_hand(self.world.now)
             for name in cut_off:
-                heartbeat.cut_off(books, name, at_hand, self.clock())
+                heartbeat.cut_off(ledger, name, at_hand, self.clock())
                 self.boundary.noted(name, self.world.now)
 
         ready, _ = self.transact(ask_first, lambda _: None) if cut_off else (True, None)
@@ -577,7 +577,7 @@ class Node:
     def _still_ours(self, step: SendOn) -> bool:
         """May this content be sent? Looked at after the next hop was reached."""
         self._note_silence()
-        copy = None if chores.held_back(self.books) else self.books.copy(step.copy.id)
+        copy = None if chores.held_back(self.ledger) else self.ledger.copy(step.copy.id)
         if copy is None or not copy.owned or copy.confirmation is Confirmation.ASK:
             return False
         return {one.number for one in step.recipients} <= {one.number for one in copy.unsettled}
@@ -615,7 +615,7 @@ class Node:
         low, high = sink.delay
         there, back = (low + (high - low) * world.random.random() for _ in range(2))
         recipients = tuple((r.number, r.address) for r in step.recipients)
-        content = self.books.state.contents[copy.id]
+        content = self.ledger.state.contents[copy.id]
 
         def finish(answers: dict[int, str] | None, made: tuple[Delivery, ...]) -> None:
             results = tuple(self._result(r.number, r.attempts, answers) for r in step.recipients)
@@ -668,9 +668,9 @@ class Node:
         return tuple(made)
 
     def _repair(self) -> None:
-        if self.books.chores:
+        if self.ledger.chores:
             return
-        for copy in tuple(self.books.state.copies.values()):
+        for copy in tuple(self.ledger.state.copies.values()):
             if not copy.exposed or copy.damaged or copy.id in self.repairing:
                 continue
             self.repairing.add(copy.id)
@@ -687,15 +687,15 @@ class Node:
         """Give what is in the queue, and not under way, to holders that can be reached."""
         reachable = self.boundary.reachable()
 
-        def work(books: Transaction) -> None:
-            for copy in tuple(self.books.state.copies.values()):
+        def work(ledger: Transaction) -> None:
+            for copy in tuple(self.ledger.state.copies.values()):
                 if any(message_id == copy.id for message_id, _ in self.active):
                     continue
-                current = books.copy(copy.id)
+                current = ledger.copy(copy.id)
                 if current is not None:
-                    books.apply(hand_over(books, current, reachable, self.clock()))
+                    ledger.apply(hand_over(ledger, current, reachable, self.clock()))
 
-        if chores.held_back(self.books):
+        if chores.held_back(self.ledger):
             return
         self.world.say(self.name, "hands over its queue")
         self.transact(work, lambda _: None)
@@ -736,13 +736,13 @@ class Node:
     def expire(self) -> None:
         """Safety Net and everything else that goes by age."""
 
-        def work(books: Transaction) -> None:
+        def work(ledger: Transaction) -> None:
             now, reachable = self.clock(), self.boundary.reachable()
-            for copy in self.books.settled_copies():
-                if safety_net.expire(books, copy, self.policy, now, reachable).writes:
-                    current = books.copy(copy.id)
+            for copy in self.ledger.settled_copies():
+                if safety_net.expire(ledger, copy, self.policy, now, reachable).writes:
+                    current = ledger.copy(copy.id)
                     if current is not None:
-                        books.apply(safety_net.expire(books, current, self.policy, now, reachable))
-            self.books.expire(self.policy, now)
+                        ledger.apply(safety_net.expire(ledger, current, self.policy, now, reachable))
+            self.ledger.expire(self.policy, now)
 
         self.transact(work, lambda _: None)

@@ -332,7 +332,7 @@ class Peers:
         theirs = parse_greeting(text)
         name = theirs.name
         self.world.point("greets", name, node.name)
-        known = node.books.member(name)
+        known = node.ledger.member(name)
         if known is not None and known.replaced == theirs.lineage.incarnation:
             reply(())
             return
@@ -345,14 +345,14 @@ class Peers:
             self.speakers[session] = theirs
             if new:
                 node.wake_link(name)
-            self._transact(lambda books: conversation.introduce(books, name), answer)
+            self._transact(lambda ledger: conversation.introduce(ledger, name), answer)
 
         def answer(mine: Greeting) -> None:
             reply((f"250 2.0.0 {format_greeting(replace(mine, version=theirs.version))}",))
 
         node.boundary.greeted(name)
         self._transact(
-            lambda books: conversation.met(books, theirs, node.clock(), after_silence=silent), then
+            lambda ledger: conversation.met(ledger, theirs, node.clock(), after_silence=silent), then
         )
 
     def _transact(self, work: Callable[[Transaction], Any], then: Callable[[Any], None]) -> None:
@@ -371,9 +371,11 @@ class Peers:
 
         given: list[MessageId] = []
 
-        def work(books: Transaction) -> tuple[str, ...]:
+        def work(ledger: Transaction) -> tuple[str, ...]:
             sighted = node.boundary.sighted(self.world.now)
-            said = conversation.asked(books, asker, query, node.in_flight, sighted, node.policy, node.clock())
+            said = conversation.asked(
+                ledger, asker, query, node.in_flight, sighted, node.policy, node.clock()
+            )
             given.extend([said.give] if said.give else [])
             texts = [format_line(line) for line in said.lines]
             texts += [format_seen(said.seen)] if said.seen else []
@@ -426,11 +428,11 @@ class Peers:
             given_for=told.given_for,
         )
 
-        def work(books: Transaction) -> OfferAnswer | None:
-            if chores.refuses(books, offer.message_id):
+        def work(ledger: Transaction) -> OfferAnswer | None:
+            if chores.refuses(ledger, offer.message_id):
                 return None
             content = Content(data=octets)
-            return books.apply(hold(books, offer, content, node.policy, node.clock()))
+            return ledger.apply(hold(ledger, offer, content, node.policy, node.clock()))
 
         def then(held: OfferAnswer | None) -> None:
             mark: Mark = node.durable.mark

@@ -33,7 +33,7 @@ CONTENTS: tuple[Callable[[random.Random, bytes], bytes | None], ...] = (
 
 def damage_content(node: Node, draw: random.Random) -> list[MessageId]:
     """Of one message, or of two that are exchanged. Which ones; none if nothing is stored."""
-    contents = node.books.state.contents
+    contents = node.ledger.state.contents
     there = sorted(message_id for message_id in contents if contents[message_id])
     if not there:
         return []
@@ -51,11 +51,11 @@ def damage_content(node: Node, draw: random.Random) -> list[MessageId]:
 
 
 def damage_row(node: Node, draw: random.Random) -> list[MessageId]:
-    there = sorted(node.books.state.copies)
+    there = sorted(node.ledger.state.copies)
     if not there:
         return []
     chosen = draw.choice(there)
-    node.books.rot_row(chosen)
+    node.ledger.rot_row(chosen)
     return [chosen]
 
 
@@ -66,7 +66,7 @@ def put_page_back(node: Node, draw: random.Random) -> list[MessageId]:
         return []
     chosen = draw.choice(there)
     former: tuple[Copy, bytes] | None = draw.choice([None, *node.versions[chosen]])
-    node.books.put_back(chosen, *(former or (None, None)))
+    node.ledger.put_back(chosen, *(former or (None, None)))
     return [chosen]
 
 

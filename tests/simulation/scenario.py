@@ -41,9 +41,9 @@ from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 
 from . import rot
-from .books import Disagreement
 from .checks import Broken, Invariants, judge, unrest
 from .clients import Client
+from .memory_ledger import Disagreement
 from .node import Node
 from .seeds import FOUR, SCALED, make_boundary, together
 from .world import Impairment, Noise, World, seconds
@@ -166,11 +166,11 @@ class Scenario:
         self.checks.everything()
 
     def snapshot(self, words: list[str]) -> None:
-        books = self.world.nodes[ServerName(words[0])].books
-        if books.dirty:
+        ledger = self.world.nodes[ServerName(words[0])].ledger
+        if ledger.dirty:
             self.world.nodes[ServerName(words[0])].wants_snapshot = True
         else:
-            self.world.nodes[ServerName(words[0])].snapshots.append(books.snapshot())
+            self.world.nodes[ServerName(words[0])].snapshots.append(ledger.snapshot())
 
     def roll_back(self, words: list[str]) -> None:
         node = self.world.nodes[ServerName(words[0])]
@@ -225,16 +225,16 @@ class Scenario:
     def damage(self, words: list[str]) -> None:
         node, message_id = self._stored(words)
         if words[2] == "content":
-            contents = node.books.state.contents
+            contents = node.ledger.state.contents
             contents[message_id] = contents[message_id][:-1] + b"?"
         else:
-            node.books.rot_row(message_id)
+            node.ledger.rot_row(message_id)
         self.checks.rotted(node, [message_id], rot.CONTENT if words[2] == "content" else rot.ROW)
 
     def page(self, words: list[str]) -> None:
         node, message_id = self._stored(words)
         former = (None, None) if words[2] == "none" else node.versions[message_id][int(words[2]) - 1]
-        node.books.put_back(message_id, *former)
+        node.ledger.put_back(message_id, *former)
         self.checks.rotted(node, [message_id], rot.PAGE)
 
     def _stored(self, words: list[str]) -> tuple[Node, MessageId]:
@@ -274,7 +274,7 @@ class Scenario:
         for message_id, name in self.names.items():
             text = text.replace(message_id, name)
         for node in self.world.nodes.values():
-            text = text.replace(node.books.state.database_id, f"database of {node.name}")
+            text = text.replace(node.ledger.state.database_id, f"database of {node.name}")
         return text
 
     def _point(self, raw: str) -> None:

@@ -12,9 +12,9 @@ from shadowrelay.core.policy import Policy, ShadowMessagePreference
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 
 from . import rot
-from .books import Disagreement, SqlBooks
 from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
 from .clients import Client
+from .memory_ledger import CheckedLedger, Disagreement
 from .node import Node
 from .world import Noise, Sink, World, seconds
 
@@ -250,7 +250,7 @@ class Run:
 
     def _rot(self, node: Node, kind: str) -> None:
         """At a moment when nothing is on its way to the disk."""
-        if node.books.dirty:
+        if node.ledger.dirty:
             self.world.after(0.003, self._rot, node, kind)
             return
         hit = rot.WAYS[kind](node, self.rot)
@@ -259,8 +259,8 @@ class Run:
         self._end(self.world.impair(kind, node.name))
 
     def _want_snapshot(self, node: Node) -> None:
-        if node.up and not node.books.dirty:
-            node.snapshots.append(node.books.snapshot())
+        if node.up and not node.ledger.dirty:
+            node.snapshots.append(node.ledger.snapshot())
         else:
             node.wants_snapshot = True
 
@@ -407,8 +407,8 @@ class Run:
         if problem := self._until(lambda: unrest(world), 120.0):
             return f"not drained: {problem}"
         for node in world.nodes.values():
-            if isinstance(node.books, SqlBooks):
-                node.books.compare()
+            if isinstance(node.ledger, CheckedLedger):
+                node.ledger.compare()
         self.checks.everything()
         return ""
 

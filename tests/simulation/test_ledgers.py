@@ -57,7 +57,7 @@ from shadowrelay.core.messages import (
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.tracking import Receive
 
-from .books import SqlBooks, State
+from .memory_ledger import CheckedLedger, State
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 NAMES = [ServerName(name) for name in ("mx1", "mx2", "mx3")]
@@ -121,9 +121,9 @@ def _copy(draw: random.Random, message_id: MessageId) -> Copy:
     )
 
 
-def _write(draw: random.Random, books: SqlBooks) -> Write:
+def _write(draw: random.Random, ledger: CheckedLedger) -> Write:
     message_id = draw.choice(IDS)
-    stored = books.copy(message_id)
+    stored = ledger.copy(message_id)
     match draw.randrange(10):
         case 0 | 1 | 2:
             content = None if stored else Content(data=b"x")
@@ -136,7 +136,7 @@ def _write(draw: random.Random, books: SqlBooks) -> Write:
             )
             return DiscardEvent(draw.choice(DATABASES), verdict, NOW + timedelta(days=-draw.randrange(4)))
         case 6:
-            token = draw.choice([*[entry[0] for entry in books.state.incarnations], Incarnation("f" * 16)])
+            token = draw.choice([*[entry[0] for entry in ledger.state.incarnations], Incarnation("f" * 16)])
             return AcknowledgeEvents(draw.choice(DATABASES), Mark(token, draw.randrange(30)))
         case 7:
             return draw.choice(
@@ -150,7 +150,7 @@ def _write(draw: random.Random, books: SqlBooks) -> Write:
             )
         case _:
             lineage = Lineage(draw.choice(DATABASES), (Beginning(Incarnation("b" * 16), 3),), 5)
-            knows = draw.choice((None, books.lineage.incarnation))
+            knows = draw.choice((None, ledger.lineage.incarnation))
             return Member(
                 draw.choice(NAMES[1:]),
                 draw.choice((None, lineage)),
@@ -160,87 +160,87 @@ def _write(draw: random.Random, books: SqlBooks) -> Write:
             )
 
 
-def _compare_questions(books: SqlBooks) -> None:
-    memory = super(SqlBooks, books)
+def _compare_questions(ledger: CheckedLedger) -> None:
+    memory = super(CheckedLedger, ledger)
     for name in NAMES:
         for part in (ALL, Part(most=2), Part(IDS[1], 3)):
-            assert books.copies_held_for(name, part) == memory.copies_held_for(name, part)
-            assert books.copies_held_by(name, part) == memory.copies_held_by(name, part)
-            unclaimed = books.copies_held_for(name, part, unclaimed=True)
+            assert ledger.copies_held_for(name, part) == memory.copies_held_for(name, part)
+            assert ledger.copies_held_by(name, part) == memory.copies_held_by(name, part)
+            unclaimed = ledger.copies_held_for(name, part, unclaimed=True)
             assert unclaimed == memory.copies_held_for(name, part, unclaimed=True)
             for counted in (True, False):
-                found = books.copies_held_by(name, part, counted=counted)
+                found = ledger.copies_held_by(name, part, counted=counted)
                 assert found == memory.copies_held_by(name, part, counted=counted)
-            assert books.copies_taken_from(name, part) == memory.copies_taken_from(name, part)
-            assert books.copies_in_doubt(name, part) == memory.copies_in_doubt(name, part)
-            assert books.in_transit(part) == memory.in_transit(part)
-        assert books.any_unclaimed(name) == memory.any_unclaimed(name)
-        assert books.unchecked(name, NOW) == memory.unchecked(name, NOW)
+            assert ledger.copies_taken_from(name, part) == memory.copies_taken_from(name, part)
+            assert ledger.copies_in_doubt(name, part) == memory.copies_in_doubt(name, part)
+            assert ledger.in_transit(part) == memory.in_transit(part)
+        assert ledger.any_unclaimed(name) == memory.any_unclaimed(name)
+        assert ledger.unchecked(name, NOW) == memory.unchecked(name, NOW)
         due = NOW + timedelta(seconds=50)
-        assert list(books.copies_to_check(name, due, 3)) == list(memory.copies_to_check(name, due, 3))
-    assert list(books.chores) == list(memory.chores)
+        assert list(ledger.copies_to_check(name, due, 3)) == list(memory.copies_to_check(name, due, 3))
+    assert list(ledger.chores) == list(memory.chores)
     first = MessageId("")
-    assert books.open_questions(first, 2) == memory.open_questions(first, 2)
+    assert ledger.open_questions(first, 2) == memory.open_questions(first, 2)
     behind = IDS[len(IDS) // 2]
-    assert books.open_questions(behind, 100) == memory.open_questions(behind, 100)
+    assert ledger.open_questions(behind, 100) == memory.open_questions(behind, 100)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_both_ledgers_answer_alike(seed: int) -> None:
     draw = random.Random(seed)
-    books = SqlBooks(NAMES[0], State(DatabaseId("00000009-0000-4000-8000-000000000000")))
+    ledger = CheckedLedger(NAMES[0], State(DatabaseId("00000009-0000-4000-8000-000000000000")))
     incarnations = iter(f"{number:016x}" for number in range(100))
-    books.open(Incarnation(next(incarnations)), NOW)
-    snapshot = books.snapshot()
+    ledger.open(Incarnation(next(incarnations)), NOW)
+    snapshot = ledger.snapshot()
     for _ in range(60):
         for _ in range(draw.randrange(1, 4)):
-            write = _write(draw, books)
+            write = _write(draw, ledger)
             events = ()
             if isinstance(write, SaveCopy):
                 events = (Receive(at=NOW, copy=write.after),)
-            books.apply(Decision(None, (write,), events))
+            ledger.apply(Decision(None, (write,), events))
         match draw.randrange(10):
             case 0 | 1:
-                books.rollback()
+                ledger.rollback()
             case 2:
-                books.rollback()
-                books.open(Incarnation(next(incarnations)), NOW)
+                ledger.rollback()
+                ledger.open(Incarnation(next(incarnations)), NOW)
             case 3:
-                books.commit()
-                snapshot = books.snapshot()
+                ledger.commit()
+                snapshot = ledger.snapshot()
             case 4:
-                books.rollback()
-                books.restore(snapshot)
-                books.open(Incarnation(next(incarnations)), NOW)
+                ledger.rollback()
+                ledger.restore(snapshot)
+                ledger.open(Incarnation(next(incarnations)), NOW)
             case 5:
-                books.expire(Policy(), NOW)
-                books.commit()
+                ledger.expire(Policy(), NOW)
+                ledger.commit()
             case _:
-                books.commit()
-        books.compare()
-        _compare_questions(books)
+                ledger.commit()
+        ledger.compare()
+        _compare_questions(ledger)
 
 
 def test_event_numbers_that_were_rolled_back_are_given_again() -> None:
-    books = SqlBooks(NAMES[0], State(DATABASES[0]))
-    books.open(Incarnation("0" * 16), NOW)
+    ledger = CheckedLedger(NAMES[0], State(DATABASES[0]))
+    ledger.open(Incarnation("0" * 16), NOW)
     event = DiscardEvent(DATABASES[1], Verdict(IDS[0], 1, VerdictKind.DELIVERED), NOW)
-    books.apply(Decision(None, (event,)))
-    books.rollback()
-    books.apply(Decision(None, (event,)))
-    books.commit()
-    assert list(books.events_for(DATABASES[1], 9)) == [replace(event, number=1)]
+    ledger.apply(Decision(None, (event,)))
+    ledger.rollback()
+    ledger.apply(Decision(None, (event,)))
+    ledger.commit()
+    assert list(ledger.events_for(DATABASES[1], 9)) == [replace(event, number=1)]
 
 
 def test_an_acknowledgement_of_a_lost_incarnation_forgets_no_new_event() -> None:
-    books = SqlBooks(NAMES[0], State(DATABASES[0]))
-    books.open(Incarnation("0" * 16), NOW)
-    snapshot = books.snapshot()
-    books.restore(snapshot)
-    books.open(Incarnation("1" * 16), NOW)
+    ledger = CheckedLedger(NAMES[0], State(DATABASES[0]))
+    ledger.open(Incarnation("0" * 16), NOW)
+    snapshot = ledger.snapshot()
+    ledger.restore(snapshot)
+    ledger.open(Incarnation("1" * 16), NOW)
     event = DiscardEvent(DATABASES[1], Verdict(IDS[0], 1, VerdictKind.DELIVERED), NOW)
-    books.apply(Decision(None, (event,)))
-    books.apply(Decision(None, (AcknowledgeEvents(DATABASES[1], Mark(Incarnation("f" * 16), 10)),)))
-    books.apply(Decision(None, (AcknowledgeEvents(DATABASES[1], Mark(Incarnation("0" * 16), 10)),)))
-    books.commit()
-    assert len(list(books.events_for(DATABASES[1], 9))) == 1
+    ledger.apply(Decision(None, (event,)))
+    ledger.apply(Decision(None, (AcknowledgeEvents(DATABASES[1], Mark(Incarnation("f" * 16), 10)),)))
+    ledger.apply(Decision(None, (AcknowledgeEvents(DATABASES[1], Mark(Incarnation("0" * 16), 10)),)))
+    ledger.commit()
+    assert len(list(ledger.events_for(DATABASES[1], 9))) == 1

@@ -91,12 +91,16 @@ class MemoryReceiver:
 
 @dataclass
 class RawClient:
+    """The one client of the tests that is no library: it sends any octets, breaks off where it likes, and
+    speaks BDAT and the members' verbs, which neither aiosmtplib nor smtplib does.
+    """
+
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def line(self) -> str:
         """One reply line without its CRLF; '' at the end of the connection."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             return (await self.reader.readline()).decode().removesuffix("\r\n")
 
     async def reply(self) -> str:
@@ -115,13 +119,15 @@ class RawClient:
         replies = [await self.reply() for _ in commands]
         return replies[-1]
 
-    async def begin(self, *recipients: str, body: str = "") -> None:
-        """EHLO, MAIL and one RCPT each."""
-        to = recipients or ("b@example.net",)
-        last = await self.say(
-            "EHLO client.example", f"MAIL FROM:<a@example.org>{body}", *(f"RCPT TO:<{one}>" for one in to)
-        )
-        assert last.startswith("250"), last
+    async def begin(self, *recipients: str, parameters: str = "") -> str:
+        """EHLO, MAIL and one RCPT each; the reply to the last RCPT."""
+        to = (f"RCPT TO:<{one}>" for one in recipients or ("b@example.net",))
+        return await self.say("EHLO client.example", f"MAIL FROM:<a@example.org>{parameters}", *to)
+
+    async def content(self, octets: bytes) -> str:
+        """The content by BDAT, as it is; the reply."""
+        self.send(b"BDAT %d LAST\r\n" % len(octets) + octets)
+        return await self.reply()
 
     async def closed(self) -> bool:
         """Whether nothing more comes."""

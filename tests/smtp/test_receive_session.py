@@ -168,7 +168,7 @@ async def test_a_large_message_passes_in_blocks_and_waits_for_a_slow_sink() -> N
 async def test_what_the_receiver_is_told_of_the_session() -> None:
     receiver = MemoryReceiver()
     async with conversation(receiver, name="frontend") as client:
-        await client.begin("ü@example.net", body=" SMTPUTF8")
+        await client.begin("ü@example.net", parameters=" SMTPUTF8")
         client.send(b"DATA\r\n.\r\n")
         await client.reply()
         await client.reply()

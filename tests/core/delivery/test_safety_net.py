@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from decision_inputs import POLICY, holder
-from ledger_at_hand import DB, NOW, A, B, C, M, books, message
+from ledger_at_hand import DB, NOW, A, B, C, M, ledger_of, message
 
 from shadowrelay.core.delivery import safety_net
 from shadowrelay.core.messages import Stage, Status
@@ -15,7 +15,7 @@ from shadowrelay.core.reception.holding import settle_held
 
 def test_a_settled_copy_goes_after_the_hold_time_and_its_outcome_stays() -> None:
     settled = message(stage=Stage.SAFETY_NET, settled_at=NOW)
-    on = books(A, settled)
+    on = ledger_of(A, settled)
     assert not on.apply(
         safety_net.expire(on, settled, POLICY, NOW + POLICY.safety_net_hold_time - timedelta(seconds=1), ())
     )
@@ -24,7 +24,7 @@ def test_a_settled_copy_goes_after_the_hold_time_and_its_outcome_stays() -> None
 
 
 def test_a_settlement_by_somebody_else_reaches_the_holders_of_ours() -> None:
-    on = books(A, message(holders=(holder(B), holder(C, rank=2))))
+    on = ledger_of(A, message(holders=(holder(B), holder(C, rank=2))))
     settled = tuple(replace(r, status=Status.RELAYED) for r in on.copies[M].recipients)
     on.apply(settle_held(on, on.copies[M], settled, DB[B], NOW))
     assert [e.addressee for e in on.told] == [DB[C]]

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from decision_inputs import SPEAKER
-from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
 
 from shadowrelay.core.decisions import Content, Member, Outcome, VerdictKind
 from shadowrelay.core.identifiers import Mark, ServerName
@@ -25,15 +25,17 @@ SIGHTING = Sighting(A, DB[A], Mark(RUN[A], 8))
 EVERYBODY = frozenset({A, B, C})
 
 
-def holding(name: ServerName, rank: int, reason: Reason | None = None) -> Books:
+def holding(name: ServerName, rank: int, reason: Reason | None = None) -> LedgerAtHand:
     """A node that holds a copy for A, with that rank, and is perhaps about to promote it."""
-    on = books(name, message(Role.SHADOW, rank=rank))
+    on = ledger_of(name, message(Role.SHADOW, rank=rank))
     if reason:
         on.apply(intend(on.copies[M], reason, NOW))
     return on
 
 
-def talk(asker: Books, to: Books, inquiry: Inquiry, sighted: frozenset[ServerName] = frozenset()) -> Query:
+def talk(
+    asker: LedgerAtHand, to: LedgerAtHand, inquiry: Inquiry, sighted: frozenset[ServerName] = frozenset()
+) -> Query:
     """One XQDISCARD, asked, answered and applied."""
     query = ask(asker, to.name, inquiry, NOW)
     said = asked(to, SPEAKER[asker.name], query, (), sighted, POLICY, NOW)
@@ -42,7 +44,7 @@ def talk(asker: Books, to: Books, inquiry: Inquiry, sighted: frozenset[ServerNam
     return query
 
 
-def conclude(on: Books, inquiry: Inquiry, *reachable: ServerName, at: float = 1.0) -> int:
+def conclude(on: LedgerAtHand, inquiry: Inquiry, *reachable: ServerName, at: float = 1.0) -> int:
     closed = inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at)
     if not inquiry.unread:
         return closed
@@ -74,7 +76,7 @@ def test_the_second_opinion_is_part_of_the_answer() -> None:
 
 
 def test_without_copies_there_is_nothing_to_ask_for() -> None:
-    assert sighting_of(books(B), A) is None
+    assert sighting_of(ledger_of(B), A) is None
     assert sighting_of(holding(B, 1), A) == Sighting(A, DB[A], Mark(RUN[A], 10))
     assert sighting_of(holding(B, 1, Reason.HEARTBEAT_LOST), A) is None
 
@@ -86,7 +88,7 @@ def test_nothing_is_promoted_before_every_member_in_reach_was_asked() -> None:
     on, inquiry = holding(B, 1, Reason.DATABASE_REPLACED), Inquiry()
     assert conclude(on, inquiry, A, C) == 0
     assert on.copies[M].held
-    talk(on, books(C), inquiry)
+    talk(on, ledger_of(C), inquiry)
     assert conclude(on, inquiry, A, C) == 1
     assert (on.copies[M].owned, on.copies[M].epoch) == (True, 2)
 
@@ -135,7 +137,7 @@ def test_another_holder_whose_database_is_gone_by_then_does_not_count() -> None:
 
 
 def test_what_was_delivered_is_learnt_instead_of_promoting() -> None:
-    on_b, on_c = holding(B, 1, Reason.DATABASE_REPLACED), books(C)
+    on_b, on_c = holding(B, 1, Reason.DATABASE_REPLACED), ledger_of(C)
     on_c.outcomes[M] = Outcome(M, 2, (1, 2), NOW)
     inquiry = Inquiry()
     talk(on_b, on_c, inquiry)
@@ -231,6 +233,6 @@ def test_a_claim_on_another_owner_or_database_is_an_ordinary_question() -> None:
 
 
 def test_a_claim_creates_no_state_for_an_unknown_message() -> None:
-    on = books(C)
+    on = ledger_of(C)
     (verdict,) = on.apply(judge(on, SPEAKER[B], Claim(A, DB[A], Reason.HEARTBEAT_LOST), M, 1, 1, (), NOW))
     assert (verdict.kind, on.copies) == (VerdictKind.UNKNOWN, {})

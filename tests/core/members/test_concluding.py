@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from decision_inputs import POLICY, holder
-from ledger_at_hand import NOW, A, B, Books, C, M, books, message
+from ledger_at_hand import NOW, A, B, C, LedgerAtHand, M, ledger_of, message
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.messages import Confirmation, Holder, HolderState
 from shadowrelay.members.inquiry import Inquiry
 
 
-def conclude(on: Books, inquiry: Inquiry, reachable: frozenset[ServerName], at: float) -> Confirmation:
+def conclude(on: LedgerAtHand, inquiry: Inquiry, reachable: frozenset[ServerName], at: float) -> Confirmation:
     inquiry.conclude(on, reachable, POLICY, NOW, at)
     return on.copies[M].confirmation
 
 
-def waiting(*holders: Holder) -> Books:
-    return books(A, message(holders=holders, confirmation=Confirmation.ASK, confirm_since=NOW))
+def waiting(*holders: Holder) -> LedgerAtHand:
+    return ledger_of(A, message(holders=holders, confirmation=Confirmation.ASK, confirm_since=NOW))
 
 
 def test_a_message_waits_until_every_reachable_member_answered() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
 from shadowrelay.core.identifiers import Beginning, Incarnation, Lineage, Mark, MessageId
@@ -20,13 +20,15 @@ POLICY = Policy()
 B_SPEAKS = Speaker(B, DB[B], Mark(RUN[B], 42))
 
 
-def answers(on: Books, asker: Speaker, epoch: int, rank: int | None = None) -> list[tuple[VerdictKind, str]]:
+def answers(
+    on: LedgerAtHand, asker: Speaker, epoch: int, rank: int | None = None
+) -> list[tuple[VerdictKind, str]]:
     verdicts = on.apply(answer(on, asker, M, epoch, rank, NOW))
     return [(verdict.kind, verdict.argument) for verdict in verdicts]
 
 
 def test_the_highest_mark_is_remembered_of_a_question_and_of_an_answer() -> None:
-    on = books(A)
+    on = ledger_of(A)
     asked(on, B_SPEAKS, Query(200, at=B_SPEAKS.mark), (), (), POLICY, NOW)
     assert on.known[B].lineage == lineage(B, 42)
     told(on, replace(B_SPEAKS, mark=Mark(RUN[B], 43)), Query(200), (), Inquiry(), POLICY, NOW)
@@ -35,7 +37,7 @@ def test_the_highest_mark_is_remembered_of_a_question_and_of_an_answer() -> None
     assert on.known[B].lineage == lineage(B, 43)
 
 
-def in_its_next_life(of: Books, *, ran: int) -> Books:
+def in_its_next_life(of: LedgerAtHand, *, ran: int) -> LedgerAtHand:
     """B opened its database again, in which its former incarnation had come so far."""
     later = Lineage(DB[B], (Beginning(RUN[B], 0), Beginning(Incarnation("b2" * 8), ran)), ran)
     of.known[B] = replace(of.known[B], lineage=later)
@@ -46,7 +48,7 @@ def in_its_next_life(of: Books, *, ran: int) -> Books:
 def test_a_question_of_a_process_that_has_a_successor_counts_for_nothing(ran: int) -> None:
     """Read late, it would have us believe in a copy that its database may not have any more."""
     uncertain = Holder(B, DB[B], Mark(RUN[B], 40), 1, HolderState.UNCERTAIN)
-    on = in_its_next_life(books(A, message(holders=(uncertain,))), ran=ran)
+    on = in_its_next_life(ledger_of(A, message(holders=(uncertain,))), ran=ran)
     before = on.state.snapshot()
     holds = Query(200, at=B_SPEAKS.mark, questions=(Question(M, 1),))
     assert asked(on, B_SPEAKS, holds, (), (), POLICY, NOW).lines == ()
@@ -57,7 +59,7 @@ def test_a_question_of_a_process_that_has_a_successor_counts_for_nothing(ran: in
 
 
 def test_an_answer_of_a_process_that_has_a_successor_counts_for_nothing() -> None:
-    on = in_its_next_life(books(A, message(Role.SHADOW)), ran=30)
+    on = in_its_next_life(ledger_of(A, message(Role.SHADOW)), ran=30)
     before = dict(on.copies)
     released = Line(7, Verdict(M, 1, VerdictKind.DELIVERED, recipients=(1,)))
     assert not told(on, B_SPEAKS, Query(200), (released,), Inquiry(), POLICY, NOW)
@@ -65,9 +67,9 @@ def test_an_answer_of_a_process_that_has_a_successor_counts_for_nothing() -> Non
     assert on.known[B].applied is None
 
 
-def superseded(*others: Holder) -> Books:
+def superseded(*others: Holder) -> LedgerAtHand:
     former = Holder(B, DB[B], Mark(RUN[B], 5), 1, HolderState.SUPERSEDED)
-    return books(A, message(holders=(former, *others), ranks_given=2))
+    return ledger_of(A, message(holders=(former, *others), ranks_given=2))
 
 
 def test_a_superseded_holder_that_asks_is_told_so_again_with_its_rank() -> None:
@@ -88,17 +90,17 @@ def test_a_settled_copy_whose_report_is_not_safe_is_pending_and_not_unknown(role
     waits = copy.with_recipients(
         replace(r, status=Status.FAILED, report=MessageId("dsn")) for r in copy.recipients
     )
-    assert answers(books(C, waits), B_SPEAKS, 1) == [(VerdictKind.PENDING, "")]
+    assert answers(ledger_of(C, waits), B_SPEAKS, 1) == [(VerdictKind.PENDING, "")]
 
 
 def test_an_owner_that_is_asked_by_the_holder_of_a_later_owner_asks_in_its_turn() -> None:
-    on = books(A, message())
+    on = ledger_of(A, message())
     assert answers(on, B_SPEAKS, 2) == []
     assert on.copies[M].confirmation is Confirmation.ASK
 
 
 def test_a_holder_that_is_asked_about_a_later_ownership_finds_out_about_it_first() -> None:
-    on = books(C, message(Role.SHADOW))
+    on = ledger_of(C, message(Role.SHADOW))
     assert answers(on, B_SPEAKS, 1) == [(VerdictKind.TAKEN, A)]
     assert on.copies[M].check_at is None
     assert answers(on, B_SPEAKS, 2) == [(VerdictKind.PENDING, "")]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from decision_inputs import POLICY, SPEAKER, holder, take_over
-from ledger_at_hand import DB, NOW, A, B, Books, C, M, books, message
+from ledger_at_hand import DB, NOW, A, B, C, LedgerAtHand, M, ledger_of, message
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
 from shadowrelay.core.identifiers import Incarnation, Mark
@@ -17,20 +17,20 @@ from shadowrelay.core.messages import Confirmation, Reason, Role, Stage
 from shadowrelay.members.inquiry import Inquiry
 
 
-def test_delivered_settles_at_any_epoch_and_in_any_role(on_b: Books) -> None:
+def test_delivered_settles_at_any_epoch_and_in_any_role(on_b: LedgerAtHand) -> None:
     take_over(on_b)
     on_b.apply(questions.learn(on_b, Verdict(M, 1, VerdictKind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
     assert on_b.copies[M].stage is Stage.SAFETY_NET
 
 
 def test_who_learns_of_a_delivery_passes_it_on_to_the_owner_it_knows() -> None:
-    on = books(C, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
+    on = ledger_of(C, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
     on.apply(questions.learn(on, Verdict(M, 1, VerdictKind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
     assert [event.addressee for event in on.told] == [DB[B]]
 
 
 def test_superseded_of_an_earlier_rank_or_epoch_lets_nothing_go() -> None:
-    on = books(B, message(Role.SHADOW, rank=3, epoch=2))
+    on = ledger_of(B, message(Role.SHADOW, rank=3, epoch=2))
     for epoch, rank in ((2, 1), (1, 3)):
         on.apply(
             questions.learn(
@@ -43,18 +43,18 @@ def test_superseded_of_an_earlier_rank_or_epoch_lets_nothing_go() -> None:
 
 
 def test_an_event_about_an_unknown_id_creates_nothing() -> None:
-    on = books(B)
+    on = ledger_of(B)
     on.apply(questions.learn(on, Verdict(M, 1, VerdictKind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
     assert not on.copies
     assert not on.told
 
 
-def unknown(on: Books, speaker: Speaker, long_away: datetime | None = None) -> None:
+def unknown(on: LedgerAtHand, speaker: Speaker, long_away: datetime | None = None) -> None:
     verdict = Verdict(M, 1, VerdictKind.UNKNOWN)
     on.apply(questions.learn(on, verdict, speaker, None, POLICY, NOW, long_away=long_away))
 
 
-def test_what_its_owner_refused_is_discarded(on_b: Books) -> None:
+def test_what_its_owner_refused_is_discarded(on_b: LedgerAtHand) -> None:
     """In whatever incarnation that says it: it is on record."""
     later = replace(SPEAKER[A], mark=Mark(Incarnation("d" * 16), 20))
     on_b.apply(questions.learn(on_b, Verdict(M, 1, VerdictKind.REJECTED), later, None, POLICY, NOW))
@@ -62,12 +62,12 @@ def test_what_its_owner_refused_is_discarded(on_b: Books) -> None:
     assert on_b.events[-1].reason == "Rejected"
 
 
-def test_unknown_from_the_owner_promotes_for_a_page_may_be_out_of_date(on_b: Books) -> None:
+def test_unknown_from_the_owner_promotes_for_a_page_may_be_out_of_date(on_b: LedgerAtHand) -> None:
     unknown(on_b, SPEAKER[A])
     assert on_b.copies[M].pending is Reason.OWNER_FORGOT
 
 
-def test_unknown_from_an_owner_of_version_1_in_the_offering_incarnation_releases(on_b: Books) -> None:
+def test_unknown_from_an_owner_of_version_1_in_the_offering_incarnation_releases(on_b: LedgerAtHand) -> None:
     unknown(on_b, replace(SPEAKER[A], version=1))
     assert M not in on_b.copies
 
@@ -75,51 +75,51 @@ def test_unknown_from_an_owner_of_version_1_in_the_offering_incarnation_releases
 def test_after_a_long_absence_a_copy_that_its_owner_does_not_know_is_set_aside() -> None:
     """It may have been settled, and forgotten, long ago."""
     asking = message(Role.SHADOW, confirmation=Confirmation.ASK, confirm_since=NOW)
-    on = books(B, asking)
+    on = ledger_of(B, asking)
     unknown(on, SPEAKER[A], long_away=NOW)
     assert on.copies[M].stage is Stage.SET_ASIDE
-    on = books(B, asking)
+    on = ledger_of(B, asking)
     unknown(on, SPEAKER[A], long_away=NOW - timedelta(seconds=1))
     assert on.copies[M].pending is Reason.OWNER_FORGOT
 
 
-def test_unknown_from_the_owner_in_a_later_incarnation_promotes(on_b: Books) -> None:
+def test_unknown_from_the_owner_in_a_later_incarnation_promotes(on_b: LedgerAtHand) -> None:
     unknown(on_b, replace(SPEAKER[A], mark=Mark(Incarnation("d" * 16), 20)))
     assert on_b.copies[M].pending is Reason.OWNER_FORGOT
 
 
-def test_unknown_from_anybody_else_means_nothing(on_b: Books) -> None:
+def test_unknown_from_anybody_else_means_nothing(on_b: LedgerAtHand) -> None:
     unknown(on_b, SPEAKER[C])
     assert on_b.copies[M].held
 
 
 def test_unknown_from_a_holder_means_exposed() -> None:
-    on = books(A, message(holders=(holder(B),)))
+    on = ledger_of(A, message(holders=(holder(B),)))
     unknown(on, SPEAKER[B])
     assert on.copies[M].exposed
 
 
 def test_holders_ask_about_copies_of_which_the_owner_said_nothing() -> None:
-    on = books(B, message(Role.SHADOW, check_at=NOW))
+    on = ledger_of(B, message(Role.SHADOW, check_at=NOW))
     assert ask(on, A, Inquiry(), NOW).questions == (Question(M, 1, None),)
     assert ask(on, A, Inquiry(), NOW - timedelta(seconds=1)).questions == ()
     assert ask(on, C, Inquiry(), NOW).questions == ()
 
 
 def test_a_question_that_was_not_answered_is_put_off() -> None:
-    on = books(B, message(Role.SHADOW, check_at=NOW))
+    on = ledger_of(B, message(Role.SHADOW, check_at=NOW))
     query = ask(on, A, Inquiry(), NOW)
     told(on, SPEAKER[A], query, (), Inquiry(), POLICY, NOW)
     assert on.copies[M].check_at == NOW + POLICY.orphan_check_interval
 
 
 def test_a_holder_says_who_owns_what_it_holds_for_another_of_the_same_epoch() -> None:
-    on = books(C, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
+    on = ledger_of(C, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
     (verdict,) = on.apply(answers.answer(on, SPEAKER[A], M, 2, None, NOW))
     assert (verdict.kind, verdict.argument) == (VerdictKind.TAKEN, B)
 
 
-def test_superseded_counts_from_the_owner_alone(on_b: Books) -> None:
+def test_superseded_counts_from_the_owner_alone(on_b: LedgerAtHand) -> None:
     on_b.apply(
         questions.learn(on_b, Verdict(M, 1, VerdictKind.SUPERSEDED, "9"), SPEAKER[C], None, POLICY, NOW)
     )

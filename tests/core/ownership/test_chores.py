@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
 
 from shadowrelay.core.decisions import Chore, ChoreKind, Decision, DiscardEvent, Verdict, VerdictKind
 from shadowrelay.core.identifiers import Mark, MessageId
@@ -25,11 +25,11 @@ def holder(state: HolderState = HolderState.HOLDING) -> Holder:
     return Holder(B, DB[B], Mark(RUN[B], 5), 1, state)
 
 
-def kept(on: Books) -> list[Copy]:
+def kept(on: LedgerAtHand) -> list[Copy]:
     return [*on.copies.values(), *on.state.arriving.values()]
 
 
-def queue() -> Books:
+def queue() -> LedgerAtHand:
     """Of A: messages of all kinds that a chore is about, in no order."""
     kinds: tuple[Callable[[MessageId], Copy], ...] = (
         lambda id_: message(id=id_, holders=(holder(),)),
@@ -43,7 +43,7 @@ def queue() -> Books:
         lambda id_: message(id=id_, stage=Stage.ARRIVING, holders=(holder(HolderState.UNCERTAIN),)),
         lambda id_: message(id=id_, stage=Stage.SET_ASIDE),
     )
-    return books(A, *(kinds[number * 7 % len(kinds)](id_) for number, id_ in enumerate(IDS)))
+    return ledger_of(A, *(kinds[number * 7 % len(kinds)](id_) for number, id_ in enumerate(IDS)))
 
 
 @pytest.mark.parametrize("work", ChoreKind)
@@ -81,7 +81,7 @@ def test_what_is_begun_again_begins_at_the_front() -> None:
     assert not on.chores
 
 
-def chores_first(on: Books) -> MessageId:
+def chores_first(on: LedgerAtHand) -> MessageId:
     transit = {Stage.QUEUED, Stage.ARRIVING}
     return sorted(copy.id for copy in kept(on) if copy.stage in transit)[1]
 
@@ -112,7 +112,7 @@ def test_what_a_node_may_say_take_and_send_meanwhile(
 
 def test_a_copy_held_for_the_database_that_took_the_place_is_not_promoted() -> None:
     """It came while the others were still being marked."""
-    on = books(A, message(Role.SHADOW, id=IDS[0], owner=B, owner_database=DB[B]),
+    on = ledger_of(A, message(Role.SHADOW, id=IDS[0], owner=B, owner_database=DB[B]),
                message(Role.SHADOW, id=IDS[1], owner=B, owner_database=DB[C]))  # fmt: skip
     on.known[B] = replace(on.known[B], lineage=replace(lineage(B), database_id=DB[C]))
     chores.begin(on, Chore(ChoreKind.REPLACED, B, NOW))

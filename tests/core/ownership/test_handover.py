@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from decision_inputs import SPEAKER
-from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
 
 from shadowrelay.core.decisions import Decision, DropEvents, Member, VerdictKind
 from shadowrelay.core.identifiers import Beginning, Incarnation, Mark, ServerName
@@ -23,17 +23,17 @@ def holder(name: ServerName, rank: int, state: HolderState = HolderState.HOLDING
     return Holder(name, DB[name], Mark(RUN[name], 5), rank, state)
 
 
-def owning(*holders: Holder) -> Books:
+def owning(*holders: Holder) -> LedgerAtHand:
     """A owns the message."""
-    return books(A, replace(message(), holders=holders, ranks_given=len(holders)))
+    return ledger_of(A, replace(message(), holders=holders, ranks_given=len(holders)))
 
 
-def holding(name: ServerName, rank: int) -> Books:
+def holding(name: ServerName, rank: int) -> LedgerAtHand:
     """A node that holds a copy for A."""
-    return books(name, message(Role.SHADOW, rank=rank))
+    return ledger_of(name, message(Role.SHADOW, rank=rank))
 
 
-def talk(asker: Books, to: Books, inquiry: Inquiry) -> None:
+def talk(asker: LedgerAtHand, to: LedgerAtHand, inquiry: Inquiry) -> None:
     """One XQDISCARD, asked, answered and applied."""
     query = ask(asker, to.name, inquiry, NOW)
     said = asked(to, SPEAKER[asker.name], query, (), (), POLICY, NOW)
@@ -41,7 +41,7 @@ def talk(asker: Books, to: Books, inquiry: Inquiry) -> None:
     told(asker, SPEAKER[to.name], query, answered.lines, inquiry, POLICY, NOW)
 
 
-def give(on: Books, *reachable: ServerName) -> ServerName | None:
+def give(on: LedgerAtHand, *reachable: ServerName) -> ServerName | None:
     return on.apply(hand_over(on, on.copies[M], reachable, NOW))
 
 

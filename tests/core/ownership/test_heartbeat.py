@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from decision_inputs import POLICY, holder, take_over
-from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, lineage, message
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
 
 from shadowrelay.core.decisions import Decision, DiscardEvent, Member, Part, Verdict, VerdictKind
 from shadowrelay.core.events.announcements import listeners
@@ -17,14 +17,14 @@ from shadowrelay.core.ownership import heartbeat
 from shadowrelay.core.ownership.heartbeat import Alarm, Watch
 
 
-def test_a_late_greeting_of_the_running_incarnation_breaks_nothing(on_b: Books) -> None:
+def test_a_late_greeting_of_the_running_incarnation_breaks_nothing(on_b: LedgerAtHand) -> None:
     found = heartbeat.meet(on_b, A, lineage(A, 3), None, NOW, after_silence=False)
     assert found is Continuity.UNBROKEN
     assert on_b.known[A].lineage == lineage(A, 10)
     assert on_b.copies[M].held
 
 
-def test_a_late_greeting_of_a_process_that_was_killed_breaks_nothing(on_b: Books) -> None:
+def test_a_late_greeting_of_a_process_that_was_killed_breaks_nothing(on_b: LedgerAtHand) -> None:
     """Though the member told of its new incarnation only, since it knew that we know that one."""
     whole = Lineage(DB[A], (Beginning(RUN[A], 0), Beginning(RUN[C], 10)), 10)
     for said in (whole, whole.since(RUN[C])):
@@ -38,7 +38,7 @@ def test_a_late_greeting_of_a_process_that_was_killed_breaks_nothing(on_b: Books
 @pytest.mark.parametrize("asked_at", [None, lineage(A, 10)], ids=["unasked", "an answer"])
 @pytest.mark.parametrize("database", [DB[C], DB[A]], ids=["replaced", "put back"])
 def test_a_late_greeting_of_a_database_that_another_took_the_place_of_breaks_nothing(
-    on_b: Books, database: DatabaseId, asked_at: Lineage | None
+    on_b: LedgerAtHand, database: DatabaseId, asked_at: Lineage | None
 ) -> None:
     """It would be taken for the one that runs, and what the other holds and says would count for nothing."""
     new = Lineage(database, (Beginning(RUN[C], 4),), 4)
@@ -53,7 +53,9 @@ def test_a_late_greeting_of_a_database_that_another_took_the_place_of_breaks_not
 
 
 @pytest.mark.parametrize("database", [DB[C], DB[A]], ids=["replaced", "put back"])
-def test_who_answers_when_we_know_of_both_is_the_one_that_lives(on_b: Books, database: DatabaseId) -> None:
+def test_who_answers_when_we_know_of_both_is_the_one_that_lives(
+    on_b: LedgerAtHand, database: DatabaseId
+) -> None:
     """A greeting of a killed process, read after that of its successor, looks as if it were the newer one."""
     new, late = Lineage(database, (Beginning(RUN[C], 4),), 4), lineage(A, 12)
     on_b.known[A] = replace(on_b.known[A], lineage=new)
@@ -67,7 +69,7 @@ def test_who_answers_when_we_know_of_both_is_the_one_that_lives(on_b: Books, dat
 
 def test_an_answer_is_read_with_what_was_heard_of_the_time_before_it_since_it_was_asked_for() -> None:
     """The first process recorded nothing, and the second tells of itself only: we know the rest by now."""
-    on = books(B, message(Role.SHADOW))
+    on = ledger_of(B, message(Role.SHADOW))
     on.known[A] = replace(on.known[A], lineage=(before := lineage(A, 0)))
     whole = Lineage(DB[A], (Beginning(RUN[A], 0), Beginning(RUN[C], 0)), 0)
     heartbeat.meet(on, A, whole, None, NOW, after_silence=False)
@@ -77,14 +79,14 @@ def test_an_answer_is_read_with_what_was_heard_of_the_time_before_it_since_it_wa
     assert on.copies[M].pending is None
 
 
-def test_an_answer_that_is_behind_what_was_known_when_asked_is_a_broken_lineage(on_b: Books) -> None:
+def test_an_answer_that_is_behind_what_was_known_when_asked_is_a_broken_lineage(on_b: LedgerAtHand) -> None:
     found = heartbeat.meet(on_b, A, lineage(A, 3), None, NOW, after_silence=False, asked_at=lineage(A, 10))
     assert found is Continuity.BROKEN
     assert on_b.copies[M].pending is Reason.DATABASE_ROLLED_BACK
 
 
 def test_a_replaced_database_loses_its_copies_and_what_is_held_for_it_is_to_be_promoted() -> None:
-    on = books(
+    on = ledger_of(
         B,
         message(Role.SHADOW),
         replace(message(owner=B, owner_database=DB[B]), id=MessageId("n"), holders=(holder(A),)),
@@ -99,7 +101,7 @@ def test_a_replaced_database_loses_its_copies_and_what_is_held_for_it_is_to_be_p
 
 
 def test_a_holder_that_was_rolled_back_may_or_may_not_hold_a_copy() -> None:
-    on = books(A, message(holders=(holder(B),)))
+    on = ledger_of(A, message(holders=(holder(B),)))
     rolled = Lineage(DB[B], (Beginning(RUN[B], 0), Beginning(RUN[C], 4)), 4)
     heartbeat.meet(on, B, rolled, None, NOW, after_silence=False)
     assert on.copies[M].holders[0].state is HolderState.UNCERTAIN
@@ -107,13 +109,13 @@ def test_a_holder_that_was_rolled_back_may_or_may_not_hold_a_copy() -> None:
 
 
 def test_holders_ask_about_their_copies_when_the_owner_opened_its_database_again() -> None:
-    on = books(B, message(Role.SHADOW, check_at=NOW + timedelta(60)))
+    on = ledger_of(B, message(Role.SHADOW, check_at=NOW + timedelta(60)))
     again = Lineage(DB[A], (Beginning(RUN[A], 0), Beginning(RUN[C], 10)), 10)
     heartbeat.meet(on, A, again, None, NOW, after_silence=True)
     assert on.copies[M].check_at == NOW
 
 
-def test_a_message_in_doubt_waits_again_once_its_holder_is_met(on_a: Books) -> None:
+def test_a_message_in_doubt_waits_again_once_its_holder_is_met(on_a: LedgerAtHand) -> None:
     lost = holder(B, HolderState.LOST)
     on_a.copies[M] = message(holders=(lost,), confirmation=Confirmation.IN_DOUBT)
     on_a.known[B] = Member(B, lineage(B))
@@ -122,7 +124,7 @@ def test_a_message_in_doubt_waits_again_once_its_holder_is_met(on_a: Books) -> N
     assert on_a.copies[M].holders[0].state is HolderState.HOLDING
 
 
-def test_a_new_contact_after_silence_asks_again_about_what_was_taken_over(on_b: Books) -> None:
+def test_a_new_contact_after_silence_asks_again_about_what_was_taken_over(on_b: LedgerAtHand) -> None:
     take_over(on_b)
     on_b.copies[M] = replace(on_b.copies[M], confirmation=Confirmation.NONE)
     heartbeat.meet(on_b, A, lineage(A, 11), None, NOW, after_silence=True)
@@ -146,7 +148,7 @@ def test_a_holder_is_lost_after_a_few_heartbeats() -> None:
 
 
 def test_a_lost_holder_counts_again_when_it_is_back() -> None:
-    on = books(A, message(holders=(holder(B),)))
+    on = ledger_of(A, message(holders=(holder(B),)))
     heartbeat.lose_holder(on, B)
     assert on.copies[M].exposed
     heartbeat.meet(on, B, lineage(B, 11), None, NOW, after_silence=True)
@@ -154,24 +156,24 @@ def test_a_lost_holder_counts_again_when_it_is_back() -> None:
 
 
 def test_an_owner_that_was_cut_off_asks_before_it_delivers() -> None:
-    on = books(A, message(holders=(holder(B),)))
+    on = ledger_of(A, message(holders=(holder(B),)))
     heartbeat.cut_off(on, B, frozenset(), NOW)
     assert on.copies[M].confirmation is Confirmation.ASK
 
 
 def test_what_a_member_at_hand_holds_too_goes_out_in_doubt_and_does_not_wait() -> None:
     lost = holder(B, state=HolderState.LOST)
-    on = books(A, message(holders=(lost, holder(C))))
+    on = ledger_of(A, message(holders=(lost, holder(C))))
     heartbeat.cut_off(on, B, frozenset({B, C}), NOW)
     assert on.copies[M].confirmation is Confirmation.IN_DOUBT
-    on = books(A, message(holders=(lost, holder(C))))
+    on = ledger_of(A, message(holders=(lost, holder(C))))
     heartbeat.cut_off(on, B, frozenset({B}), NOW)
     assert on.copies[M].confirmation is Confirmation.ASK
 
 
 def test_a_long_queue_is_marked_part_by_part() -> None:
     ids = [MessageId(f"{M[:-1]}{number}") for number in range(5)]
-    on = books(A, *(message(id=one, holders=(holder(B),)) for one in ids))
+    on = ledger_of(A, *(message(id=one, holders=(holder(B),)) for one in ids))
     part: Part | None = Part(most=2)
     marked = []
     while part is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, M, books, message
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, message
 
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.messages import Confirmation, Holder, HolderState, Stage
@@ -15,9 +15,9 @@ from shadowrelay.members.inquiry import Inquiry
 HOLDER = Holder(B, DB[B], Mark(RUN[B], 5), 1, HolderState.HOLDING)
 
 
-def returned(*, confirmed: bool, long_away: datetime | None) -> Books:
+def returned(*, confirmed: bool, long_away: datetime | None) -> LedgerAtHand:
     """A's queue, asked about since NOW, after both members answered; ``confirmed``: B holds a copy for A."""
-    on = books(A, message(holders=(HOLDER,), confirmation=Confirmation.ASK, confirm_since=NOW))
+    on = ledger_of(A, message(holders=(HOLDER,), confirmation=Confirmation.ASK, confirm_since=NOW))
     inquiry = Inquiry(long_away=long_away)
     inquiry.note(on.copies[M], B, confirmed=confirmed)
     inquiry.note(on.copies[M], C)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ledger_at_hand import DB, NOW, RUN, A, B, Books, C, books, message
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, ledger_of, message
 
 from shadowrelay.core.decisions import Content, Verdict, VerdictKind
 from shadowrelay.core.identifiers import Incarnation, Mark
@@ -37,22 +37,22 @@ ID = arriving().id
 
 
 @pytest.fixture
-def on() -> Books:
-    return books(A, arriving())
+def on() -> LedgerAtHand:
+    return ledger_of(A, arriving())
 
 
 def hears(
-    on: Books, kind: VerdictKind, speaker: Speaker, *recipients: int, epoch: int = 1, name: str = ""
+    on: LedgerAtHand, kind: VerdictKind, speaker: Speaker, *recipients: int, epoch: int = 1, name: str = ""
 ) -> None:
     verdict = Verdict(ID, epoch, kind, name, recipients)
     on.apply(learn(on, verdict, speaker, speaker.database_id, POLICY, NOW))
 
 
-def rows(on: Books) -> list[str]:
+def rows(on: LedgerAtHand) -> list[str]:
     return [event.event_id for event in on.events]
 
 
-def test_what_its_holder_has_becomes_a_message_that_everybody_is_asked_about(on: Books) -> None:
+def test_what_its_holder_has_becomes_a_message_that_everybody_is_asked_about(on: LedgerAtHand) -> None:
     hears(on, VerdictKind.YOURS, ITS_HOLDER)
     copy = on.copies[ID]
     assert copy.owned
@@ -61,7 +61,7 @@ def test_what_its_holder_has_becomes_a_message_that_everybody_is_asked_about(on:
     assert rows(on) == ["HAREDIRECT", "RECEIVE"]
 
 
-def test_what_its_holder_never_had_is_forgotten(on: Books) -> None:
+def test_what_its_holder_never_had_is_forgotten(on: LedgerAtHand) -> None:
     hears(on, VerdictKind.UNKNOWN, ITS_HOLDER)
     assert (on.copy(ID), on.arrival(ID)) == (None, None)
     assert rows(on) == []
@@ -77,14 +77,14 @@ def test_what_its_holder_never_had_is_forgotten(on: Books) -> None:
         (VerdictKind.PENDING, ITS_HOLDER),
     ],
 )
-def test_what_proves_nothing_changes_nothing(on: Books, kind: VerdictKind, speaker: Speaker) -> None:
+def test_what_proves_nothing_changes_nothing(on: LedgerAtHand, kind: VerdictKind, speaker: Speaker) -> None:
     hears(on, kind, speaker)
     assert (on.copy(ID), on.arrival(ID)) == (None, arriving())
 
 
 @pytest.mark.parametrize(("speaker", "first"), [(ITS_HOLDER, "HAREDIRECT"), (ANOTHER, "HAREDIRECTFAIL")])
 def test_what_was_taken_over_is_on_record_and_held_for_its_new_owner(
-    on: Books, speaker: Speaker, first: str
+    on: LedgerAtHand, speaker: Speaker, first: str
 ) -> None:
     """Of another one it is not said that the first candidate had a copy: that may have refused it."""
     hears(on, VerdictKind.TAKEN, speaker, epoch=2, name=speaker.name)
@@ -93,13 +93,13 @@ def test_what_was_taken_over_is_on_record_and_held_for_its_new_owner(
     assert rows(on) == [first, "RECEIVE", "TRANSFER", "HARECEIVE"]
 
 
-def test_what_was_delivered_is_on_record_and_settled(on: Books) -> None:
+def test_what_was_delivered_is_on_record_and_settled(on: LedgerAtHand) -> None:
     hears(on, VerdictKind.DELIVERED, ITS_HOLDER)
     assert on.copies[ID].stage is Stage.SAFETY_NET
     assert rows(on) == ["HAREDIRECT", "RECEIVE", "HADISCARD"]
 
 
-def test_recipients_that_are_told_of_one_by_one_are_settled_one_by_one(on: Books) -> None:
+def test_recipients_that_are_told_of_one_by_one_are_settled_one_by_one(on: LedgerAtHand) -> None:
     """A member says separately what became of those that ended in different ways."""
     hears(on, VerdictKind.DELIVERED, ITS_HOLDER, 1)
     assert [recipient.number for recipient in on.copies[ID].unsettled] == [2]
@@ -112,35 +112,37 @@ def test_recipients_that_are_told_of_one_by_one_are_settled_one_by_one(on: Books
     "kind", [VerdictKind.YOURS, VerdictKind.UNKNOWN, VerdictKind.TAKEN, VerdictKind.DELIVERED]
 )
 def test_nothing_is_learnt_of_what_is_arriving_now(kind: VerdictKind) -> None:
-    on = books(A, under_way := arriving(Confirmation.NONE))
+    on = ledger_of(A, under_way := arriving(Confirmation.NONE))
     hears(on, kind, ITS_HOLDER)
     said = on.apply(answer(on, ITS_HOLDER, ID, 1, None, NOW))
     assert [verdict.kind for verdict in said] == [VerdictKind.PENDING]
     assert (on.copy(ID), on.arrival(ID)) == (None, under_way)
 
 
-def test_a_holder_that_asks_has_the_copy_and_is_recorded(on: Books) -> None:
+def test_a_holder_that_asks_has_the_copy_and_is_recorded(on: LedgerAtHand) -> None:
     said = on.apply(answer(on, ITS_HOLDER, ID, 1, None, NOW))
     assert said == (Verdict(ID, 1, VerdictKind.RECORDED, "1"),)
     assert not on.copies[ID].exposed
     assert rows(on) == ["HAREDIRECT", "RECEIVE"]
 
 
-def test_a_member_that_may_hold_it_for_another_is_to_ask_again(on: Books) -> None:
+def test_a_member_that_may_hold_it_for_another_is_to_ask_again(on: LedgerAtHand) -> None:
     said = on.apply(answer(on, ANOTHER, ID, 2, None, NOW))
     assert [verdict.kind for verdict in said] == [VerdictKind.PENDING]
     assert (on.copy(ID), on.arrival(ID)) == (None, arriving())
 
 
 @pytest.mark.parametrize(("asker", "first"), [(ITS_HOLDER, "HAREDIRECT"), (ANOTHER, "HAREDIRECTFAIL")])
-def test_an_owner_that_asks_has_the_message_and_we_hold_it(on: Books, asker: Speaker, first: str) -> None:
+def test_an_owner_that_asks_has_the_message_and_we_hold_it(
+    on: LedgerAtHand, asker: Speaker, first: str
+) -> None:
     said = on.apply(answer(on, asker, ID, 2, 1, NOW))
     assert said == (Verdict(ID, 2, VerdictKind.YOURS),)
     assert on.copies[ID].held
     assert rows(on) == [first, "RECEIVE", "TRANSFER", "HARECEIVE"]
 
 
-def test_a_copy_of_what_is_arriving_is_not_taken_before_it_is_known_what_that_is(on: Books) -> None:
+def test_a_copy_of_what_is_arriving_is_not_taken_before_it_is_known_what_that_is(on: LedgerAtHand) -> None:
     offer = ShadowCopyOffer(
         message_id=ID,
         epoch=2,
@@ -165,7 +167,7 @@ def test_a_copy_of_what_is_arriving_is_not_taken_before_it_is_known_what_that_is
     ],
 )
 def test_what_nobody_can_tell_any_more_counts_as_accepted(
-    on: Books, reachable: tuple[str, ...], after: float, then: Confirmation
+    on: LedgerAtHand, reachable: tuple[str, ...], after: float, then: Confirmation
 ) -> None:
     inquiry = Inquiry()
 
@@ -183,7 +185,7 @@ def test_what_nobody_can_tell_any_more_counts_as_accepted(
     assert rows(on) == ["HAREDIRECTFAIL", "RECEIVE"]
 
 
-def test_what_nobody_confirms_after_a_long_absence_waits_for_the_operator(on: Books) -> None:
+def test_what_nobody_confirms_after_a_long_absence_waits_for_the_operator(on: LedgerAtHand) -> None:
     inquiry = Inquiry(long_away=NOW)
     for at in (EARLY, LATE):
         inquiry.conclude(on, frozenset({C}), POLICY, NOW, at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ledger_at_hand import DB, NOW, RUN, A, B, M, books, message
+from ledger_at_hand import DB, NOW, RUN, A, B, M, ledger_of, message
 
 from shadowrelay.core.decisions import Content, DamagedRow, VerdictKind
 from shadowrelay.core.identifiers import Mark
@@ -35,7 +35,7 @@ def test_who_gives_the_copy_is_told_what_was_settled_in_rows_that_nobody_believe
     """Nobody else tells it: what it was to hear went with the rows. It would hold its copy until that
     expires.
     """
-    on_a = books(A)
+    on_a = ledger_of(A)
     status = tuple((number, Status.RELAYED) for number in settled)
     on_a.rows[M] = DamagedRow(M, NOW, "the sum of a row differs", status)
     assert on_a.apply(hold(on_a, GIVEN, Content(data=b"x"), Policy(), NOW)) is OfferAnswer.QUEUED
@@ -46,7 +46,7 @@ def test_who_gives_the_copy_is_told_what_was_settled_in_rows_that_nobody_believe
 
 
 def test_what_the_giver_knows_to_be_settled_it_is_not_told() -> None:
-    on_a = books(A)
+    on_a = ledger_of(A)
     on_a.rows[M] = DamagedRow(M, NOW, "the sum of a row differs", ((1, Status.RELAYED),))
     first, second = message().recipients
     given = replace(GIVEN, recipients=(replace(first, status=Status.RELAYED), second))

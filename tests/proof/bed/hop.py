@@ -12,6 +12,7 @@ from typing import Any
 from aiosmtpd.controller import Controller
 
 from shadowlab.chaos.letters import intact, known_as
+from shadowlab.mail import token_of
 from shadowlab.ports import free_ports
 
 
@@ -48,7 +49,7 @@ class Hop:
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         message_id, unchanged = intact(envelope.content)
-        token = message_id.strip("<>").partition("@")[0]
+        token = token_of(message_id)
         times = [time.monotonic()] * len(envelope.rcpt_tos)
         with self._lock:
             self._arrived[known_as(token, unchanged=unchanged)] += times

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import smtplib
 import threading
 import time
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 
 from shadowlab.chaos.letters import Parcel, sealed
 from shadowlab.layout import Address
-from shadowlab.mail import Letter
+from shadowlab.mail import CLIENT, Letter, token
 
 from .verdict import Told
 
@@ -28,37 +27,36 @@ class Post:
 
     told: dict[str, tuple[Told, float]] = field(default_factory=dict)
     accepted: int = 0
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def send(self, server: Address, size: int, session: smtplib.SMTP | None = None) -> tuple[str, Told]:
         """Send one message of about ``size`` octets; the session is its own unless one is given."""
-        token = f"proof-{next(self._numbers):07d}"
-        told = Told.NOTHING_SENT
+        sent, told = token("proof"), Told.NOTHING_SENT
         own = session is None
         try:
-            session = session or smtplib.SMTP(*server, local_hostname="client.lab.test", timeout=_TIMEOUT)
-            told = _transaction(session, token, size)
+            session = session or smtplib.SMTP(*server, local_hostname=CLIENT, timeout=_TIMEOUT)
+            letter = Letter(sent, _SENDER, (_RECIPIENT,))
+            told = transaction(session, letter, filled(letter, size).content)
         except (smtplib.SMTPException, OSError):
             pass  # it was not even taken as far as the content
         finally:
             if own and session is not None:
                 session.close()
-        self.told[token] = (told, time.monotonic())
+        self.told[sent] = (told, time.monotonic())
         self.accepted += told is Told.ACCEPTED
-        return token, told
+        return sent, told
 
 
-def _transaction(session: smtplib.SMTP, token: str, size: int) -> Told:
-    """Raises SMTPException or OSError when it ends before the content."""
+def transaction(session: smtplib.SMTP, letter: Letter, content: bytes) -> Told:
+    """Send a content none of whose lines begins with a dot. Raises SMTPException or OSError when the session
+    ends before it.
+    """
     session.ehlo_or_helo_if_needed()
-    commands = (f"MAIL FROM:<{_SENDER}>", f"RCPT TO:<{_RECIPIENT}>", "DATA")
-    for command in commands:
+    for command in (f"MAIL FROM:<{letter.sender}>", *(f"RCPT TO:<{to}>" for to in letter.recipients), "DATA"):
         code, _ = session.docmd(command)
         if code >= 400:
             with suppress(smtplib.SMTPException):
                 session.rset()
             return Told.REFUSED
-    content = filled(Letter(token, _SENDER, (_RECIPIENT,)), size).content
     try:
         assert session.sock is not None
         session.sock.sendall(content + b".\r\n")
@@ -84,7 +82,7 @@ def continuous(post: Post, server: Address, *, clients: int, size: int, pause: f
         while not over.wait(pause):
             if session is None:
                 with suppress(smtplib.SMTPException, OSError):
-                    session = smtplib.SMTP(*server, local_hostname="client.lab.test", timeout=_TIMEOUT)
+                    session = smtplib.SMTP(*server, local_hostname=CLIENT, timeout=_TIMEOUT)
                 continue
             _, told = post.send(server, size, session)
             if told in (Told.NO_REPLY, Told.NOTHING_SENT):

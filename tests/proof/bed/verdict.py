@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from shadowlab.mail import token_of
+
 UNDER_WAY = 5.0
 """Seconds from the next hop's reply to the commit that records it, and to the death of the node that was to
 record it being seen, on a busy machine."""
@@ -110,7 +112,7 @@ def _causes(
     promoted: defaultdict[str, list[str]] = defaultdict(list)
     replies_lost: Counter[str] = Counter()
     for row in rows if twice else ():
-        token = row["message-id"].strip("<>").partition("@")[0]
+        token = token_of(row["message-id"])
         if row["event-id"] == "RESUBMIT":
             promoted[token].append(row["date-time"])
         elif row["event-id"] in {"SEND", "SENDEXTERNAL", "DELIVER"}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from ledger_at_hand import DB, NOW, RUN, A, B, M, books, message
+from ledger_at_hand import DB, NOW, RUN, A, B, M, ledger_of, message
 
 from shadowrelay.core.decisions import Content, DamagedRow
 from shadowrelay.core.identifiers import Mark
@@ -17,7 +17,7 @@ LATER = NOW + timedelta(minutes=1)
 
 
 def test_rows_that_are_set_aside_are_told_once_and_as_such() -> None:
-    ledger = books(A)
+    ledger = ledger_of(A)
     ledger.apply(found_rows(DamagedRow(M, NOW, "the sum of a row differs")))
     assert ledger.apply(given_up(ledger, M, LATER))
     assert not ledger.apply(given_up(ledger, M, LATER))
@@ -32,7 +32,7 @@ def test_rows_that_are_set_aside_are_told_once_and_as_such() -> None:
 
 def test_what_the_giver_knows_to_be_settled_is_told_with_what_it_gave() -> None:
     """The first recipient was delivered here, the log says; the second one elsewhere, the giver says."""
-    ledger = books(A)
+    ledger = ledger_of(A)
     ledger.rows[M] = DamagedRow(M, NOW, "the sum of a row differs", settled=((1, Status.DELIVERED),))
     plain = message()
     first, second = plain.recipients

@@ -110,7 +110,7 @@ class State:
         )
 
 
-class MemoryBooks:
+class MemoryLedger:
     """The Transaction protocol on dictionaries, with what the current group would undo."""
 
     def __init__(self, name: ServerName, state: State, hosts: Mapping[ServerName, str] | None = None) -> None:
@@ -208,14 +208,14 @@ class MemoryBooks:
         return ids, part.rest(ids)
 
     def any_unclaimed(self, owner: ServerName) -> bool:
-        return bool(MemoryBooks.copies_held_for(self, owner, unclaimed=True).copies)
+        return bool(MemoryLedger.copies_held_for(self, owner, unclaimed=True).copies)
 
     def unchecked(self, owner: ServerName, at: datetime) -> bool:
         return bool(self._unchecked(owner, at))
 
     def _unchecked(self, owner: ServerName, at: datetime) -> list[Copy]:
         """In the order in which SQL finds them."""
-        held = MemoryBooks.copies_held_for(self, owner).copies
+        held = MemoryLedger.copies_held_for(self, owner).copies
         found = [c for c in held if c.check_at is None or c.check_at > at]
         return sorted(found, key=lambda c: (c.check_at is not None, c.check_at, c.id))
 
@@ -419,7 +419,7 @@ class MemoryBooks:
         state.incarnations = (*state.incarnations, (token, state.sequence, state.last_event + 1))
         self._lineage = None
         away_since = state.alive_at
-        plain = MemoryBooks(self.name, state)
+        plain = MemoryLedger(self.name, state)
         plain.at_once = self.at_once
         chores.begin(plain, Chore(ChoreKind.OPENED, self.name, now))
         plain.commit()
@@ -490,7 +490,7 @@ def _connect(image: bytes) -> sqlite3.Connection:
     return connection
 
 
-class SqlBooks(MemoryBooks):
+class CheckedLedger(MemoryLedger):
     """SqlLedger decides; the dictionaries follow every write, and each commit compares what it touched."""
 
     def __init__(self, name: ServerName, state: State, hosts: Mapping[ServerName, str] | None = None) -> None:
@@ -582,12 +582,12 @@ class SqlBooks(MemoryBooks):
             ([self.sql.arrival(key) for key in state.arriving], list(state.arriving.values())),
             (
                 [self.sql.damaged(key) for key in state.damaged],
-                [super(SqlBooks, self).damaged(key) for key in state.damaged],
+                [super(CheckedLedger, self).damaged(key) for key in state.damaged],
             ),
             ([self.sql.outcome(key) for key in state.outcomes], list(state.outcomes.values())),
             ([self.sql.tombstone(key) for key in state.tombstones], list(state.tombstones.values())),
             *(
-                (list(self.sql.events_for(d, 999)), list(super(SqlBooks, self).events_for(d, 999)))
+                (list(self.sql.events_for(d, 999)), list(super(CheckedLedger, self).events_for(d, 999)))
                 for d in dbids
             ),
         ]
@@ -633,6 +633,6 @@ def _asked(name: str) -> Callable[..., Any]:
 
 
 for _name in _READ.split():
-    setattr(SqlBooks, _name, _asked(_name))
+    setattr(CheckedLedger, _name, _asked(_name))
 for _name in ("lineage", "suspects", "chores"):
-    setattr(SqlBooks, _name, property(attrgetter(f"sql.{_name}")))
+    setattr(CheckedLedger, _name, property(attrgetter(f"sql.{_name}")))
