@@ -14,6 +14,9 @@ from enum import Enum
 BLOCK = 65_536
 """Octets taken at once."""
 
+LINGER = 1.0
+"""Seconds for a client that we cut off to read the reason, and for any other to take its last reply."""
+
 MOST_WAITING = BLOCK
 """Past this many unread octets the transport stops reading."""
 

@@ -147,8 +147,6 @@ async def _spoken(connection: socket.socket) -> None:
         raise ConnectionResetError("closed without a word")
 
 
-log = structlog.get_logger(__name__)
-
 SessionFactory: TypeAlias = Callable[[Receiver, ConnectorOptions, Register], ReceiveSession]
 
 BACKLOG = 512

@@ -16,10 +16,14 @@ from shadowrelay.smtp.receiving.contract import Hangup, Sink
 from shadowrelay.wire.line_ends import all_paired, has_dot_line
 from shadowrelay.wire.replies import Refused, Reply
 
+log = structlog.get_logger(__name__)
+
 BARE_LINE_END = Reply(550, "5.6.11", "Bare carriage return or line feed in the message")
 LINE_TOO_LONG = Reply(554, "5.6.0", "Text line too long")
 HEADER_TOO_BIG = Reply(552, "5.3.4", "Message header too big")
 MESSAGE_TOO_BIG = Reply(552, "5.3.4", "Message size exceeds the limit")
+
+LOCAL_ERROR = Reply(451, "4.3.0", "Local error in processing, try again later")
 
 _END = b"\r\n.\r\n"
 
@@ -135,11 +139,6 @@ class ContentCheck:
         newline = data.rfind(b"\n", max(begin, 0))
         self._line = len(data) - (newline + 1 if newline >= 0 else begin)
         return True
-
-
-log = structlog.get_logger(__name__)
-
-LOCAL_ERROR = Reply(451, "4.3.0", "Local error in processing, try again later")
 
 
 class Body:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import structlog
 
-from shadowrelay.smtp.duplex import BLOCK, Duplex, Interrupted, Why
+from shadowrelay.smtp.duplex import BLOCK, LINGER, Duplex, Interrupted, Why
 from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions
 from shadowrelay.wire.replies import MAX_REPLY_LINE, Reply
 
@@ -49,9 +49,6 @@ _ENHANCED = {
     504: "5.5.4", 530: "5.7.0", 535: "5.7.8", 538: "5.7.11", 552: "5.3.4", 553: "5.1.3", 554: "5.7.0",
     555: "5.5.4", 421: "4.7.0", 454: "4.7.0",
 }  # fmt: skip
-
-LINGER = 1.0
-"""Seconds for a client that we cut off to read the reason, and for any other to take its last reply."""
 
 TURN = 64
 """Commands of one client that are served before others have a turn, however many it sends at once."""
@@ -107,9 +104,9 @@ class Conversation:
     # How it ends
 
     def drain(self) -> None:
-        """Leave as soon as no transaction is under way."""
+        """Leave as soon as no transaction is under way. A login is none, and its next line may take long."""
         self._draining = True
-        if self._session.transaction is None and not self._busy:
+        if self._session.transaction is None and (not self._busy or self.verb == "AUTH"):
             self._duplex.interrupt(Why.STOPPING)
 
     def expire(self) -> None:

@@ -21,9 +21,8 @@ from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword, Session
 from aiosmtpd.smtp import syntax as library_syntax
 
 from shadowrelay.core.values import replace
-from shadowrelay.smtp.duplex import Duplex, Interrupted, Why
+from shadowrelay.smtp.duplex import LINGER, Duplex, Interrupted, Why
 from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, within
-from shadowrelay.smtp.receiving.conversation import LINGER
 from shadowrelay.smtp.receiving.transaction import MailTransaction
 from shadowrelay.wire.esmtp import LINE_EXTENSIONS
 from shadowrelay.wire.replies import Refused

@@ -125,9 +125,6 @@ class ReceiveSession(LibrarySession):
     def drain(self) -> None:
         """Leave as soon as no transaction is under way."""
         self.conversation.drain()
-        # A login is no transaction, and its next line may take long.
-        if self.conversation.verb == "AUTH" and self.transaction is None:
-            self.duplex.interrupt(Why.STOPPING)
 
     def expire(self) -> None:
         """Leave now, unless a message is being committed: then right after its reply."""
@@ -315,21 +312,21 @@ class ReceiveSession(LibrarySession):
 
     @syntax("DATA")
     async def smtp_DATA(self, argument: str | None) -> None:
-        refusal = self._content_is_due()
+        transaction, refusal = self.transaction, self._content_is_due()
         if argument:
             refusal = Reply(501, "5.5.4", "Syntax: DATA")
-        elif refusal is None and self.transaction is not None and self.transaction.chunking:
-            refusal = _sequence("BDAT is under way")
-        if refusal is not None or self.transaction is None:
+        if transaction is None or refusal is not None:
             return await self.answer(refusal or LOCAL_ERROR)
-        body = await self._open(self.transaction)
+        if transaction.chunking:
+            return await self.answer(_sequence("BDAT is under way"))
+        body = await self._open(transaction)
         if isinstance(body, Reply):
             await self.forget()
             return await self.answer(body)
         self.conversation.write(self.decorate(START))
         await self.duplex.flush()
         await read_data(self.duplex, body, self._deadline())
-        return await self._finish(self.transaction, body)
+        return await self._finish(transaction, body)
 
     @syntax("BDAT <octets> [LAST]")
     async def smtp_BDAT(self, argument: str | None) -> None:

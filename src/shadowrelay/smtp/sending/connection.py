@@ -44,10 +44,13 @@ from shadowrelay.smtp.sending.hop import (
 from shadowrelay.smtp.sending.message import Extensions
 from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
 
+log = structlog.get_logger(__name__)
+
 LONGEST_REPLY = 256 * 1024
 """Octets. A long reply still means what its code says, so it is read to its end."""
 
 _LINES = re.compile(rb"[^\n]*\n|[^\n]+")
+_MECHANISM = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)  # RFC 4422 3.1, as the library spells it
 
 
 class HopProtocol(SMTPProtocol):
@@ -236,11 +239,6 @@ def describe(error: BaseException) -> str:
 def no_reply(error: BaseException) -> str:
     """The server's text that is no reply; '' for any other error."""
     return error.message if isinstance(error, SMTPResponseException) else ""
-
-
-_MECHANISM = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)  # RFC 4422 3.1, as the library spells it
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)

@@ -19,6 +19,12 @@ from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
 from shadowrelay.wire.line_ends import all_paired, has_dot_line
 from shadowrelay.wire.replies import Reply
 
+BLOCK = 256 * 1024
+"""Octets handed to the transport at once: a delivery takes a few times this, whatever the message's size."""
+
+ContentSource: TypeAlias = bytes | AsyncIterable[bytes]
+"""A message at rest, or one that is read as it is sent; an iterator serves one attempt."""
+
 Extensions = Mapping[str, str]
 """The extensions of the last EHLO (or LHLO): keyword in upper case to its arguments."""
 
@@ -106,13 +112,6 @@ def _is_address(text: str) -> bool:
         return text != "" and addresses.read_path(f"<{text}>") == ("", text, "")
     except addresses.AddressError:
         return False
-
-
-BLOCK = 256 * 1024
-"""Octets handed to the transport at once: a delivery takes a few times this, whatever the message's size."""
-
-ContentSource: TypeAlias = bytes | AsyncIterable[bytes]
-"""A message at rest, or one that is read as it is sent; an iterator serves one attempt."""
 
 
 class BareLineEnding(Exception):
