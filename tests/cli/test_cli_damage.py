@@ -192,7 +192,7 @@ async def test_a_scrub_shows_how_far_it_is(node, monkeypatch):
     done = await scrubbed(node)
     told = [line for line in done.stderr.splitlines() if line.startswith("scrub: ")]
     assert any("of 393 messages" in line for line in told)
-    assert len({line.split(" of ")[0] for line in told}) > 2
+    assert len({line.split(" of ")[0] for line in told}) > 1
 
 
 async def test_ctrl_c_leaves_the_round_to_go_on_at_its_usual_pace(node, monkeypatch):
