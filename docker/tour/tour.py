@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from stat import S_IROTH
 from typing import Any
 
@@ -11,6 +12,7 @@ import nodes
 from engine import NODES, EngineError, compose, docker
 
 SERVERS = ("mailbox", "outside")
+LOG_AGE = 40.0  # seconds: max_file_age of docker/lab/node.toml, and some more
 SITES = {"node-a": "east", "node-b": "east", "node-c": "west"}
 
 
@@ -179,15 +181,26 @@ def count(patience: float) -> None:
     say(f"At the mailboxes, per recipient: {letters.count()}")
 
 
+def _open_logs() -> set[str]:
+    """The logs that nodes write now; a node renames its log when it closes it."""
+    running = [node for node in NODES if engine.state(node)["running"]]
+    search = ("find", "/tracking", "-type", "f", "-name", ".*")
+    return {f"{node} {log}" for node in running for log in engine.execute(node, *search).split()}
+
+
 def audit() -> None:
-    """Read the tracking logs of all nodes, as they are, and judge."""
+    """Read the tracking logs of all nodes, all that was written before this command among them, and judge."""
     engine.container(NODES[0])  # without a lab there is nothing to read
+    written = _open_logs()
     arguments = ["verify", "/tracking", "--engine", "spark", "--allow-open", "--out", "/out/audit"]
     book = letters.out() / "lost-databases"
     for database in book.read_text().split() if book.exists() else ():
         arguments += ["--lost", database]
     say("Spark reads the tracking logs of all nodes; the first time its image is built, which takes minutes.")
+    say("The nodes close their logs every 30 s: the audit waits for what they wrote before this command.")
     compose("--profile", "audit", "build", "audit")
+    with suppress(EngineError):  # the audit names the logs that are still open
+        nodes.wait_for(lambda: None if written & _open_logs() else True, "closed logs", LOG_AGE)
     compose("--profile", "audit", "run", "--rm", "-T", "audit", *arguments, quiet=False)
     say(f"The report: {letters.out() / 'audit' / 'report.html'}")
 
