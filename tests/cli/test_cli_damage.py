@@ -186,13 +186,13 @@ async def test_a_scrub_counts_rows_that_were_found_damaged_before_it(node):
 
 
 async def test_a_scrub_shows_how_far_it_is(node, monkeypatch):
-    await fill(node, *(received(number, MX2) for number in range(10, 400)))
+    await fill(node, *(received(number, MX2) for number in range(10, 1200)))
     monkeypatch.setattr(progress, "EVERY", 0.0)
     monkeypatch.setattr(command, "_POLL", 0.001)
     done = await scrubbed(node)
     told = [line for line in done.stderr.splitlines() if line.startswith("scrub: ")]
-    assert any("of 393 messages" in line for line in told)
-    assert len({line.split(" of ")[0] for line in told}) > 1
+    assert any("of 1193 messages" in line for line in told)
+    assert len({line.split(" of ")[0] for line in told}) > 2
 
 
 async def test_ctrl_c_leaves_the_round_to_go_on_at_its_usual_pace(node, monkeypatch):
