@@ -59,7 +59,7 @@ class Verdict:
         """
         if self.evidence.gaps or self.void:
             return "incomplete"
-        if self.evidence.weaker:
+        if self.evidence.weaker or self.evidence.undigested:
             return "weaker"
         return "logs" if self.evidence.unprovable else "full"
 
@@ -74,6 +74,11 @@ class Verdict:
                 return (
                     f"Nothing lost or doubled is seen among {accepted}. Exchange's logs number "
                     "nothing, so rows that are missing would not show: this is a weaker proof."
+                )
+            case 0 if self.evidence.undigested:
+                return (
+                    f"Nothing lost or doubled is seen among {accepted}. Rows of an older version have no "
+                    "digests, so a content that changed would not show: this is a weaker proof."
                 )
             case 0 if ends := self.evidence.unprovable:
                 told = (
