@@ -81,13 +81,12 @@ class Verdict:
                     "digests, so a content that changed would not show: this is a weaker proof."
                 )
             case 0 if ends := self.evidence.unprovable:
-                told = (
-                    f"{len(ends)} databases lost ends of their logs. What they accepted without a holder "
-                    "there is in nobody's log."
+                many = "A database lost the end of its log" if len(ends) == 1 else (
+                    f"{len(ends)} databases lost ends of their logs"
                 )
                 return (
                     f"Proven of the {accepted} in the logs: none was lost, or doubled without "
-                    f"an allowed cause. Not provable: {ends[0] if len(ends) == 1 else told}"
+                    f"an allowed cause. {many}: what is only there is in no proof."
                 )
             case 0:
                 return f"Proven: of {accepted} none was lost, or doubled without an allowed cause."

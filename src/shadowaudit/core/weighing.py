@@ -246,8 +246,9 @@ class _Weighing:
             *["lost"] * database.lost,
         ]
         self.unprovable.append(
-            f"Database {name} of {node} was {', then '.join(happened)}: {promoted} of its messages were "
-            f"promoted by holders. What it accepted without a holder {' and '.join(ends)} is in nobody's log."
+            f"A database of {node} was {', then '.join(happened)}: {promoted} of its messages were promoted "
+            f"by holders. What it accepted without a holder {' and '.join(ends)} is in nobody's log. "
+            f"It is {name}."
         )
 
     def _last_snapshot(self, database: str, lives: Sequence[Sequence[FileFacts]]) -> tuple[int, int] | None:
