@@ -7,9 +7,13 @@ from collections.abc import Collection, Iterator, Mapping
 from shadowaudit.core.events import ORIGINS, SENT, Event, Kind, canonical
 from shadowaudit.core.findings import Class, Finding
 
+_PASSING = frozenset({Kind.DEFER, Kind.LOAD})
+"""Rows that change nothing: the sums, too, leave them out."""
+
 
 def misdirected(events: Mapping[int, Event]) -> Iterator[Finding]:
-    """``events`` by their index, in any order. What another address says is told by rows that are at hand."""
+    """``events`` by their index, in any order. Missing rows explain nothing of this: what differs is at hand."""
+    events = {index: event for index, event in events.items() if event.kind not in _PASSING}
     origins = [index for index, event in events.items() if event.kind in ORIGINS]
     right: dict[int, str] = {}
     shown: dict[int, int] = {}
