@@ -1,4 +1,4 @@
-"""One cell changed at a time, in files that are sealed again: what an audit has to see, or says that it cannot."""
+"""One cell changed at a time, in files that are sealed again: what an audit sees of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Change:
 
 
 def changes(directory: Path) -> Iterator[Change]:
-    """Each column and each entry of the first row of each event, changed to something that may stand there."""
+    """Each column and entry of the first row of each event, changed to something that may stand there."""
     seen: set[tuple[str, str]] = set()
     for path in logs(directory):
         for row in rows(path):
@@ -74,7 +74,7 @@ def _cell(text: str) -> str:
 
 
 def unseen(directory: Path, target: Path) -> dict[str, list[str]]:
-    """What may be changed, and the verdict stays *proven*: columns or entries, and the events that have them."""
+    """Columns and entries that may be changed while the verdict stays *proven*, and the events that have them."""
     found: dict[str, list[str]] = {}
     for change in changes(directory):
         copied(directory, target)

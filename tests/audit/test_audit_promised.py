@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from test_audit_verdicts import DELIVERED, EVIDENCE, row
@@ -27,9 +28,9 @@ def addressed(*addresses: str, events: tuple[Event, ...] = DELIVERED) -> tuple[E
     )
 
 
-def but(events: tuple[Event, ...], kind: Kind, **changes: object) -> tuple[Event, ...]:
+def but(events: tuple[Event, ...], kind: Kind, **changes: Any) -> tuple[Event, ...]:
     """These rows, but those of a kind with changes."""
-    return tuple(replace(one, **changes) if one.kind is kind else one for one in events)  # type: ignore[arg-type]
+    return tuple(replace(one, **changes) if one.kind is kind else one for one in events)
 
 
 def found(*events: Event, evidence: Evidence = EVIDENCE) -> dict[Class, Finding]:
@@ -118,6 +119,13 @@ def test_what_is_held_or_sent_in_another_size_is_altered(kind: Kind) -> None:
     assert findings[Class.ALTERED].detail.startswith("another size than RECEIVE")
 
 
+@pytest.mark.parametrize("kind", [Kind.HARECEIVE, Kind.DELIVER, Kind.HADISCARD])
+def test_what_is_held_or_sent_for_another_sender_is_altered(kind: Kind) -> None:
+    findings = found(*but(GOOD, kind, sender="eve@example.com"))
+    assert set(findings) == {Class.ALTERED}
+    assert findings[Class.ALTERED].detail.startswith("another sender than RECEIVE")
+
+
 def test_sizes_of_rows_that_decide_nothing_are_not_compared() -> None:
     assert Kind.DEFER not in COMPARED
     deferred = replace(row("mx1", 4, Kind.DEFER), size=0)
@@ -126,7 +134,8 @@ def test_sizes_of_rows_that_decide_nothing_are_not_compared() -> None:
 
 def test_a_report_has_the_size_of_one_of_its_makers() -> None:
     report = report_id(ID, 1)
-    made = [replace(row(node, 2, Kind.DSN), message=report, size=size) for node, size in (("mx1", 7), ("mx2", 8))]
+    sizes = {"mx1": 7, "mx2": 8}
+    made = [replace(row(node, 2, Kind.DSN), message=report, size=size) for node, size in sizes.items()]
     sent = replace(row("mx2", 3, Kind.DELIVER), message=report)
     for size, expected in ((7, False), (8, False), (9, True)):
         assert (Class.ALTERED in found(*made, replace(sent, size=size))) is expected
@@ -151,7 +160,7 @@ def test_nor_a_failure_with_a_reply_of_success() -> None:
 def test_an_epoch_that_no_promotion_began_cannot_be(kind: Kind) -> None:
     events = but(GOOD, kind, epoch=7)
     assert Class.INCONSISTENT in found(*events)
-    assert Class.INCONSISTENT not in found(*events, evidence=UNKNOWN), "its promotion may be in a row that is missing"
+    assert Class.INCONSISTENT not in found(*events, evidence=UNKNOWN), "a missing row may be its promotion"
 
 
 def test_a_message_is_received_in_its_first_epoch() -> None:
@@ -188,7 +197,7 @@ def test_a_bounce_without_a_report_is_found_unless_another_node_made_it() -> Non
 
 
 def test_nobody_is_told_of_a_report_that_bounces_or_who_asked_for_none() -> None:
-    assert found(*but(failed(), Kind.FAIL, sender="<>")) == {}
+    assert found(*(replace(one, sender="<>") for one in failed())) == {}
     assert found(*failed(NoReport="1")) == {}
     assert set(found(*failed(NoReport="2"))) == {Class.REPORT_MISSING}
 

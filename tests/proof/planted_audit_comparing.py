@@ -76,10 +76,17 @@ COMPARING = (
             "faults.py::test_a_fault_alone_is_found_as_what_it_is[resized]",
         ),
         (
+            "senders are not compared",
+            _PROMISED,
+            '        yield "sender", senders',
+            '        yield "sender", {}',
+            "faults.py::test_a_fault_alone_is_found_as_what_it_is[another-sender]",
+        ),
+        (
             "sizes of all rows are compared",
             _CLEAN,
-            " if event.kind in COMPARED)",
-            " if event.kind not in ORIGINS or event.kind in COMPARED)",
+            " for index, event in events.items() if event.kind in COMPARED}",
+            " for index, event in events.items()}",
             "promised.py::test_sizes_of_rows_that_decide_nothing_are_not_compared",
         ),
         (
@@ -370,6 +377,13 @@ COMPARING = (
             "(found.digests ^ found.sizes)",
             "(found.digests)",
             "faults.py::test_a_fault_alone_is_found_as_what_it_is[resized]",
+        ),
+        (
+            "senders are not in the sums",
+            _SUMS,
+            " * _MIXING ^ found.senders)",
+            " * _MIXING)",
+            "faults.py::test_a_fault_alone_is_found_as_what_it_is[another-sender]",
         ),
     ),
     *in_audit(

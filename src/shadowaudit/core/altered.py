@@ -1,4 +1,4 @@
-"""Is what was held and sent what was accepted? Size and digests tell, on every node.
+"""Is what was held and sent what was accepted? Size, sender and digests tell, on every node.
 
 A report is made by two nodes at times: its id is the same, its envelope too, and each maker has a content of
 its own. So what is held and sent has to have the content and the size of one of its makers.
@@ -38,9 +38,11 @@ def _told(events: Mapping[int, Event]) -> Iterator[tuple[str, Mapping[int, str]]
                 found[digest.partition(":")[0]][index] = digest
         for said in found.values():
             yield name.lower(), said
-    compared = ((index, event.size) for index, event in events.items() if event.kind in COMPARED)
-    if sizes := {index: str(size) for index, size in compared if size is not None}:
+    compared = {index: event for index, event in events.items() if event.kind in COMPARED}
+    if sizes := {index: str(event.size) for index, event in compared.items() if event.size is not None}:
         yield "size", sizes
+    if senders := {index: event.sender for index, event in compared.items() if event.sender}:
+        yield "sender", senders
 
 
 def _where(events: Mapping[int, Event], rows: tuple[int, ...]) -> str:

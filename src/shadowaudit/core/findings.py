@@ -63,7 +63,7 @@ MEANING: dict[Class, tuple[Severity, str]] = {
     Class.PREMATURE_DISCARD: (_V, "a holder was told of a delivery that no node's log shows"),
     Class.UNKNOWN_ORIGIN: (_V, "delivered or owned by a node whose complete log never received it"),
     Class.INCONSISTENT: (_V, "rows that cannot be so: they contradict those of their node, or themselves"),
-    Class.ALTERED: (_V, "held or sent with another content, size, envelope or recipient than accepted"),
+    Class.ALTERED: (_V, "held or sent with another content, envelope, size or recipient than accepted"),
     Class.MISDELIVERED: (_V, "delivered to another address than it was accepted for"),
     Class.REPORT_MISSING: (_V, "bounced, and no node made the report that its sender is owed"),
     Class.DAMAGED: (

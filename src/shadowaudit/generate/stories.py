@@ -341,6 +341,13 @@ def _resized(m: Message) -> None:
     m.discard(800)
 
 
+def _another_sender(m: Message) -> None:
+    m.accepted()
+    m.deliver(40)
+    m.steps[-1][2].sender = "eve@example.org"
+    m.discard(800)
+
+
 def _misdelivered(m: Message) -> None:
     m.accepted()
     m.deliver(40)
@@ -476,6 +483,7 @@ FAULTS: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
     "in-doubt": (_in_doubt, ("duplicate-allowed",)),
     "altered": (_altered, ("altered",)),
     "resized": (_resized, ("altered",)),
+    "another-sender": (_another_sender, ("altered",)),
     "misdelivered": (_misdelivered, ("misdelivered",)),
     "another-at-its-owner": (_another_at_its_owner, ("altered",)),
     "one-more-held": (_one_more_held, ("altered",)),

@@ -300,6 +300,19 @@ def recipients(
 
 
 @compiled
+def hashed(begin: Array, end: Array, words: Array, keep: Array, number: Array) -> None:
+    """A number for each cell: the same for the same ones."""
+    for row in range(len(begin)):
+        at, to = begin[row], end[row]
+        mixed = to - at
+        while at < to:
+            mixed = ((mixed ^ (words[at] & keep[min(to - at, 8)])) * _MIXING) & _POSITIVE
+            mixed ^= mixed >> 29
+            at += 8
+        number[row] = mixed
+
+
+@compiled
 def whole(begin: Array, end: Array, octets: Array, found: Array) -> None:
     """The whole number that a cell writes in digits; -1 for any other text."""
     for row in range(len(begin)):

@@ -78,7 +78,7 @@ class Steps:
     copies: Long  # of HAREDIRECT and HARECEIVE: the holder's fingerprint
     odd: NDArray[np.bool_]  # only the exact pass understands this row
     hop: Long  # digest of the next hop, of rows that settle
-    digests: Long  # a number for size and digests of content and envelope; -1: the row is not compared
+    digests: Long  # a number for size, sender and both digests; -1: the row is not compared
     reports: Long  # of FAIL: the fingerprint of the report that it names
     made: tuple[Made, ...]
     enters: NDArray[np.bool_]
@@ -191,11 +191,11 @@ class RelaySteps:
         return ~sound
 
     def _promised(self, found: _Columns, kind: Long) -> Long:
-        """One number for the digests and the size, of rows that are compared."""
+        """One number for digests, size and sender, of rows that are compared."""
         compared = is_any(kind, *COMPARED)
         self.learnt.undigested += int(np.count_nonzero(compared & (found.digests < 0)))
-        both = ((found.digests ^ found.sizes) * _MIXING) & np.iinfo(np.int64).max
-        return np.where(compared, both ^ (both >> 29), -1)
+        all_three = ((found.digests ^ found.sizes) * _MIXING ^ found.senders) * _MIXING
+        return np.where(compared, all_three & np.iinfo(np.int64).max, -1)
 
     def _made(self, table: Grid, found: _Columns, kind: Long) -> tuple[Made, ...]:
         """The reports that the rows make, with the messages that they are about."""
@@ -317,6 +317,7 @@ class _Columns:
     tails: Numbers  # custom-data after what identifies the row, without the digests: few are distinct
     digests: Long
     sizes: Long  # -1: it has none
+    senders: Long
     events: Numbers
     counts: Numbers
     servers: Numbers
@@ -325,8 +326,8 @@ class _Columns:
     def of(cls, table: Grid, own: str) -> Self:
         """``own``: what stands behind the sequence."""
         size = len(table)
-        sequence, rest, at, cut, digests, sizes = np.empty((6, size), dtype=np.int64)
-        octets = table["total-bytes"]
+        sequence, rest, at, cut, digests, sizes, senders = np.empty((7, size), dtype=np.int64)
+        octets, sender = table["total-bytes"], table["sender-address"]
         custom, times, behind = table["custom-data"], table["date-time"], own.encode()
         ids, tails = Numbers(table["network-message-id"]), Numbers(Cells(custom.data, rest, cut))
         others = [Numbers(table[name]) for name in ("event-id", "recipient-count", "server-hostname")]
@@ -339,11 +340,12 @@ class _Columns:
             loops.digests(*tail, KEEP, cut[rows], digests[rows])
             _moments(times.at(rows), at[rows])
             loops.whole(octets.begin[rows], octets.end[rows], octets.data, sizes[rows])
+            loops.hashed(sender.begin[rows], sender.end[rows], sender.words, KEEP, senders[rows])
             keyed.append(keys(ids.add(rows)))
             for one in (tails, *others):
                 one.add(rows)
         high, low = (np.concatenate(parts) for parts in zip(*keyed, strict=True))
-        return cls(sequence, at, ids, high, low, tails, digests, sizes, *others)
+        return cls(sequence, at, ids, high, low, tails, digests, sizes, senders, *others)
 
 
 def _sound(entries: Mapping[str, str]) -> tuple[int, ...] | None:
