@@ -173,9 +173,7 @@ def test_a_message_is_received_in_its_first_epoch() -> None:
 def failed(reference: str = "", **more: str) -> tuple[Event, ...]:
     events = addressed(ANNA)
     entries = dict(more)
-    return but(
-        events, Kind.DELIVER, kind=Kind.FAIL, reason="550 no", reference=reference, entries=entries
-    )
+    return but(events, Kind.DELIVER, kind=Kind.FAIL, reason="550 no", reference=reference, entries=entries)
 
 
 def made(message: str) -> Event:

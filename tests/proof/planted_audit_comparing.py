@@ -408,8 +408,8 @@ COMPARING = (
         (
             "copies need not have the recipients that were accepted",
             _SUMS,
-            "        same = (self[\"copied\"] == 0) | (",
-            "        same = (self[\"copied\"] >= self[\"copied\"].min(initial=0)) | (",
+            '        same = (self["copied"] == 0) | (',
+            '        same = (self["copied"] >= self["copied"].min(initial=0)) | (',
             "faults.py::test_a_fault_alone_is_found_as_what_it_is[another-at-its-owner]",
         ),
         (

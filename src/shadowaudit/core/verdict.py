@@ -81,8 +81,10 @@ class Verdict:
                     "digests, so a content that changed would not show: this is a weaker proof."
                 )
             case 0 if ends := self.evidence.unprovable:
-                many = "A database lost the end of its log" if len(ends) == 1 else (
-                    f"{len(ends)} databases lost ends of their logs"
+                many = (
+                    "A database lost the end of its log"
+                    if len(ends) == 1
+                    else f"{len(ends)} databases lost ends of their logs"
                 )
                 return (
                     f"Proven of the {accepted} in the logs: none was lost, or doubled without "
