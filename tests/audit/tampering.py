@@ -74,7 +74,7 @@ def _cell(text: str) -> str:
 
 
 def unseen(directory: Path, target: Path) -> dict[str, list[str]]:
-    """Columns and entries that may be changed while the verdict stays *proven*, and the events that have them."""
+    """Columns and entries that may be changed while the verdict stays *proven*, with their events."""
     found: dict[str, list[str]] = {}
     for change in changes(directory):
         copied(directory, target)

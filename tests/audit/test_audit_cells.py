@@ -223,7 +223,9 @@ def test_recipients_weigh_what_a_careful_reader_finds(salt: int) -> None:
             assert (plain[row], salted[row]) == (weights(own, members), weights(own, members, salt))
 
 
-@pytest.mark.parametrize("text", [b"0", b"4096", b"9" * 18, b"9" * 19, b"", b"-1", b"1e3", b"12a", "²".encode()])
+@pytest.mark.parametrize(
+    "text", [b"0", b"4096", b"9" * 18, b"9" * 19, b"", b"-1", b"1e3", b"12a", "²".encode()]
+)
 def test_a_whole_number_is_one_in_digits(text: bytes) -> None:
     given, found = column([text]), np.empty(1, dtype=np.int64)
     loops.whole(given.begin, given.end, given.data, found)

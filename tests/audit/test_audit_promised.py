@@ -28,9 +28,9 @@ def addressed(*addresses: str, events: tuple[Event, ...] = DELIVERED) -> tuple[E
     )
 
 
-def but(events: tuple[Event, ...], kind: Kind, **changes: Any) -> tuple[Event, ...]:
+def but(events: tuple[Event, ...], which: Kind, **changes: Any) -> tuple[Event, ...]:
     """These rows, but those of a kind with changes."""
-    return tuple(replace(one, **changes) if one.kind is kind else one for one in events)
+    return tuple(replace(one, **changes) if one.kind is which else one for one in events)
 
 
 def found(*events: Event, evidence: Evidence = EVIDENCE) -> dict[Class, Finding]:

@@ -1,4 +1,4 @@
-"""One cell is changed at a time in files that are sealed again: it is seen, or stands below with the reason."""
+"""One cell is changed at a time in files that are sealed again: it is seen, or on the list."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _PASSING = frozenset({Kind.DEFER, Kind.LOAD})
 
 
 def misdirected(events: Mapping[int, Event]) -> Iterator[Finding]:
-    """``events`` by their index, in any order. Missing rows do not explain what rows at hand say otherwise."""
+    """``events`` by their index, in any order. Missing rows do not explain what differs."""
     events = {index: event for index, event in events.items() if event.kind not in _PASSING}
     origins = [index for index, event in events.items() if event.kind in ORIGINS]
     right: dict[int, str] = {}
