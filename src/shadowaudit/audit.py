@@ -24,6 +24,7 @@ from shadowaudit.engine.ingest import ingest, passed
 from shadowaudit.engine.merge import Job, States, judge, plain, split, states_of
 from shadowaudit.engine.settle import Merged, settle
 from shadowaudit.engine.totals import added, curve, latencies, span, width_of
+from shadowaudit.logs.grown import without_beginnings
 from shadowaudit.logs.manifest import Found
 from shadowaudit.logs.settled import MESSAGES, TALLY, Piece, linked
 from shadowaudit.logs.state import State
@@ -52,6 +53,7 @@ class Question:
     lost: Sequence[str] = ()
     allow_open: bool = False
     opened: Sequence[Opened] = ()
+    passed_over: Sequence[str] = ()  # files that look like logs, and are not read
     since: int | None = None
     until: int | None = None
 
@@ -131,7 +133,7 @@ class Audit:
             allow_open=question.allow_open,
             opened=question.opened,
             since=question.since,
-            notes=notes,
+            notes=(*notes, *_passed_over(question.passed_over)),
         )
         tables = Tables(self.out)
         tables.begin()
@@ -230,9 +232,18 @@ class Audit:
 
 def counted(facts: Sequence[FileFacts]) -> tuple[list[FileFacts], tuple[str, ...]]:
     """The files that count, and notes. What was deleted or moved since it was read can no longer be shown."""
-    return distinct(facts, gone={one.path for one in facts if not Path(one.path).exists()})
+    files, copies = distinct(facts, gone={one.path for one in facts if not Path(one.path).exists()})
+    files, beginnings = without_beginnings(files)
+    return files, (*copies, *beginnings)
 
 
 def _names(facts: Sequence[FileFacts]) -> dict[int, str]:
     names = {int(number): name for one in facts for number, name in one.names.items()}
     return names | {digest(one.node): one.node for one in facts}
+
+
+def _passed_over(paths: Sequence[str]) -> tuple[str, ...]:
+    if not paths:
+        return ()
+    more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
+    return (f"Passed over, as it is no closed log as it stands: {', '.join(paths[:10])}{more}.",)

@@ -13,6 +13,7 @@ from shadowaudit.core.weighing import weigh
 from shadowaudit.engine.exact import judge_any
 from shadowaudit.logs.extract import Key, Piece, Source, rows_of
 from shadowaudit.logs.file import digest_file
+from shadowaudit.logs.grown import without_beginnings
 from shadowaudit.logs.manifest import open_logs
 
 
@@ -22,6 +23,8 @@ def judged(
     """The verdict, and the classes found for each message that has any."""
     digests = [digest_file(path) for path in sorted(directory.rglob("MSGTRK*.LOG"))]
     facts, notes = distinct([one for one, _ in digests])
+    facts, beginnings = without_beginnings(facts)
+    notes = (*notes, *beginnings)
     opened = open_logs([directory])
     evidence = weigh(facts, lost=lost, allow_open=allow_open, opened=opened, since=since, notes=notes)
     pieces: dict[Key, list[Piece]] = {}

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shadowaudit.core.fingerprint import key_of
+from shadowaudit.core.events import listed
+from shadowaudit.core.fingerprint import key_of, weights
 from shadowaudit.core.text import split_row
 from shadowaudit.logs import cells, loops
 from shadowaudit.logs.cells import Cells, keys
@@ -195,6 +196,40 @@ def _digests(texts: list[bytes]) -> list[tuple[bytes, int]]:
     given, (rest, number) = column(texts), np.empty((2, len(texts)), dtype=np.int64)
     loops.digests(given.begin, given.end, given.data, given.words, cells.KEEP, rest, number)
     return [(texts[row][: rest[row] - given.begin[row]], int(number[row])) for row in range(len(texts))]
+
+
+LISTS = ("a@x", "", "a@x;b@x", "grüße@x;a@x;b@x", "o'brien@x", "'odd;one'@x;'two;parts';a@x", ";", "b@x;a@x")
+
+
+@pytest.mark.parametrize("salt", [0, 12345, (1 << 62) - 1])
+def test_recipients_weigh_what_a_careful_reader_finds(salt: int) -> None:
+    """By their own numbers, or by 1, 2, and so on. What may be in single quotes is left to the parser."""
+    numbers = [(), (3, 1 << 30), (2, 1, 7)]
+    given = column([text.encode() for text in LISTS for _ in numbers])
+    of = np.array([*range(len(numbers))] * len(LISTS), dtype=np.int64)
+    first = np.cumsum([0, *map(len, numbers)])
+    flat = np.array([number for one in numbers for number in one], dtype=np.int64)
+    count, plain, salted = np.empty((3, len(of)), dtype=np.int64)
+    loops.recipients(given.begin, given.end, given.data, of, first, flat, salt, count, plain, salted)
+    for row, text in enumerate(text for text in LISTS for _ in numbers):
+        members, named = listed(text), numbers[of[row]]
+        if "'" in text:
+            assert count[row] == -2
+        elif named and len(named) != len(members):
+            assert count[row] == -1
+        else:
+            own = named or tuple(range(1, len(members) + 1))
+            assert count[row] == len(members)
+            assert (plain[row], salted[row]) == (weights(own, members), weights(own, members, salt))
+
+
+@pytest.mark.parametrize(
+    "text", [b"0", b"4096", b"9" * 18, b"9" * 19, b"", b"-1", b"1e3", b"12a", "²".encode()]
+)
+def test_a_whole_number_is_one_in_digits(text: bytes) -> None:
+    given, found = column([text]), np.empty(1, dtype=np.int64)
+    loops.whole(given.begin, given.end, given.data, found)
+    assert found[0] == (int(text) if len(text) < 19 and text.isdigit() else -1)
 
 
 def test_commas_and_ends_are_found_over_the_edge_of_a_part(tmp_path: Path) -> None:

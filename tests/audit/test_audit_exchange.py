@@ -125,3 +125,53 @@ def test_a_message_that_two_servers_handled_is_one_message(tmp_path: Path) -> No
     )
     (tmp_path / "x" / "MSGTRK2026112110-1.LOG").unlink()
     assert set().union(*judged(tmp_path)[1].values()) == {Class.OPEN}
+
+
+CHANGED = {
+    "one after the other": (
+        ["anna@old.com"],
+        [("RESOLVE", "an@contoso.com", "anna@old.com"), ("REDIRECT", "ben@contoso.com", "an@contoso.com")],
+        ["ben@contoso.com"], PROVEN,
+    ),
+    "three times": (
+        ["a@old.com"],
+        [("RESOLVE", "b@old.com", "a@old.com"), ("RESOLVE", "c@old.com", "b@old.com"),
+         ("EXPAND", "d@old.com", "c@old.com")],
+        [], INCOMPLETE,
+    ),
+    "a group": (
+        ["all@contoso.com"], [("EXPAND", "a@contoso.com;b@contoso.com", "all@contoso.com")],
+        ["a@contoso.com", "B@Contoso.com"], PROVEN,
+    ),
+    "a group without members": (["all@contoso.com"], [("EXPAND", "", "all@contoso.com")], [], PROVEN),
+    "a member without an end": (
+        ["all@contoso.com"], [("EXPAND", "a@contoso.com;b@contoso.com", "all@contoso.com")],
+        ["a@contoso.com"], INCOMPLETE,
+    ),
+    "one that nobody changed": (
+        ["anna@old.com", "otto@contoso.com"], [("RESOLVE", "anna@contoso.com", "anna@old.com")],
+        ["anna@contoso.com"], INCOMPLETE,
+    ),
+    "to itself": (["a@contoso.com"], [("RESOLVE", "a@contoso.com", "a@contoso.com")], [], INCOMPLETE),
+    "delivered to somebody else": (["a@contoso.com"], [], ["x@contoso.com"], INCOMPLETE),
+    "no word of whom it replaced": (
+        ["all@contoso.com"], [("EXPAND", "a@contoso.com", "")], ["a@contoso.com"], PROVEN,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("story", CHANGED)
+def test_addresses_are_followed_through_what_replaces_them(tmp_path: Path, story: str) -> None:
+    accepted, changes, delivered, status = CHANGED[story]
+    rows = [row(2016, "RECEIVE", to=";".join(accepted))]
+    rows += [row(2016, event, to=new, related_recipient_address=old) for event, new, old in changes]
+    rows += [row(2016, "DELIVER", to=one) for one in delivered]
+    log(tmp_path, 2016, rows)
+    verdict, found = judged(tmp_path)
+    assert verdict.status == status
+    assert set().union(*found.values()) == (set() if status == PROVEN else {Class.OPEN})
+
+
+def test_a_size_that_differs_between_exchanges_servers_is_none_of_ours(tmp_path: Path) -> None:
+    log(tmp_path, 2016, [row(2016, "RECEIVE", total_bytes="10"), row(2016, "DELIVER", total_bytes="20")])
+    assert judged(tmp_path)[0].status == PROVEN

@@ -32,6 +32,7 @@ NOTES = frozenset(
         "in-doubt",
         "in-transit",
         "beside",
+        "bounced",
         "damaged-copy",
         "restored",
         "refused",

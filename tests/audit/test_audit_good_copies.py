@@ -280,8 +280,9 @@ def test_rows_that_could_not_be_believed_are_neither_vanished_nor_a_contradictio
     told_of = (*DELIVERED[:4], damaged("mx2", 10, "rows"))
     assert set(told(*told_of, evidence=with_snapshot())) == {Class.EXPOSED}
     again = replace(row("mx2", 20, Kind.HARECEIVE, "mx1"), recipients=(2,))
-    more = (replace(DELIVERED[2], recipients=(1, 2)), again, replace(load("mx2", "shadow"), recipients=(2,)))
-    held = (DELIVERED[0], DELIVERED[1], *more, row("mx1", 4, Kind.DELIVER), damaged("mx2", 10, "rows"))
+    both = (replace(one, recipients=(1, 2)) for one in DELIVERED[:3])
+    more = (*both, again, replace(load("mx2", "shadow"), recipients=(2,)))
+    held = (*more, row("mx1", 4, Kind.DELIVER), damaged("mx2", 10, "rows"))
     queued = replace(load("mx1", "primary"), recipients=(2,))
     assert set(told(*held, queued, evidence=BOTH)) == {Class.EXPOSED, Class.IN_TRANSIT}
 
@@ -299,7 +300,8 @@ def test_a_message_whose_rows_were_restored_is_its_nodes_again() -> None:
 
 
 def test_a_refused_arrival_that_its_holder_delivers_breaks_no_promise() -> None:
-    events = (row("mx2", 2, Kind.HARECEIVE, "mx1"), row("mx2", 3, Kind.RESUBMIT, "mx1", "owner-forgot"))
+    taken = replace(row("mx2", 3, Kind.RESUBMIT, "mx1", "owner-forgot"), epoch=2)
+    events = (row("mx2", 2, Kind.HARECEIVE, "mx1"), taken)
     assert Class.NEVER_ACKNOWLEDGED in told(*events, row("mx2", 4, Kind.DELIVER))
     yielded = (row("mx1", 5, Kind.HARECEIVE, "mx2"), row("mx1", 6, Kind.HADISCARD, "mx2", "Superseded"))
     yielded = tuple(replace(one, epoch=2) for one in yielded)

@@ -409,7 +409,7 @@ def test_engines_go_on_from_what_another_settled(
 
 def spoilt(state: Path, what: str) -> Path:
     """A file of the state, of a log that has messages."""
-    path = max(state.glob("v3-*.parquet"), key=lambda one: one.stat().st_size)
+    path = max(state.glob("v4-*.parquet"), key=lambda one: one.stat().st_size)
     match what:
         case "gone":
             path.unlink()
@@ -455,7 +455,7 @@ def test_damage_in_the_middle_of_a_table_is_noticed_and_named(
 ) -> None:
     state = tmp_path / "state"
     here(faulty, state=state, out=tmp_path / "out")
-    path = max(state.glob("v3-*.parquet"), key=lambda one: one.stat().st_size)
+    path = max(state.glob("v4-*.parquet"), key=lambda one: one.stat().st_size)
     octets = bytearray(path.read_bytes())
     octets[len(octets) // 4] ^= 0xFF
     path.write_bytes(octets)

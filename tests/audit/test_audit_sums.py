@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,12 @@ def test_what_came_in_and_did_not_go_out_is_the_balance_of_a_message(logs: Path)
     path.write_bytes(path.read_bytes().replace(row, b""))
     database = digest_file(path)[0].database
     named = row.partition(b"S:Recipients=")[2].split(b",")[0].split(b";")[0].decode()
-    missing = [int(one) for one in named.split("+")] if named else range(1, count + 1)
+    missing = [int(one) for one in named.split("+")] if named else [*range(1, count + 1)]
     found = summed(logs, message)
     assert found["residue"] == count
-    assert found["owed"] == weights(missing)
-    assert found["balance"] == weights(missing, digest(database))
+    addresses = row.split(b",")[12].decode().split(";")
+    assert found["owed"] == weights(missing, addresses)
+    assert found["balance"] == weights(missing, addresses, digest(database))
 
 
 def test_a_holder_that_lets_go_of_other_recipients_than_it_held_is_seen_in_the_balance_alone(
@@ -89,6 +91,21 @@ def test_digests_do_not_make_each_row_one_of_a_kind(logs: Path, monkeypatch: pyt
     assert len(parsed) < sum(one.rows for one in found) / 4
 
 
+def test_a_report_counts_for_the_message_that_it_is_about(tmp_path: Path) -> None:
+    generate(tmp_path / "logs", messages=20, faults={"bounced": 1, "unreported": 1}, seed=5)
+    about: dict[tuple[int, int], list[dict[str, int]]] = defaultdict(list)
+    for state in states(tmp_path / "logs").to_pylist():
+        if state["reports"]:
+            about[state["high"], state["low"]].append(state)
+    lines = [row for path in files_of(tmp_path / "logs") for row in rows(path)]
+    made = {row.split(b",")[17].decode() for row in lines if event(row) == "DSN"}
+    failed = {row.split(b",")[11].decode() for row in lines if event(row) == "FAIL"}
+    assert set(about) == {key_of(one) for one in failed}
+    for one in failed:
+        assert (sum(state["reports"] for state in about[key_of(one)]) == 0) == (one in made)
+    assert len(failed - made) == 1
+
+
 def more(name: str) -> Any:
     return lambda state: {name: state[name] + 1}
 
@@ -107,6 +124,8 @@ CHANGES: dict[str, Any] = {
     "a row that sums do not understand": more("odd"),
     "the copy was made after the reception": lambda state: {"redirect_at": state["origin_at"] + 1},
     "no copy was made": lambda _: {"redirects": 0, "holds": 0, "holders": 0, "redirect_at": NONE_LEAST},
+    "the copies have other recipients": more("copied"),
+    "a report was not made": more("reports"),
     "a row has other digests": lambda state: {"digests_least": state["digests_greatest"] - 1},
     "the copy was let go late": lambda state: {"discard_at": state["final_at"] + LATE_DISCARD + 1},
 }

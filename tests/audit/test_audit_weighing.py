@@ -165,7 +165,7 @@ def test_a_loss_that_others_agree_with_is_believed_and_what_stays_unprovable_is_
     evidence = weigh([file(1, 10), agrees], lost=[MX1])
     assert told(evidence) == []
     (note,) = evidence.unprovable
-    assert note.startswith("Database db-of-mx1 of mx1 was lost")
+    assert note.startswith("A database of mx1 was lost")
     assert "after its row 10 is in nobody's log" in note
     assert not evidence.complete("mx1")
 
@@ -185,7 +185,7 @@ def test_what_was_given_up_is_excused_and_the_present_end_is_nobodys_loss() -> N
     evidence = weigh(SET_BACK, lost=[MX1])
     assert told(evidence) == []
     (note,) = evidence.unprovable
-    assert note.startswith("Database db-of-mx1 of mx1 was set back to an older state: ")
+    assert note.startswith("A database of mx1 was set back to an older state: ")
     assert "after row 20 of its life a is in nobody's log" in note
     assert "row 30" not in note
     assert not evidence.databases[MX1].lost

@@ -370,8 +370,8 @@ JUDGING = (
         (
             "what was sent is not compared with what was accepted",
             _ALTERED,
-            "if digest not in right)",
-            "if digest not in said.values())",
+            "if text not in right)",
+            "if text not in said.values())",
             "faults.py::test_a_fault_alone_is_found_as_what_it_is[altered]",
         ),
         (
@@ -391,8 +391,8 @@ JUDGING = (
         (
             "a maker whose disk was lost had none",
             _CLEAN,
-            "            if several and untold:\n",
-            "            if several and not events:\n",
+            "        if several and untold:\n",
+            "        if several and not events:\n",
             "good_copies.py::test_the_row_of_another_maker_may_have_gone_with_its_disk",
         ),
         (

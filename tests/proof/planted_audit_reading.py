@@ -207,8 +207,8 @@ READING = (
         (
             "named recipients are not read",
             _LOST,
-            '            tuple(int(part) for part in named.split("+")) if named else',
-            "            tuple(range(1, int(count or 0) + 1)) if named else",
+            "        recipients = numbers or tuple(range(1, len(addresses) + 1))",
+            "        recipients = tuple(range(1, len(addresses) + 1))",
             "hostile.py::test_a_subject_may_hold_anything_and_the_row_still_counts[formula]",
         ),
     ),

@@ -22,7 +22,7 @@ from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.engine.ahead import Ahead
 from shadowaudit.engine.choice import Chosen
-from shadowaudit.logs.manifest import NoLogsError, open_logs
+from shadowaudit.logs.manifest import NoLogsError, open_logs, passed_over
 from shadowaudit.logs.state import State
 from shadowaudit.report.page import write_report
 
@@ -156,7 +156,7 @@ def _verdicts(
         facts = _facts(audit, places, watch=ending is not None)
         if facts != before:
             before = facts
-            yield audit.verify(facts, replace(question, opened=opened))
+            yield audit.verify(facts, replace(question, opened=opened, passed_over=passed_over(places)))
         if ending is None or ending.wait(interval):
             return
 

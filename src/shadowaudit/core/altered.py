@@ -1,41 +1,52 @@
-"""Is what was held and sent what was accepted? The digests of content and envelope tell, on every node."""
+"""Is what was held and sent what was accepted? Size, sender and digests tell, on every node.
+
+A report is made by two nodes at times: its id is the same, its envelope too, and each maker has a content of
+its own. So what is held and sent has to have the content and the size of one of its makers.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from shadowaudit.core.events import ORIGINS, Event, Kind
+from shadowaudit.core.events import COMPARED, ORIGINS, Event, Kind
 from shadowaudit.core.findings import Class, Finding
+
+_OF_ITS_MAKER = frozenset({"content", "size"})
 
 
 def altered(events: Mapping[int, Event], *, untold: bool) -> Iterator[Finding]:
-    """``events`` by their index. ``untold``: there may be more rows than these.
+    """``events`` by their index. ``untold``: there may be more rows than these."""
+    for name, said in _told(events):
+        several = name in _OF_ITS_MAKER and any(_is_report(events[index]) for index in said)
+        if several and untold:
+            continue  # the row of another maker may be one that is missing
+        origins = [index for index in said if events[index].kind in ORIGINS]
+        first = next(iter(origins or said))
+        right = {said[index] for index in (first, *(origins if several else ()))}
+        if others := tuple(index for index, text in said.items() if text not in right):
+            detail = f"another {name} than {_where(events, (first,))}: {_where(events, others)}"
+            yield Finding(Class.ALTERED, detail, rows=(first, *others))
 
-    A report is made by two nodes at times: its id is the same, its envelope too, and each maker has a content
-    of its own. So what is held and sent has to have the content of one of its makers.
-    """
+
+def _told(events: Mapping[int, Event]) -> Iterator[tuple[str, Mapping[int, str]]]:
+    """What can be compared, and what each row says. Only digests of one algorithm can."""
     for name in ("Content", "Envelope"):
-        for said in _by_algorithm(events, name):
-            several = name == "Content" and any(_is_report(events[index]) for index in said)
-            if several and untold:
-                continue  # the row of another maker may be one that is missing
-            origins = [index for index in said if events[index].kind in ORIGINS]
-            first = next(iter(origins or said))
-            right = {said[index] for index in (first, *(origins if several else ()))}
-            if others := tuple(index for index, digest in said.items() if digest not in right):
-                where = ", ".join(sorted({f"{events[at].kind} at {events[at].node}" for at in others}))
-                detail = f"another {name.lower()} than {events[first].kind} at {events[first].node}: {where}"
-                yield Finding(Class.ALTERED, detail, rows=(first, *others))
+        found: dict[str, dict[int, str]] = defaultdict(dict)
+        for index, event in events.items():
+            if digest := event.entries.get(name):
+                found[digest.partition(":")[0]][index] = digest
+        for said in found.values():
+            yield name.lower(), said
+    compared = {index: event for index, event in events.items() if event.kind in COMPARED}
+    if sizes := {index: str(event.size) for index, event in compared.items() if event.size is not None}:
+        yield "size", sizes
+    if senders := {index: event.sender for index, event in compared.items() if event.sender}:
+        yield "sender", senders
 
 
-def _by_algorithm(events: Mapping[int, Event], name: str) -> Iterator[dict[int, str]]:
-    """The digests of that name by row; only those of one algorithm can be compared."""
-    found: dict[str, dict[int, str]] = defaultdict(dict)
-    for index, event in events.items():
-        if digest := event.entries.get(name):
-            found[digest.partition(":")[0]][index] = digest
-    yield from found.values()
+def _where(events: Mapping[int, Event], rows: tuple[int, ...]) -> str:
+    return ", ".join(sorted({f"{events[at].kind} at {events[at].node}" for at in rows}))
 
 
 def _is_report(event: Event) -> bool:

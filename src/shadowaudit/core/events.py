@@ -37,6 +37,8 @@ class Kind(StrEnum):
     POISONMESSAGE = "POISONMESSAGE"
     PROCESS = "PROCESS"
     OTHER = "OTHER"
+    REPORT = "DSN about it"
+    """No event-id: the row DSN of a report, among the rows of the message that it reports on."""
 
 
 DELIVERIES = frozenset({Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER})
@@ -50,6 +52,9 @@ FINALS = SENT | {Kind.FAIL}
 
 ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN})
 """The message begins: accepted from a sender, or made here."""
+
+COMPARED = ORIGINS | FINALS | {Kind.HARECEIVE, Kind.HARESTORE, Kind.HADISCARD}
+"""Rows that say which content and envelope they are about, and how many octets."""
 
 KNOWN = frozenset(
     {
@@ -99,6 +104,9 @@ class Event:
     source: str = ""
     entries: Mapping[str, str] = field(default_factory=dict)  # custom-data
     addresses: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()  # Exchange's: what these addresses were before
+    size: int | None = None  # octets of the content
+    sender: str = ""  # ``<>`` for the null reverse-path
     message: str = ""  # the message's id
     subject: str = ""
     line: str = ""  # the row itself: evidence
@@ -146,3 +154,9 @@ def entries_of(custom_data: str) -> dict[str, str]:
         if equals:
             found.setdefault(name.partition(":")[2] or name, text)
     return found
+
+
+def canonical(address: str) -> str:
+    """As two addresses that mean the same mailbox are equal: the domain in lower case."""
+    local, at, domain = address.rpartition("@")
+    return local + at + domain.lower()

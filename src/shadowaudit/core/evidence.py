@@ -78,6 +78,7 @@ class Evidence:
     unprovable: tuple[str, ...] = ()  # what stays so although it is excused
     notes: tuple[str, ...] = ()
     weaker: bool = False  # Exchange's logs are among them: no sequences, hence no proof of completeness
+    undigested: int = 0  # rows from before digests: what they are about cannot be compared
 
     def complete(self, node: str) -> bool:
         """Is every row that this server ever wrote at hand?"""

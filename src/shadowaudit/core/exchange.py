@@ -7,10 +7,11 @@ nobody goes on with is an end. EXPAND, RESOLVE and REDIRECT replace recipients b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from shadowaudit.core.events import Event, Kind
 from shadowaudit.core.findings import Class, Finding
+from shadowaudit.core.fingerprint import digest
 from shadowaudit.core.judge import Judgement
 
 _ENDS = frozenset({Kind.DELIVER, Kind.SENDEXTERNAL, Kind.FAIL, Kind.DUPLICATEDELIVER, Kind.EXPIRE, Kind.DROP})
@@ -36,24 +37,68 @@ def judge_exchange(events: Sequence[Event], servers: frozenset[str]) -> Judgemen
 
 
 def _fate(events: Sequence[Event], received: Sequence[int], servers: frozenset[str]) -> list[Finding]:
+    ended = {n for e in events if e.kind in _ENDS for n in e.recipients} | _handed(events, servers)
     owed = {number for i in received for number in events[i].recipients}
-    replaced = {n for e in events if e.kind in _CHANGES for n in e.recipients}
-    settled = {n for e in events if e.kind in _ENDS for n in e.recipients}
-    changed = any(e.kind in _CHANGES for e in events)
+    begun = tuple(received)
+    if not received:  # the log of the server that accepted it is not at hand: what a shadow has is owed
+        begun = tuple(i for i, event in enumerate(events) if event.kind is Kind.HARECEIVE)
+        owed = {number for i in begun for number in events[i].recipients}
+        for event in events:
+            if event.kind is Kind.HADISCARD:
+                ended |= set(event.recipients) or owed
+    changes = _Changes(events)
+    missing = {number for number in owed | changes.members(owed) if not changes.settled(number, ended)}
+    if not missing or not begun:
+        return []
+    last = max(events, key=lambda event: event.at)
+    detail = f"the last row is {last.kind} at {last.node}; Exchange's logs cannot tell lost from still queued"
+    delivered = {number for event in events if event.kind in _DELIVERED for number in event.recipients}
+    if delivered - owed - changes.members(owed):
+        detail += "; it was delivered to an address that no RESOLVE, EXPAND or REDIRECT put in place of one"
+    return [Finding(Class.OPEN, detail, tuple(sorted(missing)), begun)]
+
+
+def _handed(events: Sequence[Event], servers: frozenset[str]) -> set[int]:
+    """Recipients that were handed to a server whose logs are not at hand."""
     handed: set[int] = set()
     for event in events:
         if event.kind in _HANDED:
             inside = event.peer.lower() in servers or event.peer.partition(".")[0].lower() in servers
             if not inside or event.kind is not Kind.SEND:
                 handed |= set(event.recipients)
-    missing = (owed | replaced) - settled - handed
-    if changed:  # a group's own address has no end, its members have
-        missing -= owed
-    if not missing or not received:
-        return []
-    last = max(events, key=lambda event: event.at)
-    detail = f"the last row is {last.kind} at {last.node}; Exchange's logs cannot tell lost from still queued"
-    return [Finding(Class.OPEN, detail, tuple(sorted(missing)), tuple(received))]
+    return handed
+
+
+class _Changes:
+    """Which addresses were put in place of others."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._by: dict[int, set[int]] = {}
+        self._all: set[int] = set()  # of rows that do not say in whose place
+        self._vague = False
+        for event in (one for one in events if one.kind in _CHANGES):
+            before = [digest(address.lower()) for address in event.related]
+            self._all |= set(event.recipients)
+            self._vague = self._vague or not before
+            pairwise = len(before) == len(event.recipients)
+            for place, one in enumerate(before):
+                new = event.recipients[place : place + 1] if pairwise else event.recipients
+                self._by.setdefault(one, set()).update(new)
+
+    def members(self, owed: Iterable[int]) -> set[int]:
+        """The addresses that took the place of these, and of those again."""
+        found: set[int] = set(self._all) if self._vague else set()
+        waiting = list(owed)
+        while waiting:
+            new = self._by.get(waiting.pop(), set()) - found
+            found |= new
+            waiting += new
+        return found
+
+    def settled(self, number: int, ended: Container[int]) -> bool:
+        """Has it an end, or is another address in its place? These have to end as well."""
+        replaced = self._by.get(number, {number}) != {number}
+        return number in ended or replaced or (self._vague and number not in self._all)
 
 
 def _duplicates(events: Sequence[Event], resubmitted: bool) -> list[Finding]:  # noqa: FBT001

@@ -20,6 +20,7 @@ class Fault(StrEnum):
     """What may be wrong with a file: each makes the evidence incomplete."""
 
     UNREADABLE_FILE = "the file cannot be read"
+    ENCODING = "the file is no UTF-8"
     NO_FIELDS = "no #Fields line: not a message tracking log"
     WRONG_HEADER = "a log of ours under a header that is not ours: the file was changed"
     NO_FOOTER = "no footer: the file was cut short, or is not closed"
@@ -85,6 +86,7 @@ class FileFacts:
     promoted: Mapping[str, int] = field(default_factory=dict)  # former owner's database to copies promoted
     set_back: Mapping[str, str] = field(default_factory=dict)  # databases said to be, and their servers
     witnessed: Mapping[str, int] = field(default_factory=dict)  # other databases: highest sequence seen
+    undigested: int = 0  # rows without the digests that they are compared by
     names: Mapping[str, str] = field(default_factory=dict)  # digest of a next hop or server to its name
 
     def to_json(self) -> str:

@@ -29,6 +29,8 @@ class Class(StrEnum):
     UNKNOWN_ORIGIN = "unknown-origin"
     INCONSISTENT = "rows-contradict"
     ALTERED = "altered"
+    MISDELIVERED = "misdelivered"
+    REPORT_MISSING = "report-missing"
     DAMAGED = "damaged-everywhere"
     UNEXPLAINED = "duplicate-unexplained"
     UNPROVEN_LOSS = "fate-not-known"
@@ -60,8 +62,10 @@ MEANING: dict[Class, tuple[Severity, str]] = {
     Class.VANISHED: (_V, "a node had it, said nothing of its end, and its next snapshot does not list it"),
     Class.PREMATURE_DISCARD: (_V, "a holder was told of a delivery that no node's log shows"),
     Class.UNKNOWN_ORIGIN: (_V, "delivered or owned by a node whose complete log never received it"),
-    Class.INCONSISTENT: (_V, "rows of one node that cannot follow each other: one between them is missing"),
-    Class.ALTERED: (_V, "held or sent with another content or envelope than it was accepted with"),
+    Class.INCONSISTENT: (_V, "rows that cannot be so: they contradict those of their node, or themselves"),
+    Class.ALTERED: (_V, "held or sent with another content, envelope, size or recipient than accepted"),
+    Class.MISDELIVERED: (_V, "delivered to another address than it was accepted for"),
+    Class.REPORT_MISSING: (_V, "bounced, and no node made the report that its sender is owed"),
     Class.DAMAGED: (
         _V,
         "acknowledged; every copy is damaged, and it is set aside: not lost, never delivered",

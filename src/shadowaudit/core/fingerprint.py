@@ -1,31 +1,51 @@
 """Sets of recipients as sums: equal sets have equal sums, and unequal ones practically never.
 
-A recipient is a whole number: its number in our logs, the hash of its address in Exchange's. The sum over a
-message's receptions, less the sum over its ends, is zero exactly when every recipient ended once. Forty bits
-a recipient: the sum over a million of them fits 64 bits, and chance agrees once in 10^12.
+A recipient is a whole number and an address: the number in our logs, and the hash of the address alone in
+Exchange's. The sum over a message's receptions, less the sum over its ends, is zero exactly when every
+recipient ended once, under the same address. Forty bits a recipient: the sum over a million of them fits 64
+bits, and chance agrees once in 10^12.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 BITS = 40
-_GOLDEN = 0x9E3779B97F4A7C15
-_WORD = (1 << 64) - 1
+LANE = (1 << 31) - 1
+FIRST, SECOND = 0x2545F491, 0x4F6CDD1D
+BY_FIRST, BY_SECOND = 0x1E3779B9, 0x7F4A7C15
+"""Two lanes of 31 bits, and what they are multiplied by: no product has more bits than 64 with a sign."""
 
 
-def weight(recipient: int, salt: int = 0) -> int:
-    """The forty bits of one recipient (splitmix64); another salt gives other bits."""
-    word = (recipient + salt + _GOLDEN) & _WORD
-    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
-    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _WORD
-    return (word ^ (word >> 31)) >> (64 - BITS)
+def mixed(lanes: tuple[int, int], *words: int) -> tuple[int, int]:
+    """The lanes with words of 31 bits. ``loops.recipients`` computes the same."""
+    one, other = lanes
+    for word in words:
+        one = ((one ^ word) * BY_FIRST) & LANE
+        other = ((other ^ word) * BY_SECOND) & LANE
+        one, other = one ^ (one >> 15), other ^ (other >> 13)
+    return one, other
 
 
-def weights(recipients: Iterable[int], salt: int = 0) -> int:
+def weight(recipient: int, address: str = "", salt: int = 0) -> int:
+    """The forty bits of one recipient with that address; another salt gives other bits."""
+    lanes = mixed((FIRST, SECOND), *address.encode("utf-8", "replace"))
+    one, other = mixed(lanes, recipient & LANE, recipient >> 31, salt & LANE, salt >> 31, 0)
+    return one << 9 ^ other
+
+
+def weights(recipients: Sequence[int], addresses: Iterable[str] = (), salt: int = 0) -> int:
     """The sum that stands for these recipients."""
-    return sum(weight(recipient, salt) for recipient in recipients)
+    named = list(addresses) or [""] * len(recipients)
+    return sum(weight(one, address, salt) for one, address in zip(recipients, named, strict=True))
+
+
+def print_of(high: int, low: int) -> int:
+    """The forty bits of a message id."""
+    words = [word >> shift & LANE for word in (high, low) for shift in (0, 31, 62)]
+    one, other = mixed((FIRST, SECOND), *words, 0)
+    return one << 9 ^ other
 
 
 def digest(text: str) -> int:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from shadowaudit.core.addresses import misdirected
 from shadowaudit.core.altered import altered
 from shadowaudit.core.events import (
     FINALS,
@@ -22,6 +23,8 @@ from shadowaudit.core.involved import Involved
 from shadowaudit.core.promotions import promotions
 from shadowaudit.core.redundancy import Copies
 from shadowaudit.core.replay import Ending, replay
+from shadowaudit.core.replies import epochs, unfitting
+from shadowaudit.core.reported import unreported
 
 _THERE = frozenset({Ending.HELD, Ending.TAIL, Ending.UNBELIEVED})
 """The node has what was left, or its rows."""
@@ -50,8 +53,10 @@ class _Case:
         # A row that two files tell happened once: that they do is held against the files, not the nodes.
         rows: dict[tuple[str, str, int], int] = {}
         for index, event in enumerate(events):
-            rows.setdefault((event.database, event.boot, event.sequence), index)
+            if event.kind is not Kind.REPORT:
+                rows.setdefault((event.database, event.boot, event.sequence), index)
         self.told_once = sorted(rows.values())
+        self.reports = {index: event for index, event in enumerate(events) if event.kind is Kind.REPORT}
         for index in self.told_once:
             self.by_kind[events[index].kind].append(index)
         self.traces = {name: replay(*found) for name, found in self._by_database().items()}
@@ -84,12 +89,21 @@ class _Case:
             *self._recipients(),
             *self._duplicates(),
             *self._contradictions(),
-            *altered({index: self.events[index] for index in self.told_once}, untold=self.untold),
+            *self._compared(),
             *promotions(self.events, self.evidence),
             *self._discards(),
             *self._marks(),
         ]
         return Judgement(combined(findings), copies.exposed)
+
+    def _compared(self) -> Iterator[Finding]:
+        """Is what was done what was promised?"""
+        told = {index: self.events[index] for index in self.told_once}
+        yield from altered(told, untold=self.untold)
+        yield from misdirected(told)
+        yield from unfitting(told)
+        yield from epochs(told, untold=self.untold)
+        yield from unreported(told, self.reports, untold=self.untold)
 
     def _origin(self) -> Iterator[Finding]:
         origins = self._rows(*ORIGINS)

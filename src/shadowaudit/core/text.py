@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 _FIELD = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^",\r\n]*+))(?=,|\Z)')
 _LOOSE = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^,]*+))(?=,|\Z)')
@@ -12,8 +13,8 @@ _FORMULA = re.compile("[\\s\"']*[=+\\-@\uff1d\uff0b\uff0d\uff20]")
 def split_row(line: bytes, count: int, *, strict: bool) -> list[str] | None:
     """The fields of a row with or without its line end; None when it is not one of ``count`` fields.
 
-    ``strict``: UTF-8, closed with CRLF, quotes as they should be. Otherwise odd octets are replaced, quotes
-    within a field are taken as they are, and fields that are missing at the end are empty.
+    ``strict``: UTF-8, closed with CRLF, quotes as they should be. Otherwise odd octets are replaced, and
+    quotes within a field are taken as they are.
     """
     if strict and not line.endswith(b"\r\n"):
         return None
@@ -32,8 +33,6 @@ def split_row(line: bytes, count: int, *, strict: bool) -> list[str] | None:
             break
     if at != len(text) + 1:
         return None
-    if not strict and 3 <= len(fields) < count:
-        fields += [""] * (count - len(fields))
     return fields if len(fields) == count else None
 
 
@@ -45,3 +44,18 @@ def restored(field: str) -> str:
 def number_in(text: str) -> int:
     """The number that ASCII digits write; -1 for any other text."""
     return int(text) if text.isascii() and text.isdigit() else -1
+
+
+def moment_in(text: str) -> int | None:
+    """The milliseconds since 1970 that a time of ISO 8601 with its zone writes; None for any other text."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if found.tzinfo is None else round(found.timestamp() * 1000)
+
+
+def numbers_in(text: str) -> tuple[int, ...] | None:
+    """Distinct numbers from 1 on, joined with ``+``; none of an empty text, None for any other text."""
+    found = tuple(number_in(part) for part in text.split("+")) if text else ()
+    return found if len(set(found)) == len(found) and min(found, default=1) > 0 else None

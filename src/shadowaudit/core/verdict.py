@@ -59,7 +59,7 @@ class Verdict:
         """
         if self.evidence.gaps or self.void:
             return "incomplete"
-        if self.evidence.weaker:
+        if self.evidence.weaker or self.evidence.undigested:
             return "weaker"
         return "logs" if self.evidence.unprovable else "full"
 
@@ -75,14 +75,20 @@ class Verdict:
                     f"Nothing lost or doubled is seen among {accepted}. Exchange's logs number "
                     "nothing, so rows that are missing would not show: this is a weaker proof."
                 )
+            case 0 if self.evidence.undigested:
+                return (
+                    f"Nothing lost or doubled is seen among {accepted}. Rows of an older version have no "
+                    "digests, so a content that changed would not show: this is a weaker proof."
+                )
             case 0 if ends := self.evidence.unprovable:
-                told = (
-                    f"{len(ends)} databases lost ends of their logs. What they accepted without a holder "
-                    "there is in nobody's log."
+                many = (
+                    "A database lost the end of its log"
+                    if len(ends) == 1
+                    else f"{len(ends)} databases lost ends of their logs"
                 )
                 return (
                     f"Proven of the {accepted} in the logs: none was lost, or doubled without "
-                    f"an allowed cause. Not provable: {ends[0] if len(ends) == 1 else told}"
+                    f"an allowed cause. {many}: what is only there is in no proof."
                 )
             case 0:
                 return f"Proven: of {accepted} none was lost, or doubled without an allowed cause."

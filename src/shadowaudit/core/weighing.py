@@ -93,6 +93,7 @@ class _Weighing:
             gaps=tuple(self.gaps),
             unprovable=tuple(self.unprovable),
             weaker=weaker,
+            undigested=sum(file.undigested for file in self.files),
         )
 
     def _gap(self, what: str, where: str, so: str) -> None:
@@ -103,7 +104,7 @@ class _Weighing:
             detail = fault
             if fault == Fault.UNREADABLE_ROWS:
                 detail = f"{file.unreadable} {fault}, such as {file.example!r}"
-            elif fault == Fault.UNREADABLE_FILE and file.example:
+            elif fault in (Fault.UNREADABLE_FILE, Fault.ENCODING) and file.example:
                 detail = f"{fault}: {file.example}"
             self._gap(detail, file.path, "what the rows in question told is not known")
 
@@ -245,8 +246,9 @@ class _Weighing:
             *["lost"] * database.lost,
         ]
         self.unprovable.append(
-            f"Database {name} of {node} was {', then '.join(happened)}: {promoted} of its messages were "
-            f"promoted by holders. What it accepted without a holder {' and '.join(ends)} is in nobody's log."
+            f"A database of {node} was {', then '.join(happened)}: {promoted} of its messages were promoted "
+            f"by holders. What it accepted without a holder {' and '.join(ends)} is in nobody's log. "
+            f"It is {name}."
         )
 
     def _last_snapshot(self, database: str, lives: Sequence[Sequence[FileFacts]]) -> tuple[int, int] | None:

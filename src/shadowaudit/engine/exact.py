@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from shadowaudit.core.events import Event
+from shadowaudit.core.events import Event, Kind
 from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.exchange import judge_exchange
 from shadowaudit.core.facts import FileFacts, Flavour
@@ -75,7 +75,7 @@ def judge_any(events: Sequence[Event], evidence: Evidence) -> Judgement:
 
 def message_id(events: Sequence[Event]) -> str:
     """The id that its rows give the message."""
-    return next((event.message for event in events if event.message), "")
+    return next((one.message for one in events if one.message and one.kind is not Kind.REPORT), "")
 
 
 def _row(

@@ -155,9 +155,10 @@ class Messages(Rows):
     def _proven(self) -> NDArray[np.bool_]:
         """A message is not suspect when its state alone proves it.
 
-        Accepted once, after a copy was made in the same database; as many copies taken as were said to be;
-        every recipient ended once, and in each database whatever came in went out again. (And the digests on
-        all its rows are the same.) Everything else is judged from its rows.
+        Accepted once, after a copy was made in the same database; as many copies taken as were said to be,
+        with the same recipients; every recipient ended once, under its address, and in each database whatever
+        came in went out again; each report that a bounce names was made. (And size and digests on all its
+        rows are the same.) Everything else is judged from its rows.
         """
         received, redirects = self["received"], self["redirects"]
         here = (self["redirect_db"] == self["origin_db"]) & (self["redirect_db_last"] == self["origin_db"])
@@ -168,9 +169,11 @@ class Messages(Rows):
         closed = (self["balance"] == 0) & (self["residue"] == 0)
         held = (redirects == self["holds"]) & (self["holders"] == 0)
         once = (self["origins"] == 1) & (self["odd"] == 0)
+        same = (self["copied"] == 0) | ((redirects == 0) & (self["holds"] == 0))
+        reported = self["reports"] == 0
         both = self.has("discard_at") & self.has("final_at")
         late = both & (self["discard_at"] - LATE_DISCARD > self["final_at"])
-        found: NDArray[np.bool_] = once & begun & settled & closed & held & ~late
+        found: NDArray[np.bool_] = once & begun & settled & closed & held & same & reported & ~late
         return found
 
     def told_by(self, states: NDArray[np.bool_]) -> NDArray[np.bool_]:

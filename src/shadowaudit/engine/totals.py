@@ -53,7 +53,7 @@ def tally(messages: Rows, width: int) -> dict[str, Any]:
     moments = [messages[name][messages.has(name)] for name in MOMENTS]
     known = [one for one in moments if len(one)]
     totals = {
-        "messages": len(messages.suspect),
+        "messages": int((messages["rows"] > 0).sum()),  # of others only a report tells
         "received": int(messages["received"].sum()),
         "made_here": int((messages["origins"] - messages["received"]).sum()),
         "recipients": int(messages["recipients"].sum()),
@@ -61,7 +61,7 @@ def tally(messages: Rows, width: int) -> dict[str, Any]:
         "delivered": int(messages["settled"].sum()),
         "bounced": int(messages["bounced"].sum()),
         "rows": int(messages["rows"].sum()),
-        "suspects": int(messages.suspect.sum()),
+        "suspects": int((messages.suspect & (messages["rows"] > 0)).sum()),
         "deferred": int((messages["defers"] > 0).sum()),
     }
     return {

@@ -26,7 +26,9 @@ _NODES = ("mx1.example.net", "mx2.example.net", "mx3.example.net")
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What the logs hold. ``found``: message id to the classes that an audit has to find."""
+    """What the logs hold. ``messages``: with the reports among them. ``found``: message id to the classes
+    that an audit has to find.
+    """
 
     messages: int
     rows: int
@@ -95,14 +97,15 @@ def _written(
     found: dict[str, tuple[str, ...]] = {}
     left: list[Message] = []
     waiting: list[tuple[int, int, int, Row]] = []
-    count = 0
+    count = reports = 0
     at = BEGIN
     for message in _messages(messages, places, chance, found):
         at = message.at
         if message.left:
             left.append(message)
         owner, holder = _NODES.index(message.owner), _NODES.index(message.holder)
-        for moment, who, row in message.steps:
+        reports += len(message.reports)
+        for moment, who, row in [step for one in (message, *message.reports) for step in one.steps]:
             count += 1
             heapq.heappush(waiting, (moment, count, holder if who else owner, row))
         while waiting and waiting[0][0] < message.at - 10:
@@ -115,7 +118,7 @@ def _written(
         log.snapshot(at + 1000, _uuid(chance), list(_held(left, number)))
         log.close(at + 1000)
     spoilt = spoil([log.files for log in logs], faults, chance)
-    truth = Truth(messages, sum(log.sequence for log in logs), dict(faults), found, tuple(spoilt))
+    truth = Truth(messages + reports, sum(log.sequence for log in logs), dict(faults), found, tuple(spoilt))
     (directory / _TRUTH).write_text(json.dumps(truth.as_dict(), indent=1) + "\n", "utf-8")
     return truth
 
@@ -158,7 +161,9 @@ def _messages(
         if kind:
             tell, classes = FAULTS[kind]
             tell(message)
-            found[name] = classes
+            if classes:
+                found[name] = classes
+            found |= {one.id: one.found for one in message.reports if one.found}
         else:
             ordinary(message, chance)
         yield message

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from shadowaudit.core.reported import report_id
 from shadowaudit.generate.writing import Row
 
 OWNER, HOLDER = 0, 1
@@ -30,6 +31,11 @@ class Message:
     recipients: tuple[str, ...]
     steps: list[tuple[int, int, Row]]
     left: tuple[tuple[int, str], ...] = ()  # (node, role) that still have it when the log ends
+    sender: str = "sender@example.org"
+    content: str = ""  # another than that of its id
+    size: int = 4096
+    reports: list[Message] = field(default_factory=list)
+    found: tuple[str, ...] = ()  # of a report: the classes that the audit has to find
 
     def row(self, event: str, which: tuple[int, ...] = (), **more: Any) -> Row:
         """A row about these recipients, all of them unless named."""
@@ -38,7 +44,8 @@ class Message:
         custom = (f";S:Recipients={some}" if some else "") + str(more.pop("custom", ""))
         addresses = ";".join(self.recipients[number - 1] for number in chosen)
         digests = self.digests() if event in _DIGESTED else ""
-        return Row(event, self.id, addresses, len(chosen), custom=custom, digests=digests, **more)
+        told: dict[str, Any] = {"sender": self.sender, "size": self.size, **more}
+        return Row(event, self.id, addresses, len(chosen), custom=custom, digests=digests, **told)
 
     def digests(self, content: str = "") -> str:
         """The entries that say what it is; of another ``content``, if one is named."""
@@ -90,6 +97,37 @@ class Message:
         row = self.row(event, which, client=me, server=hop, source=source, context="250 2.0.0 OK", **more)
         row.custom += f";S:Fork={which[0] if which else 1}"
         self.add(after, who, row)
+
+    def fail(self, after: int, number: int = 1, *, reported: bool = True) -> None:
+        """The next hop refuses that recipient, and its sender gets a report: a message of its own."""
+        report = Message(
+            report_id(self.id, number),
+            self.at + after,
+            self.owner,
+            self.holder,
+            (self.sender,),
+            [],
+            sender="<>",
+        )
+        row = self.row(
+            "FAIL",
+            (number,),
+            client=self.owner,
+            server="mx.example.com",
+            source="QUEUE",
+            context="550 5.1.1 no such user",
+            reference=report.id,
+        )
+        self.add(after, OWNER, row)
+        if not reported:
+            return
+        made = report.row("DSN", source="DSN", server=self.owner, reference=self.id)
+        report.add(0, OWNER, made)
+        report.hold(2)
+        report.redirect(4)
+        report.deliver(30, event="SENDEXTERNAL")
+        report.discard(700)
+        self.reports.append(report)
 
     def discard(self, after: int, which: tuple[int, ...] = (), who: int = HOLDER, **more: Any) -> None:
         reason = str(more.pop("reason", "ExplicitlyDiscarded"))
@@ -150,7 +188,8 @@ def ordinary(message: Message, chance: random.Random) -> None:
         message.deliver(wait, (1,))
         message.deliver(wait + 30, tuple(range(2, count + 1)), event="SENDEXTERNAL")
     elif dice > 0.98:
-        message.deliver(wait, event="FAIL")
+        for number in range(1, count + 1):
+            message.fail(wait, number)
     else:
         message.deliver(wait, event="DELIVER" if dice < 0.4 else "SENDEXTERNAL")
     message.discard(wait + 200 + chance.randrange(900))
@@ -295,6 +334,84 @@ def _altered(m: Message) -> None:
     m.discard(800)
 
 
+def _resized(m: Message) -> None:
+    m.accepted()
+    m.deliver(40)
+    m.steps[-1][2].size = 0
+    m.discard(800)
+
+
+def _another_sender(m: Message) -> None:
+    m.accepted()
+    m.deliver(40)
+    m.steps[-1][2].sender = "eve@example.org"
+    m.discard(800)
+
+
+def _misdelivered(m: Message) -> None:
+    m.accepted()
+    m.deliver(40)
+    m.steps[-1][2].recipients = ";".join(f"not.{one}" for one in m.recipients)
+    m.discard(800)
+
+
+def _another_at_its_owner(m: Message) -> None:
+    m.accepted()
+    m.deliver(40)
+    for _, who, row in m.steps:
+        if who == OWNER:
+            row.recipients = ";".join(f"not.{one}" for one in m.recipients)
+    m.discard(800)
+
+
+def _one_more_held(m: Message) -> None:
+    m.accepted()
+    m.deliver(40)
+    m.discard(800)
+    for _, who, row in m.steps:
+        if who == HOLDER:
+            row.recipients, row.count = f"{row.recipients};more@example.com", row.count + 1
+
+
+def _refused_reply(m: Message) -> None:
+    m.accepted()
+    m.deliver(40)
+    m.steps[-1][2].context = "550 5.1.1 no such user"
+    m.discard(800)
+
+
+def _impossible_epoch(m: Message) -> None:
+    m.accepted()
+    m.deliver(40, epoch=7)
+    m.discard(800)
+
+
+def _bounced(m: Message) -> None:
+    m.accepted()
+    for number in range(1, len(m.recipients) + 1):
+        m.fail(40, number)
+    m.discard(800)
+
+
+def _unreported(m: Message) -> None:
+    m.accepted()
+    for number in range(1, len(m.recipients) + 1):
+        m.fail(40, number, reported=False)
+    m.discard(800)
+
+
+def _not_told(m: Message) -> None:
+    _unreported(m)
+    for _, _, row in m.steps:
+        row.reference = ""
+
+
+def _report_lost(m: Message) -> None:
+    _bounced(m)
+    m.reports[0].steps[3:] = []
+    m.reports[0].found = ("lost", "vanished-copy")
+
+
 def _beside(m: Message) -> None:
     m.hold(host=_host(m.owner))
     m.redirect(host=_host(m.owner))
@@ -365,6 +482,17 @@ FAULTS: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
     "dropped-duplicate": (_dropped, ("duplicate-dropped-at-mailbox",)),
     "in-doubt": (_in_doubt, ("duplicate-allowed",)),
     "altered": (_altered, ("altered",)),
+    "resized": (_resized, ("altered",)),
+    "another-sender": (_another_sender, ("altered",)),
+    "misdelivered": (_misdelivered, ("misdelivered",)),
+    "another-at-its-owner": (_another_at_its_owner, ("altered",)),
+    "one-more-held": (_one_more_held, ("altered",)),
+    "refused-reply": (_refused_reply, ("rows-contradict",)),
+    "impossible-epoch": (_impossible_epoch, ("rows-contradict",)),
+    "bounced": (_bounced, ()),
+    "unreported": (_unreported, ("report-missing",)),
+    "not-told": (_not_told, ("report-missing",)),
+    "report-lost": (_report_lost, ()),
     "beside": (_beside, ("exposed",)),
     "damaged-copy": (_damaged_copy, ("exposed",)),
     "restored": (_restored, ("exposed",)),

@@ -6,20 +6,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from shadowaudit.core.events import FINALS, Kind, kind_of
+from shadowaudit.core.events import FINALS, Kind, kind_of, listed
 from shadowaudit.core.fingerprint import digest, weights
+from shadowaudit.core.text import number_in
 from shadowaudit.logs.cells import Cells, keys
+from shadowaudit.logs.loops import NONE
 from shadowaudit.logs.rows import Table, members, moments, uniques
 from shadowaudit.logs.steps import KINDS, Learnt, Steps, is_any
 
 COLUMNS = (
     "date-time", "client-hostname", "server-hostname", "source-context", "source", "event-id", "message-id",
-    "network-message-id", "recipient-address", "custom-data",
+    "network-message-id", "recipient-address", "recipient-count", "custom-data",
 )  # fmt: skip
 
 PLAIN = (Kind.RECEIVE, Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER, Kind.OTHER)
 """What a message that stayed on one server has: all others are for the exact pass."""
+
+_COUNTED = (Kind.RECEIVE, *FINALS)
+"""Rows whose recipients are those that they count."""
 
 
 class ExchangeSteps:
@@ -42,7 +48,7 @@ class ExchangeSteps:
         count = np.array([len(one) for one in parsed], dtype=np.int64)[which]
         print_ = np.array([weights(one) for one in parsed], dtype=np.int64)[which]
         salt = digest(learnt.database)
-        salted = np.array([weights(one, salt) for one in parsed], dtype=np.int64)[which]
+        salted = np.array([weights(one, salt=salt) for one in parsed], dtype=np.int64)[which]
         servers, server = uniques(table["server-hostname"])
         for name in servers[:100]:
             learnt.names.setdefault(str(digest(name)), name)
@@ -65,9 +71,26 @@ class ExchangeSteps:
             odd=~is_any(kind, *PLAIN) | _failed(table["custom-data"]),
             hop=np.where(final, hops, 0),
             digests=np.full(len(table), -1, dtype=np.int64),
+            reports=np.zeros(len(table), dtype=np.int64),
+            made=(),
             enters=is_any(kind, Kind.RECEIVE),
             leaves=final,
         )
+
+
+def sound(table: Table) -> NDArray[np.bool_]:
+    """Which rows say something: they have a time, whole addresses, and as many as they count."""
+    lists, which = uniques(table["recipient-address"])
+    size = np.array([len(listed(text)) for text in lists], dtype=np.int64)[which]
+    whole = np.array(["\ufffd" not in text for text in lists], dtype=np.bool_)[which]
+    counts, said = uniques(table["recipient-count"])
+    count = np.array([number_in(text) for text in counts], dtype=np.int64)[said]
+    told = np.array([bool(text) for text in counts], dtype=np.bool_)[said]
+    events, event = uniques(table["event-id"])
+    counted = np.array([kind_of(name.upper()) in _COUNTED for name in events], dtype=np.bool_)[event]
+    found: NDArray[np.bool_] = (moments(table["date-time"]) != NONE) & whole
+    found &= ~(counted & told & (size != count))
+    return found
 
 
 def first_server(table: Table) -> str:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shadowaudit.core.events import FINALS, Event, Kind, entries_of, kind_of, listed
 from shadowaudit.core.facts import FileFacts, Flavour
 from shadowaudit.core.fingerprint import digest, key_of, uuid_of
-from shadowaudit.core.text import restored, split_row
+from shadowaudit.core.text import moment_in, number_in, numbers_in, restored, split_row
 from shadowaudit.logs.layout import Layout
 
 Key = tuple[int, int]
 _HEAD = 1 << 16
+_COUNTED = {Kind.RECEIVE, *FINALS}
 _OUTWARD = FINALS | {Kind.HAREDIRECT, Kind.TRANSFER, Kind.DEFER}
 
 
@@ -50,8 +51,20 @@ class Piece:
 
 
 def rows_of(key: Key, pieces: Iterable[Piece]) -> list[Event]:
-    """Every row about that message. Raises OSError when a file cannot be read any more."""
-    found = {(event.node, event.boot, event.sequence, event.line): event for event in _read(key, pieces)}
+    """Every row about that message, and those of reports on it (``Kind.REPORT``).
+
+    What two of Exchange's logs tell in the same octets happened once: one may be the other, collected later.
+    Raises OSError when a file cannot be read any more.
+    """
+    found: dict[tuple[object, ...], Event] = {}
+    told: Counter[tuple[str, str]] = Counter()
+    rows = {(event.node, event.boot, event.sequence, event.line): event for event in _read(key, pieces)}
+    for event in rows.values():
+        if event.database.startswith("exchange:"):
+            told[event.boot, event.line] += 1
+            found.setdefault((event.node, event.line, told[event.boot, event.line]), event)
+        else:
+            found[event.node, event.boot, event.sequence, event.line] = event
     return list(found.values())
 
 
@@ -62,8 +75,12 @@ def _read(key: Key, pieces: Iterable[Piece]) -> Iterator[Event]:
             data = file.read(piece.end - piece.begin)
         for at, line in _candidates(data, key, piece.source):
             event = event_of(line, piece.source, piece.begin + at)
-            if event is not None and event[0] == key:
+            if event is None:
+                continue
+            if event[0] == key:
                 yield event[1]
+            elif event[1].kind is Kind.DSN and key_of(event[1].reference) == key:
+                yield replace(event[1], kind=Kind.REPORT)
 
 
 def _candidates(data: bytes, key: Key, source: Source) -> Iterator[tuple[int, bytes]]:
@@ -126,23 +143,28 @@ def _event(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None
     event_id = cell["event-id"].upper()
     kind = kind_of(event_id)
     addresses = listed(cell["recipient-address"])
+    at, epoch = moment_in(cell["date-time"]), number_in(own.get("Epoch", "1")) if relay else 1
+    size, count = number_in(cell.get("total-bytes", "")), number_in(cell.get("recipient-count", "") or "0")
     if relay:
-        named = own.get("Recipients", "")
-        count = cell.get("recipient-count", "0")
-        recipients = (
-            tuple(int(part) for part in named.split("+")) if named else tuple(range(1, int(count or 0) + 1))
-        )
+        numbers = numbers_in(own.get("Recipients", ""))
+        recipients = numbers or tuple(range(1, len(addresses) + 1))
+        sound = numbers is not None and len(recipients) == len(addresses) == count
+        sound = sound and epoch > 0 and kind is not Kind.OTHER and (size >= 0 or not addresses)
     else:
         recipients = tuple(digest(address.lower()) for address in addresses)
+        counted = kind in _COUNTED and bool(cell.get("recipient-count"))
+        sound = "\ufffd" not in cell["recipient-address"] and (not counted or count == len(addresses))
+    if at is None or not sound:
+        return None
     peer = cell.get("server-hostname" if kind in _OUTWARD else "client-hostname", "")
     event = Event(
         node=source.node,
         database=own.get("Db", source.database) if relay else source.database,
         boot=own.get("Boot", source.boot) if relay else source.path,
         sequence=int(own.get("Seq", "0")) if relay else offset,
-        at=_milliseconds(cell["date-time"]),
+        at=at,
         kind=kind,
-        epoch=int(own.get("Epoch", "1")) if relay else 1,
+        epoch=epoch,
         recipients=recipients,
         reason=cell.get("source-context", "").partition(";")[0],
         peer=peer,
@@ -150,15 +172,11 @@ def _event(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None
         source=cell.get("source", "").upper(),
         entries=own,
         addresses=addresses,
+        related=listed(cell.get("related-recipient-address", "")),
+        size=size if relay and size >= 0 else None,
+        sender=cell.get("sender-address", ""),
         message=message,
         subject=cell.get("message-subject", ""),
         line=line.decode("utf-8", "replace").rstrip("\r\n"),
     )
     return key_of(message), event
-
-
-def _milliseconds(text: str) -> int:
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000 + 0.5)
-    except ValueError:
-        return 0

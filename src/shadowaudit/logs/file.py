@@ -14,7 +14,7 @@ from shadowaudit.core.facts import Fault, FileFacts, Flavour, Snapshot
 from shadowaudit.logs import exchange, steps
 from shadowaudit.logs.fold import fold, joined
 from shadowaudit.logs.grid import split
-from shadowaudit.logs.layout import NAME
+from shadowaudit.logs.layout import NAME, encoding_of
 from shadowaudit.logs.lines import Block, Reading, Room
 from shadowaudit.logs.rows import read
 from shadowaudit.logs.steps import KINDS, Learnt, RelaySteps, Steps
@@ -55,9 +55,12 @@ class _Digest:
             size, modified = status.st_size, status.st_mtime_ns
             if not stat.S_ISREG(status.st_mode):  # to open one may wait for ever
                 raise OSError(errno.EINVAL, f"it is {_kind(status.st_mode)}, and no file")
-            for block in self.reading.blocks():
-                self._block(block)
-            self.sha256 = self.reading.sha256()
+            if name := encoding_of(self.path):
+                self.learnt.faults[Fault.ENCODING], self.example = None, f"{name}: convert it, and ask again"
+            else:
+                for block in self.reading.blocks():
+                    self._block(block)
+                self.sha256 = self.reading.sha256()
         except OSError as problem:
             self.learnt.faults[Fault.UNREADABLE_FILE] = None
             self.example = problem.strerror or str(problem)
@@ -81,7 +84,10 @@ class _Digest:
         if not len(grid):
             return None
         self.ours = self.ours or RelaySteps(self.learnt)
-        return self.ours.of(grid)
+        self.ours.refused = self.ours.refused[:0]
+        found = self.ours.of(grid)
+        self._cannot_read(block, self.ours.refused)
+        return found
 
     def _exchange(self, block: Block) -> Steps | None:
         table = read(block, self.reading.layout.fields, exchange.COLUMNS, strict=False)
@@ -90,6 +96,8 @@ class _Digest:
             if self.others is None:  # then it is read as what it is
                 self.reading.layout.flavour = Flavour.RELAY
                 return self._ours(block)
+        if len(table) and not (good := exchange.sound(table)).all():
+            table = table.only(good)
         self._cannot_read(block, table.unreadable)
         if not len(table):
             return None
@@ -129,7 +137,7 @@ class _Digest:
         if not self.rows and not faults and not layout.usable:
             faults[Fault.NO_FIELDS] = None
         footer = layout.footer
-        if faults.keys() & {Fault.UNREADABLE_FILE, Fault.NO_FIELDS}:
+        if faults.keys() & {Fault.UNREADABLE_FILE, Fault.ENCODING, Fault.NO_FIELDS}:
             return  # nothing is said of what nobody could read
         if layout.flavour is not Flavour.RELAY:
             if footer is not None or NAME.fullmatch(self.path.name):
@@ -187,5 +195,6 @@ class _Digest:
             promoted=dict(learnt.promoted),
             set_back=learnt.set_back,
             witnessed=learnt.witnessed,
+            undigested=learnt.undigested,
             names=learnt.names,
         )

@@ -6,7 +6,7 @@ noticed by its name rather than in here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from shadowaudit.core.events import DELIVERIES, FINALS, Kind
-from shadowaudit.logs.groups import Groups
+from shadowaudit.logs.groups import NONE_GREATEST, NONE_LEAST, Groups
 from shadowaudit.logs.lines import Block
 from shadowaudit.logs.steps import Steps, is_any
 
@@ -22,7 +22,7 @@ Long = NDArray[np.int64]
 
 SUMS = (
     "rows", "origins", "received", "recipients", "owed", "ended", "settled", "balance", "residue",
-    "redirects", "holds", "holders", "odd", "defers", "bounced",
+    "redirects", "holds", "holders", "odd", "defers", "bounced", "copied", "reports",
 )  # fmt: skip
 LEAST = ("redirect_at", "accepted_at", "file_from", "held_at", "digests_least")
 GREATEST = ("origin_at", "final_at", "discard_at", "hop", "file_to", "digests_greatest")
@@ -36,6 +36,9 @@ _COUNTS = (
     "odd",
     "defers",
 )  # no more than a block's rows
+
+_HELD: int = 0x1E3779B97F4A7C15 >> 20
+"""What copies taken count in ``copied`` where copies made count 1: so neither stands for the other."""
 
 SCHEMA: Any = pa.schema(
     [
@@ -74,6 +77,10 @@ def fold(steps: Steps, block: Block) -> Any:
         "odd": groups.count(np.flatnonzero(steps.odd)),
         "defers": groups.count(np.flatnonzero(is_any(kind, Kind.DEFER))),
         "bounced": groups.total(count, np.flatnonzero(is_any(kind, Kind.FAIL))),
+        "copied": groups.total(steps.print, redirect)
+        + groups.total(steps.print * _HELD, np.flatnonzero(steps.copies < 0))
+        - groups.total(steps.print * (_HELD + 1), origin),
+        "reports": groups.total(steps.reports),
         "redirect_at": groups.least(steps.sequence, redirect),
         "accepted_at": groups.least(steps.at, origin),
         "file_from": groups.least(block.at + block.begins[steps.row]),
@@ -91,9 +98,29 @@ def fold(steps: Steps, block: Block) -> Any:
     about = (steps.high != 0) | (steps.low != 0)
     if not about.all():
         columns = {name: values[about] for name, values in columns.items()}
-    return pa.table(
-        [pa.array(columns[name], SCHEMA.field(name).type) for name in SCHEMA.names], schema=SCHEMA
-    )
+    return joined([_table(columns), *([_reported(steps, block)] if steps.made else [])])
+
+
+def _reported(steps: Steps, block: Block) -> Any:
+    """States of messages that are reported on: a row of another message tells that the report was made."""
+    made = steps.made
+    rows = steps.row[[one.row for one in made]]
+    columns = {name: np.zeros(len(made), dtype=np.int64) for name in SCHEMA.names}
+    columns |= {name: np.full(len(made), NONE_LEAST) for name in LEAST}
+    columns |= {name: np.full(len(made), NONE_GREATEST) for name in GREATEST}
+    columns |= {
+        "high": np.array([one.high for one in made], dtype=np.int64),
+        "low": np.array([one.low for one in made], dtype=np.int64),
+        "reports": -np.array([one.print for one in made], dtype=np.int64),
+        "file_from": block.at + block.begins[rows],
+        "file_to": block.at + block.ends[rows],
+    }
+    return _table(columns)
+
+
+def _table(columns: Mapping[str, Long]) -> Any:
+    arrays = [pa.array(columns[name], SCHEMA.field(name).type) for name in SCHEMA.names]
+    return pa.table(arrays, schema=SCHEMA)
 
 
 def joined(tables: Sequence[Any]) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from shadowaudit.core.facts import Flavour
 
@@ -50,3 +52,23 @@ class Layout:
     @property
     def usable(self) -> bool:
         return all(name in self.fields for name in NEEDED)
+
+
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+
+
+def encoding_of(path: Path) -> str:
+    """The encoding in which a file begins, if that is none in which logs are. Raises OSError."""
+    with path.open("rb") as file:
+        head = file.read(64)
+    for mark, name in _MARKS:
+        if head.startswith(mark):
+            return name
+    half = [head[place::2] for place in (0, 1)]
+    one, other = (bytes(len(part)) == part for part in half)
+    return "UTF-16" if len(head) > 1 and one != other else ""

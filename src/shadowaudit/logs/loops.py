@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from shadowaudit.core.fingerprint import BY_FIRST, BY_SECOND, FIRST, LANE, SECOND
 from shadowaudit.logs.compiled import compiled
 
 Array = Any  # of whole numbers
 
-_QUOTE, _COMMA, _LF, _CR, _DASH, _ENTRY = b'",\n\r-;'
+_QUOTE, _COMMA, _LF, _CR, _DASH, _ENTRY, _APOSTROPHE = b"\",\n\r-;'"
 PART = 4096
 """Octets that are looked at in a step."""
 
 _MIXING = 0x1E3779B97F4A7C15
 _POSITIVE = (1 << 63) - 1
+_ONE, _OTHER, _BY_ONE, _BY_OTHER, _LANE = FIRST, SECOND, BY_FIRST, BY_SECOND, LANE
 _ONES = 0x0101010101010101
 _SEQUENCE = int.from_bytes(b"S:Seq=", "little")
 _CONTENT, _ENVELOPE = (int.from_bytes(one, "little") for one in (b"S:Conten", b"S:Envelo"))
@@ -232,6 +234,95 @@ def digests(
                 mixed ^= mixed >> 29
                 at += 8
             number[row] = mixed
+
+
+@compiled
+def recipients(
+    begin: Array,
+    end: Array,
+    octets: Array,
+    of: Array,
+    first: Array,
+    numbers: Array,
+    salt: int,
+    count: Array,
+    plain: Array,
+    salted: Array,
+) -> None:
+    """Of cells that list addresses: how many, and the sums of their weights (``core.fingerprint.weight``).
+
+    A row with number ``of`` names its recipients' numbers from ``first`` of that on; without any they are 1,
+    2, and so on. -1 addresses: these are not as many as the numbers; -2: a member may be in single quotes.
+    """
+    low, high = salt & _LANE, salt >> 31
+    for row in range(len(begin)):
+        at, to = begin[row], end[row]
+        place, last = first[of[row]], first[of[row] + 1]
+        named, members, unsalted, with_salt, one, other = last > place, 0, 0, 0, _ONE, _OTHER
+        quoted, empty = False, at == to
+        while at <= to and not empty:
+            if at < to and octets[at] != _ENTRY:
+                octet = octets[at]
+                quoted = quoted or octet == _APOSTROPHE
+                one = ((one ^ octet) * _BY_ONE) & _LANE
+                other = ((other ^ octet) * _BY_OTHER) & _LANE
+                one ^= one >> 15
+                other ^= other >> 13
+            else:
+                members += 1
+                number = members
+                if named:
+                    number = numbers[place] if place < last else 0
+                    place += 1
+                for step in range(2):
+                    word = number & _LANE if step == 0 else number >> 31
+                    one = ((one ^ word) * _BY_ONE) & _LANE
+                    other = ((other ^ word) * _BY_OTHER) & _LANE
+                    one ^= one >> 15
+                    other ^= other >> 13
+                salted_one, salted_other = one, other
+                for step in range(3):
+                    word = low if step == 0 else high if step == 1 else 0
+                    one = (one * _BY_ONE) & _LANE
+                    other = (other * _BY_OTHER) & _LANE
+                    one ^= one >> 15
+                    other ^= other >> 13
+                    salted_one = ((salted_one ^ word) * _BY_ONE) & _LANE
+                    salted_other = ((salted_other ^ word) * _BY_OTHER) & _LANE
+                    salted_one ^= salted_one >> 15
+                    salted_other ^= salted_other >> 13
+                unsalted += (one << 9) ^ other
+                with_salt += (salted_one << 9) ^ salted_other
+                one, other = _ONE, _OTHER
+            at += 1
+        count[row] = -2 if quoted else members if not named or place == last else -1
+        plain[row], salted[row] = unsalted, with_salt
+
+
+@compiled
+def hashed(begin: Array, end: Array, words: Array, keep: Array, number: Array) -> None:
+    """A number for each cell: the same for the same ones."""
+    for row in range(len(begin)):
+        at, to = begin[row], end[row]
+        mixed = to - at
+        while at < to:
+            mixed = ((mixed ^ (words[at] & keep[min(to - at, 8)])) * _MIXING) & _POSITIVE
+            mixed ^= mixed >> 29
+            at += 8
+        number[row] = mixed
+
+
+@compiled
+def whole(begin: Array, end: Array, octets: Array, found: Array) -> None:
+    """The whole number that a cell writes in digits; -1 for any other text."""
+    for row in range(len(begin)):
+        at, to, value = begin[row], end[row], 0
+        good = at < to and to - at <= _DIGITS
+        while good and at < to:
+            good = octets[at] >= 48 and octets[at] <= 57
+            value = value * 10 + (octets[at] - 48)
+            at += 1
+        found[row] = value if good else -1
 
 
 @compiled

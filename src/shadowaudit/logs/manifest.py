@@ -78,6 +78,36 @@ def packed_logs(places: Iterable[Path]) -> list[str]:
     return sorted(found)
 
 
+def passed_over(places: Iterable[Path]) -> list[str]:
+    """Files below these directories that may be logs by their name or their first line, and are not read."""
+    found: list[str] = []
+    for place in places:
+        for directory, _, names in os.walk(place):
+            here = set(names)
+            for name in names:
+                packed = _PACKED.fullmatch(name)
+                if _is_log(name) or _OPEN.fullmatch(name) or (packed and Path(name).stem in here):
+                    continue
+                path = Path(directory, name)
+                if packed or "MSGTRK" in name.upper() or _begins_as_log(path):
+                    found.append(str(path))
+    return sorted(found)
+
+
+def _is_log(name: str) -> bool:
+    return name.upper().startswith("MSGTRK") and name.upper().endswith(".LOG")
+
+
+def _begins_as_log(path: Path) -> bool:
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return b"#Log-type: Message Tracking Log" in file.read(1000)
+    except OSError:
+        return False
+
+
 def _nothing_in(place: Path) -> str:
     """A sentence about a directory without logs: not mounted, compressed, or another one."""
     if packed := packed_logs([place]):
@@ -140,7 +170,7 @@ def _below(place: Path) -> Iterator[Found]:
     problems: list[OSError] = []
     for directory, _, names in os.walk(place, onerror=problems.append):
         for name in names:
-            if name.upper().startswith("MSGTRK") and name.upper().endswith(".LOG"):
+            if _is_log(name):
                 yield _found(Path(directory, name))
     if problems:
         raise NoLogsError(f"{problems[0].filename} cannot be read: {problems[0].strerror}")

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from shadowaudit.core.events import listed
-from shadowaudit.core.text import split_row
+from shadowaudit.core.text import moment_in, split_row
 from shadowaudit.logs.lines import Block
+from shadowaudit.logs.loops import NONE
 
 Text = Any  # a pyarrow StringArray: pyarrow has no types
 
@@ -32,6 +33,12 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def only(self, keep: NDArray[np.bool_]) -> Table:
+        """Those rows; the others are unreadable, too."""
+        columns = {name: text.filter(pa.array(keep)) for name, text in self.columns.items()}
+        unreadable = sorted((*self.unreadable, *self.index[~keep].tolist()))
+        return Table(columns, self.index[keep], tuple(unreadable))
 
 
 def read(block: Block, fields: Sequence[str], wanted: Sequence[str], *, strict: bool) -> Table:
@@ -112,20 +119,18 @@ def _slow(
 
 
 def moments(texts: Text) -> NDArray[np.int64]:
-    """Times as milliseconds since 1970; 0 for what is none."""
+    """Times as milliseconds since 1970; ``loops.NONE`` for what is none."""
     try:
         found = pc.cast(texts, pa.timestamp("ms", "UTC"))
     except pa.ArrowInvalid:
         return np.array([_moment(text) for text in texts.to_pylist()], dtype=np.int64)
-    whole: NDArray[np.int64] = pc.cast(found, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    whole: NDArray[np.int64] = pc.cast(found, pa.int64()).to_numpy(zero_copy_only=False)
     return whole
 
 
 def _moment(text: str) -> int:
-    try:
-        return int(pc.cast(pa.scalar(text), pa.timestamp("ms", "UTC")).cast(pa.int64()).as_py() or 0)
-    except pa.ArrowInvalid:
-        return 0
+    found = moment_in(text)
+    return NONE if found is None else found
 
 
 def uniques(texts: Text) -> tuple[list[str], NDArray[np.int64]]:

@@ -20,7 +20,7 @@ from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.manifest import Found
 from shadowaudit.logs.settled import Settlement
 
-_VERSION = 3
+_VERSION = 4
 """Of facts and partial states: higher when they say something else."""
 
 _MAGIC = b"PAR1"  # at both ends of a Parquet file

@@ -6,27 +6,30 @@ Two readers make the same arrays, one for our logs and one for Exchange's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from shadowaudit.core.events import (
+    COMPARED,
     DELIVERIES,
     DISCARDED,
     FINALS,
+    SENT,
     STOP,
     Kind,
     entries_of,
     is_beside,
     kind_of,
+    listed,
 )
 from shadowaudit.core.facts import Fault
-from shadowaudit.core.fingerprint import BITS, digest, weights
-from shadowaudit.core.text import number_in
+from shadowaudit.core.fingerprint import digest, key_of, print_of, weight
+from shadowaudit.core.text import number_in, numbers_in, restored
 from shadowaudit.logs import loops
 from shadowaudit.logs.cells import KEEP, Cells, Numbers, keys, packed
 from shadowaudit.logs.grid import Grid
@@ -37,14 +40,25 @@ Long = NDArray[np.int64]
 KINDS = {kind: 1 << number for number, kind in enumerate(Kind)}
 """A bit for each kind: so a row is asked for several at once."""
 
+_MIXING = np.int64(0x1E3779B97F4A7C15)
 _PART = 1500  # rows: as many octets as the processor has at hand
-_MOST = 1 << 21  # recipients that one row can plausibly have
 
 COLUMNS = (
     "date-time", "client-hostname", "server-hostname", "source-context", "event-id", "network-message-id",
-    "recipient-count", "reference", "custom-data", "log-id",
+    "recipient-address", "total-bytes", "recipient-count", "reference", "sender-address", "custom-data",
+    "log-id",
 )  # fmt: skip
 """What is read of our logs' rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A report that a row makes: which row that is, its fingerprint, and the message that it is about."""
+
+    row: int
+    print: int
+    high: int
+    low: int
 
 
 @dataclass(slots=True)
@@ -64,7 +78,9 @@ class Steps:
     copies: Long  # of HAREDIRECT and HARECEIVE: the holder's fingerprint
     odd: NDArray[np.bool_]  # only the exact pass understands this row
     hop: Long  # digest of the next hop, of rows that settle
-    digests: Long  # a number for the digests of content and envelope; -1: the row has none
+    digests: Long  # a number for size, sender and both digests; -1: the row is not compared
+    reports: Long  # of FAIL: the fingerprint of the report that it names
+    made: tuple[Made, ...]
     enters: NDArray[np.bool_]
     leaves: NDArray[np.bool_]
 
@@ -77,6 +93,7 @@ class Learnt:
     database: str = ""
     node: str = ""
     faults: dict[Fault, None] = field(default_factory=dict)
+    undigested: int = 0  # rows that are compared, and have no digests
     listed: Counter[str] = field(default_factory=Counter)
     closings: dict[str, tuple[int, int, int]] = field(
         default_factory=dict
@@ -90,53 +107,39 @@ class Learnt:
     names: dict[str, str] = field(default_factory=dict)
 
 
-class Weights:
-    """Fingerprints of the recipients 1 to n, for every n, with and without a database's salt."""
-
-    def __init__(self, salt: int) -> None:
-        self.salt = salt
-        self.plain = _sums(1024, 0)
-        self.salted = _sums(1024, salt)
-
-    def upto(self, counts: Long) -> tuple[Long, Long]:
-        most = int(counts.max(initial=0))
-        if most >= len(self.plain):
-            self.plain, self.salted = _sums(most + 1, 0), _sums(most + 1, self.salt)
-        return self.plain[counts], self.salted[counts]
-
-
-def _sums(size: int, salt: int) -> Long:
-    word = np.arange(1, size, dtype=np.uint64) + np.uint64(salt) + np.uint64(0x9E3779B97F4A7C15)
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    word = (word ^ (word >> np.uint64(31))) >> np.uint64(64 - BITS)
-    return np.concatenate(([0], np.cumsum(word.astype(np.int64))))
-
-
 class RelaySteps:
     """Reads our rows. The first row of the file tells incarnation and database; the others have to agree."""
 
     def __init__(self, learnt: Learnt) -> None:
         self.learnt = learnt
-        self._weights = Weights(0)
+        self.refused: Long = np.empty(0, dtype=np.int64)
 
-    def of(self, table: Grid) -> Steps:
+    def of(self, table: Grid) -> Steps | None:
+        """``refused`` are the numbers of the rows that say nothing, as a value that they need is none."""
         learnt = self.learnt
-        custom = table["custom-data"]
         if not learnt.boot and len(table):
-            self._begin(custom.text(0))
+            own = entries_of(table["custom-data"].text(0))
+            learnt.boot, learnt.database = own.get("Boot", ""), own.get("Db", "")
         found = _Columns.of(table, f";S:Boot={learnt.boot};S:Db={learnt.database}")
+        parsed = [entries_of(text.removeprefix(";")) for text in found.tails.distinct.texts()]
+        numbers = [_sound(one) for one in parsed]
+        about = _Recipients.of(table, found, numbers, digest(learnt.database))
+        refused = self._refused(found, numbers, about)
+        if refused.any():
+            kept = Grid(table.columns, table.index, ()).only(
+                np.flatnonzero(~refused), np.empty(0, dtype=np.int64)
+            )
+            self.refused = np.concatenate([self.refused, table.index[refused]])
+            return self.of(kept) if len(kept) else None
         sequence, which, message = found.sequence, found.tails.of, found.ids.of
         if (sequence < 0).any():
             learnt.faults[Fault.MIXED] = None
             sequence = np.maximum(sequence, 0)
         if table["log-id"].text(0) != f"{learnt.boot}-{sequence[0]}":
             learnt.faults[Fault.MIXED] = None
-        parsed = [entries_of(text.removeprefix(";")) for text in found.tails.distinct.texts()]
         events = found.events.distinct.texts()
         kind = np.array([KINDS[kind_of(name)] for name in events], dtype=np.int64)[found.events.of]
         high, low = found.high, found.low
-        count, plain, salted = self._recipients(found.counts, parsed, which)
         context = table["source-context"]
         new = is_any(kind, Kind.HARECEIVE) & (context.lengths == 0)
         discarded = is_any(kind, Kind.HADISCARD)
@@ -148,6 +151,13 @@ class RelaySteps:
             Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER, Kind.LOAD,
         )  # fmt: skip
         odd |= (is_any(kind, Kind.HARECEIVE) & ~new) | (is_any(kind, Kind.HADISCARD) & ~discarded)
+        odd |= _unfitting(kind, context)
+        failed = np.flatnonzero(is_any(kind, Kind.FAIL))
+        reports = np.zeros(len(kind), dtype=np.int64)
+        for row in failed.tolist():
+            reference = table["reference"].text(row)
+            reports[row] = print_of(*key_of(reference)) if reference else 0
+            odd[row] |= not reference and table["sender-address"].text(row) != "<>"
         self._snapshots(kind, parsed, which, sequence, (high | low)[message])
         copies = self._holders(table, kind, parsed, which, new)
         return Steps(
@@ -158,38 +168,43 @@ class RelaySteps:
             message=message,
             high=high,
             low=low,
-            count=count,
-            print=plain,
-            salted=salted,
+            count=about.count,
+            print=about.plain,
+            salted=about.salted,
             copies=copies,
             odd=odd,
             hop=self._hops(found.servers, is_any(kind, *DELIVERIES)),
-            digests=found.digests,
+            digests=self._promised(found, kind),
+            reports=reports,
+            made=self._made(table, found, kind),
             enters=is_any(kind, Kind.RECEIVE, Kind.DSN) | new,
             leaves=leaves,
         )
 
-    def _begin(self, custom: str) -> None:
-        own = entries_of(custom)
-        self.learnt.boot, self.learnt.database = own.get("Boot", ""), own.get("Db", "")
-        self._weights = Weights(digest(self.learnt.database))
+    def _refused(self, found: _Columns, numbers: Sequence[Any], about: _Recipients) -> NDArray[np.bool_]:
+        """Which rows have no valid time, event, epoch or size, or not the recipients that they count."""
+        named = np.array([one is not None for one in numbers])[found.tails.of]
+        known = np.array([kind_of(one) is not Kind.OTHER for one in found.events.distinct.texts()])
+        sized = (found.sizes >= 0) | (about.count == 0)
+        sound: NDArray[np.bool_] = (found.at != loops.NONE) & named & known[found.events.of] & sized
+        sound &= about.count == about.said
+        return ~sound
 
-    def _recipients(
-        self, counts: Numbers, parsed: list[dict[str, str]], which: Long
-    ) -> tuple[Long, Long, Long]:
-        """Recipients by number: those that S:Recipients names, else 1 to recipient-count."""
-        texts = counts.distinct.texts()
-        number = np.array([max(0, number_in(t)) for t in texts], dtype=np.int64)
-        count = np.minimum(number, _MOST)[counts.of]
-        plain, salted = self._weights.upto(count)
-        named = [_numbers(one.get("Recipients", "")) for one in parsed]
-        some = np.flatnonzero(np.array([bool(one) for one in named])[which])
-        if len(some):
-            salt, of = self._weights.salt, which[some]
-            count[some] = np.array([len(one) for one in named], dtype=np.int64)[of]
-            plain[some] = np.array([weights(one) for one in named], dtype=np.int64)[of]
-            salted[some] = np.array([weights(one, salt) for one in named], dtype=np.int64)[of]
-        return count, plain, salted
+    def _promised(self, found: _Columns, kind: Long) -> Long:
+        """One number for digests, size and sender, of rows that are compared."""
+        compared = is_any(kind, *COMPARED)
+        self.learnt.undigested += int(np.count_nonzero(compared & (found.digests < 0)))
+        all_three = ((found.digests ^ found.sizes) * _MIXING ^ found.senders) * _MIXING
+        return np.where(compared, all_three & np.iinfo(np.int64).max, -1)
+
+    def _made(self, table: Grid, found: _Columns, kind: Long) -> tuple[Made, ...]:
+        """The reports that the rows make, with the messages that they are about."""
+        made = []
+        for row in np.flatnonzero(is_any(kind, Kind.DSN)).tolist():
+            if about := table["reference"].text(row):
+                own = int(found.high[found.ids.of[row]]), int(found.low[found.ids.of[row]])
+                made.append(Made(row, print_of(*own), *key_of(about)))
+        return tuple(made)
 
     def _snapshots(
         self, kind: Long, parsed: list[dict[str, str]], which: Long, sequence: Long, about: Long
@@ -262,6 +277,35 @@ class RelaySteps:
 
 
 @dataclass(frozen=True, slots=True)
+class _Recipients:
+    """Of each row: how many recipients, how many it says that they are, and their fingerprints."""
+
+    count: Long  # -1: not as many as it has numbers for
+    said: Long
+    plain: Long
+    salted: Long
+
+    @classmethod
+    def of(cls, table: Grid, found: _Columns, numbers: Sequence[Any], salt: int) -> Self:
+        """``numbers``: by the number of its tail, what ``S:Recipients`` of a row says."""
+        cells = table["recipient-address"]
+        count, plain, salted = np.empty((3, len(cells)), dtype=np.int64)
+        named = [one or () for one in numbers]
+        first = np.cumsum([0, *map(len, named)])
+        flat = np.array([number for one in named for number in one] or [0], dtype=np.int64)
+        of = found.tails.of
+        loops.recipients(cells.begin, cells.end, cells.data, of, first, flat, salt, count, plain, salted)
+        for row in np.flatnonzero(count == -2).tolist():
+            members = listed(restored(cells.text(row)))
+            own = named[of[row]] or tuple(range(1, len(members) + 1))
+            count[row] = len(members) if len(own) == len(members) else -1
+            plain[row] = sum(weight(*one) for one in zip(own, members, strict=False))
+            salted[row] = sum(weight(*one, salt) for one in zip(own, members, strict=False))
+        said = np.array([number_in(text) if text else 0 for text in found.counts.distinct.texts()])
+        return cls(count, said.astype(np.int64)[found.counts.of], plain, salted)
+
+
+@dataclass(frozen=True, slots=True)
 class _Columns:
     """What all rows are asked for, part by part: as long as a part's octets are at hand."""
 
@@ -272,6 +316,8 @@ class _Columns:
     low: Long
     tails: Numbers  # custom-data after what identifies the row, without the digests: few are distinct
     digests: Long
+    sizes: Long  # -1: it has none
+    senders: Long
     events: Numbers
     counts: Numbers
     servers: Numbers
@@ -280,7 +326,8 @@ class _Columns:
     def of(cls, table: Grid, own: str) -> Self:
         """``own``: what stands behind the sequence."""
         size = len(table)
-        sequence, rest, at, cut, digests = np.empty((5, size), dtype=np.int64)
+        sequence, rest, at, cut, digests, sizes, senders = np.empty((7, size), dtype=np.int64)
+        octets, sender = table["total-bytes"], table["sender-address"]
         custom, times, behind = table["custom-data"], table["date-time"], own.encode()
         ids, tails = Numbers(table["network-message-id"]), Numbers(Cells(custom.data, rest, cut))
         others = [Numbers(table[name]) for name in ("event-id", "recipient-count", "server-hostname")]
@@ -292,16 +339,32 @@ class _Columns:
             tail = rest[rows], custom.end[rows], custom.data, words
             loops.digests(*tail, KEEP, cut[rows], digests[rows])
             _moments(times.at(rows), at[rows])
+            loops.whole(octets.begin[rows], octets.end[rows], octets.data, sizes[rows])
+            loops.hashed(sender.begin[rows], sender.end[rows], sender.words, KEEP, senders[rows])
             keyed.append(keys(ids.add(rows)))
             for one in (tails, *others):
                 one.add(rows)
         high, low = (np.concatenate(parts) for parts in zip(*keyed, strict=True))
-        return cls(sequence, at, ids, high, low, tails, digests, *others)
+        return cls(sequence, at, ids, high, low, tails, digests, sizes, senders, *others)
+
+
+def _sound(entries: Mapping[str, str]) -> tuple[int, ...] | None:
+    """The recipients' numbers that these entries name; None if they are none, or the epoch is none."""
+    if number_in(entries.get("Epoch", "1")) < 1:
+        return None
+    return numbers_in(entries.get("Recipients", ""))
+
+
+def _unfitting(kind: Long, context: Cells) -> NDArray[np.bool_]:
+    """Which rows have a reply that is none of their event's (``core.replies``)?"""
+    good = context.begins(b"2")
+    odd: NDArray[np.bool_] = (is_any(kind, *SENT) & ~good) | (is_any(kind, Kind.FAIL, Kind.DEFER) & good)
+    return odd
 
 
 def _needs_a_look(entries: Mapping[str, str]) -> bool:
     """Was it taken over, or sent in doubt, or is its copy none that counts? The sums do not tell."""
-    if int(entries.get("Epoch") or 1) > 1 or "InDoubt" in entries or "Replication" in entries:
+    if entries.get("Epoch", "1") != "1" or "InDoubt" in entries or "Replication" in entries:
         return True
     return is_beside(entries)
 
@@ -311,11 +374,6 @@ def _moments(times: Cells, found: Long) -> None:
     left = np.flatnonzero(found == loops.NONE)
     if len(left):
         found[left] = moments(pa.array(times.at(left).texts(), pa.string()))
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    parts = text.split("+") if text else []
-    return tuple(number for part in parts if (number := number_in(part)) >= 0)
 
 
 def is_any(kind: Long, *kinds: Kind) -> NDArray[np.bool_]:

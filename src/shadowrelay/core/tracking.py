@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.messages import Holder
-from shadowrelay.core.tracking_row import Columns, TrackingEvent, entries, fork, listed, timestamp
+from shadowrelay.core.tracking_row import Columns, TrackingEvent, entries, fork, listed, numbers, timestamp
 from shadowrelay.core.values import dataclass
 
 
@@ -264,6 +264,12 @@ class Fail(TrackingEvent):
             "recipient-status": listed([status] * len(about)),
             "reference": self.report or "",
         }
+
+    def custom(self) -> dict[str, str]:
+        if self.report or not self.copy.envelope.sender:
+            return {}
+        about = self.recipients or self.copy.recipients
+        return {"NoReport": numbers(one for one in about if one.notify and "FAILURE" not in one.notify)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

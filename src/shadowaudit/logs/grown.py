@@ -1,0 +1,46 @@
+"""A log of Exchange that was collected twice: while it grew, and again when it was longer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from shadowaudit.core.facts import FileFacts, Flavour
+
+_AT_ONCE = 1 << 20
+
+
+def without_beginnings(files: Sequence[FileFacts]) -> tuple[list[FileFacts], tuple[str, ...]]:
+    """The files without those that are the beginning of another one, octet by octet; and a note about each.
+
+    A file that cannot be read any more stays.
+    """
+    same: dict[tuple[str, int], list[FileFacts]] = defaultdict(list)
+    for one in files:
+        if one.flavour == Flavour.EXCHANGE and one.rows:
+            same[one.database, one.begins].append(one)
+    gone: dict[str, str] = {}
+    for several in same.values():
+        by_size = sorted(several, key=lambda one: one.size)
+        for place, one in enumerate(by_size):
+            longer = (other for other in by_size[place + 1 :] if _begins(Path(other.path), Path(one.path)))
+            if whole := next(longer, None):
+                gone[one.path] = whole.path
+    notes = tuple(
+        f"A log that was collected while it grew is not counted: {one} is the beginning of {whole}."
+        for one, whole in gone.items()
+    )
+    return [one for one in files if one.path not in gone], notes
+
+
+def _begins(whole: Path, part: Path) -> bool:
+    """Does the file begin with all octets of the other one?"""
+    try:
+        with whole.open("rb") as long, part.open("rb") as short:
+            while octets := short.read(_AT_ONCE):
+                if long.read(len(octets)) != octets:
+                    return False
+    except OSError:
+        return False
+    return True

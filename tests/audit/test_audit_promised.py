@@ -1,0 +1,218 @@
+"""What was done is what was promised: addresses, sizes, replies, epochs and reports, on all nodes' rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from test_audit_verdicts import DELIVERED, EVIDENCE, row
+
+from shadowaudit.core.events import COMPARED, Event, Kind
+from shadowaudit.core.evidence import Evidence
+from shadowaudit.core.findings import MEANING, Class, Finding, Severity
+from shadowaudit.core.judge import judge
+from shadowaudit.core.reported import report_id
+from shadowaudit.core.verdict import PROVEN, Verdict
+
+ID = "01a1f0be-24e4-766c-be62-dc047c6895f0"
+ANNA, BEN = "anna@example.com", "ben@example.com"
+
+
+def addressed(*addresses: str, events: tuple[Event, ...] = DELIVERED) -> tuple[Event, ...]:
+    """All rows with these recipients."""
+    numbers = tuple(range(1, len(addresses) + 1))
+    return tuple(
+        replace(one, message=ID, recipients=numbers, addresses=addresses, size=10, sender="s@example.com")
+        for one in events
+    )
+
+
+def but(events: tuple[Event, ...], which: Kind, **changes: Any) -> tuple[Event, ...]:
+    """These rows, but those of a kind with changes."""
+    return tuple(replace(one, **changes) if one.kind is which else one for one in events)
+
+
+def found(*events: Event, evidence: Evidence = EVIDENCE) -> dict[Class, Finding]:
+    return {one.what: one for one in judge(events, evidence).findings}
+
+
+GOOD = addressed(ANNA, BEN)
+UNKNOWN = replace(
+    EVIDENCE, databases={**EVIDENCE.databases, "mx1": replace(EVIDENCE.databases["mx1"], whole=False)}
+)
+
+
+def test_rows_that_say_the_same_of_every_recipient_give_no_finding() -> None:
+    assert found(*GOOD) == {}
+
+
+# Addresses.
+
+
+def test_a_recipient_that_is_delivered_under_another_address_is_misdelivered() -> None:
+    findings = found(*but(GOOD, Kind.DELIVER, addresses=(ANNA, "eve@example.com")))
+    assert set(findings) == {Class.MISDELIVERED}
+    finding = findings[Class.MISDELIVERED]
+    assert (finding.severity, finding.recipients) == (Severity.VIOLATION, (2,))
+    assert {GOOD[index].kind for index in finding.rows} == {Kind.RECEIVE, Kind.DELIVER}
+
+
+@pytest.mark.parametrize("kind", [Kind.HARECEIVE, Kind.HAREDIRECT, Kind.HADISCARD])
+def test_a_copy_for_another_address_is_altered(kind: Kind) -> None:
+    assert set(found(*but(GOOD, kind, addresses=(ANNA, "eve@example.com")))) == {Class.ALTERED}
+
+
+def test_addresses_that_were_exchanged_are_not_equal() -> None:
+    assert set(found(*but(GOOD, Kind.DELIVER, addresses=(BEN, ANNA)))) == {Class.MISDELIVERED}
+
+
+def test_a_domain_is_the_same_in_any_case_and_a_local_part_is_not() -> None:
+    assert found(*but(GOOD, Kind.DELIVER, addresses=("anna@EXAMPLE.com", BEN))) == {}
+    assert set(found(*but(GOOD, Kind.DELIVER, addresses=("Anna@example.com", BEN)))) == {Class.MISDELIVERED}
+
+
+def test_what_missing_rows_cannot_explain_is_a_violation_though_rows_are_missing() -> None:
+    events = but(GOOD, Kind.DELIVER, addresses=(ANNA, "eve@example.com"))
+    assert Class.MISDELIVERED in found(*events, evidence=UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [(Kind.HARECEIVE, Class.ALTERED), (Kind.HAREDIRECT, Class.ALTERED), (Kind.DELIVER, Class.MISDELIVERED)],
+)
+def test_a_row_with_more_recipients_than_were_accepted_is_found(kind: Kind, what: Class) -> None:
+    more = but(GOOD, kind, recipients=(1, 2, 3), addresses=(ANNA, BEN, "c@example.com"))
+    assert found(*more)[what].recipients == (3,)
+
+
+@pytest.mark.parametrize("kind", [Kind.HARECEIVE, Kind.HAREDIRECT])
+def test_a_copy_that_was_made_before_the_250_has_all_recipients(kind: Kind) -> None:
+    fewer = but(GOOD, kind, recipients=(1,), addresses=(ANNA,))
+    assert found(*fewer)[Class.ALTERED].recipients == (2,)
+
+
+def test_a_copy_that_was_made_again_later_need_not_have_those_that_were_settled() -> None:
+    held = replace(row("mx3", 2, Kind.HARECEIVE, "mx1"), recipients=(2,), addresses=(BEN,))
+    made = replace(row("mx1", 4, Kind.HAREDIRECT, "mx3"), recipients=(2,), addresses=(BEN,))
+    gone = replace(row("mx3", 3, Kind.HADISCARD, "mx1", "ExplicitlyDiscarded"), recipients=(2,))
+    first = replace(row("mx1", 4, Kind.DELIVER), recipients=(1,), addresses=(ANNA,))
+    later = replace(row("mx1", 6, Kind.DELIVER), recipients=(2,), addresses=(BEN,))
+    events = (*(one for one in GOOD if one.kind is not Kind.DELIVER), first, replace(made, sequence=5), later)
+    assert found(*events, held, gone) == {}
+
+
+def test_without_its_reception_the_rows_are_compared_with_one_another() -> None:
+    lost = {**EVIDENCE.databases, "mx1": replace(EVIDENCE.databases["mx1"], lost=True)}
+    events = tuple(one for one in GOOD if one.node == "mx2")
+    changed = but(events, Kind.HADISCARD, addresses=(ANNA, "eve@example.com"))
+    assert Class.ALTERED in found(*changed, evidence=replace(EVIDENCE, databases=lost))
+
+
+# Sizes.
+
+
+@pytest.mark.parametrize("kind", [Kind.HARECEIVE, Kind.DELIVER, Kind.HADISCARD])
+def test_what_is_held_or_sent_in_another_size_is_altered(kind: Kind) -> None:
+    findings = found(*but(GOOD, kind, size=0))
+    assert set(findings) == {Class.ALTERED}
+    assert findings[Class.ALTERED].detail.startswith("another size than RECEIVE")
+
+
+@pytest.mark.parametrize("kind", [Kind.HARECEIVE, Kind.DELIVER, Kind.HADISCARD])
+def test_what_is_held_or_sent_for_another_sender_is_altered(kind: Kind) -> None:
+    findings = found(*but(GOOD, kind, sender="eve@example.com"))
+    assert set(findings) == {Class.ALTERED}
+    assert findings[Class.ALTERED].detail.startswith("another sender than RECEIVE")
+
+
+def test_sizes_of_rows_that_decide_nothing_are_not_compared() -> None:
+    assert Kind.DEFER not in COMPARED
+    deferred = replace(row("mx1", 4, Kind.DEFER), size=0)
+    assert found(*but(GOOD, Kind.DELIVER, sequence=5), deferred) == {}
+
+
+def test_a_report_has_the_size_of_one_of_its_makers() -> None:
+    report = report_id(ID, 1)
+    sizes = {"mx1": 7, "mx2": 8}
+    made = [replace(row(node, 2, Kind.DSN), message=report, size=size) for node, size in sizes.items()]
+    sent = replace(row("mx2", 3, Kind.DELIVER), message=report)
+    for size, expected in ((7, False), (8, False), (9, True)):
+        assert (Class.ALTERED in found(*made, replace(sent, size=size))) is expected
+
+
+# Replies and epochs.
+
+
+@pytest.mark.parametrize("kind", [Kind.DELIVER, Kind.SEND, Kind.SENDEXTERNAL])
+@pytest.mark.parametrize("reply", ["550 5.1.1 no such user", "451 4.3.0 later", "", "connection lost"])
+def test_a_delivery_with_a_reply_of_failure_cannot_be(kind: Kind, reply: str) -> None:
+    assert set(found(*but(GOOD, Kind.DELIVER, kind=kind, reason=reply))) == {Class.INCONSISTENT}
+
+
+def test_nor_a_failure_with_a_reply_of_success() -> None:
+    assert Class.INCONSISTENT in found(*but(GOOD, Kind.DELIVER, kind=Kind.FAIL, sender="<>"))
+    deferred = row("mx1", 4, Kind.DEFER, reason="250 2.0.0 OK")
+    assert set(found(*but(GOOD, Kind.DELIVER, sequence=5), deferred)) == {Class.INCONSISTENT}
+
+
+@pytest.mark.parametrize("kind", [Kind.DELIVER, Kind.HADISCARD, Kind.HARECEIVE])
+def test_an_epoch_that_no_promotion_began_cannot_be(kind: Kind) -> None:
+    events = but(GOOD, kind, epoch=7)
+    assert Class.INCONSISTENT in found(*events)
+    assert Class.INCONSISTENT not in found(*events, evidence=UNKNOWN), "a missing row may be its promotion"
+
+
+def test_a_message_is_received_in_its_first_epoch() -> None:
+    assert Class.INCONSISTENT in found(*but(GOOD, Kind.RECEIVE, epoch=2), evidence=UNKNOWN)
+
+
+# Reports.
+
+
+def failed(reference: str = "", **more: str) -> tuple[Event, ...]:
+    events = addressed(ANNA)
+    entries = dict(more)
+    return but(events, Kind.DELIVER, kind=Kind.FAIL, reason="550 no", reference=reference, entries=entries)
+
+
+def made(message: str) -> Event:
+    return replace(row("mx2", 8, Kind.REPORT), message=message, reference=ID)
+
+
+def test_a_bounce_whose_report_no_log_makes_is_found() -> None:
+    report = report_id(ID, 1)
+    assert set(found(*failed(report))) == {Class.REPORT_MISSING}
+    assert found(*failed(report), made(report)) == {}
+    assert set(found(*failed(report), made("another"))) == {Class.REPORT_MISSING}
+    assert MEANING[Class.REPORT_MISSING][0] is Severity.VIOLATION
+
+
+def test_a_bounce_without_a_report_is_found_unless_another_node_made_it() -> None:
+    assert set(found(*failed())) == {Class.REPORT_MISSING}
+    assert found(*failed(), made(report_id(ID, 1))) == {}
+    assert set(found(*failed(), made(report_id(ID, 2)))) == {Class.REPORT_MISSING}
+
+
+def test_nobody_is_told_of_a_report_that_bounces_or_who_asked_for_none() -> None:
+    assert found(*(replace(one, sender="<>") for one in failed())) == {}
+    assert found(*failed(NoReport="1")) == {}
+    assert set(found(*failed(NoReport="2"))) == {Class.REPORT_MISSING}
+
+
+def test_a_report_may_have_been_made_in_rows_that_are_missing() -> None:
+    findings = found(*failed(report_id(ID, 1)), evidence=UNKNOWN)
+    assert Class.REPORT_MISSING not in findings
+    assert Class.UNPROVEN_LOSS in findings
+
+
+# Rows from before digests.
+
+
+def test_without_digests_the_proof_is_a_weaker_one() -> None:
+    evidence = replace(EVIDENCE, undigested=3)
+    verdict = Verdict(totals={"messages": 2}, classes={}, evidence=evidence, files=3, nodes=3)
+    assert (verdict.status, verdict.strength) == (PROVEN, "weaker")
+    assert "weaker proof" in verdict.sentence
+    whole = Verdict(totals={"messages": 2}, classes={}, evidence=EVIDENCE, files=3, nodes=3)
+    assert (whole.status, whole.strength) == (PROVEN, "full")
