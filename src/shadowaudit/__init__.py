@@ -5,5 +5,20 @@ own logs too. Data flows one way:
 
     files ─▶ logs: facts of each file, partial states ─▶ engine: merge, suspects ─▶ core: verdict ─▶ report
 
-``core`` decides, ``logs`` reads, ``engine`` spreads the work (Spark or Sail), ``report`` shows.
+``core`` decides, ``logs`` reads, ``engine`` spreads the work (Spark or Sail), ``report`` shows. ``spark``
+is for queries: it gives the rows themselves.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def register(spark: Any) -> None:
+    """Let that session of Spark read tracking logs: ``spark.read.format("message_tracking").load(places)``.
+
+    A repeated call does no harm.
+    """
+    from shadowaudit.spark.source import register as registered
+
+    registered(spark)
