@@ -22,3 +22,13 @@ def register(spark: Any) -> None:
     from shadowaudit.spark.source import register as registered
 
     registered(spark)
+
+
+def views(events: Any) -> None:
+    """Make temporary views of these events in their session: ``events``, ``traffic`` and others.
+
+    ``events`` is a DataFrame with all columns. A repeated call replaces the views.
+    """
+    from shadowaudit.spark.views import create
+
+    create(events)
