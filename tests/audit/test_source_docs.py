@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from conftest import CONNECTED
-from test_source_events import SCHEMA
+from typed import SCHEMA
 
 import shadowaudit
 from shadowaudit.generate.cluster import generate

@@ -16,6 +16,7 @@ from resealing import logs as files_of
 from test_audit_exchange import log as exchange_log
 from test_audit_exchange import row as exchange_row
 from test_audit_hostile import at, lines_of, write
+from typed import SCHEMA, read
 
 from shadowaudit.core.events import entries_of, listed
 from shadowaudit.core.facts import Fault
@@ -23,11 +24,8 @@ from shadowaudit.core.text import restored, split_row
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.writing import FIELDS
 from shadowaudit.logs.lines import Reading
-from shadowaudit.spark import places
-from shadowaudit.spark.columns import ARROW, COLUMNS, INT, LIST, LONG, MAP, NAMED, NoSuchColumnError, checked
+from shadowaudit.spark.columns import INT, LIST, LONG, MAP, NAMED, NoSuchColumnError, checked
 from shadowaudit.spark.events import MalformedError, Mode, batches
-
-SCHEMA = pa.schema([(column.name, ARROW[column.type]) for column in COLUMNS])
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +39,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def logs(tmp_path: Path) -> Path:
     generate(tmp_path / "logs", messages=30, faults={}, seed=2)
     return tmp_path / "logs"
-
-
-def read(path: Path, *names: str, **how: Any) -> list[dict[str, Any]]:
-    schema = pa.schema([SCHEMA.field(name) for name in names]) if names else SCHEMA
-    found: list[dict[str, Any]] = []
-    (log,) = places.find([str(path)])
-    with places.opened(log) as file:
-        for batch in batches(file, log.uri, schema, **how):
-            batch.validate(full=True)
-            assert batch.schema.equals(schema)
-            found += batch.to_pylist(maps_as_pydicts="strict")
-    return found
 
 
 def plainly(path: Path) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from resealing import logs as files_of
-from test_source_events import SCHEMA, read
+from typed import SCHEMA, read
 
 from shadowaudit.generate.cluster import generate
 from shadowaudit.spark.columns import COLUMNS, NoSuchColumnError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from resealing import logs as files_of
 from test_audit_exchange import log as exchange_log
 from test_audit_exchange import row as exchange_row
-from test_source_events import read
+from typed import read
 
 from shadowaudit.generate.cluster import generate
 from shadowaudit.spark import places, planning
