@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from buckets import bucket
 from pyarrow import fs
 from resealing import logs as files_of
 
@@ -103,20 +104,8 @@ def test_the_ends_of_a_file_do_not_overlap(tmp_path: Path, size: int, found: tup
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    """The query of a URI that reaches an S3 endpoint on loopback, with a bucket."""
-    server = pytest.importorskip("moto.server", reason="moto is not installed: pip install -e '.[dev]'")
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "audit")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        query = f"scheme=http&endpoint_override={host}:{port}&region=us-east-1&allow_bucket_creation=true"
-        system, _ = fs.FileSystem.from_uri(f"s3://logs?{query}")
-        system.create_dir("logs")
+    with bucket("logs") as query:
         yield query
-    running.stop()
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
@@ -139,6 +128,11 @@ def test_logs_in_a_bucket_have_the_rows_that_they_have_in_a_directory(
     assert needed(found, Wanted().of_nodes(["mx2.example.net"])) == [
         log for log in found if "/mx2/" in log.uri
     ]
+
+
+def test_secrets_of_a_place_are_not_shown_with_its_files() -> None:
+    log = Log("s3://logs/x", 1, 2, "s3://key:hidden@logs/x", "logs/x")
+    assert "hidden" not in f"{log} {log!r}"
 
 
 def test_a_bucket_that_is_not_there_is_named_without_its_secrets(s3: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ class Log:
     uri: str
     size: int
     modified: int  # nanoseconds
-    place: str
-    path: str
+    place: str = field(repr=False)  # may have secrets
+    path: str = field(repr=False)
 
 
 def find(places: Iterable[str]) -> list[Log]:
