@@ -7,6 +7,7 @@ from tests.simulation.mutants import MUTANTS
 from .planted_accepting import ACCEPTING
 from .planted_admitting import ADMITTING
 from .planted_asking import ASKING
+from .planted_audit_events import EVENTS
 from .planted_audit_judging import JUDGING
 from .planted_audit_knowing import KNOWING
 from .planted_audit_reading import READING
@@ -41,5 +42,6 @@ AUDIT: tuple[Fault, ...] = (
     *JUDGING,
     *REPLAYING,
     *SETTLING,
+    *EVENTS,
 )
 FAULTS = (*RELAY, *AUDIT, *MUTANTS)

@@ -18,7 +18,7 @@ MARGIN = timedelta(hours=1)
 Rows stand in the order of their steps, which is that of time as long as nobody sets the clock.
 """
 
-PART = 64 << 20
+PART = 32 << 20
 """Octets of files that one task reads."""
 
 _EDGE = 1 << 16  # octets at each end of a file that are looked at

@@ -134,7 +134,11 @@ class Part(InputPartition):
 
     def __init__(self, logs: Sequence[Log]) -> None:
         super().__init__(tuple(logs))
-        self.logs = tuple(logs)
+
+    @property
+    def logs(self) -> tuple[Log, ...]:
+        found: tuple[Log, ...] = self.value
+        return found
 
 
 def _parts(logs: Sequence[Log], octets: int) -> list[Part]:
