@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 
 from shadowaudit.core.events import listed
 from shadowaudit.core.text import restored
+from shadowaudit.logs import loops
 from shadowaudit.logs.cells import Cells, Long
 from shadowaudit.spark.columns import ARROW, INT, LIST, LONG, MAP, TEXT, TIME
 
 Array = Any  # of pyarrow, which has no types
 
-_PART = 4096  # cells that are copied at once
 _APOSTROPHE = ord("'")
 _DIGITS = {LONG: r"\A[0-9]{1,18}\z", INT: r"\A[0-9]{1,9}\z"}
 
@@ -25,18 +25,13 @@ _DIGITS = {LONG: r"\A[0-9]{1,18}\z", INT: r"\A[0-9]{1,9}\z"}
 def texts(cells: Cells) -> Array:
     """A column of our logs, without the apostrophes that keep spreadsheets from taking cells for formulas."""
     begin, end = _without_apostrophes(cells), cells.end
-    lengths = end - begin
     offsets = np.zeros(len(cells) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    np.cumsum(end - begin, out=offsets[1:])
     total = int(offsets[-1])
     if not total:
         return pa.nulls(len(cells), ARROW[TEXT])
     data = np.empty(total, dtype=np.uint8)
-    for first in range(0, len(cells), _PART):
-        rows = slice(first, first + _PART)
-        at, until = int(offsets[first]), int(offsets[min(first + _PART, len(cells))])
-        moved = np.repeat(begin[rows] - offsets[:-1][rows], lengths[rows])
-        data[at:until] = cells.data[moved + np.arange(at, until)]
+    loops.gathered(begin, end, cells.data, data)
     ends = pa.py_buffer(offsets.astype(np.int32))
     return nothing_as_null(pa.StringArray.from_buffers(len(cells), ends, pa.py_buffer(data)))
 
