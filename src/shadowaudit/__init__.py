@@ -11,7 +11,20 @@ is for queries: it gives the rows themselves.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+
+def session(conf: Mapping[str, str] | None = None) -> Any:
+    """A session of Spark on this machine that can read tracking logs, on a Java that is found.
+
+    If one is open, it is that one. ``conf``: settings of Spark.
+    """
+    from shadowaudit.spark.session import open_session
+
+    opened = open_session(conf or {})
+    register(opened)
+    return opened
 
 
 def register(spark: Any) -> None:

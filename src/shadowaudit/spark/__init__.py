@@ -2,5 +2,5 @@
 
     places: URIs ─▶ planning: which files, in which tasks ─▶ events: rows as Arrow batches ─▶ source: Spark
 
-Only ``source`` knows Spark. Rows are read by ``logs``, as the audit reads them.
+Only ``source`` and ``session`` know Spark. Rows are read by ``logs``, as the audit reads them.
 """
