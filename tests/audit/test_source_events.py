@@ -202,6 +202,34 @@ def test_a_value_that_is_none_is_null_and_told_and_the_rest_of_the_row_is_read(
     assert bad["sender_address"] == "sender@example.org"
 
 
+EXCHANGES = st.text(st.sampled_from(["a", "ß", ";", "'", '"', ",", "\n", "#"]), max_size=6)
+
+
+@given(rows=st.lists(st.tuples(EXCHANGES, EXCHANGES, st.integers(1, 30)), min_size=1, max_size=5))
+@settings(max_examples=100, deadline=None)
+def test_each_row_of_exchange_is_read_whole_or_told_to_be_none(
+    rows: list[tuple[str, str, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lines, expected = [], []
+    for number, (subject, context, fields) in enumerate(rows):
+        cells = {"date-time": "2026-11-21T10:00:00.000Z", "event-id": "RECEIVE", "log-id": str(number)}
+        cells |= {"message-subject": subject, "source-context": context, "schema-version": "15"}
+        told = [cells.get(name, "") for name in FIELDS.split(",")[:fields]]
+        lines.append(
+            ",".join(f'"{one.replace(chr(34), chr(34) * 2)}"' if {*one} & {*',"\n'} else one for one in told)
+        )
+        whole = fields == 30
+        expected.append(
+            (subject or None, context or None, str(number), None) if whole else (None,) * 3 + (lines[-1],)
+        )
+    path = exchange_log(tmp_path_factory.mktemp("rows"), 2016, lines)
+    found = [
+        (row["message_subject"], row["source_context"], row["log_id"], row["_corrupt_record"])
+        for row in read(path)
+    ]
+    assert found == expected
+
+
 @pytest.mark.parametrize("fields", [13, 29])
 @pytest.mark.parametrize("quotes", [False, True])
 def test_a_row_of_exchange_that_ends_early_is_none(tmp_path: Path, fields: int, *, quotes: bool) -> None:
