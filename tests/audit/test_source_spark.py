@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -167,3 +170,27 @@ def test_logs_in_a_bucket_have_the_events_that_they_have_in_a_directory(tracking
     assert [row | {"file": ""} for row in found] == [
         row | {"file": ""} for row in rows(tracking.load(str(logs)))
     ]
+
+
+ALONE = """
+import shadowaudit
+spark = shadowaudit.session({"spark.driver.memory": "1g"})
+assert shadowaudit.session() is spark
+events = spark.read.format("message_tracking").load("tracking")
+print("events:", events.count(), spark.conf.get("spark.sql.session.timeZone"))
+"""
+
+
+def test_a_session_opens_where_nothing_is_set_up_and_reads_a_relative_path(logs: Path) -> None:
+    prepared = ("JAVA", "PYSPARK", "SPARK")
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE],
+        check=False,
+        cwd=logs.parent,
+        env={name: text for name, text in os.environ.items() if not name.startswith(prepared)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"events: {len(expected(logs))} UTC" in done.stdout
