@@ -5,5 +5,43 @@ own logs too. Data flows one way:
 
     files ─▶ logs: facts of each file, partial states ─▶ engine: merge, suspects ─▶ core: verdict ─▶ report
 
-``core`` decides, ``logs`` reads, ``engine`` spreads the work (Spark or Sail), ``report`` shows.
+``core`` decides, ``logs`` reads, ``engine`` spreads the work (Spark or Sail), ``report`` shows. ``spark``
+is for queries: it gives the rows themselves.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def session(conf: Mapping[str, str] | None = None) -> Any:
+    """A session of Spark on this machine that can read tracking logs, on a Java that is found.
+
+    If one is open, it is that one. ``conf``: settings of Spark.
+    """
+    from shadowaudit.spark.session import open_session
+
+    opened = open_session(conf or {})
+    register(opened)
+    return opened
+
+
+def register(spark: Any) -> None:
+    """Let that session of Spark read tracking logs: ``spark.read.format("message_tracking").load(places)``.
+
+    A repeated call does no harm.
+    """
+    from shadowaudit.spark.source import register as registered
+
+    registered(spark)
+
+
+def views(events: Any) -> None:
+    """Make temporary views of these events in their session: ``events``, ``traffic`` and others.
+
+    ``events`` is a DataFrame with all columns. A repeated call replaces the views.
+    """
+    from shadowaudit.spark.views import create
+
+    create(events)

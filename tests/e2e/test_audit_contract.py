@@ -25,6 +25,7 @@ sys.path.append(str(Path(__file__).parents[1] / "audit"))
 from plainly import judged
 from resealing import copied, each_row, removed, resealed
 from resealing import logs as files_of
+from typed import problems
 
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
@@ -59,6 +60,7 @@ def audited(lab: RunningLab, story: Callable[[], None]) -> tuple[Verdict, Verdic
         story()
     lab.cluster.down()
     logs = lab.directory / "tracking"
+    assert problems(logs) == [], "events for queries are read whole"
     return judged(logs, lost=lost)[0], judged(logs)[0], lost
 
 

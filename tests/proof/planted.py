@@ -8,6 +8,7 @@ from .planted_accepting import ACCEPTING
 from .planted_admitting import ADMITTING
 from .planted_asking import ASKING
 from .planted_audit_comparing import COMPARING
+from .planted_audit_events import EVENTS
 from .planted_audit_judging import JUDGING
 from .planted_audit_knowing import KNOWING
 from .planted_audit_reading import READING
@@ -43,5 +44,6 @@ AUDIT: tuple[Fault, ...] = (
     *REPLAYING,
     *SETTLING,
     *COMPARING,
+    *EVENTS,
 )
 FAULTS = (*RELAY, *AUDIT, *MUTANTS)

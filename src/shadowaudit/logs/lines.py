@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,8 @@ class Block:
     """Rows in a piece of a file. ``begins``, ``ends``: where each is in ``octets``, which begin ``at`` there.
 
     ``marks``: where commas, quotes and carriage returns are, in rows and between them. ``octets`` go on for
-    ``SLACK`` after the last row; they and the marks are others when the next block is asked for.
+    ``SLACK`` after the last row; they and the marks are others when the next block is asked for. ``line``:
+    the number in the file, from 1 on, of the line that ``octets`` begin with.
     """
 
     octets: Octets
@@ -36,6 +37,13 @@ class Block:
     ends: Long
     at: int
     marks: NDArray[Any]
+    line: int = 1
+
+    @property
+    def lines(self) -> Long:
+        """The number in the file of each row's first line."""
+        ends = np.flatnonzero(self.octets[: self.begins[-1]] == ord("\n"))
+        return self.line + np.searchsorted(ends, self.begins)
 
     @property
     def rows(self) -> int:
@@ -56,7 +64,14 @@ class Block:
 
     def only(self, keep: NDArray[np.bool_]) -> Block:
         """Some of the rows."""
-        return Block(self.octets, self.begins[keep], self.ends[keep], self.at, self.marks)
+        return Block(self.octets, self.begins[keep], self.ends[keep], self.at, self.marks, self.line)
+
+
+class Readable(Protocol):
+    """A file that is open for reading."""
+
+    def readinto(self, into: Any, /) -> int | None:
+        """Fill it, or its beginning; 0 at the end."""
 
 
 class Room:
@@ -88,6 +103,7 @@ class Reading:
         self.path = path
         self.layout = Layout()
         self.size = 0
+        self._line = 1
         self._room = room or Room()
         self._sum = hashlib.sha256()
 
@@ -97,28 +113,32 @@ class Reading:
 
     def blocks(self, size: int = BLOCK) -> Iterator[Block]:
         """Raises OSError."""
+        with self.path.open("rb", buffering=0) as file:
+            yield from self.blocks_of(file, size)
+
+    def blocks_of(self, file: Readable, size: int = BLOCK) -> Iterator[Block]:
+        """Of a file that somebody opened, wherever it is. Raises OSError."""
         buffer = self._room.octets  # with what was there before, beyond what is read
         have = at = 0  # octets in the buffer, and where in the file the first of them is
-        with self.path.open("rb", buffering=0) as file:
-            while True:
-                if have + size + SLACK > len(buffer):  # a row longer than a block
-                    buffer = buffer[:have] + bytearray(have + size + SLACK)
-                count = file.readinto(memoryview(buffer)[have : have + size])
-                if not count:
-                    break
-                begin = 0
-                if not self.size and buffer.startswith(_BOM, 0, count):
-                    self._sum.update(_BOM)
-                    begin = len(_BOM)
-                self.size += count
-                have += count
-                end = max(self._whole(buffer, have), begin)
-                if end > begin:
-                    yield from self._block(np.frombuffer(buffer, np.uint8)[begin:], end - begin, at + begin)
-                buffer[: have - end] = buffer[end:have]
-                have, at = have - end, at + end
-            if have:
-                yield from self._block(np.frombuffer(buffer, np.uint8), have, at)
+        while True:
+            if have + size + SLACK > len(buffer):  # a row longer than a block
+                buffer = buffer[:have] + bytearray(have + size + SLACK)
+            count = file.readinto(memoryview(buffer)[have : have + size])
+            if not count:
+                break
+            begin = 0
+            if not self.size and buffer.startswith(_BOM, 0, count):
+                self._sum.update(_BOM)
+                begin = len(_BOM)
+            self.size += count
+            have += count
+            end = max(self._whole(buffer, have), begin)
+            if end > begin:
+                yield from self._block(np.frombuffer(buffer, np.uint8)[begin:], end - begin, at + begin)
+            buffer[: have - end] = buffer[end:have]
+            have, at = have - end, at + end
+        if have:
+            yield from self._block(np.frombuffer(buffer, np.uint8), have, at)
 
     def _whole(self, data: bytearray, size: int) -> int:
         """Where the last whole row ends. A line break in quotes is none, in Exchange's logs."""
@@ -138,6 +158,7 @@ class Reading:
     def _block(self, octets: Octets, size: int, at: int) -> Iterator[Block]:
         raw = octets[:size]
         marks, ends = self._room.marked(raw)
+        number, self._line = self._line, self._line + len(ends)
         starts = np.concatenate(([0], ends))
         firsts = raw[starts[:-1]]
         covered = size
@@ -157,7 +178,7 @@ class Reading:
         keep = firsts != ord("#")
         keep[(np.diff(starts) <= 2) & ((firsts == 10) | (firsts == 13))] = False
         if keep.any():
-            yield Block(octets, starts[:-1][keep], starts[1:][keep], at, marks)
+            yield Block(octets, starts[:-1][keep], starts[1:][keep], at, marks, number)
 
 
 def _joined(quotes: NDArray[Any], starts: Long) -> Long:

@@ -379,3 +379,13 @@ def uuids(begin: Array, end: Array, octets: Array, digits: Array, halves: Array,
                     at += 1
             halves[row, half] = value
         good[row] = same and whole >= 0
+
+
+@compiled
+def gathered(begin: Array, end: Array, octets: Array, into: Array) -> None:
+    """The octets of cells, one behind the other."""
+    at = 0
+    for row in range(len(begin)):
+        for place in range(begin[row], end[row]):
+            into[at] = octets[place]
+            at += 1

@@ -1,0 +1,362 @@
+"""The rows of one file as Arrow batches of typed columns. What cannot be read is a row, too, and says why.
+
+Only what the file holds is told so: what keeps it from being read at all raises OSError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shadowaudit.core.facts import Fault, Flavour
+from shadowaudit.core.text import split_row
+from shadowaudit.logs import exchange
+from shadowaudit.logs.grid import split
+from shadowaudit.logs.layout import NAME
+from shadowaudit.logs.lines import Block, Readable, Reading, Room
+from shadowaudit.logs.rows import is_text, read
+from shadowaudit.spark.columns import (
+    DATABASE,
+    EPOCH,
+    FILE,
+    INCARNATION,
+    INT,
+    LINE,
+    LIST,
+    LONG,
+    MAP,
+    NAMED,
+    NODE,
+    PROBLEM,
+    RECORD,
+    SEQUENCE,
+    SOFTWARE,
+    TIME,
+)
+from shadowaudit.spark.places import name_of
+from shadowaudit.spark.values import Entries, lists, nothing_as_null, numbers, statuses, texts, times
+
+ROWS = 10_000
+"""In a batch, at most."""
+
+_ENTRIES = {DATABASE: "Db", INCARNATION: "Boot", SEQUENCE: "Seq", EPOCH: "Epoch"}
+_TYPED = ("date-time", "internal-message-id", "total-bytes", "recipient-count")
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_OCTETS = "octets that are not UTF-8 are shown as U+FFFD"
+
+Array = Any  # of pyarrow, which has no types
+Batch = Any
+
+
+class Mode(StrEnum):
+    """What becomes of rows that cannot be read, as in Spark's own sources."""
+
+    PERMISSIVE = "PERMISSIVE"
+    DROPMALFORMED = "DROPMALFORMED"
+    FAILFAST = "FAILFAST"
+
+
+class MalformedError(ValueError):
+    """Something cannot be read, and was not to be put up with."""
+
+
+def batches(
+    file: Readable,
+    uri: str,
+    schema: Any,
+    *,
+    mode: Mode = Mode.PERMISSIVE,
+    wants_node: Callable[[str | None], bool] = lambda _: True,
+    room: Room | None = None,
+) -> Iterator[Batch]:
+    """Record batches of that schema (``columns.checked``). A file of a node that nobody wants is left early.
+
+    Raises OSError, and MalformedError if ``mode`` says so.
+    """
+    checks = mode is not Mode.PERMISSIVE or PROBLEM in schema.names or RECORD in schema.names
+    for batch in _Events(uri, schema, wants_node, room, checks=checks).of(file):
+        good = batch if mode is Mode.PERMISSIVE else _good(batch, uri, mode)
+        told = pa.RecordBatch.from_arrays([good.column(name) for name in schema.names], schema=schema)
+        for begin in range(0, len(told), ROWS):
+            yield told.slice(begin, ROWS)
+
+
+def _good(batch: Batch, uri: str, mode: Mode) -> Batch:
+    problems = batch.column(PROBLEM)
+    if problems.null_count == len(batch):
+        return batch
+    if mode is Mode.FAILFAST:
+        first = int(np.flatnonzero(problems.is_valid().to_numpy(zero_copy_only=False))[0])
+        line = batch.column(LINE)[first].as_py()
+        raise MalformedError(f"{uri}{'' if line is None else f', line {line}'}: {problems[first].as_py()}")
+    return batch.filter(problems.is_null())
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of a block that could be read. ``index``: each row's number in the block."""
+
+    index: Any
+    unreadable: tuple[int, ...]
+    cell: Callable[[str], Array]  # a column of the log as texts; all null if the log does not have it
+
+
+class _Events:
+    def __init__(
+        self,
+        uri: str,
+        schema: Any,
+        wants_node: Callable[[str | None], bool],
+        room: Room | None,
+        *,
+        checks: bool,
+    ) -> None:
+        self.uri = uri
+        self.checks = checks
+        self.schema = pa.schema([*schema, *(pa.field(n, t) for n, t in _TOLD if n not in schema.names)])
+        self.wants_node = wants_node
+        self.reading = Reading(Path(uri), room)
+        self.node: str | None = None
+        self.faults: dict[str, None] = {}
+        self.rows = 0
+        self.beginning = b""
+        if found := NAME.fullmatch(name_of(uri)):
+            self.node = found["node"]
+
+    def of(self, file: Readable) -> Iterator[Batch]:
+        if not self.wants_node(self.node):
+            return
+        for block in self.reading.blocks_of(file):
+            self.beginning = self.beginning or block.octets[:2].tobytes()
+            self.rows += block.rows
+            if not self.reading.layout.usable:
+                self.faults[Fault.NO_FIELDS] = None
+                continue
+            rows = self._rows(block)
+            if not self.wants_node(self.node):
+                return
+            yield self._batch(block, rows)
+        self._compare()
+        if self.faults:
+            yield self._told()
+
+    @property
+    def _ours(self) -> bool:
+        return self.reading.layout.flavour is Flavour.RELAY
+
+    def _rows(self, block: Block) -> _Rows:
+        found = self._relays(block) if self._ours else self._exchanges(block)
+        if self.node is None and len(found.index):
+            self.node = _server(found) or (None if self._ours else Path(self.uri).parent.name or None)
+        return found
+
+    def _relays(self, block: Block) -> _Rows:
+        fields = self.reading.layout.fields
+        grid = split(block, fields, tuple(dict.fromkeys(fields)))
+        none = pa.nulls(len(grid), pa.string())
+        return _Rows(
+            grid.index, grid.unreadable, lambda name: texts(grid[name]) if name in grid.columns else none
+        )
+
+    def _exchanges(self, block: Block) -> _Rows:
+        fields = self.reading.layout.fields
+        table = read(block, fields, tuple(dict.fromkeys((*fields, "custom-data"))), strict=False)
+        if exchange.is_ours(table):
+            self.faults[Fault.WRONG_HEADER] = None
+            self.reading.layout.flavour = Flavour.RELAY  # then it is read as what it is
+            return self._relays(block)
+        none = pa.nulls(len(table), pa.string())
+        found = _Rows(
+            table.index,
+            table.unreadable,
+            lambda name: nothing_as_null(table[name]) if name in table.columns else none,
+        )
+        return _without(found, _short(block, found, fields))
+
+    def _batch(self, block: Block, rows: _Rows) -> Batch:
+        """All rows of the block, those that cannot be read among them."""
+        good, count = rows.index, block.rows
+        made = _Made(rows, ours=self._ours)
+        place = np.full(count, -1)
+        place[good] = np.arange(len(good))
+        order = None if len(good) == count else pa.array(place, mask=place < 0)
+        problems, records = self._problems(block, rows, made)
+        told = {
+            FILE: pa.repeat(pa.scalar(self.uri), count),
+            LINE: pa.array(block.lines, pa.int64()),
+            SOFTWARE: pa.repeat(pa.scalar(str(self.reading.layout.flavour)), count),
+            NODE: pa.repeat(pa.scalar(self.node, pa.string()), count),
+            PROBLEM: problems,
+            RECORD: records,
+        }
+        arrays = []
+        for name in self.schema.names:
+            if name in told:
+                arrays.append(told[name])
+            else:
+                column = made.column(name)
+                arrays.append(column if order is None else column.take(order))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _problems(self, block: Block, rows: _Rows, made: _Made) -> tuple[Array, Array]:
+        """What is wrong with each row, and the text of those with something wrong."""
+        none = pa.nulls(block.rows, pa.string())
+        if not self.checks:
+            return none, none
+        found: dict[int, list[str]] = {}
+        fields = self.reading.layout.fields
+        for row in rows.unreadable:
+            found[row] = [f"this is not a row of the {len(fields)} columns in #Fields"]
+        for where, text in made.problems():
+            for row in rows.index[where].tolist():
+                found.setdefault(row, []).append(text)
+        if not self._ours and not is_text(block.data):
+            for row in rows.index.tolist():
+                if not is_text(block.row(row)):
+                    found.setdefault(row, []).append(_OCTETS)
+        if not found:
+            return none, none
+        told: list[str | None] = [None] * block.rows
+        raw = list(told)
+        for row, problems in found.items():
+            told[row] = "; ".join(problems)
+            raw[row] = block.row(row).decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+        return pa.array(told, pa.string()), pa.array(raw, pa.string())
+
+    def _compare(self) -> None:
+        """Is it whole, and as it was closed? As ``logs.file`` does it."""
+        layout, name = self.reading.layout, name_of(self.uri)
+        if not layout.usable:
+            self.faults[Fault.NO_FIELDS] = None
+        if Fault.NO_FIELDS in self.faults:
+            return
+        footer = layout.footer
+        if not self._ours:
+            if footer is not None or NAME.fullmatch(name):
+                self.faults[Fault.WRONG_HEADER] = None
+            return
+        if footer is None:
+            self.faults[Fault.NO_FOOTER] = None
+            return
+        if layout.trailing:
+            self.faults[Fault.TRAILING] = None
+        if footer.sha256 != self.reading.sha256():
+            self.faults[Fault.WRONG_HASH] = None
+        if footer.rows != self.rows:
+            self.faults[Fault.WRONG_COUNT] = None
+
+    def _told(self) -> Batch:
+        """A row for each thing that is wrong with the file as a whole."""
+        rows = []
+        for fault in self.faults:
+            text = str(fault)
+            if fault == Fault.NO_FIELDS and self.beginning in _UTF_16:
+                text += " (it is UTF-16: convert it to UTF-8)"
+            software = str(self.reading.layout.flavour) if fault != Fault.NO_FIELDS else None
+            rows.append({FILE: self.uri, SOFTWARE: software, NODE: self.node, PROBLEM: text})
+        columns = [[row.get(name) for row in rows] for name in self.schema.names]
+        arrays = [pa.array(one, field.type) for one, field in zip(columns, self.schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+_TOLD = ((LINE, pa.int64()), (PROBLEM, pa.string()))
+"""What is always found out."""
+
+
+class _Made:
+    """Typed columns of a block's rows, each made once."""
+
+    def __init__(self, rows: _Rows, *, ours: bool) -> None:
+        self._rows = rows
+        self._ours = ours
+        self._made: dict[str, Array] = {}
+        self._cells: dict[str, Array] = {}
+        self._taken: Entries | None = None
+
+    def column(self, name: str) -> Array:
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def _make(self, name: str) -> Array:
+        column = NAMED[name]
+        if name in _ENTRIES:
+            found = self._entries().named(_ENTRIES[name]) if self._ours else self._none()
+            return numbers(found, column.type) if column.type in (LONG, INT) else nothing_as_null(found)
+        cells = self._cell(column.field)
+        if column.type == TIME:
+            return times(cells)
+        if column.type in (LONG, INT):
+            return numbers(cells, column.type)
+        if column.type == LIST:
+            return statuses(cells) if column.field == "recipient-status" else lists(cells)
+        return self._entries().maps() if column.type == MAP else cells
+
+    def problems(self) -> Iterator[tuple[Any, str]]:
+        """Which rows, and what is wrong with them."""
+        for field in _TYPED:
+            cells, made = self._cell(field), self.column(field.replace("-", "_"))
+            if made.null_count > cells.null_count:
+                kind = "time" if field == "date-time" else "number"
+                yield _both(made.is_null(), cells.is_valid()), f"{field} is not a {kind}"
+        for field in ("date-time", "event-id"):
+            if self._cell(field).null_count:
+                yield _both(self._cell(field).is_null()), f"{field} is empty"
+        if self._ours:
+            for name in (SEQUENCE, INCARNATION, DATABASE):
+                if self.column(name).null_count:
+                    yield _both(self.column(name).is_null()), f"custom-data has no valid S:{_ENTRIES[name]}"
+
+    def _cell(self, field: str) -> Array:
+        if field not in self._cells:
+            self._cells[field] = self._rows.cell(field)
+        return self._cells[field]
+
+    def _entries(self) -> Entries:
+        if self._taken is None:
+            self._taken = Entries.of(self._cell("custom-data"))
+        return self._taken
+
+    def _none(self) -> Array:
+        return pa.nulls(len(self._rows.index), pa.string())
+
+
+def _both(one: Array, other: Array | None = None) -> Any:
+    found = one if other is None else pc.and_(one, other)
+    return np.flatnonzero(found.to_numpy(zero_copy_only=False))
+
+
+def _server(rows: _Rows) -> str:
+    """The server that wrote the log, by its rows."""
+    names = ("event-id", "server-hostname", "client-hostname")
+    columns = {name: pc.fill_null(rows.cell(name), "") for name in names}
+    return exchange.first_server(columns)  # type: ignore[arg-type]
+
+
+def _short(block: Block, rows: _Rows, fields: tuple[str, ...]) -> Any:
+    """Which rows do not have all columns: the reader takes what is missing at their end for empty."""
+    octets = block.octets[block.marks]
+    begins, ends = block.begins[rows.index], block.ends[rows.index]
+    commas, quotes = (block.marks[octets == ord(one)] for one in ',"')
+    short = np.searchsorted(commas, ends) - np.searchsorted(commas, begins) < len(fields) - 1
+    quoted = np.searchsorted(quotes, ends) > np.searchsorted(quotes, begins)
+    doubtful = quoted & ~short & rows.cell(fields[-1]).is_null().to_numpy(zero_copy_only=False)
+    for place in np.flatnonzero(doubtful).tolist():
+        row = block.row(int(rows.index[place]))
+        short[place] = split_row(row, len(fields) - 1, strict=False) is not None
+    return short
+
+
+def _without(rows: _Rows, some: Any) -> _Rows:
+    if not some.any():
+        return rows
+    keep = pa.array(~some)
+    unreadable = sorted([*rows.unreadable, *rows.index[some].tolist()])
+    return _Rows(rows.index[~some], tuple(unreadable), lambda name: rows.cell(name).filter(keep))

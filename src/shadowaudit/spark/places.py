@@ -1,0 +1,148 @@
+"""Places as URIs: which logs are below them, and one of them opened. By pyarrow's file systems.
+
+A place is a directory or a file: a path, or a URI that ``pyarrow.fs.FileSystem.from_uri`` knows (``file``,
+``s3``, ``gs``, ``hdfs``, ``abfs``), with its options in the query. ``s3a`` means ``s3``. A ``*`` in it stands
+for any characters but ``/``, and takes directories and logs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from pyarrow import fs
+
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.*)", re.DOTALL)
+_SECRETS = re.compile(r"//[^/@]*@")
+_WITH_HOST = ("hdfs", "viewfs")
+"""Where pyarrow's path does not begin with what the URI names first."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Log:
+    """A log file. ``uri``: as users see it, without options or secrets. ``place`` says which file system."""
+
+    uri: str
+    size: int
+    modified: int  # nanoseconds
+    place: str = field(repr=False)  # may have secrets
+    path: str = field(repr=False)
+
+
+def find(places: Iterable[str]) -> list[Log]:
+    """Every closed log below these places, each once, in the order of their URIs. A file named counts anyway.
+
+    Raises FileNotFoundError where a place does not exist, and OSError.
+    """
+    found: dict[str, Log] = {}
+    for place in places:
+        known = found.keys()
+        found |= {log.uri: log for log in _below(place) if log.uri not in known}
+    return [found[uri] for uri in sorted(found)]
+
+
+def opened(log: Log) -> Any:
+    """To be read from its beginning; closes itself as a context. Raises OSError."""
+    system, _ = _system(log.place)
+    return system.open_input_stream(_regular(system, log.path), compression=None)
+
+
+def ends(log: Log, size: int) -> tuple[bytes, bytes]:
+    """The first and the last octets, ``size`` at most; the last ones are empty if the first ones are all.
+
+    Raises OSError.
+    """
+    system, _ = _system(log.place)
+    with system.open_input_file(_regular(system, log.path)) as file:
+        head = file.read(size)
+        whole = file.size()
+        if whole <= len(head):
+            return head, b""
+        file.seek(max(whole - size, len(head)))
+        return head, file.read()
+
+
+def name_of(uri: str) -> str:
+    """The name of the file."""
+    return uri.rpartition("/")[2]
+
+
+def absolute(place: str) -> str:
+    """The place for other processes, whose working directory may be another."""
+    return place if _SCHEME.fullmatch(place) else os.path.abspath(place)
+
+
+@lru_cache(maxsize=64)
+def _system(place: str) -> tuple[Any, str]:
+    """File system and path in it."""
+    told = _SCHEME.fullmatch(place)
+    if told is None:
+        return fs.LocalFileSystem(), os.path.abspath(place)
+    scheme = told["scheme"].lower()
+    return fs.FileSystem.from_uri(f"{'s3' if scheme == 's3a' else scheme}://{told['rest']}")  # type: ignore[no-any-return]
+
+
+def _regular(system: Any, path: str) -> str:
+    """To open anything else here might wait for ever."""
+    if isinstance(system, fs.LocalFileSystem) and os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(f"{path} is no file")
+    return path
+
+
+def _below(place: str) -> list[Log]:
+    base, pattern = _split(place)
+    system, path = _system(base)
+    told = system.get_file_info(path)
+    if told.type == fs.FileType.NotFound:
+        raise FileNotFoundError(f"{_shown(place, path)} does not exist")
+    if told.type != fs.FileType.Directory:
+        return [_log(base, told)]
+    infos = system.get_file_info(fs.FileSelector(path, recursive=True))
+    if pattern is None:
+        return [_log(base, info) for info in infos if _is_log(info)]
+    wanted = re.compile(f"{re.escape(path.rstrip('/'))}/{pattern}(/.*)?", re.DOTALL)
+    chosen = [info for info in infos if wanted.fullmatch(info.path)]
+    if not chosen:
+        raise FileNotFoundError(f"nothing is like {_SECRETS.sub('//', place.partition('?')[0])}")
+    return [_log(base, info) for info in chosen if _is_log(info)]
+
+
+def _split(place: str) -> tuple[str, str | None]:
+    """The directory above the first part with a ``*``, and what follows it as a pattern."""
+    told = _SCHEME.fullmatch(place)
+    if "*" not in place or (told is None and os.path.lexists(place)):
+        return place, None
+    parts = urlsplit(place) if told else None
+    path = parts.path if parts else os.path.abspath(place)
+    whole = path.split("/")
+    first = next((number for number, part in enumerate(whole) if "*" in part), None)
+    if first is None:
+        return place, None
+    pattern = "/".join("[^/]*".join(map(re.escape, part.split("*"))) for part in whole[first:])
+    base = "/".join(whole[:first]) or "/"
+    return (urlunsplit(parts._replace(path=base)) if parts else base), pattern.rstrip("/")
+
+
+def _is_log(info: Any) -> bool:
+    name = info.base_name.upper()
+    return bool(info.type != fs.FileType.Directory and name.startswith("MSGTRK") and name.endswith(".LOG"))
+
+
+def _log(place: str, info: Any) -> Log:
+    return Log(_shown(place, info.path), max(info.size or 0, 0), info.mtime_ns or 0, place, info.path)
+
+
+def _shown(place: str, path: str) -> str:
+    told = _SCHEME.fullmatch(place)
+    if told is None or told["scheme"].lower() == "file":
+        return str(Path(path))
+    scheme = told["scheme"].lower()
+    if scheme in _WITH_HOST:
+        return f"{scheme}://{urlsplit(place).netloc.rpartition('@')[2]}{path}"
+    return f"{scheme}://{path}"

@@ -1,0 +1,247 @@
+"""Tracking logs for Spark: a Python data source for queries and streams."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from shadowaudit.logs.lines import Room
+from shadowaudit.spark import columns, places, planning
+from shadowaudit.spark.columns import COLUMNS
+from shadowaudit.spark.events import Mode, batches
+from shadowaudit.spark.places import Log
+from shadowaudit.spark.planning import Offset, Wanted
+
+NAME = "message_tracking"
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+_TYPES: dict[str, DataType] = {
+    columns.TEXT: StringType(),
+    columns.LONG: LongType(),
+    columns.INT: IntegerType(),
+    columns.TIME: TimestampType(),
+    columns.LIST: ArrayType(StringType()),
+    columns.MAP: MapType(StringType(), StringType()),
+}
+_TIME, _NODE = ("date_time",), (columns.NODE,)
+
+
+def register(spark: Any) -> None:
+    """Make the format known to that session, and let Spark hand filters to data sources like this one."""
+    spark.dataSource.register(MessageTracking)
+    spark.conf.set(PUSHDOWN, "true")
+
+
+class OptionError(ValueError):
+    """An option has a value that it cannot have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user may say of a read."""
+
+    places: tuple[str, ...]
+    mode: Mode
+    part: int
+    files_per_trigger: int | None
+
+    @classmethod
+    def of(cls, given: Any) -> Options:
+        """Raises OptionError."""
+        told = [given["path"]] if given.get("path") else []
+        told += json.loads(given.get("paths") or "[]")
+        if not told:
+            raise OptionError("say where the logs are: load(PATH), or load([PATH, …])")
+        mode = (given.get("mode") or Mode.PERMISSIVE).upper()
+        if mode not in list(Mode):
+            raise OptionError(f"mode is one of {', '.join(Mode)}, not {mode}")
+        return cls(
+            tuple(map(places.absolute, told)),
+            Mode(mode),
+            _count(given, "maxPartitionBytes") or planning.PART,
+            _count(given, "maxFilesPerTrigger"),
+        )
+
+
+def _count(given: Any, name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise OptionError(f"{name} is a whole number from 1 on, not {text!r}")
+    return int(text)
+
+
+class MessageTracking(DataSource):
+    """``spark.read.format("message_tracking")``. docs/reference/events.md tells of columns and options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        some = self.options.get("columns")
+        chosen = columns.chosen(some.split(",")) if some else COLUMNS
+        return StructType([StructField(one.name, _TYPES[one.type]) for one in chosen])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        asked = Options.of(self.options)
+        if (self.options.get("pushDown") or "true").lower() == "false":
+            return Reader(schema, asked)
+        return FilteringReader(schema, asked)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(schema, Options.of(self.options))
+
+
+class Part(InputPartition):
+    """The files that one task reads."""
+
+    def __init__(self, logs: Sequence[Log]) -> None:
+        super().__init__(tuple(logs))
+
+    @property
+    def logs(self) -> tuple[Log, ...]:
+        found: tuple[Log, ...] = self.value
+        return found
+
+
+def _parts(logs: Sequence[Log], octets: int) -> list[Part]:
+    return [Part(some) for some in planning.parts(logs, octets)]
+
+
+class _Reading:
+    """How rows are read, of a query as of a stream."""
+
+    def __init__(self, schema: StructType, options: Options) -> None:
+        self.options = options
+        self.wanted = Wanted()
+        self.shape = columns.checked(_arrow(schema))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        room = Room()
+        for log in partition.logs if isinstance(partition, Part) else ():
+            with places.opened(log) as file:
+                yield from batches(
+                    file,
+                    log.uri,
+                    self.shape,
+                    mode=self.options.mode,
+                    wants_node=self.wanted.has_node,
+                    room=room,
+                )
+
+
+def _arrow(schema: StructType) -> Any:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+class Reader(_Reading, DataSourceReader):
+    """All files."""
+
+    def partitions(self) -> list[Part]:
+        logs = planning.needed(places.find(self.options.places), self.wanted)
+        return _parts(logs, self.options.part)
+
+
+class FilteringReader(Reader):
+    """Only files that may have rows which the query asks for. Spark looks at each row all the same."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        for one in filters:
+            self.wanted = narrowed(self.wanted, one)
+        yield from filters
+
+
+def narrowed(wanted: Wanted, one: Filter) -> Wanted:
+    """And that holds, too. Filters that do not tell which files are needed change nothing."""
+    match one:
+        case EqualTo(attribute, str(name)) | EqualNullSafe(attribute, str(name)) if attribute == _NODE:
+            return wanted.of_nodes([name])
+        case In(attribute, names) if attribute == _NODE:
+            return wanted.of_nodes(name for name in names if isinstance(name, str))
+        case EqualTo(attribute, datetime() as at) | EqualNullSafe(attribute, datetime() as at) if (
+            attribute == _TIME and at.tzinfo
+        ):
+            return wanted.later_than(at).earlier_than(at)
+        case GreaterThan(attribute, datetime() as at) | GreaterThanOrEqual(attribute, datetime() as at) if (
+            attribute == _TIME and at.tzinfo
+        ):
+            return wanted.later_than(at)
+        case LessThan(attribute, datetime() as at) | LessThanOrEqual(attribute, datetime() as at) if (
+            attribute == _TIME and at.tzinfo
+        ):
+            return wanted.earlier_than(at)
+        case _:
+            return wanted
+
+
+class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """New files, and whole again those that grew. The offset names the files that were read."""
+
+    def __init__(self, schema: StructType, options: Options) -> None:
+        super().__init__(schema, options)
+        self._only: list[Log] | None = None
+
+    def initialOffset(self) -> Offset:
+        return {}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._only = places.find(self.options.places)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self.options.files_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        logs = places.find(self.options.places) if self._only is None else self._only
+        new = sorted(planning.beyond(logs, start), key=lambda log: (log.modified, log.uri))
+        if isinstance(limit, ReadMaxFiles):
+            new = new[: limit.max_files]
+        return planning.offset_of(new, start) if new else start
+
+    def partitions(self, start: Offset, end: Offset) -> list[Part]:
+        if start == end:
+            return []
+        logs = places.find(self.options.places)
+        return _parts(planning.between(logs, start, end), self.options.part)
+
+    def commit(self, end: Offset) -> None:
+        pass

@@ -1,0 +1,29 @@
+"""S3 on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from pyarrow import fs
+
+
+@contextmanager
+def bucket(name: str) -> Iterator[str]:
+    """A bucket in an S3 server, and the query of URIs that reach it. This process has its keys."""
+    server = pytest.importorskip("moto.server", reason="moto is not installed: pip install -e '.[dev]'")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    try:
+        host, port = running.get_host_and_port()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_ACCESS_KEY_ID", "audit")
+            patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+            patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+            query = f"scheme=http&endpoint_override={host}:{port}&region=us-east-1&allow_bucket_creation=true"
+            system, _ = fs.FileSystem.from_uri(f"s3://{name}?{query}")
+            system.create_dir(name)
+            yield query
+    finally:
+        running.stop()

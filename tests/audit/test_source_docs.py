@@ -1,0 +1,250 @@
+"""The pages about events: columns, options and views are those of the code, and queries answer as they say.
+
+Quick tests run the queries on Sail over rows that the source read; those on Spark run each block of the page.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import CONNECTED
+from typed import SCHEMA
+
+import shadowaudit
+from shadowaudit.generate.cluster import generate
+from shadowaudit.spark import places
+from shadowaudit.spark.columns import COLUMNS
+from shadowaudit.spark.events import batches
+from shadowaudit.spark.views import EVENTS, VIEWS
+
+DOCS = Path(__file__).parents[2] / "docs"
+HOW_TO, REFERENCE = DOCS / "how-to" / "spark.md", DOCS / "reference" / "events.md"
+BLOCK = re.compile(r"^```(python|sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FAULTS = {"promotion": 5, "dropped-duplicate": 2, "exposed": 3}
+ADDRESS = "user47246@example.com"
+DELIVERIES = ("SEND", "SENDEXTERNAL", "DELIVER")
+
+Row = dict[str, Any]
+
+
+def blocks(language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(HOW_TO.read_text("utf-8")) if kind == language]
+
+
+def table(page: Path, first: str) -> list[list[str]]:
+    """The rows of the table that begins with that heading, without backquotes."""
+    text = page.read_text("utf-8").partition(f"\n| {first} |")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in text.splitlines()[2:]]
+
+
+def test_the_page_has_each_column_with_its_type_in_order() -> None:
+    told = [
+        (name.strip("`"), kind.strip("`")) for name, kind, _ in table(REFERENCE, "column | type | content")
+    ]
+    assert told == [(column.name, column.type) for column in COLUMNS]
+
+
+def test_the_page_has_each_option() -> None:
+    source = pytest.importorskip("shadowaudit.spark.source", reason="PySpark is not installed")
+    used = re.findall(r'(?:options|given)(?:\.get\(|\[|, )"(\w+)"', inspect.getsource(source))
+    assert {row[0].strip("`") for row in table(REFERENCE, "option | default |")} == set(used) - {"paths"}
+
+
+def test_the_page_asks_five_questions() -> None:
+    assert len(blocks("sql")) == 5
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the command of the page makes."""
+    target = tmp_path_factory.mktemp("logs") / "tracking"
+    generate(target, messages=1000, faults=FAULTS, seed=1)
+    told = ",".join(f"{name}={count}" for name, count in FAULTS.items())
+    assert f"shadowaudit generate --messages 1000 --faults {told} tracking" in HOW_TO.read_text("utf-8")
+    return target
+
+
+@pytest.fixture(scope="module")
+def read(logs: Path) -> pa.Table:
+    found: list[Any] = []
+    for log in places.find([str(logs)]):
+        with places.opened(log) as file:
+            found += batches(file, log.uri, SCHEMA)
+    return pa.Table.from_batches(found)
+
+
+@pytest.fixture
+def sail_events(sail_session: Any, read: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv(CONNECTED[0], "1")
+    if not hasattr(sail_session, "createDataFrame"):
+        pytest.skip("there is no engine")
+    events = sail_session.createDataFrame(read)
+    shadowaudit.views(events)
+    return events
+
+
+def questions(events: list[Row]) -> list[str]:
+    """The queries of the page, about an address that is in these logs."""
+    asked = next(row["recipient_address"][0] for row in events if row["event_id"] == "FAIL")
+    return [text.replace(ADDRESS, asked) for text in blocks("sql")]
+
+
+def rows(frame: Any) -> list[Row]:
+    return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+def check_answers(answers: list[list[Row]], events: list[Row]) -> None:
+    """Are these the answers to the five questions?"""
+    volume, latency, address, promotions, bounces = answers
+    received = [row for row in events if row["event_id"] == "RECEIVE"]
+    hours: dict[Any, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for row in received:
+        hour = hours[row["date_time"].replace(minute=0, second=0, microsecond=0, tzinfo=None)]
+        for place, one in enumerate((1, len(row["recipient_address"]), row["total_bytes"])):
+            hour[place] += one
+    assert [
+        (row["hour"].replace(tzinfo=None), [row["messages"], row["recipients"], row["octets"]])
+        for row in volume
+    ] == sorted(hours.items())
+
+    began = {(row["database"], row["network_message_id"]): row["date_time"] for row in received}
+    taken: dict[str, list[float]] = defaultdict(list)
+    for row in events:
+        if row["event_id"] in DELIVERIES and (row["database"], row["network_message_id"]) in began:
+            passed = row["date_time"] - began[row["database"], row["network_message_id"]]
+            taken[row["server_hostname"]].append(passed.total_seconds())
+    assert {row["next_hop"]: row["deliveries"] for row in latency} == {k: len(v) for k, v in taken.items()}
+    for row in latency:
+        assert row["p95_seconds"] == pytest.approx(percentile(taken[row["next_hop"]], 0.95), abs=0.0011)
+
+    (asked,) = {name for row in address for name in row["recipient_address"]}
+    wanted = [row for row in events if asked in (row["recipient_address"] or [])]
+    assert wanted
+    assert Counter(row["network_message_id"] for row in address) == Counter(
+        row["network_message_id"] for row in wanted
+    )
+
+    taken_over = Counter(
+        (row["node"], row["custom_data"]["Owner"], row["custom_data"]["Reason"])
+        for row in events
+        if row["event_id"] == "RESUBMIT"
+    )
+    assert taken_over
+    assert {(row["node"], row["owner"], row["reason"]): row["messages"] for row in promotions} == taken_over
+
+    failed = [row for row in events if row["event_id"] == "FAIL"]
+    assert failed
+    assert sorted((row["network_message_id"], row["last_reply"]) for row in bounces) == sorted(
+        (row["network_message_id"], row["source_context"]) for row in failed
+    )
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Between the two nearest, as SQL's percentile is."""
+    ordered, place = sorted(values), share * (len(values) - 1)
+    low, high = math.floor(place), math.ceil(place)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def check_views(session: Any, events: list[Row]) -> None:
+    told = {
+        name.strip("`"): re.findall(r"`(\w+)`", columns) for name, _, columns in table(HOW_TO, VIEWS_TABLE)
+    }
+    assert list(told) == list(VIEWS)
+    assert {name: session.table(name).columns for name in VIEWS} == told
+    assert session.table(EVENTS).count() == len(events)
+    kinds = Counter(row["event_id"] for row in events)
+    traffic = rows(session.table("traffic"))
+    sums = {name: sum(row[name] for row in traffic) for name in told["traffic"][2:]}
+    assert sums == {
+        "received": kinds["RECEIVE"],
+        "octets": sum(row["total_bytes"] for row in events if row["event_id"] == "RECEIVE"),
+        "delivered": sum(kinds[one] for one in DELIVERIES),
+        "dropped_as_duplicates": kinds["DUPLICATEDELIVER"],
+        "deferred": kinds["DEFER"],
+        "failed": kinds["FAIL"],
+        "promoted": kinds["RESUBMIT"],
+        "exposed": sum("Replication" in (row["custom_data"] or {}) for row in events),
+    }
+    assert min(sums.values()) > 0
+    deliveries = rows(session.table("deliveries"))
+    assert len(deliveries) == sums["delivered"]
+    took_over = [row for row in deliveries if row["seconds"] is None]
+    assert {row["network_message_id"] for row in took_over} <= {
+        row["network_message_id"] for row in events if row["event_id"] == "RESUBMIT"
+    }
+    assert took_over
+    for row in rows(session.table("latencies")):
+        here = sorted(
+            one["seconds"]
+            for one in deliveries
+            if one["next_hop"] == row["next_hop"] and one["seconds"] is not None
+        )
+        assert row["longest"] == here[-1]
+        assert here[0] <= row["p50"] <= row["p95"] <= row["p99"] <= row["longest"]
+    reasons = {(row["event_id"], row["reply"]): row for row in rows(session.table("reasons"))}
+    assert sum(row["times"] for row in reasons.values()) == kinds["DEFER"] + kinds["FAIL"]
+    later = reasons["DEFER", "451 4.3.0 later"]
+    assert (later["code"], later["status"], later["times"]) == ("451", "4.3.0", kinds["DEFER"])
+    assert sum(row["messages"] for row in rows(session.table("promotions"))) == kinds["RESUBMIT"]
+    sides = {(row["side"], row["domain"]): row for row in rows(session.table("domains"))}
+    assert sides["sender", "example.org"]["messages"] == kinds["RECEIVE"]
+    assert sides["recipient", "example.com"]["addresses"] == sum(
+        len(row["recipient_address"]) for row in events if row["event_id"] == "RECEIVE"
+    )
+
+
+VIEWS_TABLE = "view | one row for each | columns"
+
+
+def test_the_queries_of_the_page_answer_its_questions(sail_events: Any, read: pa.Table) -> None:
+    events = read.to_pylist(maps_as_pydicts="strict")
+    check_answers([rows(sail_events.sparkSession.sql(text)) for text in questions(events)], events)
+
+
+def test_views_have_the_columns_of_the_page_and_count_what_they_say(sail_events: Any, read: pa.Table) -> None:
+    check_views(sail_events.sparkSession, read.to_pylist(maps_as_pydicts="strict"))
+
+
+def test_a_bounce_of_exchange_has_its_reply_in_the_status(sail_session: Any, sail_events: Any) -> None:
+    status = "[{LRT=2026-11-21T10:00:00Z};{LED=550 5.1.1 unknown};{FQDN=};{IP=}]"
+    given = {
+        "event_id": "FAIL",
+        "recipient_status": [status],
+        "recipient_address": ["a@x"],
+        "source_context": "9",
+    }
+    one = pa.Table.from_pylist([given], schema=SCHEMA)
+    shadowaudit.views(sail_session.createDataFrame(one))
+    (row,) = rows(sail_session.table("reasons"))
+    assert (row["reply"], row["code"], row["status"]) == ("550 5.1.1 unknown", "550", "5.1.1")
+
+
+@pytest.fixture
+def followed(spark_session: Any, logs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Row]:
+    """The page's Python, run from its beginning to its end where the logs are; its names."""
+    monkeypatch.chdir(logs.parent)
+    names: Row = {}
+    for text in blocks("python"):
+        exec(compile(text, str(HOW_TO), "exec"), names)
+    yield names
+    for query in spark_session.streams.active:
+        query.stop()
+
+
+@pytest.mark.slow
+def test_who_follows_the_page_on_spark_gets_these_answers(followed: Row, logs: Path, read: pa.Table) -> None:
+    spark, events = followed["spark"], read.to_pylist(maps_as_pydicts="strict")
+    assert followed["events"].count() == len(events)
+    check_answers([rows(spark.sql(text)) for text in questions(events)], events)
+    check_views(spark, events)
+    written = spark.read.parquet(str(logs.parent / "events.parquet"))
+    assert written.count() == written.dropDuplicates(["database", "sequence"]).count() == len(events)

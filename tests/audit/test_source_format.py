@@ -1,0 +1,214 @@
+"""What Spark asks of the data source, without Spark: schemas, options, filters, offsets, batches it takes."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from resealing import logs as files_of
+from typed import SCHEMA, read
+
+from shadowaudit.generate.cluster import generate
+from shadowaudit.spark.columns import COLUMNS, NoSuchColumnError
+from shadowaudit.spark.planning import Wanted
+
+pytest.importorskip("pyspark")
+from pyspark import cloudpickle
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+from pyspark.sql.types import StringType, StructField, StructType
+
+from shadowaudit.spark.source import FilteringReader, MessageTracking, OptionError, StreamReader, narrowed
+
+TEN = datetime(2026, 11, 21, 10, tzinfo=UTC)
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    generate(tmp_path / "logs", messages=30, faults={}, seed=2)
+    return tmp_path / "logs"
+
+
+def source(logs: Path, **options: str) -> MessageTracking:
+    return MessageTracking({"path": str(logs)} | options)
+
+
+def rows(reader: Any, parts: Any) -> list[dict[str, Any]]:
+    """As a task gets them: reader and part have travelled."""
+    found: list[dict[str, Any]] = []
+    for part in parts:
+        there, here = pickle.loads(cloudpickle.dumps((reader, part)))
+        for batch in there.read(here):
+            found += batch.to_pylist(maps_as_pydicts="strict")
+    return found
+
+
+def queried(made: MessageTracking, *filters: Filter) -> list[dict[str, Any]]:
+    reader = made.reader(made.schema())
+    assert list(reader.pushFilters(list(filters))) == list(filters), "Spark looks at each row all the same"
+    return rows(reader, reader.partitions())
+
+
+def test_the_schema_is_the_one_that_spark_wants_batches_of() -> None:
+    assert to_arrow_schema(MessageTracking({}).schema(), timezone="UTC").equals(SCHEMA)
+
+
+def test_a_query_has_the_rows_of_all_files(logs: Path) -> None:
+    assert queried(source(logs)) == [row for path in files_of(logs) for row in read(path)]
+    assert queried(source(logs, maxPartitionBytes="1")) == queried(source(logs))
+
+
+def test_batches_are_of_the_type_that_spark_checks(logs: Path) -> None:
+    made = source(logs, columns="event_id, date_time, custom_data")
+    reader = made.reader(made.schema())
+    for part in reader.partitions():
+        for batch in reader.read(part):
+            assert isinstance(batch, pa.RecordBatch)
+            assert batch.schema.equals(to_arrow_schema(made.schema(), timezone="UTC"))
+
+
+def test_no_files_are_no_rows(tmp_path: Path) -> None:
+    reader = source(tmp_path).reader(source(tmp_path).schema())
+    assert reader.partitions() == []
+    assert list(reader.read(InputPartition(None))) == [], "what Spark reads where there is no partition"
+
+
+def test_columns_may_be_chosen_by_name_or_by_schema(logs: Path) -> None:
+    (first, *_) = queried(source(logs, columns="line,node"))
+    assert list(first) == ["line", "node"]
+    assert [one.name for one in source(logs).schema()] == [one.name for one in COLUMNS]
+    with pytest.raises(NoSuchColumnError, match="no column 'nodes'"):
+        source(logs, columns="nodes").schema()
+    with pytest.raises(NoSuchColumnError, match="line is a bigint, not string"):
+        source(logs).reader(StructType([StructField("line", StringType())]))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"path": ""}, "say where the logs are"),
+        ({"mode": "careless"}, "mode is one of PERMISSIVE, DROPMALFORMED, FAILFAST, not CARELESS"),
+        ({"maxPartitionBytes": "0"}, "maxPartitionBytes is a whole number from 1 on, not '0'"),
+        ({"maxFilesPerTrigger": "ten"}, "maxFilesPerTrigger is a whole number from 1 on, not 'ten'"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(options: Mapping[str, str], told: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=told):
+        source(tmp_path, **options).reader(SCHEMA_OF_NONE)
+
+
+SCHEMA_OF_NONE = StructType([])
+
+
+def test_several_places_come_as_spark_hands_them_on(logs: Path) -> None:
+    several = f'["{logs}/mx1", "{logs}/mx3"]'
+    found = MessageTracking({"paths": several}).reader(SCHEMA_OF_NONE).partitions()
+    assert {log.uri.split("/")[-2] for part in found for log in part.logs} == {"mx1", "mx3"}
+
+
+AT, NODE = ("date_time",), ("node",)
+
+
+@pytest.mark.parametrize(
+    ("filters", "wanted"),
+    [
+        ([GreaterThan(AT, TEN)], Wanted(since=TEN)),
+        ([GreaterThanOrEqual(AT, TEN), LessThan(AT, TEN + timedelta(1))], Wanted(TEN, TEN + timedelta(1))),
+        ([LessThanOrEqual(AT, TEN)], Wanted(until=TEN)),
+        ([EqualTo(AT, TEN)], Wanted(TEN, TEN)),
+        ([EqualNullSafe(NODE, "mx1")], Wanted(nodes=frozenset({"mx1"}))),
+        ([EqualTo(NODE, "mx1")], Wanted(nodes=frozenset({"mx1"}))),
+        ([In(NODE, ("mx1", "mx2")), EqualTo(NODE, "mx2")], Wanted(nodes=frozenset({"mx2"}))),
+        ([Not(EqualTo(NODE, "mx1")), IsNotNull(AT), StringStartsWith(NODE, "mx")], Wanted()),
+        ([EqualTo(("event_id",), "RECEIVE"), GreaterThan(AT, TEN.replace(tzinfo=None))], Wanted()),
+        ([EqualNullSafe(NODE, None), EqualTo(("custom_data", "node"), "mx1")], Wanted()),
+    ],
+)
+def test_filters_of_time_and_node_narrow_what_is_read(filters: list[Filter], wanted: Wanted) -> None:
+    found = Wanted()
+    for one in filters:
+        found = narrowed(found, one)
+    assert found == wanted
+
+
+def test_filters_leave_out_whole_files_and_no_row_that_is_asked_for(logs: Path) -> None:
+    whole = queried(source(logs))
+    some = queried(source(logs), EqualTo(NODE, "mx2.example.net"))
+    assert some == [row for row in whole if row["node"] == "mx2.example.net"]
+    assert len(some) < len(whole)
+    first = min(row["date_time"] for row in whole)
+    assert queried(source(logs), LessThan(AT, first - timedelta(days=1))) == []
+    assert queried(source(logs), GreaterThan(AT, first)) == whole
+
+
+def test_filters_may_be_kept_from_the_source(logs: Path) -> None:
+    made = source(logs, pushDown="false")
+    assert not isinstance(made.reader(made.schema()), FilteringReader)
+
+
+def streamed(logs: Path, **options: str) -> StreamReader:
+    made = source(logs, **options)
+    reader = made.streamReader(made.schema())
+    assert isinstance(reader, StreamReader)
+    return reader
+
+
+def test_a_stream_has_the_rows_of_a_query_file_by_file(logs: Path) -> None:
+    reader = streamed(logs, maxFilesPerTrigger="1")
+    assert reader.getDefaultReadLimit() == ReadMaxFiles(1)
+    start, found = reader.initialOffset(), []
+    while (end := reader.latestOffset(start, ReadMaxFiles(1))) != start:
+        (part,) = reader.partitions(start, end)
+        assert len(part.logs) == 1
+        found += rows(reader, [part])
+        reader.commit(end)
+        start = end
+    assert reader.partitions(start, start) == []
+    key = ("file", "line")
+    assert sorted(found, key=lambda row: [row[one] for one in key]) == queried(source(logs))
+
+
+def test_a_stream_reads_what_comes_late_and_once_more_what_grew(logs: Path) -> None:
+    late = (logs / "mx1").rename(logs.parent / "mx1")
+    reader = streamed(logs)
+    assert reader.getDefaultReadLimit() == ALL
+    first = reader.latestOffset({}, ALL)
+    late.rename(logs / "mx1")
+    second = reader.latestOffset(first, ALL)
+    found = rows(reader, reader.partitions(first, second))
+    assert {row["node"] for row in found} == {"mx1.example.net"}
+    grown = files_of(logs / "mx2")[0]
+    grown.write_bytes(grown.read_bytes() + b"#more\r\n")
+    third = streamed(logs).latestOffset(second, ALL)
+    assert {row["file"] for row in rows(reader, reader.partitions(second, third))} == {str(grown)}
+    assert reader.latestOffset(third, ALL) == third
+
+
+def test_a_stream_that_shall_end_reads_what_was_there_when_it_began(logs: Path) -> None:
+    late = (logs / "mx1").rename(logs.parent / "mx1")
+    reader = streamed(logs)
+    reader.prepareForTriggerAvailableNow()
+    late.rename(logs / "mx1")
+    end = reader.latestOffset({}, ALL)
+    assert not [directory for directory in end if directory.endswith("/mx1")]
+    assert reader.latestOffset(end, ALL) == end

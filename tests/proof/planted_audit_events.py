@@ -1,0 +1,138 @@
+"""Faults in the data source of Spark: files that are left out, and rows that are not told as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .planting import Fault, in_audit
+
+_NEEDED = "no file that a query needs is left out"
+_ONCE = "a stream has each file, and each once"
+_TOLD = "what cannot be read is told"
+_MEANT = "a value is what the row says"
+
+
+def _in(file: str, *faults: tuple[str, str, str, str, str]) -> list[Fault]:
+    found = in_audit(f"spark/{file}", *faults)
+    return [replace(one, test=one.test.replace("test_audit_", "test_source_")) for one in found]
+
+
+EVENTS = (
+    *_in(
+        "planning.py",
+        (
+            "a file is left out as soon as its last row is too old",
+            _NEEDED,
+            "span[1] + MARGIN < self.since",
+            "span[1] < self.since",
+            "planning.py::test_a_file_with_a_row_that_is_asked_for_is_needed",
+        ),
+        (
+            "a file that does not tell its times is left out",
+            _NEEDED,
+            "        if span is None:\n            return True",
+            "        if span is None:\n            return False",
+            "planning.py::test_a_file_that_does_not_tell_its_times_is_read",
+        ),
+        (
+            "what looks like the last row's time is believed alone",
+            _NEEDED,
+            "max(first + last)",
+            "last[-1]",
+            "planning.py::test_a_subject_that_looks_like_a_row_does_not_hide_a_file",
+        ),
+        (
+            "a file that grew is not read again",
+            _ONCE,
+            "if _read(log.uri, start) != log.size]",
+            "if _read(log.uri, start) is None]",
+            "planning.py::test_a_stream_reads_each_file_once_and_one_that_grew_again",
+        ),
+        (
+            "files that are away are forgotten",
+            _ONCE,
+            "for directory, names in (before or {}).items()}",
+            "for directory, names in {}.items()}",
+            "planning.py::test_a_directory_that_is_away_for_a_while_is_not_read_twice",
+        ),
+        (
+            "a file that is gone before it was read is passed over",
+            _ONCE,
+            "if _read(uri, start) != _read(uri, end)]",
+            "if _read(uri, start) != _read(uri, end) and uri in at_hand]",
+            "planning.py::test_a_file_that_was_planned_and_is_gone_is_named",
+        ),
+    ),
+    *_in(
+        "events.py",
+        (
+            "a row without all columns is a row",
+            _TOLD,
+            "        return _without(found, _short(block, found, fields))",
+            "        return found",
+            "events.py::test_a_row_of_exchange_that_ends_early_is_none[False-13]",
+        ),
+        (
+            "commas in quotes stand for columns",
+            _TOLD,
+            "        short[place] = split_row(",
+            "        short[place] = False and split_row(",
+            "events.py::test_a_row_of_exchange_that_ends_early_is_none[True-13]",
+        ),
+        (
+            "a row that cannot be read is left out",
+            _TOLD,
+            "        for row in rows.unreadable:",
+            "        for row in ():",
+            "events.py::test_a_row_that_is_none_is_told_with_its_text_and_the_others_are_read",
+        ),
+        (
+            "a value that is none is null without a word",
+            _TOLD,
+            "            if made.null_count > cells.null_count:",
+            "            if made.null_count > len(made):",
+            "events.py::test_a_value_that_is_none_is_null_and_told_and_the_rest_of_the_row_is_read",
+        ),
+        (
+            "the hash of a file is not compared for queries",
+            _TOLD,
+            "        if footer.sha256 != self.reading.sha256():",
+            "        if not footer.sha256:",
+            "events.py::test_what_is_wrong_with_a_file_is_a_row_behind_its_rows[an octet]",
+        ),
+    ),
+    *_in(
+        "values.py",
+        (
+            "of several entries with one name the last counts",
+            _MEANT,
+            "np.unique(place, return_index=True)",
+            "np.unique(place[::-1], return_index=True)\n        first = len(place) - 1 - first",
+            "events.py::test_whatever_the_cells_hold_they_are_read_as_one_row_by_itself",
+        ),
+        (
+            "a semicolon in brackets ends a status",
+            _MEANT,
+            'if found and found[-1].startswith("[{") and not',
+            'if found and found[-1].startswith("[[") and not',
+            "events.py::test_statuses_that_exchange_does_not_quote_are_one_for_each_recipient",
+        ),
+        (
+            "the apostrophe before a formula stays",
+            _MEANT,
+            "begin[row] += len(text) - len(restored(text))",
+            "begin[row] += len(text) - len(text)",
+            "events.py::test_whatever_the_cells_hold_they_are_read_as_one_row_by_itself",
+        ),
+    ),
+    *_in(
+        "places.py",
+        (
+            "secrets are shown with a place",
+            "nobody reads a secret in a file's name or an error",
+            "_SECRETS.sub('//', place.partition('?')[0])",
+            "place.partition('?')[0]",
+            "places.py::test_a_bucket_that_is_not_there_is_named_without_its_secrets",
+        ),
+    ),
+)
