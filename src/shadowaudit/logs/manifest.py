@@ -25,6 +25,11 @@ class Found:
     size: int
     modified: int  # nanoseconds
 
+    @property
+    def name(self) -> str:
+        """As its facts name it."""
+        return str(self.path)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLog(Opened):
