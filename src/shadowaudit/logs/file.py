@@ -52,7 +52,7 @@ def digest(
     modified: int,
     room: Room | None = None,
 ) -> tuple[FileFacts, Any]:
-    """The same of a log that lies anywhere. ``name``: its path or URI. ``opened`` opens it; its OSError is told.
+    """The same of a log that lies anywhere. ``name``: its path or URI. ``opened`` may raise OSError.
 
     ``size`` (octets) and ``modified`` (nanoseconds) are facts, too.
     """
@@ -77,7 +77,7 @@ class _Digest:
         self.begins = self.ends = 0
         self.example = ""
         self.first_is_snapshot = self.last_closes = False
-        if found := NAME.fullmatch(path.name):
+        if found := NAME.fullmatch(self.path.name):
             self.learnt.node = found["node"]
 
     def result(
