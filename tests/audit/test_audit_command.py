@@ -21,13 +21,13 @@ from auditing import Auditor
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 from resealing import logs as files_of
+from shadowaudit.engine.java import NoJavaError, find_java, java_version, shim
 
 from shadowaudit.cli import main
 from shadowaudit.core.findings import MEANING
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 from shadowaudit.engine import choice
 from shadowaudit.engine.here import Here
-from shadowaudit.engine.java import NoJavaError, find_java, java_version, shim
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
 from shadowaudit.generate.writing import Log, Row
@@ -50,9 +50,8 @@ def written(directory: Path, faults: dict[str, int] | None = None, messages: int
     ("faults", "status"), [({}, 0), ({"lost": 1}, 1), ({"hash": 1}, 3), ({"exposed": 2}, 0)], ids=str
 )
 def test_the_exit_status_is_the_verdict(tmp_path: Path, faults: dict[str, int], status: int) -> None:
-    pytest.importorskip("pysail")
     out = tmp_path / "out"
-    result = run("verify", written(tmp_path / "logs", faults), "--engine", "sail", "--out", out, "--json")
+    result = run("verify", written(tmp_path / "logs", faults), "--engine", "here", "--out", out, "--json")
     assert result.exit_code == status, result.output
     told = json.loads((out / "verdict.json").read_text("utf-8"))
     assert told["status"] == status
@@ -73,9 +72,9 @@ def test_the_exit_status_is_the_verdict(tmp_path: Path, faults: dict[str, int], 
     ids=str,
 )
 def test_a_table_of_violations_holds_violations_alone(
-    sail: Auditor, tmp_path: Path, faults: dict[str, int], violations: list[str], findings: list[str]
+    here: Auditor, tmp_path: Path, faults: dict[str, int], violations: list[str], findings: list[str]
 ) -> None:
-    sail(written(tmp_path / "logs", faults), out=tmp_path / "out")
+    here(written(tmp_path / "logs", faults), out=tmp_path / "out")
     for name, expected in (("violations", violations), ("findings", findings)):
         with (tmp_path / "out" / f"{name}.csv").open(encoding="utf-8", newline="") as text:
             assert sorted(row["class"] for row in csv.DictReader(text)) == expected
@@ -83,22 +82,21 @@ def test_a_table_of_violations_holds_violations_alone(
         assert sorted(table["class"].to_pylist()) == expected
 
 
-def test_a_spreadsheet_takes_no_cell_of_a_table_for_a_formula(sail: Auditor, tmp_path: Path) -> None:
+def test_a_spreadsheet_takes_no_cell_of_a_table_for_a_formula(here: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"exposed": 1})
     for path in files_of(logs):
         path.write_bytes(path.read_bytes().replace(b",Report,", b',"=1+1",'))
-    sail(logs, out=tmp_path / "out")
+    here(logs, out=tmp_path / "out")
     with (tmp_path / "out" / "findings.csv").open(encoding="utf-8", newline="") as text:
         (row,) = csv.DictReader(text)
     assert row["subject"] == "'=1+1"
 
 
 def test_the_report_needs_nothing_else_and_escapes_what_strangers_wrote(tmp_path: Path) -> None:
-    pytest.importorskip("pysail")
     logs, out = written(tmp_path / "logs", {"exposed": 1, "in-transit": 1}), tmp_path / "out"
     for path in files_of(logs):
         path.write_bytes(path.read_bytes().replace(b",Report,", b",<script>alert(1)</script>,"))
-    run("verify", logs, "--engine", "sail", "--out", out)
+    run("verify", logs, "--engine", "here", "--out", out)
     page = (out / "report.html").read_text("utf-8")
     assert "&lt;script&gt;alert(1)" in page
     assert "<script" not in page
@@ -205,9 +203,8 @@ def test_an_audit_that_fails_gives_no_verdict_and_shows_why(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the disk is on fire")
 
-    pytest.importorskip("pysail")
     monkeypatch.setattr(failing, fail)
-    result = run("verify", written(tmp_path / "logs"), "--engine", "sail", "--out", tmp_path / "out")
+    result = run("verify", written(tmp_path / "logs"), "--engine", "here", "--out", tmp_path / "out")
     assert result.exit_code == 2, "1 would say that the promise was broken"
     assert "the disk is on fire" in result.stderr
     assert "no verdict" in result.stderr
@@ -340,19 +337,19 @@ def test_rows_of_a_journey_are_in_the_order_of_time(tmp_path: Path) -> None:
     assert times == sorted(times)
 
 
-def test_what_was_read_is_not_read_again_and_late_files_merge(sail: Auditor, tmp_path: Path) -> None:
+def test_what_was_read_is_not_read_again_and_late_files_merge(here: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"duplicate": 2, "lost": 1}, messages=400)
     late = files_of(logs)[1]
     shutil.move(late, tmp_path / late.name)
     state = tmp_path / "state"
-    first = sail(logs, state=state, out=tmp_path / "one")
+    first = here(logs, state=state, out=tmp_path / "one")
     assert any("missing" in gap.what for gap in first.evidence.gaps)
     read = {path: path.stat().st_mtime_ns for path in state.glob("*.parquet")}
     shutil.move(tmp_path / late.name, late)
-    second = sail(logs, state=state, out=tmp_path / "two")
+    second = here(logs, state=state, out=tmp_path / "two")
     assert {path: path.stat().st_mtime_ns for path in read} == read, "known files were left alone"
     assert len(State(state).all()) == len(read) + 1
-    whole = sail(logs, out=tmp_path / "three")
+    whole = here(logs, out=tmp_path / "three")
     assert (second.classes, second.totals, second.evidence) == (whole.classes, whole.totals, whole.evidence)
     assert second.classes == {"duplicate": 2, "lost": 1, "vanished-copy": 1}
 
@@ -370,20 +367,20 @@ def test_a_file_that_is_not_the_one_that_was_read_is_read_again(tmp_path: Path) 
     assert state.known(find([first.path])[0]) is None, "it is shorter"
 
 
-def test_a_message_whose_id_is_none_is_not_cleared(sail: Auditor, tmp_path: Path) -> None:
+def test_a_message_whose_id_is_none_is_not_cleared(here: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"lost": 1})
     (message,) = json.loads((logs / "truth.json").read_text("utf-8"))["found"]
     for path in files_of(logs):
         path.write_bytes(path.read_bytes().replace(message.encode(), b"no-uuid"))
-    assert sail(logs).classes == {"fate-not-known": 1}
+    assert here(logs).classes == {"fate-not-known": 1}
 
 
-def test_only_messages_of_the_time_asked_for_are_judged(sail: Auditor, tmp_path: Path) -> None:
+def test_only_messages_of_the_time_asked_for_are_judged(here: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", messages=200)
-    everything = sail(logs, out=tmp_path / "whole").totals["messages"]
+    everything = here(logs, out=tmp_path / "whole").totals["messages"]
     moments = sorted(parquet.read_table(tmp_path / "whole" / "messages.parquet")["accepted_at"].to_pylist())
     middle = moments[100]  # one message's own: it belongs to one side only
-    before, after = sail(logs, until=middle), sail(logs, since=middle)
+    before, after = here(logs, until=middle), here(logs, since=middle)
     assert before.totals["messages"] + after.totals["messages"] == everything
     assert 0 < before.totals["messages"] < everything
 
@@ -418,10 +415,10 @@ def test_logs_of_nodes_that_received_nothing_prove_that_nothing_was_lost(
     assert here(tmp_path / "logs", since=1_795_000_000_500).status == INCOMPLETE
 
 
-def test_a_log_that_ends_in_the_middle_is_fine_while_nodes_run(sail: Auditor, tmp_path: Path) -> None:
+def test_a_log_that_ends_in_the_middle_is_fine_while_nodes_run(here: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"tail": 1}, messages=400)
-    assert sail(logs).status == 3
-    open_now = sail(logs, allow_open=True)
+    assert here(logs).status == 3
+    open_now = here(logs, allow_open=True)
     assert not any("closing snapshot" in gap.what for gap in open_now.evidence.gaps)
 
 
@@ -449,11 +446,10 @@ def test_where_all_logs_are_still_open_it_says_whose_how_old_and_what_to_do(tmp_
 def test_logs_that_are_still_open_are_named_beside_the_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    pytest.importorskip("pysail")
     monkeypatch.chdir(tmp_path)
     logs = written(tmp_path / "logs")
     opened(max(logs.glob("mx1*/*"), key=lambda path: int(path.stem.rpartition("-")[2])))
-    result = run(command, logs, "--engine", "sail", "--state", tmp_path / "state")
+    result = run(command, logs, "--engine", "here", "--state", tmp_path / "state")
     assert "note: still open, and not read: mx1.example.net (since 09:00:00Z" in result.stderr
     assert "mx2.example.net" not in result.stderr
 
@@ -629,8 +625,7 @@ OURS = re.compile(r"(✓ )?(Starting|Reading|Merging|Counting|Judging|Distributi
 @pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
 def test_the_engines_say_nothing_on_standard_error_as_long_as_they_work(tmp_path: Path, engine: str) -> None:
     if engine == "sail":
-        pytest.importorskip("pysail")
-    logs = written(tmp_path / "logs", {"lost": 1})
+        logs = written(tmp_path / "logs", {"lost": 1})
     done = subprocess.run(
         [sys.executable, "-m", "shadowaudit", "verify", logs, "--out", tmp_path / "out", "--engine", engine],
         capture_output=True, text=True, check=False,
@@ -643,8 +638,7 @@ def test_the_engines_say_nothing_on_standard_error_as_long_as_they_work(tmp_path
 @pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
 def test_what_goes_wrong_in_an_engine_is_shown(tmp_path: Path, engine: str) -> None:
     if engine == "sail":
-        pytest.importorskip("pysail")
-    logs, state = written(tmp_path / "logs"), tmp_path / "state"
+        logs, state = written(tmp_path / "logs"), tmp_path / "state"
     arguments = ("--state", state, "--out", tmp_path / "out", "--engine", engine)
     typed = [sys.executable, "-m", "shadowaudit"]
     subprocess.run([*typed, "ingest", logs, *arguments[:2], *arguments[4:]], check=True, capture_output=True)
@@ -693,7 +687,6 @@ def test_output_that_finds_no_room_is_an_error_in_a_sentence(command):
 
 
 def test_a_verdict_that_finds_no_room_is_an_error_in_a_sentence(tmp_path: Path) -> None:
-    pytest.importorskip("pysail")
     logs = written(tmp_path / "logs")
     with open("/dev/full", "w") as full:
         ended = subprocess.run(

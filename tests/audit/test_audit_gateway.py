@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from shadowaudit.engine.java import NoJavaError, find_java
+
 from shadowaudit.generate.cluster import generate
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")

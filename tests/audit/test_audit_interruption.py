@@ -81,7 +81,6 @@ def test_an_interruption_after_the_verdict_leaves_no_other_answer(tmp_path: Path
 def test_with_sail_the_process_leaves_before_the_interpreter_ends_and_its_threads_abort_it(
     tmp_path: Path, logs: Path, command: tuple[str, ...], status: int
 ) -> None:
-    pytest.importorskip("pysail")
     loaded = "import atexit, pysail\natexit.register(print, 'the interpreter ends')\n" + MAIN
     done = run(loaded, tmp_path, *command, logs)
     assert done.returncode == status
