@@ -10,10 +10,10 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,18 +21,16 @@ from auditing import Auditor
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 from resealing import logs as files_of
-from shadowaudit.engine.java import NoJavaError, find_java, java_version, shim
 
-from shadowaudit.cli import main
+from shadowaudit.cli import engines, main
 from shadowaudit.core.findings import MEANING
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
-from shadowaudit.engine import choice
-from shadowaudit.engine.here import Here
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
 from shadowaudit.generate.writing import Log, Row
 from shadowaudit.logs.manifest import find, open_logs
 from shadowaudit.logs.state import State
+from shadowaudit.spark.java import NoJavaError, find_java, java_version, shim
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 
@@ -111,7 +109,7 @@ def test_the_report_needs_nothing_else_and_escapes_what_strangers_wrote(tmp_path
         (("verify", "nowhere"), "does not exist"),
         (
             ("verify", ".", "--engine", "steam"),
-            "no engine 'steam': say auto, here, spark, sail, sc://HOST:PORT",
+            "no engine 'steam': say auto, here, spark, sc://HOST:PORT",
         ),
         (("verify", ".", "--memory", "much"), "'much' is no amount of memory"),
         (("verify", ".", "--state", "s", "--watch", "--interval", "0"), "--interval"),
@@ -577,34 +575,44 @@ def test_little_work_is_done_without_an_engine_and_the_verdict_says_so(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("asked", "work", "begun"),
+    ("asked", "where", "engine"),
     [
-        ({"asked": "auto"}, {"octets": 1 << 20, "states": 1000}, []),
-        ({"asked": "auto"}, {"octets": 1 << 31}, ["spark"]),
-        ({"asked": "auto"}, {"states": 5_000_000}, ["spark"]),
-        ({"asked": "auto", "master": "spark://somewhere:7077"}, {"states": 1}, ["spark"]),
-        ({"asked": "here"}, {"octets": 1 << 40}, []),
-        ({"asked": "sail"}, {}, ["sail"]),
+        ("auto", {}, "here"),
+        ("auto", {"master": "spark://somewhere:7077"}, "spark"),
+        ("auto", {"elsewhere": True}, "spark"),
+        ("spark", {}, "spark"),
+        ("sc://somewhere", {}, "sc://somewhere"),
+        ("here", {"keeping": True}, "here"),
+        ("auto", {"keeping": True}, "here"),
     ],
     ids=str,
 )
-def test_spark_is_started_for_much_work_and_for_whoever_asks(
-    monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], work: dict[str, int], begun: list[str]
+def test_spark_works_for_whoever_asks_and_where_this_machine_does_not_reach(
+    asked: str, where: dict[str, Any], engine: str
 ) -> None:
-    started = []
+    assert engines.chosen(asked, **{"master": None, "elsewhere": False, "keeping": False} | where) == engine
 
-    @contextmanager
-    def session(engine: str, **_: object) -> Iterator[str]:
-        started.append(engine)
-        yield f"a session of {engine}"
-        started.append("ended")
 
-    monkeypatch.setattr(choice, "session", session)
-    with choice.Chosen(starting=lambda _: nullcontext(), **asked) as chosen:  # type: ignore[arg-type]
-        got = chosen.session(**work)
-        assert chosen.session() is got if begun else isinstance(got, Here)
-        assert chosen.name == (begun or ["here"])[0]
-    assert started == [*begun, *["ended"] * len(begun)]
+def test_under_spark_submit_spark_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_ENV_LOADED", "1")
+    assert engines.chosen("auto", master=None, elsewhere=False, keeping=False) == "spark"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("verify", ".", "--engine", "spark", "--state", "s"), "it takes --engine here"),
+        (("verify", ".", "--master", "spark://somewhere:7077", "--state", "s"), "it takes --engine here"),
+        (("verify", "s3://logs/", "--engine", "here"), "logs at a URI are for spark"),
+        (("verify", ".", "--engine", "here", "--master", "local[1]"), "--master is for --engine spark"),
+        (("explain", "a@example.com", "s3://logs/"), "logs at a URI are for Spark's queries"),
+    ],
+    ids=str,
+)
+def test_what_no_engine_can_do_together_is_refused(arguments: tuple[str, ...], told: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert told in " ".join(result.output.split())
 
 
 @pytest.mark.slow
@@ -622,29 +630,25 @@ def test_the_whole_audit_runs_where_there_is_no_java(tmp_path: Path) -> None:
 OURS = re.compile(r"(✓ )?(Starting|Reading|Merging|Counting|Judging|Distributions)\b.*|note: .*")
 
 
-@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("engine", ["here", pytest.param("spark", marks=pytest.mark.slow)])
 def test_the_engines_say_nothing_on_standard_error_as_long_as_they_work(tmp_path: Path, engine: str) -> None:
-    if engine == "sail":
-        logs = written(tmp_path / "logs", {"lost": 1})
+    logs = written(tmp_path / "logs", {"lost": 1})
     done = subprocess.run(
         [sys.executable, "-m", "shadowaudit", "verify", logs, "--out", tmp_path / "out", "--engine", engine],
         capture_output=True, text=True, check=False,
-        env={name: text for name, text in os.environ.items() if name != "RUST_LOG"},
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert [line for line in done.stderr.splitlines() if not OURS.fullmatch(line)] == []
 
 
-@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
-def test_what_goes_wrong_in_an_engine_is_shown(tmp_path: Path, engine: str) -> None:
-    if engine == "sail":
-        logs, state = written(tmp_path / "logs"), tmp_path / "state"
-    arguments = ("--state", state, "--out", tmp_path / "out", "--engine", engine)
+def test_what_goes_wrong_in_an_engine_is_shown(tmp_path: Path) -> None:
+    logs, state = written(tmp_path / "logs"), tmp_path / "state"
     typed = [sys.executable, "-m", "shadowaudit"]
-    subprocess.run([*typed, "ingest", logs, *arguments[:2], *arguments[4:]], check=True, capture_output=True)
+    subprocess.run([*typed, "ingest", logs, "--state", state], check=True, capture_output=True)
     for table in state.rglob("*.parquet"):
         parquet.write_table(pa.table({"nothing": [1]}), table)
-    done = subprocess.run([*typed, "verify", *arguments], capture_output=True, text=True, check=False)
+    arguments = ("verify", "--state", state, "--out", tmp_path / "out")
+    done = subprocess.run([*typed, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "Traceback" in done.stderr
     assert "this is no verdict" in done.stderr

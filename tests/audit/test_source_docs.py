@@ -1,6 +1,6 @@
 """The pages about events: columns, options and views are those of the code, and queries answer as they say.
 
-Quick tests run the queries on Sail over rows that the source read; those on Spark run each block of the page.
+Quick tests run the queries over rows that the source read; slow ones run each block of the page.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def test_views_have_the_columns_of_the_page_and_count_what_they_say(known: Any, 
     check_views(known.sparkSession, read.to_pylist(maps_as_pydicts="strict"))
 
 
-def test_a_bounce_of_exchange_has_its_reply_in_the_status(sail_session: Any, known: Any) -> None:
+def test_a_bounce_of_exchange_has_its_reply_in_the_status(spark_session: Any, known: Any) -> None:
     status = "[{LRT=2026-11-21T10:00:00Z};{LED=550 5.1.1 unknown};{FQDN=};{IP=}]"
     given = {
         "event_id": "FAIL",
@@ -219,8 +219,8 @@ def test_a_bounce_of_exchange_has_its_reply_in_the_status(sail_session: Any, kno
         "source_context": "9",
     }
     one = pa.Table.from_pylist([given], schema=SCHEMA)
-    shadowaudit.views(sail_session.createDataFrame(one))
-    (row,) = rows(sail_session.table("reasons"))
+    shadowaudit.views(spark_session.createDataFrame(one))
+    (row,) = rows(spark_session.table("reasons"))
     assert (row["reply"], row["code"], row["status"]) == ("550 5.1.1 unknown", "550", "5.1.1")
 
 
