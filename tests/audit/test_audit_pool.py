@@ -30,8 +30,8 @@ MARK = "SHADOWAUDIT_TEST_MARK"
 
 POOLED = """
 import sys
-from shadowaudit.engine import here
-here.MUCH = 0  # octets: any logs are worth a pool
+from shadowaudit.engine import pool
+pool.MUCH = 0  # octets: any logs are worth a pool
 from shadowaudit.cli import engines
 engines.cores = lambda: 2
 from shadowaudit.__main__ import main

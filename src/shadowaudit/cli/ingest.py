@@ -55,7 +55,9 @@ def command(
         files = asked.found(watch=watch, shown=shown)
         options.tell_of_packed_logs(shown, asked.here)
         scratch = state_dir / "scratch"
-        runs = stack.enter_context(started(name, shown, scratch, master=master, memory=memory))
+        octets = sum(file.size for file in files)
+        begun = started(name, shown, scratch, octets=octets, master=master, memory=memory)
+        runs = stack.enter_context(begun)
         ending = stack.enter_context(between_turns()) if watch else None
         audit = Audit(runs, state_dir, shown, state)
         while True:
