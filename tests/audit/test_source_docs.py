@@ -228,13 +228,19 @@ def test_a_bounce_of_exchange_has_its_reply_in_the_status(sail_session: Any, sai
     assert (row["reply"], row["code"], row["status"]) == ("550 5.1.1 unknown", "550", "5.1.1")
 
 
+RELATIVE = re.compile(r'"(tracking|events\.parquet|checkpoint)"')
+
+
 @pytest.fixture
-def followed(spark_session: Any, logs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Row]:
-    """The page's Python, run from its beginning to its end where the logs are; its names."""
-    monkeypatch.chdir(logs.parent)
+def followed(spark_session: Any, logs: Path) -> Iterator[Row]:
+    """The page's Python, run from its beginning to its end; its names.
+
+    Relative paths begin where Spark was started, and other tests may have started it: here they are absolute.
+    """
     names: Row = {}
     for text in blocks("python"):
-        exec(compile(text, str(HOW_TO), "exec"), names)
+        code = RELATIVE.sub(lambda found: repr(str(logs.parent / found[1])), text)
+        exec(compile(code, str(HOW_TO), "exec"), names)
     yield names
     for query in spark_session.streams.active:
         query.stop()
