@@ -1,6 +1,6 @@
 """The pages about events: columns, options and views are those of the code, and queries answer as they say.
 
-Quick tests run the queries on Sail over rows that the source read; those on Spark run each block of the page.
+One session of Spark runs each block of the page, from its beginning to its end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from conftest import CONNECTED
 from typed import SCHEMA
 
 import shadowaudit
@@ -79,16 +78,6 @@ def read(logs: Path) -> pa.Table:
         with places.opened(log) as file:
             found += batches(file, log.uri, SCHEMA)
     return pa.Table.from_batches(found)
-
-
-@pytest.fixture
-def sail_events(sail_session: Any, read: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv(CONNECTED[0], "1")
-    if not hasattr(sail_session, "createDataFrame"):
-        pytest.skip("there is no engine")
-    events = sail_session.createDataFrame(read)
-    shadowaudit.views(events)
-    return events
 
 
 def questions(events: list[Row]) -> list[str]:
@@ -205,29 +194,6 @@ def check_views(session: Any, events: list[Row]) -> None:
 VIEWS_TABLE = "view | one row for each | columns"
 
 
-def test_the_queries_of_the_page_answer_its_questions(sail_events: Any, read: pa.Table) -> None:
-    events = read.to_pylist(maps_as_pydicts="strict")
-    check_answers([rows(sail_events.sparkSession.sql(text)) for text in questions(events)], events)
-
-
-def test_views_have_the_columns_of_the_page_and_count_what_they_say(sail_events: Any, read: pa.Table) -> None:
-    check_views(sail_events.sparkSession, read.to_pylist(maps_as_pydicts="strict"))
-
-
-def test_a_bounce_of_exchange_has_its_reply_in_the_status(sail_session: Any, sail_events: Any) -> None:
-    status = "[{LRT=2026-11-21T10:00:00Z};{LED=550 5.1.1 unknown};{FQDN=};{IP=}]"
-    given = {
-        "event_id": "FAIL",
-        "recipient_status": [status],
-        "recipient_address": ["a@x"],
-        "source_context": "9",
-    }
-    one = pa.Table.from_pylist([given], schema=SCHEMA)
-    shadowaudit.views(sail_session.createDataFrame(one))
-    (row,) = rows(sail_session.table("reasons"))
-    assert (row["reply"], row["code"], row["status"]) == ("550 5.1.1 unknown", "550", "5.1.1")
-
-
 RELATIVE = re.compile(r'"(tracking|events\.parquet|checkpoint)"')
 
 
@@ -247,10 +213,25 @@ def followed(spark_session: Any, logs: Path) -> Iterator[Row]:
 
 
 @pytest.mark.slow
-def test_who_follows_the_page_on_spark_gets_these_answers(followed: Row, logs: Path, read: pa.Table) -> None:
+def test_who_follows_the_page_gets_these_answers(followed: Row, logs: Path, read: pa.Table) -> None:
     spark, events = followed["spark"], read.to_pylist(maps_as_pydicts="strict")
     assert followed["events"].count() == len(events)
     check_answers([rows(spark.sql(text)) for text in questions(events)], events)
     check_views(spark, events)
     written = spark.read.parquet(str(logs.parent / "events.parquet"))
     assert written.count() == written.dropDuplicates(["database", "sequence"]).count() == len(events)
+
+
+@pytest.mark.slow
+def test_a_bounce_of_exchange_has_its_reply_in_the_status(spark_session: Any) -> None:
+    status = "[{LRT=2026-11-21T10:00:00Z};{LED=550 5.1.1 unknown};{FQDN=};{IP=}]"
+    given = {
+        "event_id": "FAIL",
+        "recipient_status": [status],
+        "recipient_address": ["a@x"],
+        "source_context": "9",
+    }
+    one = pa.Table.from_pylist([given], schema=SCHEMA)
+    shadowaudit.views(spark_session.createDataFrame(one))
+    (row,) = rows(spark_session.table("reasons"))
+    assert (row["reply"], row["code"], row["status"]) == ("550 5.1.1 unknown", "550", "5.1.1")

@@ -138,7 +138,7 @@ class MessageTracking(DataSource):
         told, named = list(schema.names), [one.name for one in _columns(self.options)]
         if named and named != told:
             raise OptionError(
-                f".schema(…) has {', '.join(told)}; the option columns has {', '.join(named)}: give one of them"
+                f".schema(…) has {', '.join(told)}; the option columns has {', '.join(named)}: give one"
             )
         return Options.of(self.options)
 
