@@ -19,6 +19,8 @@ RUN mkdir -p src/shadowrelay && touch src/shadowrelay/__init__.py \
     && python3 -m pip --python /opt/shadowaudit/bin/python install --no-cache-dir --no-compile -c constraints.txt '.[notebook]' \
     && python3 -m pip --python /opt/shadowaudit/bin/python uninstall -y -q shadowrelay \
     && rm -rf src build
+# JupyterLab asks whether it may look for news on the Internet.
+RUN /opt/shadowaudit/bin/jupyter labextension disable --level=sys_prefix @jupyterlab/apputils-extension:announcements
 COPY src ./src
 RUN python3 -m pip --python /opt/shadowaudit/bin/python install --no-cache-dir --no-compile --no-deps .
 
