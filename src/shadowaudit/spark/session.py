@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from shadowaudit.engine.java import find_java, shim
-from shadowaudit.engine.session import submitted
+from shadowaudit.spark.java import find_java, shim
 
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",  # a host name may lead to an address that nothing listens at
@@ -35,3 +34,8 @@ def open_session(conf: Mapping[str, str]) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def submitted() -> bool:
+    """Does ``spark-submit`` run this?"""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_ENV_LOADED" in os.environ
