@@ -77,7 +77,7 @@ class _Digest:
         self.begins = self.ends = 0
         self.example = ""
         self.first_is_snapshot = self.last_closes = False
-        if found := NAME.fullmatch(path.name):
+        if found := NAME.fullmatch(self.path.name):
             self.learnt.node = found["node"]
 
     def result(
