@@ -1,4 +1,4 @@
-"""What is left of a bucket that was merged and judged, in a job's directories. Written whole, or not at all."""
+"""What a bucket that was merged and judged leaves in a job's directories. Written whole, or not at all."""
 
 from __future__ import annotations
 

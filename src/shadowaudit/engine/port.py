@@ -1,9 +1,9 @@
 """The seam: what an audit asks of the engine that does its work. Both engines run the same pure functions.
 
-    logs ─▶ read: facts, and states in blocks ─▶ weigh the facts ─▶ judge: merge each bucket, judge its suspects
+    logs ─▶ read: facts, and states in blocks ─▶ weigh the facts ─▶ judge: merge each bucket, judge suspects
 
-Pure: ``logs.file.digest`` (one log), ``engine.blocks`` (states as octets, by bucket), ``engine.merge.merge`` (a
-bucket), ``engine.exact.judged`` (suspects, by their rows).
+Pure: ``logs.file.digest`` (one log), ``engine.blocks`` (states as octets, by bucket), ``engine.merge.merge``
+(a bucket), ``engine.exact.judged`` (suspects, by their rows).
 """
 
 from __future__ import annotations
@@ -14,27 +14,13 @@ from typing import Protocol
 
 from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.facts import FileFacts
+from shadowaudit.logs.manifest import Log
+
+__all__ = ["Asked", "Engine", "EngineError", "Held", "Job", "Log"]
 
 
 class EngineError(Exception):
     """The engine cannot be used, and what to do."""
-
-
-class Log(Protocol):
-    """A log file to read, as it was listed. ``name``: a path or a URI, and what its facts name it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def size(self) -> int:
-        """Octets."""
-        ...
-
-    @property
-    def modified(self) -> int:
-        """Nanoseconds since 1970."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +73,7 @@ class Engine(Protocol):
         ...
 
     def read(self, logs: Sequence[Log]) -> Held:
-        """Read these logs, once. What a log holds is in its facts, never raised. Raises EngineError, OSError."""
+        """Read these logs. Whatever a log holds is told by its facts. Raises EngineError, OSError."""
         ...
 
     def tasks(self) -> tuple[int, int]:

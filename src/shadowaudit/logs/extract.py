@@ -67,7 +67,9 @@ def rows_of(key: Key, pieces: Iterable[Piece], octets: Octets = in_file) -> list
     """
     found: dict[tuple[object, ...], Event] = {}
     told: Counter[tuple[str, str]] = Counter()
-    rows = {(event.node, event.boot, event.sequence, event.line): event for event in _read(key, pieces, octets)}
+    rows = {
+        (event.node, event.boot, event.sequence, event.line): event for event in _read(key, pieces, octets)
+    }
     for event in rows.values():
         if event.database.startswith("exchange:"):
             told[event.boot, event.line] += 1

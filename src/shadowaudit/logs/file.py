@@ -52,7 +52,7 @@ def digest(
     modified: int,
     room: Room | None = None,
 ) -> tuple[FileFacts, Any]:
-    """The same of a log that lies anywhere. ``name``: its path or URI. ``opened`` opens it; its OSError is told.
+    """The same of a log that lies anywhere. ``name``: its path or URI. ``opened`` may raise OSError.
 
     ``size`` (octets) and ``modified`` (nanoseconds) are facts, too.
     """

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from shadowaudit.core.facts import Opened
 from shadowaudit.logs.layout import NAME
@@ -15,6 +16,23 @@ from shadowaudit.logs.layout import NAME
 _PACKED = re.compile(r"MSGTRK.+\.LOG\.(gz|bz2|xz|zst|zip)", re.IGNORECASE)
 _OPEN = re.compile(r"\.(?P<closed>MSGTRK-.+\.LOG)\.open")
 _DATE = re.compile(rb"^#Date: (\S+)\r$", re.MULTILINE)
+
+
+class Log(Protocol):
+    """A log file to read, as it was listed. ``name``: a path or a URI, and what its facts name it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def size(self) -> int:
+        """Octets."""
+        ...
+
+    @property
+    def modified(self) -> int:
+        """Nanoseconds since 1970."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

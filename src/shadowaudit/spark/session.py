@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from shadowaudit.engine.java import NoJavaError, find_java, shim
 from shadowaudit.engine.port import EngineError
 from shadowaudit.interruption import put_off
+from shadowaudit.spark.java import NoJavaError, find_java, shim
 
 SPARK = "spark"
 
