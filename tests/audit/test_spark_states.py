@@ -129,9 +129,7 @@ def test_logs_in_a_bucket_have_the_states_that_they_have_in_a_directory(logs: Pa
     assert told.value.strerror
 
 
-def test_ranges_of_more_files_than_stay_open_are_read(
-    logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranges_of_more_files_than_stay_open_are_read(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ranges, "_OPEN", 2)
     listed = places.find([str(logs)])
     assert len(listed) > 3
@@ -140,4 +138,3 @@ def test_ranges_of_more_files_than_stay_open_are_read(
             begin = np.random.default_rng(log.size).integers(0, log.size)
             assert ranges.read(log.uri, begin, 1 << 30) == Path(log.path).read_bytes()[begin:]
             assert len(ranges._files) <= 2
-

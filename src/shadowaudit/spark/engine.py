@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -95,11 +95,15 @@ class _Held:
         blocks = self._states.where(F.col(BUCKET).isNotNull()).select(BUCKET, BLOCK)
         merge = merging(asked, [log.uri for log in self._logs])
         judge = judging(asked, [log for log in self._logs if log.uri in counted])
-        with _failing(), _kept(blocks.groupBy(BUCKET).applyInArrow(merge, MERGED)) as merged:
+        with _failing(), ExitStack() as stack:
+            merged = stack.enter_context(_kept(blocks.groupBy(BUCKET).applyInArrow(merge, MERGED)))
             suspects = merged.where(F.col("suspects").isNotNull()).select("bucket", "part", "suspects")
-            with _kept(suspects.groupBy("bucket", "part").applyInArrow(judge, JUDGED)) as judged:
-                for number, row in enumerate(judged.toLocalIterator(prefetchPartitions=True)):
-                    keep_table(job, number, _writer(row["findings"]))
+            judged = stack.enter_context(
+                _kept(suspects.groupBy("bucket", "part").applyInArrow(judge, JUDGED))
+            )
+            judged.count()  # both are made by all tasks at once: an iterator would ask for one part at a time
+            for number, row in enumerate(judged.toLocalIterator(prefetchPartitions=True)):
+                keep_table(job, number, _writer(row["findings"]))
             for row in merged.where(F.col("tally").isNotNull()).toLocalIterator(prefetchPartitions=True):
                 keep_messages(job, row["bucket"], _writer(row["messages"]))
                 keep_tally(job, row["bucket"], row["tally"])
@@ -126,10 +130,9 @@ def _cores(spark: Any) -> int:
 
 @contextmanager
 def _kept(frame: Any) -> Iterator[Any]:
-    """Made once, by all tasks at a time, and on their disks while somebody goes through it."""
+    """On the executors' disks once it is made, for as long as the context."""
     frame = frame.persist(StorageLevel.DISK_ONLY)
     try:
-        frame.count()
         yield frame
     finally:
         frame.unpersist()

@@ -29,9 +29,15 @@ _LOCAL = {
     "spark.ui.enabled": "false",  # a port that anybody on this machine could look into
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),  # 200 unless told: those are for clusters
 }
-_QUIET = {
+_COMMAND = {
     "spark.ui.showConsoleProgress": "false",  # the command has a line of its own
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",  # errors only
+    "spark.driver.extraJavaOptions": " ".join(
+        (
+            f"-Dlog4j2.configurationFile={_LOGGING}",  # errors only
+            "-XX:TieredStopAtLevel=1",  # a job of minutes: fast code costs more to make than it saves
+            "-XX:+UseParallelGC",  # nobody waits for single answers, so nothing is collected beside the work
+        )
+    ),
 }
 _CONNECT_PORT, _MASTER_PORT = 15002, 7077  # as Spark has them unless told
 _REACHED = 10.0  # seconds until a server has to take a connection
@@ -97,7 +103,7 @@ def session(
 def _started(master: str | None, memory: str, conf: dict[str, str]) -> Any:
     settings: dict[str, str] = {}
     if not submitted():
-        settings |= _QUIET | {"spark.driver.memory": memory, "spark.master": master or "local[*]"}
+        settings |= _COMMAND | {"spark.driver.memory": memory, "spark.master": master or "local[*]"}
         if master and master.startswith("spark://"):
             _answers(master, _MASTER_PORT)
     try:
