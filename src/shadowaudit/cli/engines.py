@@ -56,7 +56,7 @@ def started(name: str, shown: Shown, scratch: Path, *, master: str | None, memor
                 try:
                     session = import_module("shadowaudit.spark.session").session
                     made = import_module("shadowaudit.spark.engine").SparkEngine
-                except ImportError as missing:
+                except (ImportError, AttributeError) as missing:
                     raise EngineError(
                         f"--engine {name} cannot be used: {missing}. See shadowaudit doctor"
                     ) from None

@@ -79,7 +79,7 @@ def engine(function: Function) -> Function:
         click.option("--engine", default="auto", metavar="|".join(_ENGINES), show_default=True,
                      callback=_known,
                      help="here: processes of this machine, without Java. Or Spark, or a Spark Connect "
-                     "server. auto: Spark with --master, under spark-submit, and for logs at a URI; else here."),
+                     "server. auto: Spark with --master, under spark-submit or for a URI; else here."),
         click.option("--master", metavar="URL", help="Spark's master. [default: local[*]]"),
         click.option("--memory", default="2g", show_default=True, callback=_amount,
                      help="Memory of a local Spark."),

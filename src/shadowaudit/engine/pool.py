@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from multiprocessing import connection, context, forkserver, get_context, parent_process, resource_tracker
@@ -46,25 +47,27 @@ class Pool:
     ) -> None:
         self.close()
 
+    def load(self) -> None:
+        """Have what they need loaded, and do not wait for that. Again changes nothing."""
+        if self.size > 1:
+            resource_tracker.ensure_running()  # it lets Ctrl-C through at its end
+            get_context("forkserver").set_forkserver_preload([_LOADED])
+            with _uninterrupted():
+                forkserver.ensure_running()
+
     def start(self) -> None:
-        """Have them start, unless it is one, and do not wait for them. Again changes nothing."""
+        """Start them, unless it is one. Again changes nothing."""
         if self._workers or self.size < 2:
             return
+        self.load()
         processes = get_context("forkserver")
-        processes.set_forkserver_preload([_LOADED])
-        resource_tracker.ensure_running()
-        # What is blocked stays so in the processes; here it comes a moment later.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            forkserver.ensure_running()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        for _ in range(self.size):
-            ours, theirs = processes.Pipe()
-            worker = processes.Process(target=_work, args=(theirs,), daemon=True)
-            worker.start()
-            theirs.close()
-            self._workers[ours] = worker
+        with _uninterrupted():
+            for _ in range(self.size):
+                ours, theirs = processes.Pipe()
+                worker = processes.Process(target=_work, args=(theirs,), daemon=True)
+                worker.start()
+                theirs.close()
+                self._workers[ours] = worker
 
     def close(self) -> None:
         """End the processes, whatever they do."""
@@ -110,6 +113,16 @@ class Pool:
         except BaseException:
             self.close()  # others are in the middle of parts that nobody asks for any more
             raise
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C comes at the end; processes that start meanwhile never see it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _send(ours: connection.Connection, told: Any) -> None:
