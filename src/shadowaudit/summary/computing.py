@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
@@ -27,7 +28,7 @@ from shadowaudit.summary.model import (
     Sizes,
     Summary,
 )
-from shadowaudit.summary.sums import summed
+from shadowaudit.summary.sums import having, integers, summed
 
 HOURLY = 3
 """So many days at most have their hours told one by one."""
@@ -35,36 +36,34 @@ HOURLY = 3
 
 def summarize(gold: Gold, asked: Asked) -> Summary:
     """What the tables say of the days and the node asked for. Raises NoSuchNodeError."""
-    chosen = gold.chosen(asked.since, asked.until, asked.node).tables
-    traffic = chosen["traffic"]
+    tables = (gold.of(asked.node) if asked.node else gold).tables
+    traffic = tables["traffic"]
     traffic = traffic.append_column("day", compute.cast(traffic["hour"], pa.date32()))
-    first, last = _period([traffic, *(chosen[name] for name in ("latencies", "domains", "sizes", "reasons"))])
     days = _flows(traffic, "day")
-    every = [first + timedelta(number) for number in range((last - first).days + 1)] if first and last else []
+    every = _every(min(days), max(days), timedelta(days=1)) if days else []
     return Summary(
         asked=asked,
-        first=first,
-        last=last,
+        first=every[0] if every else None,
+        last=every[-1] if every else None,
         totals=_total(days.values()),
         days={day: days.get(day, Flow()) for day in every},
         hours=_hours(traffic) if 0 < len(every) <= HOURLY else {},
         of_day=_of_day(traffic),
         nodes=dict(sorted(_flows(traffic, "node").items(), key=lambda one: str(one[0]))),
-        senders=_domains(chosen["domains"], "sender", asked.top),
-        recipients=_domains(chosen["domains"], "recipient", asked.top),
-        sizes=_sizes(chosen["sizes"]),
-        hops=_hops(chosen["latencies"], asked.top),
-        deferrals=_reasons(chosen["reasons"], "DEFER", asked.top),
-        bounces=_reasons(chosen["reasons"], "FAIL", asked.top),
-        promotions=_promotions(chosen["promotions"]),
-        found=_found(chosen["findings"]) if "findings" in chosen else None,
+        senders=_domains(tables["domains"], "sender", asked.top),
+        recipients=_domains(tables["domains"], "recipient", asked.top),
+        sizes=_sizes(tables["sizes"]),
+        hops=_hops(tables["latencies"], asked.top),
+        deferrals=_reasons(tables["reasons"], "DEFER", asked.top),
+        bounces=_reasons(tables["reasons"], "FAIL", asked.top),
+        promotions=_promotions(tables["promotions"]),
+        found=_found(tables["findings"]) if "findings" in tables else None,
     )
 
 
-def _period(tables: Iterable[Any]) -> tuple[date | None, date | None]:
-    days = [compute.min_max(table["day"]).as_py() for table in tables if len(table)]
-    found = [day for pair in days for day in pair.values() if day is not None]
-    return (min(found), max(found)) if found else (None, None)
+def _every(begin: Any, end: Any, step: timedelta) -> list[Any]:
+    """From one day or hour to another one, both among them."""
+    return [begin + number * step for number in range((end - begin) // step + 1)]
 
 
 def _flow(row: Mapping[str, Any]) -> Flow:
@@ -88,8 +87,7 @@ def _hours(traffic: Any) -> dict[datetime, Flow]:
     found = {_moment(hour): flow for hour, flow in _flows(traffic, "hour").items()}
     if not found:
         return {}
-    begin, end = min(found), max(found)
-    every = (begin + timedelta(hours=number) for number in range(int((end - begin).total_seconds() // 3600) + 1))
+    every = _every(min(found), max(found), timedelta(hours=1))
     return {hour: found.get(hour, Flow()) for hour in every}
 
 
@@ -104,24 +102,22 @@ def _of_day(traffic: Any) -> dict[int, Flow]:
 
 def _domains(domains: Any, side: str, top: int) -> Domains:
     measures = ("messages", "addresses", "octets")
-    of_side = domains.filter(compute.equal(domains["side"], side))
+    of_side = having(domains, "side", side)
     found = summed(of_side, ["domain"], measures)
     return Domains(
         all=len(found),
         addresses=_sum(found, "addresses"),
         top=tuple(
             Domain(domain=_text(row["domain"]) or "", **{name: row[name] or 0 for name in measures})
-            for row in _most(found, "messages", ["domain"], top)
+            for row in _most(found, "messages", ["domain"], top).to_pylist()
         ),
     )
 
 
-def _most(table: Any, measure: str, ties: Sequence[str], top: int) -> list[dict[str, Any]]:
+def _most(table: Any, measure: str, ties: Sequence[str], top: int) -> Any:
     """The rows with most of the measure, and then in the order of the ties."""
     order = [(measure, "descending"), *((name, "ascending") for name in ties)]
-    some = table.take(compute.select_k_unstable(table, k=max(1, min(top, len(table))), sort_keys=order))
-    found: list[dict[str, Any]] = some.to_pylist()
-    return found
+    return table.take(compute.select_k_unstable(table, k=max(1, min(top, len(table))), sort_keys=order))
 
 
 def _sum(table: Any, name: str) -> int:
@@ -146,14 +142,19 @@ def _sizes(sizes: Any) -> Sizes:
 
 def _hops(latencies: Any, top: int) -> Hops:
     all_hops = summed(latencies, ["next_hop"], ["deliveries"])
-    names = [row["next_hop"] for row in _most(all_hops, "deliveries", ["next_hop"], top)]
-    chosen = latencies.filter(compute.is_in(latencies["next_hop"], pa.array(names, pa.string())))
+    most = _most(all_hops, "deliveries", ["next_hop"], top)["next_hop"]
+    names = most.to_pylist()
+    chosen = latencies.filter(compute.is_in(latencies["next_hop"], most.combine_chunks()))
     counts: dict[str | None, dict[int, int]] = {name: {} for name in names}
     for row in summed(chosen, ["next_hop", "step"], ["deliveries"]).to_pylist():
         counts[row["next_hop"]][row["step"]] = row["deliveries"]
-    together = {row["step"]: row["deliveries"] for row in summed(latencies, ["step"], ["deliveries"]).to_pylist()}
+    together = {
+        row["step"]: row["deliveries"] for row in summed(latencies, ["step"], ["deliveries"]).to_pylist()
+    }
     return Hops(
-        all=len(all_hops), together=_hop(None, together), top=tuple(_hop(name, counts[name]) for name in names)
+        all=len(all_hops),
+        together=_hop(None, together),
+        top=tuple(_hop(name, counts[name]) for name in names),
     )
 
 
@@ -168,13 +169,16 @@ def _hop(name: str | None, counts: Mapping[int, int]) -> Hop:
 
 def _reasons(reasons: Any, event: str, top: int) -> Reasons:
     keys = ["next_hop", "code", "status", "reply"]
-    of_event = reasons.filter(compute.equal(reasons["event_id"], event))
+    of_event = having(reasons, "event_id", event)
     found = summed(of_event, keys, ["times", "recipients"], greatest="example")
     return Reasons(
         all=len(found),
         times=_sum(found, "times"),
         recipients=_sum(found, "recipients"),
-        top=tuple(Reason(**row) for row in _most(found, "times", ["next_hop", "reply", "code", "status"], top)),
+        top=tuple(
+            Reason(**row)
+            for row in _most(found, "times", ["next_hop", "reply", "code", "status"], top).to_pylist()
+        ),
     )
 
 
@@ -182,15 +186,17 @@ def _promotions(promotions: Any) -> tuple[Promotion, ...]:
     """All of them, most messages first."""
     keys = ["node", "owner", "reason"]
     found = summed(promotions, keys, ["messages"])
-    return tuple(Promotion(**row) for row in _most(found, "messages", keys, len(found)))
+    return tuple(Promotion(**row) for row in _most(found, "messages", keys, len(found)).to_pylist())
 
 
 def _found(findings: Any) -> tuple[Found, ...]:
     """Worst first, then most messages."""
-    ones = findings.append_column("messages", pa.array([1] * len(findings), pa.int64()))
+    ones = findings.append_column("messages", integers(np.ones(len(findings), np.int64)))
     order = list(Severity)
     found = (
         Found(severity=row["severity"], name=row["class"], messages=row["messages"])
         for row in summed(ones, ["severity", "class"], ["messages"]).to_pylist()
     )
-    return tuple(sorted(found, key=lambda one: (order.index(Severity(one.severity)), -one.messages, one.name)))
+    return tuple(
+        sorted(found, key=lambda one: (order.index(Severity(one.severity)), -one.messages, one.name))
+    )

@@ -131,8 +131,8 @@ class Asked:
 class Summary:
     """``first`` and ``last``: days with rows; None if there are none. ``days`` has each day between them.
 
-    ``hours`` are of the two last days at most. ``of_day`` adds up each hour of the day over all days. ``found``
-    is of all messages: findings have no day. It is None if no verdict was published.
+    ``hours`` has each hour if there are few days. ``of_day`` adds up each hour of the day over all days.
+    ``found`` is of all messages: findings have no day. It is None if no verdict was published.
     """
 
     asked: Asked

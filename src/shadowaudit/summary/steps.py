@@ -1,7 +1,7 @@
 """Histograms: what their steps mean, and how exactly a percentile of them is known.
 
-A latency of ``m`` milliseconds is in step ``floor(log10(m + 1) * 20)``: 20 steps for a power of ten, each 12 %
-wide. A size of ``n`` octets is in step ``floor(log2(n))``: each step is as wide as it begins.
+A latency of ``m`` milliseconds is in step ``floor(log10(m + 1) * 20)``: a power of ten has 20 steps, each of
+12 %. A size of ``n`` octets is in step ``floor(log2(n))``: a step ends at twice its beginning.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Sums of groups of rows.
 
-Arrow's own ``Table.group_by`` imports pandas, and that takes longer than a whole summary of a year.
+``Table.group_by``, and whatever makes Arrow's values of Python's, import pandas, which takes longer than a
+summary of a year. Nothing here may; a test looks.
 """
 
 from __future__ import annotations
@@ -28,17 +29,38 @@ def summed(table: Any, keys: Sequence[str], measures: Sequence[str], *, greatest
     rows = np.full(size, -1, np.int64)
     rows[groups] = np.arange(len(table))
     used = rows >= 0
-    made = {name: _plain(table[name].take(pa.array(rows[used]))) for name in keys}
+    made = {name: _plain(table[name].take(integers(rows[used]))) for name in keys}
     for name in measures:
         sums = np.zeros(size, np.int64)
-        np.add.at(sums, groups, _numbers(table[name]))
-        made[name] = pa.array(sums[used])
+        np.add.at(sums, groups, _numbers(table[name], 0))
+        made[name] = integers(sums[used])
     if greatest:
-        order = np.asarray(compute.array_sort_indices(table[greatest], null_placement="at_start"), np.int64)
+        order = compute.array_sort_indices(table[greatest].combine_chunks(), null_placement="at_start")
+        order = np.from_dlpack(order).astype(np.int64)
         last = np.zeros(size, np.int64)
         last[groups[order]] = order  # of several rows of a group, the last one stays
-        made[greatest] = table[greatest].take(pa.array(last[used]))
-    return pa.table(made)
+        made[greatest] = table[greatest].take(integers(last[used]))
+    return pa.Table.from_arrays(list(made.values()), list(made))
+
+
+def having(table: Any, name: str, value: str) -> Any:
+    """The rows with that value in a column of strings."""
+    column = table[name].combine_chunks()
+    column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    known = column.dictionary.to_pylist()
+    if value not in known:
+        return table.slice(0, 0)
+    return table.filter(compute.equal(column, column.dictionary[known.index(value)]))
+
+
+def integers(values: Any) -> Any:
+    """An array of NumPy, of 64 bits, as one of Arrow."""
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
+def empty(schema: Any) -> Any:
+    """A table without a row."""
+    return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def _numbered(table: Any, keys: Sequence[str]) -> tuple[Any, int]:
@@ -59,15 +81,18 @@ def _numbered(table: Any, keys: Sequence[str]) -> tuple[Any, int]:
 def _coded(column: Any) -> tuple[Any, int]:
     """Numbers that stand for the values, null among them, and how many there may be."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    whole = encoded.unify_dictionaries().combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):
-        whole = pa.concat_arrays(whole.chunks)
+    whole = encoded.combine_chunks()
     values = len(whole.dictionary)
-    return np.asarray(whole.indices.fill_null(values), np.int64), values + 1
+    return _numbers(whole.indices, values), values + 1
 
 
-def _numbers(column: Any) -> Any:
-    return np.asarray(compute.cast(column, pa.int64()).fill_null(0))
+def _numbers(column: Any, null: int) -> Any:
+    """The integers of a column, and ``null`` where it has none."""
+    whole = compute.cast(column, pa.int64())
+    whole = whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
+    if whole.null_count:
+        whole = whole.fill_null(integers(np.array([null], np.int64))[0])
+    return np.from_dlpack(whole)
 
 
 def _plain(column: Any) -> Any:

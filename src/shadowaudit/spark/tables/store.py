@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, Self
 
-from pyarrow import dataset, fs
+from pyarrow import fs
 
 from shadowaudit.spark import places
 from shadowaudit.spark.tables.schemas import SCHEMA, TABLES
@@ -177,6 +177,8 @@ class Place:
 
     def dataset(self, table: str, files: Iterable[DataFile]) -> Any:
         """These data files of that table as a pyarrow dataset. Raises OSError."""
+        from pyarrow import dataset  # it imports pandas, which takes longer than a summary
+
         schema = TABLES[table].arrow
         paths = [self.path(one.path) for one in files]
         if not paths:
