@@ -45,7 +45,7 @@ def summarize(gold: Gold, asked: Asked) -> Summary:
         asked=asked,
         first=every[0] if every else None,
         last=every[-1] if every else None,
-        totals=_total(days.values()),
+        totals=total(days.values()),
         days={day: days.get(day, Flow()) for day in every},
         hours=_hours(traffic) if 0 < len(every) <= HOURLY else {},
         of_day=_of_day(traffic),
@@ -74,7 +74,8 @@ def _flows(traffic: Any, key: str) -> dict[Any, Flow]:
     return {row[key]: _flow(row) for row in summed(traffic, [key], FLOWS).to_pylist() if row[key] is not None}
 
 
-def _total(flows: Iterable[Flow]) -> Flow:
+def total(flows: Iterable[Flow]) -> Flow:
+    """All of them added up."""
     sums = dict.fromkeys(FLOWS, 0)
     for flow in flows:
         for name in FLOWS:
