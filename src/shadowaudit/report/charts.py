@@ -122,7 +122,7 @@ def _round_up(value: float) -> float:
 
 def _counts(top: float) -> list[tuple[float, str]]:
     """Marks for counts: no more of them than there are whole numbers."""
-    parts = 4 if top >= 4 else int(top)
+    parts = min(5 if f"{top:.0e}"[0] in "15" else 4, int(top))
     return [(_down(part / parts), short(top * part / parts)) for part in range(parts + 1)]
 
 

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, time
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 from typing import Any
 
 from shadowaudit.report.charts import bars, distribution, over_time
 from shadowaudit.report.rendering import rendered
 from shadowaudit.summary import sheets, steps
-from shadowaudit.summary.model import Flow, Hop, Summary
+from shadowaudit.summary.computing import total
+from shadowaudit.summary.model import FLOWS, Flow, Hop, Summary
 from shadowaudit.summary.units import at_most, octets, plain, share
+
+_WEEKLY = 120
+"""From so many days on, a line for each week is quieter than one for each day."""
+
+_HALF = 4  # days: fewer at the end would be a week by themselves, and belong to the one before
 
 _CURVES = 4
 """So many next hops at most have a curve: there are four colours."""
 
 
 def page(summary: Summary, uri: str, version: int, made_at: str) -> str:
-    """The page. ``uri``: of the tables, as users may see it; ``made_at``: when that version was published."""
+    """The page. ``uri``: of the tables, as users may see it; ``made_at``: when that version was published, as
+    ISO 8601 in UTC."""
     return rendered(
         "summary.html",
         "shadowaudit.summary",
@@ -25,7 +34,7 @@ def page(summary: Summary, uri: str, version: int, made_at: str) -> str:
         period=sheets.period(summary),
         uri=uri,
         version=version,
-        made_at=made_at,
+        made_at=f"{datetime.fromisoformat(made_at):%Y-%m-%d %H:%M} UTC",
         tiles_told=_tiles(summary),
         charts=_charts(summary),
         groups=_sheets(summary),
@@ -46,7 +55,15 @@ def _sheets(summary: Summary) -> list[Sequence[sheets.Sheet]]:
     ]
     if summary.found is not None:
         told.append([sheets.found(summary)])
-    return [some for some in ([sheet for sheet in group if sheet.rows] for group in told) if some]
+    found = ([_named_first(sheet) for sheet in group if sheet.rows] for group in told)
+    return [some for some in found if some]
+
+
+def _named_first(sheet: sheets.Sheet) -> sheets.Sheet:
+    """A phone shows the first columns: the names, which the text has last, as they may be long."""
+    order = sorted(range(len(sheet.columns)), key=lambda number: sheet.columns[number][1] != sheets.NAME)
+    rows = [[row[number] for number in order] for row in sheet.rows]
+    return replace(sheet, columns=[sheet.columns[number] for number in order], rows=rows)
 
 
 def _tiles(summary: Summary) -> list[dict[str, str]]:
@@ -57,6 +74,7 @@ def _tiles(summary: Summary) -> list[dict[str, str]]:
         for value, label in (
             (f"{flow.received:,}", "messages received"),
             (octets(flow.octets), "received"),
+            (f"{summary.recipients.addresses:,}", "recipients"),
             (f"{flow.delivered:,}", "deliveries"),
             (at_most(within), "95 % are delivered within"),
             (f"{flow.deferred:,}", "deferrals"),
@@ -69,17 +87,19 @@ def _tiles(summary: Summary) -> list[dict[str, str]]:
 
 
 def _charts(summary: Summary) -> list[dict[str, Any]]:
-    flows, hourly, sizes = _moments(summary), bool(summary.hours), summary.sizes
-    each = "hour" if hourly else "day"
+    flows, sizes = _moments(summary), summary.sizes
+    hourly, weekly = bool(summary.hours), len(summary.days) > _WEEKLY
+    each = "each hour" if hourly else "each day"
+    usual, told = (_weeks(summary), "week by week, mean of a day") if weekly else (flows, each)
     of_day = [
         (f"{hour:02}h", flow.received / max(1, len(summary.days))) for hour, flow in summary.of_day.items()
     ]
     of_size = [(octets(steps.size(step).least), messages) for step, messages in _whole(sizes.steps)]
     mean = f"mean {octets(sizes.octets / sizes.messages)}" if sizes.messages else ""
     found = (
-        (f"Messages, each {each}", "", _over(flows, ("received", "delivered"))),
-        (f"Trouble, each {each}", "", _over(flows, ("deferred", "failed"))),
-        (f"Promoted, and accepted with one copy, each {each}", "", _over(flows, ("promoted", "exposed"))),
+        ("Received and delivered", told, _over(usual, ("received", "delivered"))),
+        ("Deferred and failed", told, _over(usual, ("deferred", "failed"))),
+        ("Promoted, and accepted with one copy", each, _over(flows, ("promoted", "exposed"))),
         (
             "Received, hour by hour of the day",
             "mean of all days",
@@ -100,6 +120,22 @@ def _moments(summary: Summary) -> list[tuple[float, Flow]]:
         found = [(1000 * _midnight(day).timestamp(), flow) for day, flow in summary.days.items()]
         length = 86_400_000.0
     return [*found, (found[-1][0] + length, found[-1][1])] if found else []
+
+
+def _weeks(summary: Summary) -> list[tuple[float, Flow]]:
+    """As ``_moments``, of seven days each, with the mean of a day. The last week has what is left."""
+    days = list(summary.days.items())
+    begins = list(range(0, len(days), 7))
+    if 0 < len(days) % 7 < _HALF:
+        begins.pop()
+    found = []
+    for begin, end in pairwise([*begins, len(days)]):
+        some = days[begin:end]
+        sums = total(flow for _, flow in some)
+        mean = Flow(**{name: round(getattr(sums, name) / len(some)) for name in FLOWS})
+        found.append((1000 * _midnight(some[0][0]).timestamp(), mean))
+    after = _midnight(days[-1][0] + timedelta(days=1))
+    return [*found, (1000 * after.timestamp(), found[-1][1])]
 
 
 def _midnight(day: date) -> datetime:

@@ -22,7 +22,7 @@ _FLOW = ("received", "octets", "delivered", "deferred", "failed", "promoted", "e
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """``columns``: title and kind of each. ``rows``: their cells, safe to print. ``note``: what to know of it."""
+    """``columns``: title and kind of each. ``rows``: cells, safe to print. ``note``: what to know of it."""
 
     title: str
     columns: Sequence[tuple[str, str]]
@@ -215,7 +215,8 @@ def _reasons(title: str, reasons: Reasons) -> Sheet:
         ("reply", TEXT),
         ("example", ID),
     )
-    return Sheet(f"{_top(title, reasons)}, {_counted(reasons.times, 'time')}", columns, rows)
+    shown = f" ({len(reasons.top)} of {reasons.all:,} reasons)" if len(reasons.top) < reasons.all else ""
+    return Sheet(f"{title}: {reasons.times:,}{shown}", columns, rows)
 
 
 def _top(title: str, some: Any) -> str:
