@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import parquet
 
 from shadowaudit.spark.tables.schemas import TABLES
-from shadowaudit.spark.tables.store import DataFile, Manifest, Place, directory_of, name_of
+from shadowaudit.spark.tables.store import Place
+from tests.audit.gold import MADE, publish
 
-YEAR, MADE = 365, datetime(2026, 11, 26, tzinfo=UTC)
+YEAR = 365
 NODES = tuple(f"mx{number}.example.net" for number in (1, 2, 3))
 HOPS = ("mailbox.example.net", *(f"mx{number}.hop{number % 17}.test" for number in range(1, 40)))
 REPLIES = (
@@ -50,29 +50,11 @@ def days(count: int = YEAR, *, domains: int = 50_000, mails: int = 900, seed: in
         yield day, _day(random, day, names, mails * (0.35 if day.weekday() > 4 else 1.0))
 
 
-def publish(uri: str, made: Iterable[tuple[date, Mapping[str, Any]]]) -> None:
-    """Write these tables to a local directory, and a manifest that names them."""
-    place = Place.of(uri)
-    files: dict[str, list[DataFile]] = {}
-    for day, tables in made:
-        for name, table in tables.items():
-            path = Path(place.path(directory_of(name, day.isoformat()), "00000001-made-0.parquet"))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            parquet.write_table(table.cast(TABLES[name].arrow), path)
-            below = str(path.relative_to(place.root))
-            files.setdefault(name, []).append(
-                DataFile(below, len(table), path.stat().st_size, day.isoformat())
-            )
-    manifest = Path(place.path("manifests", name_of(1)))
-    manifest.parent.mkdir(parents=True, exist_ok=True)
-    manifest.write_text(Manifest().following(files, MADE).as_json(), "utf-8")
-
-
 def measured(directory: Path, runs: int = 5) -> dict[str, Any]:
     """Make a year of tables below ``directory``, and print its summary some times, each in a process."""
     tables = directory / "tables"
     if not tables.exists():
-        publish(str(tables), days())
+        publish(tables, days())
     command = [sys.executable, "-m", "shadowaudit", "summary", "--tables", str(tables)]
     seconds = []
     for _ in range(runs):

@@ -30,7 +30,7 @@ from shadowaudit.summary.model import (
 )
 from shadowaudit.summary.sums import having, integers, summed
 
-HOURLY = 3
+HOURLY = 2
 """So many days at most have their hours told one by one."""
 
 
@@ -85,15 +85,10 @@ def total(flows: Iterable[Flow]) -> Flow:
 
 def _hours(traffic: Any) -> dict[datetime, Flow]:
     """Each hour from the first to the last one."""
-    found = {_moment(hour): flow for hour, flow in _flows(traffic, "hour").items()}
-    if not found:
-        return {}
-    every = _every(min(found), max(found), timedelta(hours=1))
-    return {hour: found.get(hour, Flow()) for hour in every}
-
-
-def _moment(hour: datetime) -> datetime:
-    return hour.replace(tzinfo=UTC) if hour.tzinfo is None else hour.astimezone(UTC)
+    microseconds = traffic.append_column("since", compute.cast(traffic["hour"], pa.int64()))
+    flows = _flows(microseconds, "since")
+    found = {datetime.fromtimestamp(since // 1_000_000, UTC): flow for since, flow in flows.items()}
+    return {hour: found.get(hour, Flow()) for hour in _every(min(found), max(found), timedelta(hours=1))}
 
 
 def _of_day(traffic: Any) -> dict[int, Flow]:

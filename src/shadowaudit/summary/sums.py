@@ -24,7 +24,8 @@ def summed(table: Any, keys: Sequence[str], measures: Sequence[str], *, greatest
     greatest value; null if it has none. The order of rows is not defined.
     """
     if not len(table):
-        return table.select([*keys, *measures, *([greatest] if greatest else [])])
+        plain = [(name, _plain(table[name]).type) for name in (*keys, *([greatest] if greatest else []))]
+        return empty(pa.schema([*plain, *((name, pa.int64()) for name in measures)]))
     groups, size = _numbered(table, keys)
     rows = np.full(size, -1, np.int64)
     rows[groups] = np.arange(len(table))
