@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow as pa
 from shadowaudit.spark.columns import ARROW, COLUMNS, INT, LIST, LONG, TEXT, TIME
 
 SCHEMA = 1
-"""Rises when a column goes, or means something else. A new column is null in old files, and changes nothing."""
+"""Rises when a column goes, or means something else. A new column is null in old files."""
 
 DAY, FLAG, DAYS = "date", "boolean", "array<date>"
 RECIPIENTS = (
@@ -54,6 +55,11 @@ class Table:
     def ddl(self) -> str:
         """The schema as Spark's SQL writes it."""
         return ", ".join(f"`{name}` {type_}" for name, type_ in self.columns)
+
+    def only(self, names: Iterable[str]) -> Table:
+        """With these columns alone. Raises KeyError."""
+        types = dict(self.columns)
+        return Table(self.name, tuple((name, types[name]) for name in names))
 
     @property
     def names(self) -> tuple[str, ...]:
