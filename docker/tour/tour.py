@@ -206,7 +206,8 @@ def audit() -> None:
 
 
 def down() -> None:
-    everything = ("--profile", "swaks", "--profile", "audit", "--profile", "observe")
+    profiles = ("swaks", "audit", "notebook", "observe")
+    everything = [word for profile in profiles for word in ("--profile", profile)]
     compose(*everything, "down", "--volumes", "--remove-orphans")
     letters.forget()
     say("The lab is gone: its containers, its network and its volumes.")

@@ -1,6 +1,6 @@
 """The pages about events: columns, options and views are those of the code, and queries answer as they say.
 
-Quick tests run the queries over rows that the source read; slow ones run each block of the page.
+One session of Spark runs each block of the page, from its beginning to its end.
 """
 
 from __future__ import annotations
@@ -78,13 +78,6 @@ def read(logs: Path) -> pa.Table:
         with places.opened(log) as file:
             found += batches(file, log.uri, SCHEMA)
     return pa.Table.from_batches(found)
-
-
-@pytest.fixture
-def known(spark_session: Any, read: pa.Table) -> Any:
-    events = spark_session.createDataFrame(read)
-    shadowaudit.views(events)
-    return events
 
 
 def questions(events: list[Row]) -> list[str]:
@@ -201,16 +194,36 @@ def check_views(session: Any, events: list[Row]) -> None:
 VIEWS_TABLE = "view | one row for each | columns"
 
 
-def test_the_queries_of_the_page_answer_its_questions(known: Any, read: pa.Table) -> None:
-    events = read.to_pylist(maps_as_pydicts="strict")
-    check_answers([rows(known.sparkSession.sql(text)) for text in questions(events)], events)
+RELATIVE = re.compile(r'"(tracking|events\.parquet|checkpoint)"')
 
 
-def test_views_have_the_columns_of_the_page_and_count_what_they_say(known: Any, read: pa.Table) -> None:
-    check_views(known.sparkSession, read.to_pylist(maps_as_pydicts="strict"))
+@pytest.fixture
+def followed(spark_session: Any, logs: Path) -> Iterator[Row]:
+    """The page's Python, run from its beginning to its end; its names.
+
+    Relative paths begin where Spark was started, and other tests may have started it: here they are absolute.
+    """
+    names: Row = {}
+    for text in blocks("python"):
+        code = RELATIVE.sub(lambda found: repr(str(logs.parent / found[1])), text)
+        exec(compile(code, str(HOW_TO), "exec"), names)
+    yield names
+    for query in spark_session.streams.active:
+        query.stop()
 
 
-def test_a_bounce_of_exchange_has_its_reply_in_the_status(spark_session: Any, known: Any) -> None:
+@pytest.mark.slow
+def test_who_follows_the_page_gets_these_answers(followed: Row, logs: Path, read: pa.Table) -> None:
+    spark, events = followed["spark"], read.to_pylist(maps_as_pydicts="strict")
+    assert followed["events"].count() == len(events)
+    check_answers([rows(spark.sql(text)) for text in questions(events)], events)
+    check_views(spark, events)
+    written = spark.read.parquet(str(logs.parent / "events.parquet"))
+    assert written.count() == written.dropDuplicates(["database", "sequence"]).count() == len(events)
+
+
+@pytest.mark.slow
+def test_a_bounce_of_exchange_has_its_reply_in_the_status(spark_session: Any) -> None:
     status = "[{LRT=2026-11-21T10:00:00Z};{LED=550 5.1.1 unknown};{FQDN=};{IP=}]"
     given = {
         "event_id": "FAIL",
@@ -222,25 +235,3 @@ def test_a_bounce_of_exchange_has_its_reply_in_the_status(spark_session: Any, kn
     shadowaudit.views(spark_session.createDataFrame(one))
     (row,) = rows(spark_session.table("reasons"))
     assert (row["reply"], row["code"], row["status"]) == ("550 5.1.1 unknown", "550", "5.1.1")
-
-
-@pytest.fixture
-def followed(spark_session: Any, logs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Row]:
-    """The page's Python, run from its beginning to its end where the logs are; its names."""
-    monkeypatch.chdir(logs.parent)
-    names: Row = {}
-    for text in blocks("python"):
-        exec(compile(text, str(HOW_TO), "exec"), names)
-    yield names
-    for query in spark_session.streams.active:
-        query.stop()
-
-
-@pytest.mark.slow
-def test_who_follows_the_page_on_spark_gets_these_answers(followed: Row, logs: Path, read: pa.Table) -> None:
-    spark, events = followed["spark"], read.to_pylist(maps_as_pydicts="strict")
-    assert followed["events"].count() == len(events)
-    check_answers([rows(spark.sql(text)) for text in questions(events)], events)
-    check_views(spark, events)
-    written = spark.read.parquet(str(logs.parent / "events.parquet"))
-    assert written.count() == written.dropDuplicates(["database", "sequence"]).count() == len(events)

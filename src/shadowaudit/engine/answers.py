@@ -42,7 +42,12 @@ def keep_tally(job: Job, bucket: int, text: str) -> None:
 
 def keep_findings(job: Job, part: int, rows: Iterable[dict[str, Any]]) -> None:
     """Rows of ``exact.SCHEMA``, in a table of their own for each ``part``. Raises OSError."""
-    publish(Path(job.findings, f"part-{part:05}.parquet"), partial(_write_findings, rows))
+    keep_table(job, part, partial(write_findings, rows))
+
+
+def keep_table(job: Job, part: int, write: Callable[[Path], object]) -> None:
+    """``write`` makes the file (``write_findings``). Raises OSError."""
+    publish(Path(job.findings, f"part-{part:05}.parquet"), write)
 
 
 def write_messages(messages: Any, target: Any) -> None:
@@ -51,7 +56,8 @@ def write_messages(messages: Any, target: Any) -> None:
     parquet.write_table(messages, target, compression="none", use_dictionary=few, write_statistics=False)
 
 
-def _write_findings(rows: Iterable[dict[str, Any]], target: Path) -> None:
+def write_findings(rows: Iterable[dict[str, Any]], target: Any) -> None:
+    """A table of findings. ``target``: a path, or a file of Arrow's."""
     given = iter(rows)
     with parquet.ParquetWriter(target, arrow_schema()) as writer:
         while some := list(islice(given, _BATCH)):
