@@ -149,6 +149,7 @@ def _failing() -> Iterator[None]:
 
 
 def _said(text: str) -> str:
-    """What Python in a task said last, or else the first line."""
-    errors = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", text.partition("\n\tat ")[0], re.MULTILINE)
-    return str(errors[-1] if errors else text.strip().partition("\n")[0])[:300]
+    """What Python in a task said last; or else what Java said."""
+    python = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", text.partition("\n\tat ")[0], re.MULTILINE)
+    java = re.findall(r"^: (?:[\w$]+\.)*([\w$]+: .+)$", text, re.MULTILINE)
+    return str((python[-1:] or java[:1] or [text.strip().partition("\n")[0]])[0])[:300]
