@@ -5,8 +5,8 @@ own logs too. Data flows one way:
 
     files ─▶ logs: facts of each file, partial states ─▶ engine: merge, suspects ─▶ core: verdict ─▶ report
 
-``core`` decides, ``logs`` reads, ``engine`` spreads the work (Spark or Sail), ``report`` shows. ``spark``
-is for queries: it gives the rows themselves.
+``core`` decides, ``logs`` reads, ``engine`` merges and judges on this machine, ``report`` shows. ``spark``
+does the same on Spark, and gives the rows themselves to queries.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from shadowaudit.engine.java import NoJavaError, find_java
 from shadowaudit.generate.cluster import generate
+from shadowaudit.spark.java import NoJavaError, find_java
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 

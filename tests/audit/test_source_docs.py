@@ -1,6 +1,6 @@
 """The pages about events: columns, options and views are those of the code, and queries answer as they say.
 
-Quick tests run the queries on Sail over rows that the source read; those on Spark run each block of the page.
+Quick tests run the queries over rows that the source read; slow ones run each block of the page.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from conftest import CONNECTED
 from typed import SCHEMA
 
 import shadowaudit
@@ -82,11 +81,8 @@ def read(logs: Path) -> pa.Table:
 
 
 @pytest.fixture
-def sail_events(sail_session: Any, read: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv(CONNECTED[0], "1")
-    if not hasattr(sail_session, "createDataFrame"):
-        pytest.skip("there is no engine")
-    events = sail_session.createDataFrame(read)
+def known(spark_session: Any, read: pa.Table) -> Any:
+    events = spark_session.createDataFrame(read)
     shadowaudit.views(events)
     return events
 
@@ -205,16 +201,16 @@ def check_views(session: Any, events: list[Row]) -> None:
 VIEWS_TABLE = "view | one row for each | columns"
 
 
-def test_the_queries_of_the_page_answer_its_questions(sail_events: Any, read: pa.Table) -> None:
+def test_the_queries_of_the_page_answer_its_questions(known: Any, read: pa.Table) -> None:
     events = read.to_pylist(maps_as_pydicts="strict")
-    check_answers([rows(sail_events.sparkSession.sql(text)) for text in questions(events)], events)
+    check_answers([rows(known.sparkSession.sql(text)) for text in questions(events)], events)
 
 
-def test_views_have_the_columns_of_the_page_and_count_what_they_say(sail_events: Any, read: pa.Table) -> None:
-    check_views(sail_events.sparkSession, read.to_pylist(maps_as_pydicts="strict"))
+def test_views_have_the_columns_of_the_page_and_count_what_they_say(known: Any, read: pa.Table) -> None:
+    check_views(known.sparkSession, read.to_pylist(maps_as_pydicts="strict"))
 
 
-def test_a_bounce_of_exchange_has_its_reply_in_the_status(sail_session: Any, sail_events: Any) -> None:
+def test_a_bounce_of_exchange_has_its_reply_in_the_status(spark_session: Any, known: Any) -> None:
     status = "[{LRT=2026-11-21T10:00:00Z};{LED=550 5.1.1 unknown};{FQDN=};{IP=}]"
     given = {
         "event_id": "FAIL",
@@ -223,8 +219,8 @@ def test_a_bounce_of_exchange_has_its_reply_in_the_status(sail_session: Any, sai
         "source_context": "9",
     }
     one = pa.Table.from_pylist([given], schema=SCHEMA)
-    shadowaudit.views(sail_session.createDataFrame(one))
-    (row,) = rows(sail_session.table("reasons"))
+    shadowaudit.views(spark_session.createDataFrame(one))
+    (row,) = rows(spark_session.table("reasons"))
     assert (row["reply"], row["code"], row["status"]) == ("550 5.1.1 unknown", "550", "5.1.1")
 
 

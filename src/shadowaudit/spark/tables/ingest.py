@@ -5,7 +5,8 @@ One function does it for a batch and for a turn of a stream, so both give the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -14,14 +15,19 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from shadowaudit.spark import planning
 from shadowaudit.spark.places import Log
-from shadowaudit.spark.tables import gold, silver, source, writer
+from shadowaudit.spark.tables import gold, parts, silver, source, writer
 from shadowaudit.spark.tables.logs import Known
 from shadowaudit.spark.tables.parts import Written
 from shadowaudit.spark.tables.publishing import Run
 from shadowaudit.spark.tables.schemas import EVENTS, FILES, GOLD, LATENCIES, MESSAGES, TABLES
 from shadowaudit.spark.tables.store import DataFile, Manifest, Place
 
+TURN = 4 << 30
+"""Octets of logs that a batch publishes at a time: what an interruption costs, and how much is summed up."""
+
+_AT_ONCE = 3
 _ORIGINS = ("RECEIVE", "DSN")
 _DELIVERIES = ("SEND", "SENDEXTERNAL", "DELIVER")
 
@@ -37,7 +43,7 @@ _FACTS = """
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # days and hours are those of the logs
-    # What Spark concludes from conditions on nested CASE expressions doubles with each level: it finds no end.
+    # What Spark concludes from conditions on nested CASE expressions doubles with each level, without end.
     "spark.sql.constraintPropagation.enabled": "false",
 }
 
@@ -79,13 +85,17 @@ class Ingest:
         source.register(spark)
         return cls(spark, Place.of(uri), step or (lambda _: nullcontext()))
 
-    def batch(self, logs: Sequence[Log], now: datetime) -> Told:
-        """Read those of these logs that the tables lack. Raises what ``fold`` raises."""
+    def batch(self, logs: Sequence[Log], now: Callable[[], datetime]) -> Iterator[Told]:
+        """Read those of these logs that the tables lack, the oldest first, and tell of each turn.
+
+        If there is nothing to read, it is one turn with nothing in it. Raises what ``fold`` raises.
+        """
         base = self.place.manifest()
-        new = Known.of(self.place, base).new(logs)
+        new = sorted(Known.of(self.place, base).new(logs), key=lambda log: (log.modified, log.uri))
         if not new:
-            return Told(base.version)
-        return self.fold(source.events_of(self.spark, new), new, now, listed=True)
+            yield Told(base.version)
+        for some in planning.parts(new, TURN):
+            yield self.fold(source.events_of(self.spark, some), some, now(), listed=True)
 
     def fold(self, events: DataFrame, logs: Sequence[Log], now: datetime, *, listed: bool = False) -> Told:
         """Publish tables with these events, which take the place of what was there of their logs.
@@ -214,12 +224,19 @@ class _Turn:
         of_days = self._frame(EVENTS, [one for one in current if one.day in days], silver.COLUMNS)
         silver.once(of_days, self.doubtful).createOrReplaceTempView("events")
         frames |= {name: self.spark.sql(query) for name, query in gold.SUMS.items()}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # they are small: Spark has room for several
+            made = dict(zip(frames, pool.map(self._summed, frames, frames.values()), strict=True))
         found: dict[str, Sequence[DataFile]] = {}
         for name in GOLD:
             anew = passed if name == LATENCIES else days
-            by = "day" if "day" in TABLES[name].names else "hour"
-            new = [one.file for one in self._write(frames[name].hint("rebalance", by), name)]
-            found[name] = [one for one in self.base.files(name) if one.day not in anew] + new
+            found[name] = [one for one in self.base.files(name) if one.day not in anew] + made[name]
+        return found
+
+    def _summed(self, name: str, rows: DataFrame) -> list[DataFile]:
+        """A table of sums, which is as small as its days are few: this process writes it."""
+        told = rows.select(*TABLES[name].names).toArrow()
+        found = [one.file for one in parts.write(self.run.place, name, self.run.prefix, told.to_batches())]
+        self.written += [one.path for one in found]
         return found
 
     def _frame(self, table: str, files: Sequence[DataFile], columns: Sequence[str] = ()) -> DataFrame:

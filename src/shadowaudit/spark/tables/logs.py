@@ -52,7 +52,7 @@ class Known:
         return {path for uri in uris if uri in self.rows for path in self.rows[uri]["parts"]}
 
     def doubtful(self) -> list[str]:
-        """Logs that may have rows which another one has, too: ours by their sequences, and all of Exchange's."""
+        """Logs that may have rows of another one: ours by their sequences, and all of Exchange's."""
         spans: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
         for uri, row in self.rows.items():
             if row["database"] and row["incarnation"] and row["first_sequence"] is not None:

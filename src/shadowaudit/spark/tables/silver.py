@@ -201,9 +201,9 @@ _MESSAGES = """
 
 
 def once(events: DataFrame, doubtful: list[str]) -> DataFrame:
-    """These events without those that another file tells, too. A row counts as often as it stands in one file.
+    """These events without those that another file tells, too.
 
-    ``doubtful``: logs that may have rows of others.
+    ``doubtful``: logs that may have rows of others. A row counts as often as it stands in one file.
     """
     if not doubtful:
         return events

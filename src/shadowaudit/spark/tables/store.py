@@ -16,7 +16,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, Self
@@ -88,14 +88,19 @@ class Manifest:
     def rows(self, table: str) -> int:
         return sum(one.rows for one in self.files(table))
 
-    def following(self, tables: Mapping[str, Iterable[DataFile]], now: datetime) -> Manifest:
-        """The next one, with these files for these tables, and all others as they are."""
+    def following(
+        self,
+        tables: Mapping[str, Iterable[DataFile]],
+        now: datetime,
+        verdict: Mapping[str, Any] | None = None,
+    ) -> Manifest:
+        """The next one, with these files for these tables, and all else as it is."""
         new = dict(self.tables) | {name: tuple(files) for name, files in tables.items()}
         version, at = self.version + 1, now.astimezone(UTC).isoformat(timespec="seconds")
         kept = {one.path for files in new.values() for one in files}
         gone = [one.path for files in self.tables.values() for one in files if one.path not in kept]
         replaced = (*self.replaced, *(Replaced(path, version, at) for path in gone))
-        return replace(self, version=version, made_at=at, tables=new, replaced=replaced)
+        return Manifest(version, at, new, replaced, self.verdict if verdict is None else verdict)
 
     def as_json(self) -> str:
         told = {
@@ -177,7 +182,7 @@ class Place:
 
     def dataset(self, table: str, files: Iterable[DataFile]) -> Any:
         """These data files of that table as a pyarrow dataset. Raises OSError."""
-        from pyarrow import dataset  # it imports pandas, which takes longer than a summary
+        from pyarrow import dataset  # it brings pandas, which tasks that only write do without
 
         schema = TABLES[table].arrow
         paths = [self.path(one.path) for one in files]
