@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from shadowaudit.core.findings import MEANING, Class, Severity
 from shadowaudit.core.verdict import Verdict, counted
 from shadowaudit.report.charts import distribution, over_time
-from shadowaudit.tables import Tables
+from shadowaudit.results import Tables
 
 EXAMPLES = 10
 _STEPS = 20  # a power of ten: see engine.totals
