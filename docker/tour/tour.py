@@ -196,7 +196,8 @@ def audit() -> None:
     book = letters.out() / "lost-databases"
     for database in book.read_text().split() if book.exists() else ():
         verify += ["--lost", database]
-    say("Spark reads the tracking logs of all nodes, into tables and for the verdict; the first time its image is built, which takes minutes.")
+    say("Spark makes tables of all nodes' tracking logs, sums them up, and judges them.")
+    say("The first time its image is built, which takes minutes.")
     say("The nodes close their logs every 30 s: the audit waits for what they wrote before this command.")
     compose("--profile", "audit", "build", "audit")
     with suppress(EngineError):  # the audit names the logs that are still open
