@@ -16,7 +16,7 @@ from shadowaudit.core.verdict import Verdict, counted
 from shadowaudit.report.charts import distribution, over_time
 from shadowaudit.report.rendering import rendered
 from shadowaudit.report.timeline import steps
-from shadowaudit.tables import Tables
+from shadowaudit.results import Tables
 
 EXAMPLES = 10
 _HOPS = 40
