@@ -107,7 +107,7 @@ def test_an_interruption_that_a_library_takes_for_no_matter_ends_the_command_all
     try:
         with (
             pytest.raises(KeyboardInterrupt),
-            engines.started("here", Shown(quiet=True), tmp_path, master=None, memory="2g"),
+            engines.started("here", Shown(quiet=True), tmp_path, octets=0, master=None, memory="2g"),
         ):
             pass
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

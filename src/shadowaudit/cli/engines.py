@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from pathlib import Path
 
 import click
 
 from shadowaudit.cli.progress import Shown
-from shadowaudit.engine.here import NAME as HERE
-from shadowaudit.engine.here import Here
+from shadowaudit.engine import pool
 from shadowaudit.engine.pool import Pool, without_pandas
-from shadowaudit.engine.port import Engine, EngineError
+from shadowaudit.engine.port import HERE, Engine, EngineError
 from shadowaudit.interruption import insisting
 
 AUTO, SPARK = "auto", "spark"
@@ -40,27 +38,33 @@ def chosen(asked: str, *, master: str | None, elsewhere: bool, keeping: bool) ->
 
 
 @contextmanager
-def started(name: str, shown: Shown, scratch: Path, *, master: str | None, memory: str) -> Iterator[Engine]:
+def started(
+    name: str, shown: Shown, scratch: Path, *, octets: int, master: str | None, memory: str
+) -> Iterator[Engine]:
     """That engine, until the context ends. ``scratch``: where it may put what is in between, on this machine.
 
-    Raises EngineError.
+    ``octets`` of logs are to be read. Raises EngineError.
     """
     with ExitStack() as stack:
         engine: Engine
         if name == HERE:
+            shared = stack.enter_context(Pool(cores()))
+            if octets > pool.MUCH:
+                shared.load()  # beside what this process loads now
             with insisting():  # pyarrow's first look for pandas takes any exception for its absence
                 without_pandas()
-            engine = Here(stack.enter_context(Pool(cores())), scratch)
+                from shadowaudit.engine.here import Here
+            engine = Here(shared, scratch)
         else:
             with shown.step(f"Starting {name}"):
                 try:
-                    session = import_module("shadowaudit.spark.session").session
-                    made = import_module("shadowaudit.spark.engine").SparkEngine
-                except (ImportError, AttributeError) as missing:
+                    from shadowaudit.spark.engine import SparkEngine
+                    from shadowaudit.spark.session import session
+                except ImportError as missing:
                     raise EngineError(
                         f"--engine {name} cannot be used: {missing}. See shadowaudit doctor"
                     ) from None
-                engine = made(stack.enter_context(session(name, master=master, memory=memory)))
+                engine = SparkEngine(stack.enter_context(session(name, master=master, memory=memory)))
         shown.tasks = engine.tasks
         yield engine
 

@@ -20,6 +20,7 @@ from shadowaudit.cli.progress import Shown
 from shadowaudit.engine.port import EngineError, Log
 from shadowaudit.interruption import INTERRUPTED, putting_away
 from shadowaudit.logs.manifest import (
+    DamagedStateError,
     Found,
     NoLogsError,
     NoneClosedError,
@@ -29,7 +30,6 @@ from shadowaudit.logs.manifest import (
     packed_logs,
     still_open,
 )
-from shadowaudit.logs.state import DamagedStateError
 from shadowaudit.printing import unprintable
 
 Function = TypeVar("Function", bound=Callable[..., Any])

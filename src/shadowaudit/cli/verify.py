@@ -9,22 +9,23 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
-from shadowaudit.audit import Audit, Question
 from shadowaudit.cli import options
 from shadowaudit.cli.ending import Ending, between_turns
 from shadowaudit.cli.engines import chosen, started
 from shadowaudit.cli.options import Places
 from shadowaudit.cli.progress import Shown
-from shadowaudit.cli.shown import show
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.verdict import Verdict
+from shadowaudit.interruption import insisting
 from shadowaudit.logs.manifest import NoLogsError, passed_over
-from shadowaudit.logs.state import State
-from shadowaudit.report.page import write_report
+
+if TYPE_CHECKING:
+    from shadowaudit.audit import Audit, Question
 
 
 @click.command("verify")
@@ -113,7 +114,6 @@ def command(
         raise click.UsageError("--until has to be later than --since: no message is received in between")
     asked = options.Places.of(places)
     name = chosen(engine, master=master, elsewhere=bool(asked.elsewhere), keeping=state_dir is not None)
-    question = Question(lost=lost, allow_open=allow_open, since=since, until=until)
     status = options.USAGE
     with options.told(), ExitStack() as stack:
         shown = Shown()
@@ -125,7 +125,16 @@ def command(
         scratch = out / ".scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-        runs = stack.enter_context(started(name, shown, scratch, master=master, memory=memory))
+        octets = sum(file.size for file in files)
+        begun = started(name, shown, scratch, octets=octets, master=master, memory=memory)
+        runs = stack.enter_context(begun)
+        # Loaded while the processes of the engine load what they need.
+        with insisting():
+            from shadowaudit.audit import Audit, Question
+            from shadowaudit.cli.shown import show
+            from shadowaudit.logs.state import State
+            from shadowaudit.report.page import write_report
+        question = Question(lost=lost, allow_open=allow_open, since=since, until=until)
         ending = stack.enter_context(between_turns()) if watch else None
         audit = Audit(runs, out, shown, State(state_dir) if state_dir is not None else None)
         for verdict in _verdicts(audit, asked, question, ending, interval=interval):

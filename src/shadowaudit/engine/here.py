@@ -11,19 +11,15 @@ from typing import Any
 import numpy as np
 
 from shadowaudit.core.facts import FileFacts
+from shadowaudit.engine import pool
 from shadowaudit.engine.answers import keep_findings, keep_merged, publish
 from shadowaudit.engine.blocks import NAMES, packed, unpacked
 from shadowaudit.engine.exact import judged
 from shadowaudit.engine.merge import buckets_for, merge
 from shadowaudit.engine.pool import Pool
-from shadowaudit.engine.port import Job, Log
+from shadowaudit.engine.port import HERE, Job, Log
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.lines import Room
-
-NAME = "here"
-
-MUCH = 128 << 20
-"""Octets of logs: fewer are read in this process before others have started."""
 
 _PART = 96 << 20  # octets of logs that a process reads at a time: their states are in memory together
 _PARTS = 4  # for each process, at least: the last one keeps others waiting less
@@ -46,14 +42,14 @@ class Here:
 
     @property
     def name(self) -> str:
-        return NAME
+        return HERE
 
     def tasks(self) -> tuple[int, int]:
         return self.pool.done, self.pool.total
 
     def prepare(self, octets: int) -> None:
         """Have processes start if so many octets of logs are worth it."""
-        if octets > MUCH:
+        if octets > pool.MUCH:
             self.pool.start()
 
     def read(self, logs: Sequence[Log]) -> Waiting:

@@ -24,6 +24,9 @@ from shadowaudit.engine.port import EngineError
 Task = Callable[[Any, Any], Any]
 """A function of a module: takes what all parts of a job have in common, and a part."""
 
+MUCH = 128 << 20
+"""Octets of logs: fewer are read in this process before others have started."""
+
 _LOADED = "shadowaudit.engine.loaded"
 
 

@@ -16,7 +16,10 @@ from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.logs.manifest import Log
 
-__all__ = ["Asked", "Engine", "EngineError", "Held", "Job", "Log"]
+__all__ = ["HERE", "Asked", "Engine", "EngineError", "Held", "Job", "Log"]
+
+HERE = "here"
+"""The engine of one machine."""
 
 
 class EngineError(Exception):

@@ -70,6 +70,10 @@ class NoneClosedError(NoLogsError):
     """The directories are there, and no closed log is in them: one may come."""
 
 
+class DamagedStateError(Exception):
+    """A file of the state is missing or was changed, and what to do."""
+
+
 def find(places: Iterable[Path]) -> list[Found]:
     """Every closed log below these directories (or the files named), each once, in the order of their paths.
 

@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.logs.file import digest_file
-from shadowaudit.logs.manifest import Log
+from shadowaudit.logs.manifest import DamagedStateError, Log
 from shadowaudit.logs.settled import Settlement
 
 _VERSION = 4
@@ -26,10 +26,6 @@ _VERSION = 4
 _MAGIC = b"PAR1"  # at both ends of a Parquet file
 
 _LONG_AGO = 86_400  # seconds: nobody writes a file for that long
-
-
-class DamagedStateError(Exception):
-    """A file of the state is missing or was changed, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,16 @@ def absolute(place: str) -> str:
     return place if _SCHEME.fullmatch(place) else os.path.abspath(place)
 
 
+def reached(place: str) -> tuple[Any, str]:
+    """The file system that a place names without a ``*``, and the path in it. Raises OSError, ValueError."""
+    return _system(place)
+
+
+def shown(place: str) -> str:
+    """As users may see it: without options or secrets."""
+    return _SECRETS.sub("//", place.partition("?")[0]) if _SCHEME.fullmatch(place) else place
+
+
 @lru_cache(maxsize=64)
 def _system(place: str) -> tuple[Any, str]:
     """File system and path in it."""
