@@ -1,4 +1,4 @@
-"""The verdict on a cluster and on a Connect server, which share the logs with the driver, and nothing else."""
+"""The verdict on a cluster and on a Connect server, which share the logs with the driver, and no more."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from test_spark_verdict import TABLES
 from test_audit_settling import rows_of
+from test_spark_verdict import TABLES
 
 from shadowaudit.generate.cluster import generate
 from shadowaudit.spark.java import find_java, shim
@@ -48,8 +48,8 @@ def environ(place: Path) -> dict[str, str]:
     told = {name: text for name, text in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return told | {
         "JAVA_HOME": str(shim(find_java().home)), "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable, "TMPDIR": str(place), "SPARK_LOCAL_DIRS": str(place / "local"),
-        "SPARK_LOCAL_IP": address(place),
+        "PYSPARK_DRIVER_PYTHON": sys.executable, "TMPDIR": str(place),
+        "SPARK_LOCAL_DIRS": str(place / "local"), "SPARK_LOCAL_IP": address(place),
     }  # fmt: skip
 
 
@@ -85,8 +85,9 @@ def launched(name: str, places: Mapping[str, Path], ready: str, arguments: Seque
 def verify(places: Mapping[str, Path], *engine: str) -> Path:
     """Where the tables are. The driver runs in a directory of its own."""
     out = places["driver"] / f"out-{engine[1].partition(':')[0]}"
+    logs = places["driver"].parent / "logs"
     done = subprocess.run(
-        [sys.executable, "-m", "shadowaudit", "verify", *engine, "--out", out, places["driver"].parent / "logs"],
+        [sys.executable, "-m", "shadowaudit", "verify", *engine, "--out", out, logs],
         cwd=places["driver"], env=environ(places["driver"]), capture_output=True, text=True, check=False,
         timeout=DEADLINE,
     )  # fmt: skip
