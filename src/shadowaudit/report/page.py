@@ -16,7 +16,7 @@ from shadowaudit.core.verdict import Verdict, counted
 from shadowaudit.report.charts import distribution, over_time
 from shadowaudit.report.rendering import rendered
 from shadowaudit.report.timeline import steps
-from shadowaudit.tables import Tables
+from shadowaudit.results import Tables
 
 EXAMPLES = 10
 _HOPS = 40
@@ -36,7 +36,7 @@ def write_report(out: Path, verdict: Verdict) -> Path:
     stats = pq.read_table(out / "stats.parquet").to_pylist()
     copies = pq.read_table(out / "copies.parquet").to_pylist()
     groups = _groups(verdict, Tables(out).examples(EXAMPLES))
-    told = (("What stays unprovable", verdict.evidence.unprovable), ("Notes", verdict.evidence.notes))
+    told = (("What stays unprovable", verdict.caveats), ("Notes", verdict.evidence.notes))
     page = rendered(
         "page.html",
         verdict=verdict,
