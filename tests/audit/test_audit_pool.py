@@ -72,9 +72,15 @@ def test_one_process_alone_is_not_started_and_the_work_is_done_here() -> None:
 
 def test_a_part_that_fails_ends_the_job_with_its_error_and_where_it_was(pool: Pool) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
-        list(pool.each(operator.floordiv, 100, [1, 0, 2, 3, 4]))
+        list(pool.each(operator.call, eval, ["sum(range(20_000_000))", "1 / 0"]))
     assert "Traceback" in caught.value.__notes__[0]
+    pool.start()
     assert sorted(pool.each(operator.floordiv, 100, [1, 2])) == [50, 100], "what was under way is forgotten"
+
+
+def test_ctrl_c_does_not_reach_the_processes(pool: Pool) -> None:
+    interrupted = "__import__('signal').raise_signal(__import__('signal').SIGINT) or 7"
+    assert list(pool.each(operator.call, eval, [interrupted, "8"])) in ([7, 8], [8, 7])
 
 
 def test_a_process_that_somebody_ends_is_an_error_that_says_so(pool: Pool) -> None:

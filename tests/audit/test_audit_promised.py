@@ -158,8 +158,9 @@ def test_nor_a_failure_with_a_reply_of_success() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.DELIVER, Kind.HADISCARD, Kind.HARECEIVE])
 def test_an_epoch_that_no_promotion_began_cannot_be(kind: Kind) -> None:
-    events = but(GOOD, kind, epoch=7)
-    assert Class.INCONSISTENT in found(*events)
+    assert Class.INCONSISTENT in found(*but(GOOD, kind, epoch=7))
+    events = tuple(replace(one, epoch=7) if one.node == "mx2" else one for one in GOOD)
+    assert "no promotion began" in found(*events)[Class.INCONSISTENT].detail
     assert Class.INCONSISTENT not in found(*events, evidence=UNKNOWN), "a missing row may be its promotion"
 
 
@@ -214,5 +215,21 @@ def test_without_digests_the_proof_is_a_weaker_one() -> None:
     verdict = Verdict(totals={"messages": 2}, classes={}, evidence=evidence, files=3, nodes=3)
     assert (verdict.status, verdict.strength) == (PROVEN, "weaker")
     assert "weaker proof" in verdict.sentence
+    assert ["no digests" in one for one in verdict.caveats] == [True]
     whole = Verdict(totals={"messages": 2}, classes={}, evidence=EVIDENCE, files=3, nodes=3)
-    assert (whole.status, whole.strength) == (PROVEN, "full")
+    assert (whole.status, whole.strength, whole.caveats) == (PROVEN, "full", ())
+
+
+def test_a_bounce_in_a_log_that_does_not_say_who_wanted_no_report_breaks_no_promise() -> None:
+    old = tuple(replace(one, schema="01.00.0000.000") for one in failed())
+    assert set(found(*old)) == set(found(*old, evidence=UNKNOWN)) - {Class.OPEN} == {Class.REPORT_UNKNOWN}
+    assert found(*old, made(report_id(ID, 1))) == {}
+    named = (replace(one, schema="01.00.0000.000") for one in failed(report_id(ID, 1)))
+    assert set(found(*named)) == {Class.REPORT_MISSING}, "it names one"
+
+
+def test_the_proof_of_such_logs_is_a_weaker_one() -> None:
+    classes = {Class.REPORT_UNKNOWN.value: 2}
+    verdict = Verdict(totals={"messages": 2}, classes=classes, evidence=EVIDENCE, files=3, nodes=3)
+    assert (verdict.status, verdict.strength) == (PROVEN, "weaker")
+    assert ["2 messages bounced without one" in one for one in verdict.caveats] == [True]

@@ -189,7 +189,7 @@ READING = (
             "Ctrl-C is no verdict",
             "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})",
             "signal.pthread_sigmask(signal.SIG_BLOCK, set())",
-            "pool.py::test_however_an_audit_ends_its_processes_end_with_it",
+            "pool.py::test_ctrl_c_does_not_reach_the_processes",
         ),
     ),
     *in_audit(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from pathlib import Path
 
 import click
@@ -59,13 +58,13 @@ def started(
         else:
             with shown.step(f"Starting {name}"):
                 try:
-                    session = import_module("shadowaudit.spark.session").session
-                    made = import_module("shadowaudit.spark.engine").SparkEngine
-                except (ImportError, AttributeError) as missing:
+                    from shadowaudit.spark.engine import SparkEngine
+                    from shadowaudit.spark.session import session
+                except ImportError as missing:
                     raise EngineError(
                         f"--engine {name} cannot be used: {missing}. See shadowaudit doctor"
                     ) from None
-                engine = made(stack.enter_context(session(name, master=master, memory=memory)))
+                engine = SparkEngine(stack.enter_context(session(name, master=master, memory=memory)))
         shown.tasks = engine.tasks
         yield engine
 
