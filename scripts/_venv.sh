@@ -62,7 +62,7 @@ _venv_build() {
     fi
     _venv_say "installing the packages; a minute or so the first time"
     .venv/bin/python -m pip install --disable-pip-version-check --no-input --progress-bar off \
-        -e '.[dev,audit,sail]' -c constraints.txt </dev/null |
+        -e '.[dev,audit,connect]' -c constraints.txt </dev/null |
         sed -u -n -E 's/^(Collecting [^ ]+|Building [^ ]+|Installing collected packages).*/venv:   \1/p' >&2 || {
         _venv_say "the packages could not be installed: see above"
         return 1

@@ -6,7 +6,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 python=${PYSPARK_PYTHON:-$root/.venv/bin/python}
-JAVA_HOME=$("$python" -c 'from shadowaudit.engine.java import find_java, shim; print(shim(find_java().home))')
+JAVA_HOME=$("$python" -c 'from shadowaudit.spark.java import find_java, shim; print(shim(find_java().home))')
 export JAVA_HOME PYSPARK_PYTHON="$python" SPARK_LOCAL_IP=127.0.0.1
 work=$(mktemp -d)
 started=()

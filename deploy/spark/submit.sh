@@ -16,7 +16,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 (cd "$root/src" && "$python" -m zipfile -c "$work/shadowaudit.zip" shadowaudit)
 
-JAVA_HOME=$("$python" -c 'from shadowaudit.engine.java import find_java, shim; print(shim(find_java().home))')
+JAVA_HOME=$("$python" -c 'from shadowaudit.spark.java import find_java, shim; print(shim(find_java().home))')
 export JAVA_HOME PYSPARK_PYTHON="$python" PYSPARK_DRIVER_PYTHON="$python"
 "$(dirname "$python")/spark-submit" --master "$master" --name shadowaudit --py-files "$work/shadowaudit.zip" \
     --conf spark.ui.enabled=false ${SPARK_SUBMIT_OPTIONS:-} "$here/audit.py" "$@"

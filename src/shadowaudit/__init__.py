@@ -5,8 +5,8 @@ own logs too. Data flows one way:
 
     files ─▶ logs: facts of each file, partial states ─▶ engine: merge, suspects ─▶ core: verdict ─▶ report
 
-``core`` decides, ``logs`` reads, ``engine`` spreads the work (Spark or Sail), ``report`` shows. ``spark``
-is for queries: it gives the rows themselves.
+``core`` decides, ``logs`` reads, ``engine`` merges and judges on this machine, ``report`` shows. ``spark``
+does the same on Spark, and gives the rows themselves to queries.
 """
 
 from __future__ import annotations
@@ -45,3 +45,15 @@ def views(events: Any) -> None:
     from shadowaudit.spark.views import create
 
     create(events)
+
+
+def tables(spark: Any, uri: str) -> Any:
+    """Make temporary views of the tables that ``shadowaudit ingest --tables`` keeps there, as they are now.
+
+    Each has the name of its table (docs/reference/tables.md); ``recipients`` has a row for each recipient of
+    each message. A repeated call replaces the views. Returns what they show, with its ``manifest``. Raises
+    ``spark.tables.store.TablesError`` if there are none, and OSError.
+    """
+    from shadowaudit.spark.tables.reading import create
+
+    return create(spark, uri)

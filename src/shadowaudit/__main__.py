@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import traceback
-from contextlib import suppress
 
 from shadowaudit.interruption import at_once
 from shadowaudit.printing import unprintable
@@ -32,8 +30,6 @@ def main() -> None:
         ended = _failed(problem)
     else:
         return
-    if "pysail" in sys.modules:
-        _without_an_end(ended)
     raise ended
 
 
@@ -44,14 +40,6 @@ def _failed(problem: Exception) -> SystemExit:
     else:
         traceback.print_exception(problem)
     return SystemExit(_FAILED)
-
-
-def _without_an_end(ended: SystemExit) -> None:
-    """Leave with that status. A thread of Sail that is still in the interpreter would abort its end."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
-            stream.flush()
-    os._exit(int(ended.code or 0))
 
 
 if __name__ == "__main__":

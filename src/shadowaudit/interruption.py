@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -57,3 +58,26 @@ def insisting() -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
     if asked:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """While it lasts, an interruption waits for the end; a second one does not."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked: list[int] = []
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked and callable(before):
+            before(number, frame)
+        asked.append(number)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is ask:
+            signal.signal(signal.SIGINT, before)
+    if asked and callable(before):
+        before(asked[0], None)

@@ -1,4 +1,4 @@
-"""An audit on an engine's session, as tests ask for it."""
+"""An audit on an engine, as tests ask for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from shadowaudit.audit import Audit, Question
 from shadowaudit.core.verdict import Verdict
-from shadowaudit.engine.choice import Ready
+from shadowaudit.engine.port import Engine
 from shadowaudit.logs.manifest import find
 from shadowaudit.logs.state import State
 
@@ -26,7 +26,9 @@ class Silent:
 Auditor = Callable[..., Verdict]
 
 
-def auditor(opened: Any, base: Path) -> Auditor:
+def auditor(engine: Callable[[Path], Engine], base: Path) -> Auditor:
+    """``engine``: made for a scratch directory."""
+
     def audit(
         directory: Path,
         *,
@@ -38,10 +40,10 @@ def auditor(opened: Any, base: Path) -> Auditor:
         asked = Question(**question)
         target = out or base / f"out-{directory.name}-{abs(hash(str(directory)))}"
         one = Audit(
-            Ready(opened, "test"),
-            State(state or target / ".state", kept=state is not None),
+            engine(base / f"scratch-{target.name}"),
             target,
             progress or Silent(),
+            State(state) if state else None,
         )
         return one.verify(one.read(find([directory])), asked)
 

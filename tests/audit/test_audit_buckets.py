@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from auditing import Auditor
 from pyarrow import parquet
 
 from shadowaudit.core.facts import FileFacts
-from shadowaudit.engine import ahead, merge, pieces
+from shadowaudit.engine import merge, pieces, settle
 from shadowaudit.engine.messages import Messages, Origins
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
@@ -21,16 +20,16 @@ from shadowaudit.logs.lines import Reading
 
 @pytest.mark.parametrize("state", [None, "state"])
 def test_many_buckets_hold_what_one_holds(
-    sail: Auditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str | None
+    here: Auditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
     truth = generate(
         tmp_path / "logs", messages=500, faults=dict.fromkeys(FAULTS, 2), seed=3, file_size=40_000
     )
     with monkeypatch.context() as patch:
-        patch.setattr(merge, "_BUCKET", 100)
-        patch.setattr(ahead, "_BUCKET", 100_000)
+        patch.setattr(settle, "_BUCKET", 100)
+        patch.setattr(merge, "OCTETS", 100_000)
         patch.setattr(pieces, "_SMALL", 1)
-        verdict = sail(tmp_path / "logs", out=tmp_path / "many", state=state and tmp_path / state)
+        verdict = here(tmp_path / "logs", out=tmp_path / "many", state=state and tmp_path / state)
     parts = list((tmp_path / "many" / "messages.parquet").iterdir())
     assert len(parts) > 5
     assert dict(verdict.classes) == truth.classes
@@ -43,9 +42,8 @@ def test_messages_whose_ids_end_alike_are_not_taken_for_one() -> None:
     columns = {name: np.zeros(len(ids), dtype=np.int64) for name in SCHEMA.names}
     columns |= {"high": np.array([high for high, _ in ids]), "low": np.array([low for _, low in ids])}
     columns["rows"] = np.array([1, 10, 2, 20, 5])
-    table = pa.table([pa.array(columns[one.name], one.type) for one in SCHEMA], schema=SCHEMA)
-    states = table.append_column("file", pa.array(np.zeros(len(ids), dtype=np.int32)))
-    merged = Messages([states], Origins.of([FileFacts(path="one")]))
+    columns["file"] = np.zeros(len(ids), dtype=np.int64)
+    merged = Messages(columns, Origins.of([FileFacts(path="one")]))
     found = zip(*(merged[name].tolist() for name in ("high", "low", "rows")), strict=True)
     assert sorted(found) == [(1, 7, 3), (2, 7, 30), (3, 8, 5)]
 

@@ -10,10 +10,10 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,17 +22,15 @@ from click.testing import CliRunner, Result
 from pyarrow import parquet
 from resealing import logs as files_of
 
-from shadowaudit.cli import main
+from shadowaudit.cli import engines, main
 from shadowaudit.core.findings import MEANING
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
-from shadowaudit.engine import choice
-from shadowaudit.engine.here import Here
-from shadowaudit.engine.java import NoJavaError, find_java, java_version, shim
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
 from shadowaudit.generate.writing import Log, Row
 from shadowaudit.logs.manifest import find, open_logs
 from shadowaudit.logs.state import State
+from shadowaudit.spark.java import NoJavaError, find_java, java_version, shim
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 
@@ -50,9 +48,8 @@ def written(directory: Path, faults: dict[str, int] | None = None, messages: int
     ("faults", "status"), [({}, 0), ({"lost": 1}, 1), ({"hash": 1}, 3), ({"exposed": 2}, 0)], ids=str
 )
 def test_the_exit_status_is_the_verdict(tmp_path: Path, faults: dict[str, int], status: int) -> None:
-    pytest.importorskip("pysail")
     out = tmp_path / "out"
-    result = run("verify", written(tmp_path / "logs", faults), "--engine", "sail", "--out", out, "--json")
+    result = run("verify", written(tmp_path / "logs", faults), "--engine", "here", "--out", out, "--json")
     assert result.exit_code == status, result.output
     told = json.loads((out / "verdict.json").read_text("utf-8"))
     assert told["status"] == status
@@ -73,9 +70,9 @@ def test_the_exit_status_is_the_verdict(tmp_path: Path, faults: dict[str, int], 
     ids=str,
 )
 def test_a_table_of_violations_holds_violations_alone(
-    sail: Auditor, tmp_path: Path, faults: dict[str, int], violations: list[str], findings: list[str]
+    here: Auditor, tmp_path: Path, faults: dict[str, int], violations: list[str], findings: list[str]
 ) -> None:
-    sail(written(tmp_path / "logs", faults), out=tmp_path / "out")
+    here(written(tmp_path / "logs", faults), out=tmp_path / "out")
     for name, expected in (("violations", violations), ("findings", findings)):
         with (tmp_path / "out" / f"{name}.csv").open(encoding="utf-8", newline="") as text:
             assert sorted(row["class"] for row in csv.DictReader(text)) == expected
@@ -83,22 +80,21 @@ def test_a_table_of_violations_holds_violations_alone(
         assert sorted(table["class"].to_pylist()) == expected
 
 
-def test_a_spreadsheet_takes_no_cell_of_a_table_for_a_formula(sail: Auditor, tmp_path: Path) -> None:
+def test_a_spreadsheet_takes_no_cell_of_a_table_for_a_formula(here: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"exposed": 1})
     for path in files_of(logs):
         path.write_bytes(path.read_bytes().replace(b",Report,", b',"=1+1",'))
-    sail(logs, out=tmp_path / "out")
+    here(logs, out=tmp_path / "out")
     with (tmp_path / "out" / "findings.csv").open(encoding="utf-8", newline="") as text:
         (row,) = csv.DictReader(text)
     assert row["subject"] == "'=1+1"
 
 
 def test_the_report_needs_nothing_else_and_escapes_what_strangers_wrote(tmp_path: Path) -> None:
-    pytest.importorskip("pysail")
     logs, out = written(tmp_path / "logs", {"exposed": 1, "in-transit": 1}), tmp_path / "out"
     for path in files_of(logs):
         path.write_bytes(path.read_bytes().replace(b",Report,", b",<script>alert(1)</script>,"))
-    run("verify", logs, "--engine", "sail", "--out", out)
+    run("verify", logs, "--engine", "here", "--out", out)
     page = (out / "report.html").read_text("utf-8")
     assert "&lt;script&gt;alert(1)" in page
     assert "<script" not in page
@@ -113,7 +109,7 @@ def test_the_report_needs_nothing_else_and_escapes_what_strangers_wrote(tmp_path
         (("verify", "nowhere"), "does not exist"),
         (
             ("verify", ".", "--engine", "steam"),
-            "no engine 'steam': say auto, here, spark, sail, sc://HOST:PORT",
+            "no engine 'steam': say auto, here, spark, sc://HOST:PORT",
         ),
         (("verify", ".", "--memory", "much"), "'much' is no amount of memory"),
         (("verify", ".", "--state", "s", "--watch", "--interval", "0"), "--interval"),
@@ -205,9 +201,8 @@ def test_an_audit_that_fails_gives_no_verdict_and_shows_why(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the disk is on fire")
 
-    pytest.importorskip("pysail")
     monkeypatch.setattr(failing, fail)
-    result = run("verify", written(tmp_path / "logs"), "--engine", "sail", "--out", tmp_path / "out")
+    result = run("verify", written(tmp_path / "logs"), "--engine", "here", "--out", tmp_path / "out")
     assert result.exit_code == 2, "1 would say that the promise was broken"
     assert "the disk is on fire" in result.stderr
     assert "no verdict" in result.stderr
@@ -340,19 +335,19 @@ def test_rows_of_a_journey_are_in_the_order_of_time(tmp_path: Path) -> None:
     assert times == sorted(times)
 
 
-def test_what_was_read_is_not_read_again_and_late_files_merge(sail: Auditor, tmp_path: Path) -> None:
+def test_what_was_read_is_not_read_again_and_late_files_merge(here: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"duplicate": 2, "lost": 1}, messages=400)
     late = files_of(logs)[1]
     shutil.move(late, tmp_path / late.name)
     state = tmp_path / "state"
-    first = sail(logs, state=state, out=tmp_path / "one")
+    first = here(logs, state=state, out=tmp_path / "one")
     assert any("missing" in gap.what for gap in first.evidence.gaps)
     read = {path: path.stat().st_mtime_ns for path in state.glob("*.parquet")}
     shutil.move(tmp_path / late.name, late)
-    second = sail(logs, state=state, out=tmp_path / "two")
+    second = here(logs, state=state, out=tmp_path / "two")
     assert {path: path.stat().st_mtime_ns for path in read} == read, "known files were left alone"
     assert len(State(state).all()) == len(read) + 1
-    whole = sail(logs, out=tmp_path / "three")
+    whole = here(logs, out=tmp_path / "three")
     assert (second.classes, second.totals, second.evidence) == (whole.classes, whole.totals, whole.evidence)
     assert second.classes == {"duplicate": 2, "lost": 1, "vanished-copy": 1}
 
@@ -370,20 +365,20 @@ def test_a_file_that_is_not_the_one_that_was_read_is_read_again(tmp_path: Path) 
     assert state.known(find([first.path])[0]) is None, "it is shorter"
 
 
-def test_a_message_whose_id_is_none_is_not_cleared(sail: Auditor, tmp_path: Path) -> None:
+def test_a_message_whose_id_is_none_is_not_cleared(here: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"lost": 1})
     (message,) = json.loads((logs / "truth.json").read_text("utf-8"))["found"]
     for path in files_of(logs):
         path.write_bytes(path.read_bytes().replace(message.encode(), b"no-uuid"))
-    assert sail(logs).classes == {"fate-not-known": 1}
+    assert here(logs).classes == {"fate-not-known": 1}
 
 
-def test_only_messages_of_the_time_asked_for_are_judged(sail: Auditor, tmp_path: Path) -> None:
+def test_only_messages_of_the_time_asked_for_are_judged(here: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", messages=200)
-    everything = sail(logs, out=tmp_path / "whole").totals["messages"]
+    everything = here(logs, out=tmp_path / "whole").totals["messages"]
     moments = sorted(parquet.read_table(tmp_path / "whole" / "messages.parquet")["accepted_at"].to_pylist())
     middle = moments[100]  # one message's own: it belongs to one side only
-    before, after = sail(logs, until=middle), sail(logs, since=middle)
+    before, after = here(logs, until=middle), here(logs, since=middle)
     assert before.totals["messages"] + after.totals["messages"] == everything
     assert 0 < before.totals["messages"] < everything
 
@@ -418,10 +413,10 @@ def test_logs_of_nodes_that_received_nothing_prove_that_nothing_was_lost(
     assert here(tmp_path / "logs", since=1_795_000_000_500).status == INCOMPLETE
 
 
-def test_a_log_that_ends_in_the_middle_is_fine_while_nodes_run(sail: Auditor, tmp_path: Path) -> None:
+def test_a_log_that_ends_in_the_middle_is_fine_while_nodes_run(here: Auditor, tmp_path: Path) -> None:
     logs = written(tmp_path / "logs", {"tail": 1}, messages=400)
-    assert sail(logs).status == 3
-    open_now = sail(logs, allow_open=True)
+    assert here(logs).status == 3
+    open_now = here(logs, allow_open=True)
     assert not any("closing snapshot" in gap.what for gap in open_now.evidence.gaps)
 
 
@@ -449,11 +444,10 @@ def test_where_all_logs_are_still_open_it_says_whose_how_old_and_what_to_do(tmp_
 def test_logs_that_are_still_open_are_named_beside_the_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    pytest.importorskip("pysail")
     monkeypatch.chdir(tmp_path)
     logs = written(tmp_path / "logs")
     opened(max(logs.glob("mx1*/*"), key=lambda path: int(path.stem.rpartition("-")[2])))
-    result = run(command, logs, "--engine", "sail", "--state", tmp_path / "state")
+    result = run(command, logs, "--engine", "here", "--state", tmp_path / "state")
     assert "note: still open, and not read: mx1.example.net (since 09:00:00Z" in result.stderr
     assert "mx2.example.net" not in result.stderr
 
@@ -581,34 +575,44 @@ def test_little_work_is_done_without_an_engine_and_the_verdict_says_so(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("asked", "work", "begun"),
+    ("asked", "where", "engine"),
     [
-        ({"asked": "auto"}, {"octets": 1 << 20, "states": 1000}, []),
-        ({"asked": "auto"}, {"octets": 1 << 31}, ["spark"]),
-        ({"asked": "auto"}, {"states": 5_000_000}, ["spark"]),
-        ({"asked": "auto", "master": "spark://somewhere:7077"}, {"states": 1}, ["spark"]),
-        ({"asked": "here"}, {"octets": 1 << 40}, []),
-        ({"asked": "sail"}, {}, ["sail"]),
+        ("auto", {}, "here"),
+        ("auto", {"master": "spark://somewhere:7077"}, "spark"),
+        ("auto", {"elsewhere": True}, "spark"),
+        ("spark", {}, "spark"),
+        ("sc://somewhere", {}, "sc://somewhere"),
+        ("here", {"keeping": True}, "here"),
+        ("auto", {"keeping": True}, "here"),
     ],
     ids=str,
 )
-def test_spark_is_started_for_much_work_and_for_whoever_asks(
-    monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], work: dict[str, int], begun: list[str]
+def test_spark_works_for_whoever_asks_and_where_this_machine_does_not_reach(
+    asked: str, where: dict[str, Any], engine: str
 ) -> None:
-    started = []
+    assert engines.chosen(asked, **{"master": None, "elsewhere": False, "keeping": False} | where) == engine
 
-    @contextmanager
-    def session(engine: str, **_: object) -> Iterator[str]:
-        started.append(engine)
-        yield f"a session of {engine}"
-        started.append("ended")
 
-    monkeypatch.setattr(choice, "session", session)
-    with choice.Chosen(starting=lambda _: nullcontext(), **asked) as chosen:  # type: ignore[arg-type]
-        got = chosen.session(**work)
-        assert chosen.session() is got if begun else isinstance(got, Here)
-        assert chosen.name == (begun or ["here"])[0]
-    assert started == [*begun, *["ended"] * len(begun)]
+def test_under_spark_submit_spark_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_ENV_LOADED", "1")
+    assert engines.chosen("auto", master=None, elsewhere=False, keeping=False) == "spark"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("verify", ".", "--engine", "spark", "--state", "s"), "it takes --engine here"),
+        (("verify", ".", "--master", "spark://somewhere:7077", "--state", "s"), "it takes --engine here"),
+        (("verify", "s3://logs/", "--engine", "here"), "logs at a URI are for spark"),
+        (("verify", ".", "--engine", "here", "--master", "local[1]"), "--master is for --engine spark"),
+        (("explain", "a@example.com", "s3://logs/"), "logs at a URI are for Spark's queries"),
+    ],
+    ids=str,
+)
+def test_what_no_engine_can_do_together_is_refused(arguments: tuple[str, ...], told: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert told in " ".join(result.output.split())
 
 
 @pytest.mark.slow
@@ -626,31 +630,25 @@ def test_the_whole_audit_runs_where_there_is_no_java(tmp_path: Path) -> None:
 OURS = re.compile(r"(✓ )?(Starting|Reading|Merging|Counting|Judging|Distributions)\b.*|note: .*")
 
 
-@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("engine", ["here", pytest.param("spark", marks=pytest.mark.slow)])
 def test_the_engines_say_nothing_on_standard_error_as_long_as_they_work(tmp_path: Path, engine: str) -> None:
-    if engine == "sail":
-        pytest.importorskip("pysail")
     logs = written(tmp_path / "logs", {"lost": 1})
     done = subprocess.run(
         [sys.executable, "-m", "shadowaudit", "verify", logs, "--out", tmp_path / "out", "--engine", engine],
         capture_output=True, text=True, check=False,
-        env={name: text for name, text in os.environ.items() if name != "RUST_LOG"},
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert [line for line in done.stderr.splitlines() if not OURS.fullmatch(line)] == []
 
 
-@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
-def test_what_goes_wrong_in_an_engine_is_shown(tmp_path: Path, engine: str) -> None:
-    if engine == "sail":
-        pytest.importorskip("pysail")
+def test_what_goes_wrong_in_an_engine_is_shown(tmp_path: Path) -> None:
     logs, state = written(tmp_path / "logs"), tmp_path / "state"
-    arguments = ("--state", state, "--out", tmp_path / "out", "--engine", engine)
     typed = [sys.executable, "-m", "shadowaudit"]
-    subprocess.run([*typed, "ingest", logs, *arguments[:2], *arguments[4:]], check=True, capture_output=True)
+    subprocess.run([*typed, "ingest", logs, "--state", state], check=True, capture_output=True)
     for table in state.rglob("*.parquet"):
         parquet.write_table(pa.table({"nothing": [1]}), table)
-    done = subprocess.run([*typed, "verify", *arguments], capture_output=True, text=True, check=False)
+    arguments = ("verify", "--state", state, "--out", tmp_path / "out")
+    done = subprocess.run([*typed, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "Traceback" in done.stderr
     assert "this is no verdict" in done.stderr
@@ -693,7 +691,6 @@ def test_output_that_finds_no_room_is_an_error_in_a_sentence(command):
 
 
 def test_a_verdict_that_finds_no_room_is_an_error_in_a_sentence(tmp_path: Path) -> None:
-    pytest.importorskip("pysail")
     logs = written(tmp_path / "logs")
     with open("/dev/full", "w") as full:
         ended = subprocess.run(

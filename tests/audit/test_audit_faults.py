@@ -67,18 +67,18 @@ def _about_messages(truth: Truth, verdict: Verdict) -> int:
     return truth.rows - 2 * verdict.nodes
 
 
-def test_a_clean_log_is_proven_and_nothing_is_found(sail: Auditor, tmp_path: Path) -> None:
+def test_a_clean_log_is_proven_and_nothing_is_found(here: Auditor, tmp_path: Path) -> None:
     truth = logs(tmp_path, {})
-    verdict = sail(tmp_path / "logs", out=tmp_path / "out")
+    verdict = here(tmp_path / "logs", out=tmp_path / "out")
     agrees(verdict, truth, tmp_path / "out")
     assert verdict.status == PROVEN
     assert verdict.totals["suspects"] == 0
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_alone_is_found_as_what_it_is(sail: Auditor, tmp_path: Path, fault: str) -> None:
+def test_a_fault_alone_is_found_as_what_it_is(here: Auditor, tmp_path: Path, fault: str) -> None:
     truth = logs(tmp_path, {fault: 3})
-    verdict = sail(tmp_path / "logs", out=tmp_path / "out")
+    verdict = here(tmp_path / "logs", out=tmp_path / "out")
     agrees(verdict, truth, tmp_path / "out")
     assert verdict.status == (PROVEN if fault in NOTES else VIOLATED)
 
@@ -92,27 +92,14 @@ def mix(seed: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_faults_in_any_mix_are_found_exactly(sail: Auditor, tmp_path: Path, seed: int) -> None:
+def test_faults_in_any_mix_are_found_exactly(here: Auditor, tmp_path: Path, seed: int) -> None:
     truth = logs(tmp_path, mix(seed), seed=seed, messages=600)
-    agrees(sail(tmp_path / "logs", out=tmp_path / "out"), truth, tmp_path / "out")
-
-
-@pytest.mark.parametrize("seed", [100, pytest.param(101, marks=pytest.mark.slow)])
-def test_spark_finds_them_exactly_too(spark: Auditor, tmp_path: Path, seed: int) -> None:
-    truth = logs(tmp_path, dict.fromkeys(FAULTS, 1 + seed % 3), seed=seed, messages=600)
-    agrees(spark(tmp_path / "logs", out=tmp_path / "out"), truth, tmp_path / "out")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
-def test_spark_finds_a_fault_alone(spark: Auditor, tmp_path: Path, fault: str) -> None:
-    truth = logs(tmp_path, {fault: 3})
-    agrees(spark(tmp_path / "logs", out=tmp_path / "out"), truth, tmp_path / "out")
+    agrees(here(tmp_path / "logs", out=tmp_path / "out"), truth, tmp_path / "out")
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_message_that_the_sums_clear_would_be_found_by_its_rows(
-    tmp_path: Path, seed: int, sail: Auditor
+    tmp_path: Path, seed: int, here: Auditor
 ) -> None:
     """The sums pass over a message without a look at its rows: the exact pass over all finds nothing more."""
     truth = logs(tmp_path, mix(seed + 50), seed=seed, messages=300)
@@ -120,21 +107,21 @@ def test_no_message_that_the_sums_clear_would_be_found_by_its_rows(
     assert {name: {str(one) for one in classes} for name, classes in found.items()} == {
         name: set(classes) for name, classes in truth.found.items()
     }
-    assert sail(tmp_path / "logs", out=tmp_path / "out").classes == truth.classes
+    assert here(tmp_path / "logs", out=tmp_path / "out").classes == truth.classes
 
 
 @pytest.mark.parametrize("fault", FILE_FAULTS)
-def test_what_is_missing_in_files_prevents_the_proof(sail: Auditor, tmp_path: Path, fault: str) -> None:
+def test_what_is_missing_in_files_prevents_the_proof(here: Auditor, tmp_path: Path, fault: str) -> None:
     logs(tmp_path, {fault: 1}, messages=400)
-    verdict = sail(tmp_path / "logs")
+    verdict = here(tmp_path / "logs")
     assert verdict.status in (INCOMPLETE, VIOLATED)
     assert verdict.evidence.gaps
 
 
 @pytest.mark.parametrize("fault", ["lost", "duplicate", "vanished-copy"])
-def test_a_violation_is_told_even_when_evidence_is_missing(sail: Auditor, tmp_path: Path, fault: str) -> None:
+def test_a_violation_is_told_even_when_evidence_is_missing(here: Auditor, tmp_path: Path, fault: str) -> None:
     logs(tmp_path, {fault: 2, "hash": 1}, seed=4)
-    verdict = sail(tmp_path / "logs")
+    verdict = here(tmp_path / "logs")
     assert verdict.evidence.gaps
     assert verdict.status in (VIOLATED, INCOMPLETE)
 
@@ -169,9 +156,9 @@ def by_duckdb(directory: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("seed", [7, 8])
-def test_totals_are_those_of_another_program(sail: Auditor, tmp_path: Path, seed: int) -> None:
+def test_totals_are_those_of_another_program(here: Auditor, tmp_path: Path, seed: int) -> None:
     logs(tmp_path, mix(seed), seed=seed, messages=500)
-    totals = sail(tmp_path / "logs").totals
+    totals = here(tmp_path / "logs").totals
     expected = by_duckdb(tmp_path / "logs")
     assert {name: totals[name] for name in expected} == expected
 

@@ -71,9 +71,9 @@ def disk_lost(directory: Path, *, stopped: bool) -> Path:
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["nodes run", "nodes were stopped"])
 def test_a_lost_end_of_an_older_database_is_not_taken_for_a_log_that_is_open(
-    sail: Auditor, tmp_path: Path, *, stopped: bool
+    here: Auditor, tmp_path: Path, *, stopped: bool
 ) -> None:
-    verdict = sail(disk_lost(tmp_path / "logs", stopped=stopped), allow_open=True)
+    verdict = here(disk_lost(tmp_path / "logs", stopped=stopped), allow_open=True)
     assert verdict.status == INCOMPLETE
     assert [gap.what for gap in verdict.evidence.gaps] == [
         f"the log of database {LOST} ends without a closing snapshot"
@@ -81,9 +81,8 @@ def test_a_lost_end_of_an_older_database_is_not_taken_for_a_log_that_is_open(
 
 
 def test_a_proof_with_a_lost_disk_is_of_the_logs_and_says_what_is_not_in_them(tmp_path: Path) -> None:
-    pytest.importorskip("pysail")
     logs, out = disk_lost(tmp_path / "logs", stopped=False), tmp_path / "out"
-    asked = ["verify", str(logs), "--allow-open", "--lost", LOST, "--engine", "sail", "--out", str(out)]
+    asked = ["verify", str(logs), "--allow-open", "--lost", LOST, "--engine", "here", "--out", str(out)]
     result = CliRunner().invoke(main, asked)
     assert result.exit_code == PROVEN, result.output
     told = json.loads((out / "verdict.json").read_text("utf-8"))
@@ -98,8 +97,8 @@ def test_a_proof_with_a_lost_disk_is_of_the_logs_and_says_what_is_not_in_them(tm
     assert [remains in one for one in told["unprovable"]] == [True]
 
 
-def test_of_many_lost_disks_each_is_told_once_below_the_verdict(sail: Auditor, tmp_path: Path) -> None:
-    verdict = sail(disk_lost(tmp_path / "logs", stopped=False), lost=(LOST,), allow_open=True)
+def test_of_many_lost_disks_each_is_told_once_below_the_verdict(here: Auditor, tmp_path: Path) -> None:
+    verdict = here(disk_lost(tmp_path / "logs", stopped=False), lost=(LOST,), allow_open=True)
     ends = (*verdict.evidence.unprovable, "Database two of mx2 was lost.")
     both = replace(verdict, evidence=replace(verdict.evidence, unprovable=ends))
     assert both.caveats == ends
@@ -114,7 +113,7 @@ def test_of_many_lost_disks_each_is_told_once_below_the_verdict(sail: Auditor, t
     ]
 
 
-def test_a_proof_by_whole_logs_is_a_full_one(sail: Auditor, tmp_path: Path) -> None:
+def test_a_proof_by_whole_logs_is_a_full_one(here: Auditor, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     mx1, mx2 = log(logs, "mx1", AFTER, "b"), log(logs, "mx2", OTHER, "c")
     for one in (mx1, mx2):
@@ -122,7 +121,7 @@ def test_a_proof_by_whole_logs_is_a_full_one(sail: Auditor, tmp_path: Path) -> N
     mail(1, 1000, mx1, mx2, delivered)
     for one in (mx1, mx2):
         stop(one, 5000)
-    told = sail(logs).as_dict()
+    told = here(logs).as_dict()
     assert (told["status"], told["strength"], told["unprovable"]) == (PROVEN, "full", [])
     assert told["sentence"].startswith("Proven: of 1 message none was lost")
 
@@ -148,9 +147,9 @@ def set_back(directory: Path) -> Path:
 
 @pytest.mark.parametrize(("lost", "status"), [((), INCOMPLETE), ((OTHER,), PROVEN)], ids=["", "declared"])
 def test_a_database_that_was_set_back_does_not_accuse_those_who_say_that_it_held_a_copy(
-    sail: Auditor, tmp_path: Path, lost: Sequence[str], status: int
+    here: Auditor, tmp_path: Path, lost: Sequence[str], status: int
 ) -> None:
-    verdict = sail(set_back(tmp_path / "logs"), lost=lost)
+    verdict = here(set_back(tmp_path / "logs"), lost=lost)
     assert Class.FALSE_COPY.value not in verdict.classes
     assert verdict.status == status
     assert [gap.what for gap in verdict.evidence.gaps] == (

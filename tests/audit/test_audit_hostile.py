@@ -220,13 +220,13 @@ def test_a_row_of_ours_far_down_in_exchanges_log_is_named(logs: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["{}", "MSGTRK-a-copy.LOG", "MSGTRK-mx0.example.net-0123456789abcdef-1.LOG"])
-def test_a_file_under_two_names_counts_once_and_is_noted(sail: Auditor, logs: Path, name: str) -> None:
-    alone = sail(logs)
+def test_a_file_under_two_names_counts_once_and_is_noted(here: Auditor, logs: Path, name: str) -> None:
+    alone = here(logs)
     for path in files_of(logs):
         copy = path.parent / "copy" / name.format(path.name)
         copy.parent.mkdir()
         copy.write_bytes(path.read_bytes())
-    verdict = sail(logs)
+    verdict = here(logs)
     assert (verdict.status, verdict.classes, verdict.totals) == (PROVEN, {}, alone.totals)
     assert (verdict.files, verdict.nodes) == (alone.files, alone.nodes)
     (note,) = verdict.evidence.notes
@@ -236,7 +236,7 @@ def test_a_file_under_two_names_counts_once_and_is_noted(sail: Auditor, logs: Pa
 @pytest.mark.parametrize("name", ["{}", "MSGTRK-a-copy.LOG"])
 @pytest.mark.parametrize("sealed", [False, True], ids=["changed", "changed and closed again"])
 def test_a_file_that_tells_the_same_rows_otherwise_is_a_fault_and_makes_no_duplicates(
-    sail: Auditor, logs: Path, name: str, *, sealed: bool
+    here: Auditor, logs: Path, name: str, *, sealed: bool
 ) -> None:
     for path in files_of(logs):
         (path.parent / "copy").mkdir()
@@ -244,7 +244,7 @@ def test_a_file_that_tells_the_same_rows_otherwise_is_a_fault_and_makes_no_dupli
         place = at(lines, b"RECEIVE")
         lines[place] = lines[place].replace(b"Report", b"Rapport")
         write(path.parent / "copy" / name.format(path.name), lines, sealed=sealed)
-    verdict = sail(logs)
+    verdict = here(logs)
     assert (verdict.status, verdict.classes) == (INCOMPLETE, {})
     assert len([gap for gap in verdict.evidence.gaps if "are there twice" in gap.what]) == 3
     assert verdict.evidence.notes == ()

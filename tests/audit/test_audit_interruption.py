@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from shadowaudit.engine import choice
+from shadowaudit.cli import engines
+from shadowaudit.cli.progress import Shown
 from shadowaudit.generate.cluster import generate
 
 INTERRUPTED = """
@@ -75,20 +75,6 @@ def test_an_interruption_after_the_verdict_leaves_no_other_answer(tmp_path: Path
     assert "✓ Proven" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("command", "status"), [(("verify",), 0), (("explain", "nobody@example.com"), 1)], ids=str
-)
-def test_with_sail_the_process_leaves_before_the_interpreter_ends_and_its_threads_abort_it(
-    tmp_path: Path, logs: Path, command: tuple[str, ...], status: int
-) -> None:
-    pytest.importorskip("pysail")
-    loaded = "import atexit, pysail\natexit.register(print, 'the interpreter ends')\n" + MAIN
-    done = run(loaded, tmp_path, *command, logs)
-    assert done.returncode == status
-    assert done.stdout + done.stderr
-    assert "the interpreter ends" not in done.stdout
-
-
 def test_interrupted_generating_leaves_nothing_and_speaks_of_no_verdict(tmp_path: Path) -> None:
     arguments = ["generate", "--messages", "100000000", "--file-size", "10000", str(tmp_path / "logs")]
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + MAIN
@@ -109,32 +95,21 @@ def test_interrupted_generating_leaves_nothing_and_speaks_of_no_verdict(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("where", ["without_pandas", "session"])
 def test_an_interruption_that_a_library_takes_for_no_matter_ends_the_command_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, where: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    opened: list[bool] = []
-
-    @contextmanager
-    def session(*_: object, **__: object) -> Iterator[None]:
-        opened.append(True)
-        swallow()
-        try:
-            yield
-        finally:
-            opened.clear()
-
     def swallow() -> None:
         with suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(choice, "without_pandas", swallow if where == "without_pandas" else lambda: None)
-    monkeypatch.setattr(choice, "session", session if where == "session" else lambda *_, **__: nullcontext())
+    monkeypatch.setattr(engines, "without_pandas", swallow)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt), choice.Chosen("sail", lambda _: nullcontext()):
+        with (
+            pytest.raises(KeyboardInterrupt),
+            engines.started("here", Shown(quiet=True), tmp_path, octets=0, master=None, memory="2g"),
+        ):
             pass
-        assert not opened, "what was started is ended"
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)

@@ -23,7 +23,8 @@ from resealing import logs as files_of
 
 from shadowaudit.cli import main
 from shadowaudit.core.verdict import Verdict
-from shadowaudit.engine import merge, pieces, totals
+from shadowaudit.engine import pieces, totals
+from shadowaudit.engine import settle as settling
 from shadowaudit.generate.cluster import BEGIN, EVERY, generate
 from shadowaudit.generate.stories import FAULTS, FILE_FAULTS
 from shadowaudit.logs.file import digest_file
@@ -85,7 +86,7 @@ def test_files_in_any_order_and_in_any_batches_give_the_verdict_of_all_at_once(
     here: Auditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     chance = random.Random(seed)
-    monkeypatch.setattr(merge, "_BUCKET", chance.choice([50, 300, 150_000]))
+    monkeypatch.setattr(settling, "_BUCKET", chance.choice([50, 300, 150_000]))
     monkeypatch.setattr(pieces, "_SMALL", chance.choice([40, 1000]))
     monkeypatch.setattr(pieces, "_MANY", chance.choice([1, 3, 8]))
     truth = tmp_path / "truth"
@@ -393,18 +394,6 @@ def test_several_may_work_with_one_state_at_a_time(here: Auditor, tmp_path: Path
     with ThreadPoolExecutor(4) as pool:
         for number, found in enumerate(pool.map(one, range(4))):
             same(found, whole, tmp_path / f"out{number}", tmp_path / "whole")
-
-
-def test_engines_go_on_from_what_another_settled(
-    here: Auditor, sail: Auditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faulty: Path
-) -> None:
-    monkeypatch.setattr(merge, "_BUCKET", 100)
-    truth, logs = faulty.rename(tmp_path / "truth"), tmp_path / "logs"
-    files = files_of(truth)
-    for number, audit in enumerate((sail, here, sail)):
-        arrive(files[number::3], truth, logs)
-        found = audit(logs, state=tmp_path / "state", out=tmp_path / "out")
-    same(found, sail(logs, out=tmp_path / "whole"), tmp_path / "out", tmp_path / "whole")
 
 
 def spoilt(state: Path, what: str) -> Path:

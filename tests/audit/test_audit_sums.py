@@ -135,7 +135,9 @@ def merged(states: Sequence[dict[str, int]]) -> Messages:
     """Of databases 0, 1, …: a state's ``file`` is its database's number."""
     shape = SCHEMA.append(pa.field("file", pa.int32()))
     files = [FileFacts(path="", database=str(number)) for number in range(len(states))]
-    return Messages([pa.Table.from_pylist(states, schema=shape)], Origins.of(files))
+    table = pa.Table.from_pylist(states, schema=shape)
+    columns = {name: table[name].to_numpy().astype("int64") for name in table.column_names}
+    return Messages(columns, Origins.of(files))
 
 
 def whole(logs: Path) -> dict[str, int]:

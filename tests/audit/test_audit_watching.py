@@ -16,14 +16,12 @@ from resealing import logs as files_of
 
 from shadowaudit.generate.cluster import generate
 
-pytest.importorskip("pysail", reason="Sail is not installed: pip install pysail")
-
 DEADLINE = 60
 
 
 @contextmanager
 def running(*arguments: object) -> Iterator[subprocess.Popen[str]]:
-    typed = [sys.executable, "-m", "shadowaudit", *map(str, arguments), "--engine", "sail"]
+    typed = [sys.executable, "-m", "shadowaudit", *map(str, arguments)]
     process = subprocess.Popen(typed, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process

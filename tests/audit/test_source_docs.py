@@ -1,6 +1,6 @@
 """The pages about events: columns, options and views are those of the code, and queries answer as they say.
 
-Quick tests run the queries on Sail over rows that the source read; those on Spark run each block of the page.
+One session of Spark runs each block of the page, from its beginning to its end.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from conftest import CONNECTED
 from typed import SCHEMA
 
 import shadowaudit
@@ -23,6 +23,7 @@ from shadowaudit.generate.cluster import generate
 from shadowaudit.spark import places
 from shadowaudit.spark.columns import COLUMNS
 from shadowaudit.spark.events import batches
+from shadowaudit.spark.tables.ingest import Ingest
 from shadowaudit.spark.views import EVENTS, VIEWS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -58,8 +59,8 @@ def test_the_page_has_each_option() -> None:
     assert {row[0].strip("`") for row in table(REFERENCE, "option | default |")} == set(used) - {"paths"}
 
 
-def test_the_page_asks_five_questions() -> None:
-    assert len(blocks("sql")) == 5
+def test_the_page_asks_five_questions_of_logs_and_of_tables() -> None:
+    assert len(blocks("sql")) == 10
 
 
 @pytest.fixture(scope="module")
@@ -81,20 +82,14 @@ def read(logs: Path) -> pa.Table:
     return pa.Table.from_batches(found)
 
 
-@pytest.fixture
-def sail_events(sail_session: Any, read: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv(CONNECTED[0], "1")
-    if not hasattr(sail_session, "createDataFrame"):
-        pytest.skip("there is no engine")
-    events = sail_session.createDataFrame(read)
-    shadowaudit.views(events)
-    return events
-
-
 def questions(events: list[Row]) -> list[str]:
     """The queries of the page, about an address that is in these logs."""
     asked = next(row["recipient_address"][0] for row in events if row["event_id"] == "FAIL")
     return [text.replace(ADDRESS, asked) for text in blocks("sql")]
+
+
+def below_tables(text: str) -> bool:
+    return "shadowaudit.tables(" in text
 
 
 def rows(frame: Any) -> list[Row]:
@@ -145,6 +140,29 @@ def check_answers(answers: list[list[Row]], events: list[Row]) -> None:
     assert sorted((row["network_message_id"], row["last_reply"]) for row in bounces) == sorted(
         (row["network_message_id"], row["source_context"]) for row in failed
     )
+
+
+def check_tables(answers: list[list[Row]], of_logs: list[list[Row]]) -> None:
+    """Do tables give the answers that logs give?"""
+    volume, latency, address, promotions, bounces = of_logs
+    hours, hops, recipients, taken_over, failed = answers
+    assert hours == [{name: row[name] for name in ("hour", "messages", "octets")} for row in volume]
+    exact = {row["next_hop"]: row for row in latency}
+    assert hops
+    assert exact.keys() == {row["next_hop"] for row in hops}
+    for row in hops:
+        other = exact[row["next_hop"]]
+        assert row["deliveries"] == other["deliveries"]
+        least = other["p95_seconds"]
+        assert least - 0.001 <= row["p95_seconds"] <= (least + 0.001) * 10 ** (1 / 20) + 0.001
+    assert {row["network_message_id"] for row in recipients} == {row["network_message_id"] for row in address}
+    told = [{name: row[name] for name in ("node", "owner", "reason", "messages")} for row in promotions]
+    assert sorted(taken_over, key=repr) == sorted(told, key=repr)
+    assert {(row["network_message_id"], row["address"], row["reply"]) for row in failed} == {
+        (row["network_message_id"], name, row["last_reply"])
+        for row in bounces
+        for name in row["recipient_address"]
+    }
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -205,16 +223,53 @@ def check_views(session: Any, events: list[Row]) -> None:
 VIEWS_TABLE = "view | one row for each | columns"
 
 
-def test_the_queries_of_the_page_answer_its_questions(sail_events: Any, read: pa.Table) -> None:
-    events = read.to_pylist(maps_as_pydicts="strict")
-    check_answers([rows(sail_events.sparkSession.sql(text)) for text in questions(events)], events)
+RELATIVE = re.compile(r'"(tracking|tables|events\.parquet|checkpoint)"')
 
 
-def test_views_have_the_columns_of_the_page_and_count_what_they_say(sail_events: Any, read: pa.Table) -> None:
-    check_views(sail_events.sparkSession, read.to_pylist(maps_as_pydicts="strict"))
+def follow(text: str, directory: Path, names: Row) -> None:
+    """Run a block of the page.
+
+    Relative paths begin where Spark was started, and other tests may have started it: here they are absolute.
+    """
+    code = RELATIVE.sub(lambda found: repr(str(directory / found[1])), text)
+    exec(compile(code, str(HOW_TO), "exec"), names)
 
 
-def test_a_bounce_of_exchange_has_its_reply_in_the_status(sail_session: Any, sail_events: Any) -> None:
+@pytest.fixture
+def followed(spark_session: Any, logs: Path) -> Iterator[Row]:
+    """The page's Python about logs, run from its beginning to its end; its names."""
+    names: Row = {}
+    for text in blocks("python"):
+        if not below_tables(text):
+            follow(text, logs.parent, names)
+    yield names
+    for query in spark_session.streams.active:
+        query.stop()
+
+
+@pytest.mark.slow
+def test_who_follows_the_page_gets_these_answers(followed: Row, logs: Path, read: pa.Table) -> None:
+    spark, events = followed["spark"], read.to_pylist(maps_as_pydicts="strict")
+    assert followed["events"].count() == len(events)
+    asked = questions(events)
+    of_logs = [rows(spark.sql(text)) for text in asked[:5]]
+    check_answers(of_logs, events)
+    check_views(spark, events)
+    written = spark.read.parquet(str(logs.parent / "events.parquet"))
+    assert written.count() == written.dropDuplicates(["database", "sequence"]).count() == len(events)
+
+    (told,) = Ingest.opened(spark, str(logs.parent / "tables")).batch(
+        places.find([str(logs)]), lambda: datetime.now(UTC)
+    )
+    assert told.events == len(events)
+    (text,) = filter(below_tables, blocks("python"))
+    follow(text, logs.parent, followed)
+    check_answers([rows(spark.sql(text)) for text in asked[:5]], events)  # these have the events, too
+    check_tables([rows(spark.sql(text)) for text in asked[5:]], of_logs)
+
+
+@pytest.mark.slow
+def test_a_bounce_of_exchange_has_its_reply_in_the_status(spark_session: Any) -> None:
     status = "[{LRT=2026-11-21T10:00:00Z};{LED=550 5.1.1 unknown};{FQDN=};{IP=}]"
     given = {
         "event_id": "FAIL",
@@ -223,28 +278,6 @@ def test_a_bounce_of_exchange_has_its_reply_in_the_status(sail_session: Any, sai
         "source_context": "9",
     }
     one = pa.Table.from_pylist([given], schema=SCHEMA)
-    shadowaudit.views(sail_session.createDataFrame(one))
-    (row,) = rows(sail_session.table("reasons"))
+    shadowaudit.views(spark_session.createDataFrame(one))
+    (row,) = rows(spark_session.table("reasons"))
     assert (row["reply"], row["code"], row["status"]) == ("550 5.1.1 unknown", "550", "5.1.1")
-
-
-@pytest.fixture
-def followed(spark_session: Any, logs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Row]:
-    """The page's Python, run from its beginning to its end where the logs are; its names."""
-    monkeypatch.chdir(logs.parent)
-    names: Row = {}
-    for text in blocks("python"):
-        exec(compile(text, str(HOW_TO), "exec"), names)
-    yield names
-    for query in spark_session.streams.active:
-        query.stop()
-
-
-@pytest.mark.slow
-def test_who_follows_the_page_on_spark_gets_these_answers(followed: Row, logs: Path, read: pa.Table) -> None:
-    spark, events = followed["spark"], read.to_pylist(maps_as_pydicts="strict")
-    assert followed["events"].count() == len(events)
-    check_answers([rows(spark.sql(text)) for text in questions(events)], events)
-    check_views(spark, events)
-    written = spark.read.parquet(str(logs.parent / "events.parquet"))
-    assert written.count() == written.dropDuplicates(["database", "sequence"]).count() == len(events)

@@ -103,6 +103,15 @@ def test_columns_may_be_chosen_by_name_or_by_schema(logs: Path) -> None:
         source(logs).reader(StructType([StructField("line", StringType())]))
 
 
+def test_a_schema_and_other_columns_at_once_are_refused(logs: Path) -> None:
+    """A reader of Spark that is used again keeps the schema that it was given before."""
+    narrow = StructType([StructField("node", StringType())])
+    assert source(logs, columns=" node").reader(narrow)
+    for make in (MessageTracking.reader, MessageTracking.streamReader):
+        with pytest.raises(OptionError, match=r"\.schema\(…\) has node; the option columns has file, node"):
+            make(source(logs, columns="file,node"), narrow)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

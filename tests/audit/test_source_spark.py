@@ -93,8 +93,14 @@ def test_a_narrow_schema_and_an_aggregate_give_what_the_rows_say(tracking: Any, 
     narrow = tracking.schema("event_id string, node string").load(str(logs))
     counted = {row.event_id: row["count"] for row in narrow.groupBy("event_id").count().collect()}
     assert counted == Counter(row["event_id"] for row in expected(logs))
+
+
+def test_the_columns_that_are_named_come_in_their_order(tracking: Any, logs: Path) -> None:
     named = tracking.option("columns", "node, event_id").load(str(logs))
     assert named.columns == ["node", "event_id"]
+    assert Counter((row.node, row.event_id) for row in named.collect()) == Counter(
+        (row["node"], row["event_id"]) for row in expected(logs)
+    )
     with pytest.raises(Exception, match="no column 'nodes'"):
         tracking.option("columns", "nodes").load(str(logs)).count()
 

@@ -12,19 +12,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from shadowaudit.engine.java import find_java
+from shadowaudit.spark.java import find_java
 
 from .machine import described
 from .report import replaced
 
 DUCKDB = "DuckDB, the sums alone"
-SAIL = "Sail"
-SPARK = "Spark"
+HERE = "here: processes of this machine"
+ONE, TWO = "Spark, one worker", "Spark, two workers"
 CSV = "Spark's CSV reader, the sums alone"
 AGAIN = "three new files, the rest settled"
 
 PASS, MISS = "pass", "MISS"
-RATIOS = {SPARK: 2.6, AGAIN: 1.0}
+STREAM = "Spark, logs into tables"
+RATIOS = {HERE: 2.6, TWO: 8.0, AGAIN: 1.0}
 """How many times DuckDB's seconds, whole process, at LARGE rows and above."""
 LARGE = 20_000_000
 GROWTH = 1.25
@@ -34,7 +35,7 @@ COLUMNS = (
     "rows", "", "whole process, s", "job, s", "processor, s", "peak memory, MB", "× DuckDB, whole process",
     "× DuckDB, job", "target", "",
 )  # fmt: skip
-_PACKAGES = ("pyspark", "pysail", "duckdb", "pyarrow", "numpy", "numba")
+_PACKAGES = ("pyspark", "duckdb", "pyarrow", "numpy", "numba")
 _TOLD = ("when", "processor", "cores", "memory", "kernel", "disk", "shadowrelay")
 
 
@@ -91,7 +92,7 @@ def _growth(cases: Mapping[tuple[int, str], Sequence[Mapping[str, Any]]]) -> lis
             less, more = (
                 statistics.median(one["memory"] for one in cases[rows, what]) for rows in (few, many)
             )
-            bound = f"≤ {GROWTH}" if what in (SPARK, SAIL) else ""
+            bound = f"≤ {GROWTH}" if what in (HERE, ONE, TWO) else ""
             verdict = "" if not bound else PASS if more / less <= GROWTH else MISS
             title = f"{what}: peak memory, × that at {few / 1e6:.1f} M"
             found.append(

@@ -30,14 +30,6 @@ SELECT count(*) AS messages, count_if(owed > 0 AND held = 0) AS lost FROM (
 """
 
 
-_COMPILED = {
-    "spark.sql.codegen.wholeStage": "true",
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-    "spark.sql.shuffle.partitions": "64",
-}
-"""As Spark is by itself: here it is Java that has all the work."""
-
-
 def by_duckdb(logs: Path) -> tuple[int, float]:
     import duckdb
 
@@ -53,15 +45,18 @@ def by_duckdb(logs: Path) -> tuple[int, float]:
 
 
 def by_spark(logs: Path) -> tuple[int, float]:
-    from shadowaudit.engine.session import session
+    import shadowaudit
 
-    with session("spark", conf=_COMPILED) as opened:
+    opened = shadowaudit.session()
+    try:
         began = time.monotonic()
         shape = ", ".join(f"{name} string" for name in NAMES)
         options = {"comment": "#", "escape": '"', "header": "false"}
         opened.read.csv([str(logs / "*" / "*.LOG")], schema=shape, **options).createOrReplaceTempView("rows")
         row = opened.sql(SUMS).collect()[0]
         return int(row["lost"]), time.monotonic() - began
+    finally:
+        opened.stop()
 
 
 if __name__ == "__main__":

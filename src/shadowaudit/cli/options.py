@@ -8,37 +8,42 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from shadowaudit.cli.progress import Shown
-from shadowaudit.engine.session import EngineError
+from shadowaudit.engine.port import EngineError, Log
 from shadowaudit.interruption import INTERRUPTED, putting_away
 from shadowaudit.logs.manifest import (
+    DamagedStateError,
     Found,
     NoLogsError,
     NoneClosedError,
     OpenLog,
     find,
+    open_logs,
     packed_logs,
     still_open,
 )
-from shadowaudit.logs.state import DamagedStateError
 from shadowaudit.printing import unprintable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 USAGE = 2
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_ENGINES = ("auto", "here", "spark", "sail", "sc://HOST:PORT")
+_SECRETS = re.compile(r"//[^/@]*@")
+_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://")
+_ENGINES = ("auto", "here", "spark", "sc://HOST:PORT")
 
 
 def places(function: Function) -> Function:
     """DIR…: directories of logs, or files."""
-    return click.argument("places", metavar="DIR...", nargs=-1, type=click.Path(path_type=Path))(function)
+    return click.argument("places", metavar="DIR...", nargs=-1, type=Place())(function)
 
 
 def watching(function: Function) -> Function:
@@ -73,8 +78,8 @@ def engine(function: Function) -> Function:
     options = (
         click.option("--engine", default="auto", metavar="|".join(_ENGINES), show_default=True,
                      callback=_known,
-                     help="Spark, Sail (pip install pysail; no Java), a Spark Connect server; here: this "
-                     "process alone. auto: here for little work, and Spark for much."),
+                     help="here: processes of this machine, without Java. Or Spark, or a Spark Connect "
+                     "server. auto: Spark with --master, under spark-submit or for a URI; else here."),
         click.option("--master", metavar="URL", help="Spark's master. [default: local[*]]"),
         click.option("--memory", default="2g", show_default=True, callback=_amount,
                      help="Memory of a local Spark."),
@@ -82,6 +87,17 @@ def engine(function: Function) -> Function:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+class Place(click.ParamType[Path | str]):
+    """A path, or the URI of a place elsewhere as it is."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
+        del param, ctx
+        text = os.fspath(value)
+        return text if _URI.match(text) else Path(text.removeprefix("file://"))
 
 
 class Moment(click.ParamType[int]):
@@ -118,13 +134,42 @@ class DatabaseId(click.ParamType[str]):
         return found
 
 
-def found(places: Sequence[Path], *, watch: bool, shown: Shown | None = None) -> list[Found]:
-    """The closed logs; who watches waits for those of a directory that has none, and is told so by ``shown``.
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where logs are: ``here``, and at URIs ``elsewhere``, of which only the closed logs are looked at."""
 
-    Raises NoLogsError.
-    """
-    if not watch:
-        return find(places)
+    here: tuple[Path, ...]
+    elsewhere: tuple[str, ...]
+
+    @classmethod
+    def of(cls, named: Sequence[Path | str]) -> Places:
+        here = tuple(one for one in named if isinstance(one, Path))
+        return cls(here, tuple(one for one in named if isinstance(one, str)))
+
+    def found(self, *, watch: bool = False, shown: Shown | None = None) -> list[Log]:
+        """The closed logs. With ``watch`` a directory may have none yet, and ``shown`` tells that.
+
+        Raises NoLogsError.
+        """
+        logs: list[Log] = []
+        if self.here:
+            logs += _awaited(self.here, shown) if watch else find(self.here)
+        for place in self.elsewhere:
+            try:
+                some = import_module("shadowaudit.spark.places").find([place])
+            except (OSError, ValueError) as problem:
+                raise NoLogsError(f"{_SECRETS.sub('//', place.partition('?')[0])}: {problem}") from None
+            if not some:
+                raise NoLogsError(f"no closed tracking log (MSGTRK….LOG) at {place.partition('?')[0]}")
+            logs += some
+        return logs
+
+    def open_logs(self) -> list[OpenLog]:
+        """Logs that nodes still write."""
+        return open_logs(self.here)
+
+
+def _awaited(places: Sequence[Path], shown: Shown | None) -> list[Found]:
     logs: list[Found] = []
     for place in places:
         try:
@@ -159,7 +204,7 @@ def told(interrupted: str = "interrupted: no verdict") -> Iterator[None]:
             yield
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr, flush=True)
-        os._exit(INTERRUPTED)  # everything is put away; Sail's threads would not let the interpreter end
+        os._exit(INTERRUPTED)  # everything is put away; threads of Spark would not let the interpreter end
     except (NoLogsError, EngineError, DamagedStateError) as problem:
         raise _Refused(str(problem)) from None
     except FileExistsError as problem:
@@ -178,8 +223,3 @@ def told(interrupted: str = "interrupted: no verdict") -> Iterator[None]:
 
 class _Refused(click.ClickException):
     exit_code = USAGE
-
-
-def cores() -> int:
-    """How many tasks run at a time on this machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2

@@ -17,12 +17,12 @@ _LOOK = 0.3
 
 
 class Shown:
-    """Tells of each step, and of the tasks that Spark has done of it."""
+    """Tells of each step, and of the ``tasks`` that the engine has done of it: how many, and of how many."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         self.console = console or Console(stderr=True)
         self.quiet = quiet
-        self.session: Callable[[], Any] = lambda: None
+        self.tasks: Callable[[], tuple[int, int]] = lambda: (0, 0)
 
     def tell(self, sentence: str) -> None:
         """Something to know besides the verdict."""
@@ -52,7 +52,7 @@ class Shown:
             task = bar.add_task(text, total=None)
 
             def look() -> None:
-                done, total = self._tasks()
+                done, total = self.tasks()
                 if total:
                     bar.update(task, completed=done, total=total)
 
@@ -62,22 +62,12 @@ class Shown:
     @contextmanager
     def _lines(self, text: str, began: float) -> Iterator[None]:
         def look() -> None:
-            done, total = self._tasks()
+            done, total = self.tasks()
             so_far = f"{done} of {total} tasks, " if total else ""
             self.console.print(f"{text}: {so_far}{time.monotonic() - began:.0f} s", highlight=False)
 
         with _repeated(look, _EVERY):
             yield
-
-    def _tasks(self) -> tuple[int, int]:
-        """Done and all tasks of the stages that run. None with engines that do not tell."""
-        try:
-            tracker = self.session().sparkContext.statusTracker()
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        except Exception:  # an engine without one, or one that is being closed
-            return 0, 0
-        found = [stage for stage in stages if stage]
-        return sum(one.numCompletedTasks for one in found), sum(one.numTasks for one in found)
 
 
 @contextmanager

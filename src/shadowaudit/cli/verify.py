@@ -5,28 +5,27 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
-from shadowaudit.audit import Audit, Question
 from shadowaudit.cli import options
 from shadowaudit.cli.ending import Ending, between_turns
+from shadowaudit.cli.engines import chosen, started
+from shadowaudit.cli.options import Places
 from shadowaudit.cli.progress import Shown
-from shadowaudit.cli.shown import show
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.verdict import Verdict
-from shadowaudit.engine.ahead import Ahead
-from shadowaudit.engine.choice import Chosen
-from shadowaudit.logs.manifest import NoLogsError, open_logs, passed_over
-from shadowaudit.logs.state import State
-from shadowaudit.report.page import write_report
+from shadowaudit.interruption import insisting
+from shadowaudit.logs.manifest import NoLogsError, passed_over
 
-_MUCH = 1 << 30  # octets of logs
+if TYPE_CHECKING:
+    from shadowaudit.audit import Audit, Question
 
 
 @click.command("verify")
@@ -67,7 +66,7 @@ _MUCH = 1 << 30  # octets of logs
 @click.option("--no-report", is_flag=True, help="Write the tables, but no report.html.")
 @options.engine
 def command(
-    places: tuple[Path, ...],
+    places: tuple[Path | str, ...],
     out: Path,
     state_dir: Path | None,
     engine: str,
@@ -113,29 +112,33 @@ def command(
         raise click.UsageError(f"there is no state in {state_dir}: say where the logs are, or where it is")
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--until has to be later than --since: no message is received in between")
-    question = Question(lost=lost, allow_open=allow_open, since=since, until=until)
+    asked = options.Places.of(places)
+    name = chosen(engine, master=master, elsewhere=bool(asked.elsewhere), keeping=state_dir is not None)
     status = options.USAGE
     with options.told(), ExitStack() as stack:
         shown = Shown()
-        state = State(state_dir or out / ".state", kept=state_dir is not None)
-        if state_dir is None:
-            shutil.rmtree(state.directory, ignore_errors=True)
-            stack.callback(shutil.rmtree, state.directory, ignore_errors=True)
-        files = options.found(places, watch=watch, shown=shown) if places else []
-        options.tell_of_packed_logs(shown, places)
+        files = asked.found(watch=watch, shown=shown) if places else []
+        options.tell_of_packed_logs(shown, asked.here)
         out.mkdir(parents=True, exist_ok=True)
         if places and not files:  # before an engine is started for nothing
             shown.tell("no closed log yet: waiting for one")
-        much = sum(file.size for file in files) > _MUCH
-        ahead = Ahead(state.directory, files)
-        stack.callback(ahead.end)
-        meanwhile = ahead.begin if much and not state.kept else None
-        chosen = stack.enter_context(Chosen(engine, shown.step, master, memory, meanwhile, much=much))
-        shown.session = lambda: chosen.opened
+        scratch = out / ".scratch"
+        shutil.rmtree(scratch, ignore_errors=True)
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        octets = sum(file.size for file in files)
+        begun = started(name, shown, scratch, octets=octets, master=master, memory=memory)
+        runs = stack.enter_context(begun)
+        # Loaded while the processes of the engine load what they need.
+        with insisting():
+            from shadowaudit.audit import Audit, Question
+            from shadowaudit.cli.shown import show
+            from shadowaudit.logs.state import State
+            from shadowaudit.report.page import write_report
+        question = Question(lost=lost, allow_open=allow_open, since=since, until=until)
         ending = stack.enter_context(between_turns()) if watch else None
-        audit = Audit(chosen, state, out, shown, cores=options.cores(), ahead=ahead)
-        for verdict in _verdicts(audit, places, question, ending, interval=interval):
-            options.tell_of_open_logs(shown, open_logs(places))
+        audit = Audit(runs, out, shown, State(state_dir) if state_dir is not None else None)
+        for verdict in _verdicts(audit, asked, question, ending, interval=interval):
+            options.tell_of_open_logs(shown, asked.open_logs())
             if not no_report:
                 write_report(out, verdict)
             if as_json:
@@ -147,24 +150,27 @@ def command(
 
 
 def _verdicts(
-    audit: Audit, places: Sequence[Path], question: Question, ending: Ending | None, *, interval: float
+    audit: Audit, places: Places, question: Question, ending: Ending | None, *, interval: float
 ) -> Iterator[Verdict]:
     """One verdict; with ``ending`` one whenever there is something new, until an end is asked for."""
     before: list[FileFacts] = []
     while True:
-        opened = open_logs(places)  # first: they may be closed meanwhile
+        opened = places.open_logs()  # first: they may be closed meanwhile
         facts = _facts(audit, places, watch=ending is not None)
         if facts != before:
             before = facts
-            yield audit.verify(facts, replace(question, opened=opened, passed_over=passed_over(places)))
+            over = passed_over(places.here)
+            yield audit.verify(facts, replace(question, opened=opened, passed_over=over))
         if ending is None or ending.wait(interval):
             return
 
 
-def _facts(audit: Audit, places: Sequence[Path], *, watch: bool) -> list[FileFacts]:
+def _facts(audit: Audit, places: Places, *, watch: bool) -> list[FileFacts]:
     """Of all that is there, and all that the state remembers: nodes delete old files."""
+    files = places.found(watch=watch) if places.here or places.elsewhere else []
+    if audit.state is None:
+        return audit.read(files)
     audit.state.create()
-    files = options.found(places, watch=watch) if places else []
     read = audit.read(files) if files else []
     known = {one.path: one for one in audit.state.all()} | {one.path: one for one in read}
     if not known and not watch:

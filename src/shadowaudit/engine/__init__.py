@@ -1,1 +1,1 @@
-"""Spreads the work over an engine: Spark, or Sail which speaks the same protocol."""
+"""Reads, merges and judges: on this machine, and as pure functions for Spark (``port`` is the seam)."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from shadowaudit.core.events import Event, Kind
 from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.exchange import judge_exchange
-from shadowaudit.core.facts import FileFacts, Flavour
+from shadowaudit.core.facts import Flavour
 from shadowaudit.core.findings import Class, Finding
 from shadowaudit.core.fingerprint import uuid_of
 from shadowaudit.core.judge import Judgement, judge
-from shadowaudit.logs.extract import Key, Piece, Source, rows_of
+from shadowaudit.engine.merge import Suspect
+from shadowaudit.engine.messages import Part
+from shadowaudit.engine.port import Asked
+from shadowaudit.logs.extract import Key, Octets, Piece, Source, in_file, rows_of
 
 SCHEMA = (
     "high long, low long, id string, class string, severity string, detail string, recipients string, "
@@ -35,21 +38,24 @@ def arrow_schema() -> Any:
     return pa.schema([(name, types[kind]) for name, kind in (part.split() for part in SCHEMA.split(", "))])
 
 
-def findings_of(
-    key: Key,
-    parts: Sequence[tuple[int, int, int]],
-    files: Sequence[FileFacts],
-    sources: dict[int, Source],
-    evidence: Evidence,
+def judged(suspects: Iterable[Suspect], asked: Asked, octets: Octets = in_file) -> Iterator[dict[str, Any]]:
+    """The findings about these messages, as rows of ``SCHEMA``. ``octets`` reads a part of a file."""
+    sources: dict[int, Source] = {}
+    for key, parts in suspects:
+        yield from _findings(key, parts, asked, sources, octets)
+
+
+def _findings(
+    key: Key, parts: Sequence[Part], asked: Asked, sources: dict[int, Source], octets: Octets
 ) -> list[dict[str, Any]]:
-    """The findings about one message, as rows of ``SCHEMA``. ``parts``: number of a file, from, to."""
+    files = asked.files
     # In an order that does not depend on when a file came, nor on how the work was spread.
     parts = sorted(parts, key=lambda part: (files[part[0]].path, part))
     try:
         for number, _, _ in parts:
             if number not in sources:
-                sources[number] = Source.of(files[number])
-        events = rows_of(key, [Piece(sources[number], begin, end) for number, begin, end in parts])
+                sources[number] = Source.of(files[number], octets)
+        events = rows_of(key, [Piece(sources[number], begin, end) for number, begin, end in parts], octets)
     except OSError as problem:
         detail = f"its rows cannot be read again: {problem.filename}: {problem.strerror}"
         return [_row(key, uuid_of(*key), Finding(Class.UNPROVEN_LOSS, detail), [], None)]
@@ -58,7 +64,7 @@ def findings_of(
             Class.UNPROVEN_LOSS, "its rows cannot be found again: its id is none that a node gives"
         )
         return [_row(key, uuid_of(*key), finding, [], None)]
-    found = judge_any(events, evidence)
+    found = judge_any(events, asked.evidence)
     name = message_id(events) or uuid_of(*key)
     return [_row(key, name, one, events, found.exposed) for one in found.findings]
 

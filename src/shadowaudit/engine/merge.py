@@ -1,70 +1,70 @@
-"""One job: the partial states of all files by message, one row each, and the suspects judged by their rows.
-
-The engine spreads the work; states are in files, by bucket of messages (``engine.blocks``), and what is done
-with them is numpy's. So what a task needs of memory is a bucket, however many messages there are.
-"""
+"""A bucket of messages: their partial states merged to one row each, counted, and its suspects found."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
-from shadowaudit.core.evidence import Evidence
+import numpy as np
+
 from shadowaudit.core.facts import FileFacts
-from shadowaudit.engine.blocks import Blocks
-from shadowaudit.engine.exact import arrow_schema, findings_of
-from shadowaudit.engine.spreading import spread
-from shadowaudit.logs.state import State, states_in
+from shadowaudit.engine.blocks import States
+from shadowaudit.engine.messages import Messages, Origins, Part
+from shadowaudit.engine.port import Asked
+from shadowaudit.engine.totals import tally
+from shadowaudit.logs.extract import Key
 
-_BUCKET = 150_000  # states: 40 MB
-_BATCH = 1000  # findings
-_MOST = 1 << 16
-_MANY = {
-    "high", "low", "id", "redirect_at", "origin_at", "accepted_at", "held_at", "final_at", "discard_at"
-}  # fmt: skip
-"""Columns of messages.parquet with many values. The others are small by a dictionary, and that is quick."""
+OCTETS = 128 << 20
+"""Octets of logs whose messages make a bucket: as a rule 130,000 states."""
 
+MOST_BUCKETS = 1 << 16
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What a task has to know."""
-
-    files: tuple[FileFacts, ...]  # by number: ``plain``
-    evidence: Evidence
-    messages: str  # directory: one table a bucket
-    tallies: str  # directory: one JSON a bucket
-    findings: str  # directory: one table a task
-    width: int  # of the points of the curves, in milliseconds
-    since: int | None = None
-    until: int | None = None
+Suspect = tuple[Key, list[Part]]
+"""A message's id; and where its rows are: number of a file, from, to."""
 
 
 @dataclass(frozen=True, slots=True)
-class States:
-    """A Parquet file of partial states: of the file with that number, or with a number for each state."""
+class Merged:
+    """``messages``: the rows of messages.parquet, as an Arrow table. ``tally``: plain, for JSON.
 
-    path: str
-    rows: int
-    file: int | None = None
+    ``suspects`` can be gone through once.
+    """
 
-
-def buckets_of(states: int) -> int:
-    """How many buckets so many partial states are spread over."""
-    return min(_MOST, states // _BUCKET + 1)
+    messages: Any
+    tally: dict[str, Any]
+    suspects: Iterator[Suspect]
 
 
-def states_of(state: State, files: Sequence[FileFacts]) -> list[States]:
-    """The tables of all these files, which are numbered by their order."""
-    return [
-        States(str(state.table_of(one.path).absolute()), one.messages, number)
-        for number, one in enumerate(files)
-        if one.messages
-    ]
+def buckets_for(octets: int) -> int:
+    """How many buckets so many octets of logs make."""
+    return min(MOST_BUCKETS, octets // OCTETS + 1)
+
+
+def merge(asked: Asked, states: States, logs: Sequence[str]) -> Merged | None:
+    """Merge all states of a bucket's messages. None: there are no messages of that time in it.
+
+    ``logs``: names of the logs by the numbers that these states have. Those of a log that is not among
+    ``asked.files`` do not count.
+    """
+    states = renumbered(states, logs, asked.files)
+    if not len(states["file"]):
+        return None
+    messages = Messages(states, Origins.of(asked.files))
+    if asked.since is not None or asked.until is not None:
+        messages.within(asked.since, asked.until)
+    if not len(messages.suspect):
+        return None
+    return Merged(messages.table(), tally(messages, asked.width), messages.suspects())
+
+
+def renumbered(states: States, logs: Sequence[str], files: Sequence[FileFacts]) -> States:
+    """The states of those logs that are among ``files``, by their numbers there."""
+    numbers = {one.path: number for number, one in enumerate(files)}
+    new = np.array([numbers.get(name, -1) for name in logs], dtype=np.int64)[states["file"]]
+    keep = new >= 0
+    found = {**states, "file": new}
+    return found if keep.all() else {name: values[keep] for name, values in found.items()}
 
 
 def plain(files: Sequence[FileFacts]) -> tuple[FileFacts, ...]:
@@ -80,104 +80,3 @@ def plain(files: Sequence[FileFacts]) -> tuple[FileFacts, ...]:
         )
         for one in files
     )
-
-
-def split(session: Any, tables: Sequence[States], directory: Path, *, slices: int) -> Blocks:
-    """The states in these tables by bucket, in Arrow files in that directory."""
-    buckets = buckets_of(sum(one.rows for one in tables))
-    frame, parts = spread(session, [((one.file, one.path), one.rows) for one in tables], slices)
-    found = frame.mapInArrow(_splitting(buckets, parts, str(directory)), "path string").collect()
-    return Blocks(buckets, tuple(sorted(row["path"] for row in found)))
-
-
-def judge(session: Any, blocks: Blocks, job: Job, *, slices: int) -> None:
-    """Merge and judge every message.
-
-    Each task leaves messages, their tally and findings (``exact.SCHEMA``) in the job's directories: again the
-    same if it is repeated.
-    """
-    frame, parts = spread(session, [((bucket,), 1) for bucket in range(blocks.buckets)], slices)
-    frame.mapInArrow(_judging(job, blocks, parts), "part long").collect()
-
-
-def _splitting(
-    buckets: int, parts: list[list[tuple[Any, ...]]], directory: str
-) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        from shadowaudit.engine.blocks import Writer
-
-        for part in [number for batch in batches for number in batch.column("id").to_pylist()]:
-            writer = Writer(directory, f"{part:05}", buckets)
-            paths: list[str] = []
-            for number, path in parts[part]:
-                paths += writer.add(states_in(path), number)
-            yield pa.RecordBatch.from_pydict({"path": pa.array([*paths, *writer.finish()], pa.string())})
-
-    return run
-
-
-def _judging(
-    job: Job, blocks: Blocks, parts: list[list[tuple[Any, ...]]]
-) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        from shadowaudit.engine.blocks import Reader, publish
-
-        reader = Reader(blocks, [one.path for one in job.files])
-        sources: dict[int, Any] = {}
-        for batch in batches:
-            for part in batch.column("id").to_pylist():
-                suspects = (
-                    suspect
-                    for (bucket,) in parts[part]
-                    for suspect in _merged(job, bucket, reader.states(bucket))
-                )
-                rows = (
-                    row
-                    for key, places in suspects
-                    for row in findings_of(key, places, job.files, sources, job.evidence)
-                )
-                publish(Path(job.findings, f"part-{part:05}.parquet"), partial(_write, rows))
-            yield pa.RecordBatch.from_pydict({"part": batch.column("id")})
-
-    return run
-
-
-def _write(rows: Iterator[dict[str, Any]], target: Path) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    with parquet.ParquetWriter(target, arrow_schema()) as writer:
-        while some := list(islice(rows, _BATCH)):
-            writer.write_batch(pa.RecordBatch.from_pylist(some, schema=arrow_schema()))
-
-
-def _merged(job: Job, bucket: int, states: Any) -> Iterator[Any]:
-    """Write a bucket's messages and their tally; returns the suspects."""
-    from pyarrow import parquet
-
-    from shadowaudit.engine.blocks import publish
-    from shadowaudit.engine.messages import Messages, Origins
-    from shadowaudit.engine.totals import tally
-
-    if not len(states):
-        return iter(())
-    messages = Messages([states], Origins.of(job.files))
-    if job.since is not None or job.until is not None:
-        messages.within(job.since, job.until)
-    if not len(messages.suspect):
-        return iter(())
-    table = messages.table()
-    few = [name for name in table.column_names if name not in _MANY]
-    publish(
-        Path(job.messages, f"part-{bucket:05}.parquet"),
-        lambda target: parquet.write_table(
-            table, target, compression="none", use_dictionary=few, write_statistics=False
-        ),
-    )
-    told = json.dumps(tally(messages, job.width))
-    publish(Path(job.tallies, f"{bucket:05}.json"), lambda target: target.write_text(told, "utf-8"))
-    return messages.suspects()

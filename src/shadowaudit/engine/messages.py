@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -95,13 +95,13 @@ class Rows:
 
 
 class Messages(Rows):
-    """Partial states merged. ``states``: tables of ``fold.SCHEMA`` and ``file``, the number of the file.
+    """Partial states merged. ``states``: columns of ``fold.SCHEMA`` and ``file``, the number of the file.
 
     All states of a message have to be in it.
     """
 
-    def __init__(self, states: Sequence[Any], origins: Origins) -> None:
-        given = _columns(pa.concat_tables(states).combine_chunks(), origins)
+    def __init__(self, states: Mapping[str, Long], origins: Origins) -> None:
+        given = _columns(states, origins)
         high, low = given["high"], given["low"]
         order = np.argsort(low, kind="stable")
         same_low = low[order][1:] == low[order][:-1]
@@ -192,11 +192,9 @@ class Messages(Rows):
             yield (int(self["high"][place]), int(self["low"][place])), list(parts)
 
 
-def _columns(table: Any, origins: Origins) -> dict[str, Long]:
+def _columns(states: Mapping[str, Long], origins: Origins) -> dict[str, Long]:
     """The states' columns, with those that follow from the file a state is of."""
-    given: dict[str, Long] = {
-        name: table.column(name).to_numpy().astype(np.int64, copy=False) for name in table.schema.names
-    }
+    given = dict(states)
     file, begun, taken = given["file"], given["origins"] > 0, given["redirects"] > 0
     given["origin_db"] = np.where(begun, origins.database[file], NONE_LEAST)
     given["origin_node"] = np.where(begun, origins.node[file], NONE_GREATEST)

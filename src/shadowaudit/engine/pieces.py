@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from shadowaudit.engine.merge import States
 from shadowaudit.engine.messages import Rows
 from shadowaudit.engine.totals import tally
 from shadowaudit.logs.fold import SCHEMA
@@ -24,6 +24,15 @@ _MANY = 8  # small pieces: so a verdict writes few messages again
 _MIXING = np.uint64(0x9E3779B97F4A7C15)
 
 Prints = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Parquet file of partial states: of the file with that number, or with a number for each state."""
+
+    path: str
+    rows: int
+    file: int | None = None
 
 
 def finished(store: Settlement, name: str, rows: Rows, width: int) -> Piece:
@@ -45,7 +54,7 @@ def left_open(store: Settlement, name: str, states: Any) -> Piece:
 
 
 def without(
-    store: Settlement, pieces: Sequence[Piece], new: Sequence[States], token: str, width: int
+    store: Settlement, pieces: Sequence[Piece], new: Sequence[Table], token: str, width: int
 ) -> tuple[list[Piece], list[Any]]:
     """The pieces less those messages that new states tell more of, and the ids of these (two arrays each)."""
     if not pieces or not new:
@@ -69,7 +78,7 @@ def without(
     return kept, again
 
 
-def looked_up(store: Settlement, tables: Sequence[States], ids: Sequence[Any], name: str) -> States:
+def looked_up(store: Settlement, tables: Sequence[Table], ids: Sequence[Any], name: str) -> Table:
     """All states of these messages in one table. ``tables``: those of every file that was merged."""
     high, low = (np.concatenate([pair[word] for pair in ids]) for word in (0, 1))
     wanted, prints = set(zip(high.tolist(), low.tolist(), strict=True)), _prints(high, low)
@@ -85,7 +94,7 @@ def looked_up(store: Settlement, tables: Sequence[States], ids: Sequence[Any], n
             found.append(table.append_column("file", number))
     whole, path = pa.concat_tables(found), store.path(name, STATES)
     _write(whole, path, "lz4")
-    return States(str(path), len(whole))
+    return Table(str(path), len(whole))
 
 
 def joined(store: Settlement, pieces: Sequence[Piece], token: str, width: int) -> list[Piece]:
@@ -103,7 +112,7 @@ def joined(store: Settlement, pieces: Sequence[Piece], token: str, width: int) -
     return found
 
 
-def words_of(states: States) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def words_of(states: Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The ids in a table of states."""
     table = states_in(states.path, ["high", "low"])
     return table["high"].to_numpy(), table["low"].to_numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,9 +14,19 @@ from shadowaudit.core.text import moment_in, number_in, restored, split_row
 from shadowaudit.logs.layout import Layout
 
 Key = tuple[int, int]
+Octets = Callable[[str, int, int], bytes]
+"""What a file has from one place to another. Raises OSError."""
+
 _HEAD = 1 << 16
 _COUNTED = {Kind.RECEIVE, *FINALS}
 _OUTWARD = FINALS | {Kind.HAREDIRECT, Kind.TRANSFER, Kind.DEFER}
+
+
+def in_file(path: str, begin: int, end: int) -> bytes:
+    """``Octets`` of a file on this machine."""
+    with Path(path).open("rb", buffering=0) as file:
+        file.seek(begin)
+        return file.read(end - begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +41,12 @@ class Source:
     fields: tuple[str, ...]
 
     @classmethod
-    def of(cls, facts: FileFacts) -> Source:
+    def of(cls, facts: FileFacts, octets: Octets = in_file) -> Source:
         """Raises OSError."""
         layout = Layout()
-        with Path(facts.path).open("rb") as file:
-            for line in file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True):
-                if line.startswith(b"#"):
-                    layout.comment(line)
+        for line in octets(facts.path, 0, _HEAD).removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True):
+            if line.startswith(b"#"):
+                layout.comment(line)
         return cls(facts.path, facts.node, facts.database, facts.boot, facts.flavour, layout.fields)
 
 
@@ -50,7 +59,7 @@ class Piece:
     end: int
 
 
-def rows_of(key: Key, pieces: Iterable[Piece]) -> list[Event]:
+def rows_of(key: Key, pieces: Iterable[Piece], octets: Octets = in_file) -> list[Event]:
     """Every row about that message, and those of reports on it (``Kind.REPORT``).
 
     What two of Exchange's logs tell in the same octets happened once: one may be the other, collected later.
@@ -58,7 +67,9 @@ def rows_of(key: Key, pieces: Iterable[Piece]) -> list[Event]:
     """
     found: dict[tuple[object, ...], Event] = {}
     told: Counter[tuple[str, str]] = Counter()
-    rows = {(event.node, event.boot, event.sequence, event.line): event for event in _read(key, pieces)}
+    rows = {
+        (event.node, event.boot, event.sequence, event.line): event for event in _read(key, pieces, octets)
+    }
     for event in rows.values():
         if event.database.startswith("exchange:"):
             told[event.boot, event.line] += 1
@@ -68,11 +79,9 @@ def rows_of(key: Key, pieces: Iterable[Piece]) -> list[Event]:
     return list(found.values())
 
 
-def _read(key: Key, pieces: Iterable[Piece]) -> Iterator[Event]:
+def _read(key: Key, pieces: Iterable[Piece], octets: Octets) -> Iterator[Event]:
     for piece in pieces:
-        with Path(piece.source.path).open("rb") as file:
-            file.seek(piece.begin)
-            data = file.read(piece.end - piece.begin)
+        data = octets(piece.source.path, piece.begin, piece.end)
         for at, line in _candidates(data, key, piece.source):
             event = event_of(line, piece.source, piece.begin + at)
             if event is None:

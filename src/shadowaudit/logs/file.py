@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import stat
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from shadowaudit.logs import exchange, steps
 from shadowaudit.logs.fold import fold, joined
 from shadowaudit.logs.grid import split
 from shadowaudit.logs.layout import NAME, encoding_of
-from shadowaudit.logs.lines import Block, Reading, Room
+from shadowaudit.logs.lines import Begun, Block, Readable, Reading, Room
 from shadowaudit.logs.rows import read
 from shadowaudit.logs.steps import KINDS, Learnt, RelaySteps, Steps
 
@@ -24,7 +26,37 @@ _SHOWN = 120  # characters of an unreadable row that are shown
 
 def digest_file(path: Path, room: Room | None = None) -> tuple[FileFacts, Any]:
     """Facts and partial states (an Arrow table of ``fold.SCHEMA``). ``room`` serves for other files, too."""
-    return _Digest(path, room).result()
+    size = modified = 0
+    problem: OSError | None = None
+    try:
+        status = path.stat()
+        size, modified = status.st_size, status.st_mtime_ns
+        if not stat.S_ISREG(status.st_mode):  # to open one may wait for ever
+            problem = OSError(errno.EINVAL, f"it is {_kind(status.st_mode)}, and no file")
+    except OSError as error:
+        problem = error
+
+    def opened() -> Any:
+        if problem is not None:
+            raise problem
+        return path.open("rb", buffering=0)
+
+    return digest(str(path), opened, size=size, modified=modified, room=room)
+
+
+def digest(
+    name: str,
+    opened: Callable[[], AbstractContextManager[Readable]],
+    *,
+    size: int,
+    modified: int,
+    room: Room | None = None,
+) -> tuple[FileFacts, Any]:
+    """The same of a log that lies anywhere. ``name``: its path or URI. ``opened`` may raise OSError.
+
+    ``size`` (octets) and ``modified`` (nanoseconds) are facts, too.
+    """
+    return _Digest(name, room).result(opened, size, modified)
 
 
 def _kind(mode: int) -> str:
@@ -33,9 +65,9 @@ def _kind(mode: int) -> str:
 
 
 class _Digest:
-    def __init__(self, path: Path, room: Room | None) -> None:
-        self.path = path
-        self.reading = Reading(path, room)
+    def __init__(self, name: str, room: Room | None) -> None:
+        self.name, self.path = name, Path(name)
+        self.reading = Reading(self.path, room)
         self.sha256 = ""
         self.learnt = Learnt()
         self.tables: list[Any] = []
@@ -45,22 +77,22 @@ class _Digest:
         self.begins = self.ends = 0
         self.example = ""
         self.first_is_snapshot = self.last_closes = False
-        if found := NAME.fullmatch(path.name):
+        if found := NAME.fullmatch(self.path.name):
             self.learnt.node = found["node"]
 
-    def result(self) -> tuple[FileFacts, Any]:
-        size = modified = 0
+    def result(
+        self, opened: Callable[[], AbstractContextManager[Readable]], size: int, modified: int
+    ) -> tuple[FileFacts, Any]:
         try:
-            status = self.path.stat()
-            size, modified = status.st_size, status.st_mtime_ns
-            if not stat.S_ISREG(status.st_mode):  # to open one may wait for ever
-                raise OSError(errno.EINVAL, f"it is {_kind(status.st_mode)}, and no file")
-            if name := encoding_of(self.path):
-                self.learnt.faults[Fault.ENCODING], self.example = None, f"{name}: convert it, and ask again"
-            else:
-                for block in self.reading.blocks():
-                    self._block(block)
-                self.sha256 = self.reading.sha256()
+            with opened() as file:
+                begun = Begun(file)
+                if name := encoding_of(begun.head):
+                    self.learnt.faults[Fault.ENCODING] = None
+                    self.example = f"{name}: convert it, and ask again"
+                else:
+                    for block in self.reading.blocks_of(begun):
+                        self._block(block)
+                    self.sha256 = self.reading.sha256()
         except OSError as problem:
             self.learnt.faults[Fault.UNREADABLE_FILE] = None
             self.example = problem.strerror or str(problem)
@@ -170,7 +202,7 @@ class _Digest:
             for name, listed in learnt.listed.items()
         )
         return FileFacts(
-            path=str(self.path),
+            path=self.name,
             size=size,
             modified=modified,
             flavour=self.reading.layout.flavour,

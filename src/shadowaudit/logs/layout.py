@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from shadowaudit.core.facts import Flavour
 
@@ -62,10 +61,8 @@ _MARKS = (
 )
 
 
-def encoding_of(path: Path) -> str:
-    """The encoding in which a file begins, if that is none in which logs are. Raises OSError."""
-    with path.open("rb") as file:
-        head = file.read(64)
+def encoding_of(head: bytes) -> str:
+    """The encoding in which a file begins, if that is none in which logs are. ``head``: its first octets."""
     for mark, name in _MARKS:
         if head.startswith(mark):
             return name

@@ -20,6 +20,7 @@ from shadowaudit.logs.layout import Layout
 BLOCK = 12 << 20  # files have 10 MB unless somebody wanted others
 _ROOM = 1 << 20  # for the row that a block ends in, and ``SLACK``
 
+_HEAD = 64
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -72,6 +73,21 @@ class Readable(Protocol):
 
     def readinto(self, into: Any, /) -> int | None:
         """Fill it, or its beginning; 0 at the end."""
+
+
+class Begun:
+    """A file of which somebody has looked at the ``head``, the first octets: they are read again."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file = file
+        head = bytearray(_HEAD)
+        self.head = bytes(head[: file.readinto(head) or 0])
+        self._left = self.head
+
+    def readinto(self, into: Any, /) -> int:
+        begin, self._left = self._left, b""
+        into[: len(begin)] = begin
+        return len(begin) + (self._file.readinto(into[len(begin) :]) or 0)
 
 
 class Room:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from shadowaudit.core.facts import Opened
 from shadowaudit.logs.layout import NAME
@@ -17,6 +18,23 @@ _OPEN = re.compile(r"\.(?P<closed>MSGTRK-.+\.LOG)\.open")
 _DATE = re.compile(rb"^#Date: (\S+)\r$", re.MULTILINE)
 
 
+class Log(Protocol):
+    """A log file to read, as it was listed. ``name``: a path or a URI, and what its facts name it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def size(self) -> int:
+        """Octets."""
+        ...
+
+    @property
+    def modified(self) -> int:
+        """Nanoseconds since 1970."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A log file, as the directory lists it."""
@@ -24,6 +42,11 @@ class Found:
     path: Path
     size: int
     modified: int  # nanoseconds
+
+    @property
+    def name(self) -> str:
+        """As its facts name it."""
+        return str(self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +68,10 @@ class NoLogsError(Exception):
 
 class NoneClosedError(NoLogsError):
     """The directories are there, and no closed log is in them: one may come."""
+
+
+class DamagedStateError(Exception):
+    """A file of the state is missing or was changed, and what to do."""
 
 
 def find(places: Iterable[Path]) -> list[Found]:

@@ -132,15 +132,6 @@ class Settlement:
                 path.unlink(missing_ok=True)
 
 
-def named(text: str) -> Piece:
-    """A piece, from what ``told`` made of it."""
-    return _piece(json.loads(text))
-
-
-def told(piece: Piece) -> str:
-    return json.dumps(asdict(piece))
-
-
 def linked(pieces: Sequence[Path], directory: Path) -> None:
     """Have these files in that directory too: as links where the disk is the same. Raises OSError."""
     for path in pieces:

@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.logs.file import digest_file
-from shadowaudit.logs.manifest import Found
+from shadowaudit.logs.manifest import DamagedStateError, Log
 from shadowaudit.logs.settled import Settlement
 
 _VERSION = 4
@@ -28,19 +28,11 @@ _MAGIC = b"PAR1"  # at both ends of a Parquet file
 _LONG_AGO = 86_400  # seconds: nobody writes a file for that long
 
 
-class DamagedStateError(Exception):
-    """A file of the state is missing or was changed, and what to do."""
-
-
 @dataclass(frozen=True, slots=True)
 class State:
-    """A directory of what was read so far. Every node of a cluster has to see it under the same path.
-
-    Not ``kept``: it is for one audit, and remembers nothing.
-    """
+    """A directory of what was read so far."""
 
     directory: Path
-    kept: bool = True
 
     def create(self) -> None:
         """Make the directory, and clear away what was half written when somebody died. Raises OSError."""
@@ -61,9 +53,9 @@ class State:
     def table_of(self, path: str) -> Path:
         return self.directory / f"{_stem(path)}.parquet"
 
-    def known(self, file: Found) -> FileFacts | None:
+    def known(self, file: Log) -> FileFacts | None:
         """The facts of that very file, if it was read before and what is kept of it is whole."""
-        facts = _facts_in(self.facts_of(str(file.path)))
+        facts = _facts_in(self.facts_of(file.name))
         if facts is None or (facts.size, facts.modified) != (file.size, file.modified):
             return None
         return facts if self._whole(facts) else None

@@ -1,4 +1,4 @@
-"""report.html: problems first, then distributions; one file that needs nothing else."""
+"""report.html: the verdict in a sentence, tiles and charts, then the problems. It needs no other file."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pyarrow.parquet as pq
 
 from shadowaudit.core.findings import MEANING, Class, Severity
 from shadowaudit.core.verdict import Verdict, counted
 from shadowaudit.report.charts import distribution, over_time
-from shadowaudit.tables import Tables
+from shadowaudit.report.rendering import rendered
+from shadowaudit.report.timeline import steps
+from shadowaudit.results import Tables
 
 EXAMPLES = 10
+_HOPS = 40
 _STEPS = 20  # a power of ten: see engine.totals
 _MEASURES = {
     "accept": (
@@ -34,47 +35,71 @@ def write_report(out: Path, verdict: Verdict) -> Path:
     """Write report.html from the tables in ``out``. Raises OSError."""
     stats = pq.read_table(out / "stats.parquet").to_pylist()
     copies = pq.read_table(out / "copies.parquet").to_pylist()
-    page = (
-        _environment()
-        .get_template("page.html")
-        .render(
-            verdict=verdict,
-            totals=verdict.totals,
-            period=_period(verdict.totals),
-            groups=_groups(verdict, Tables(out).examples(EXAMPLES)),
-            charts=[chart for name in _MEASURES if (chart := _measure(name, stats))],
-            hops=_hops(stats),
-            curve=over_time(
-                {
-                    "messages in transit": [(row["at"], row["messages"]) for row in copies],
-                    "shadow copies held": [(row["at"], row["copies"]) for row in copies],
-                },
-                "messages in transit and copies over time",
-            ),
-            style=files("shadowaudit.report").joinpath("page.css").read_text("utf-8"),
-            signs={0: "✓", 1: "✗", 3: "?"},
-        )
+    groups = _groups(verdict, Tables(out).examples(EXAMPLES))
+    told = (("What stays unprovable", verdict.caveats), ("Notes", verdict.evidence.notes))
+    page = rendered(
+        "page.html",
+        verdict=verdict,
+        files=counted(verdict.files, "file"),
+        nodes=counted(verdict.nodes, "node"),
+        period=_period(verdict.totals),
+        tiles_told=_tiles(verdict),
+        charts=_charts(stats, copies),
+        hops=_hops(stats),
+        problems=[group for group in groups if group["severity"] != Severity.NOTE],
+        notes=[group for group in groups if group["severity"] == Severity.NOTE],
+        caveats=[(title, some) for title, some in told if some],
+        signs={0: "✓", 1: "✗", 3: "?"},
     )
     path = out / "report.html"
     path.write_text(page, "utf-8")
     return path
 
 
-def _environment() -> jinja2.Environment:
-    made = jinja2.Environment(
-        loader=jinja2.FunctionLoader(
-            lambda name: files("shadowaudit.report").joinpath(name).read_text("utf-8")
+def _tiles(verdict: Verdict) -> list[dict[str, str]]:
+    totals = verdict.totals
+    violations, unproven = verdict.count(Severity.VIOLATION), verdict.count(Severity.UNPROVEN)
+    missing = len(verdict.evidence.gaps) + unproven
+    return [
+        {"value": f"{violations:,}", "label": "violations", "kind": "bad" if violations else "good"},
+        {
+            "value": f"{missing:,}",
+            "label": "gaps in the evidence",
+            "kind": "warn" if missing else "good",
+        },
+        *(
+            {"value": f"{totals.get(name, 0):,}", "label": label, "kind": ""}
+            for name, label in (
+                ("messages", "messages"),
+                ("recipients", "recipients accepted here"),
+                ("delivered", "delivered"),
+                ("bounced", "bounced"),
+                ("rows", "rows read"),
+                ("suspects", "judged row by row"),
+            )
         ),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
+    ]
+
+
+def _charts(stats: Sequence[Mapping[str, Any]], copies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    curve = over_time(
+        {
+            "messages in transit": [(row["at"], row["messages"]) for row in copies],
+            "shadow copies held": [(row["at"], row["copies"]) for row in copies],
+        },
+        "messages in transit and copies over time",
     )
-    made.filters["number"] = lambda value: f"{value:,}"
-    made.filters["counted"] = counted
-    made.filters["addresses"] = lambda text: ", ".join(json.loads(text or "[]"))
-    made.filters["duration"] = _milliseconds
-    return made
+    charts = [chart for name in _MEASURES if (chart := _measure(name, stats))]
+    if curve:
+        charts.append(
+            {
+                "title": "In transit, and copies held",
+                "told": "",
+                "remark": "each node's own clock",
+                "svg": curve,
+            }
+        )
+    return charts
 
 
 def _period(totals: Mapping[str, int]) -> str:
@@ -94,10 +119,20 @@ def _groups(verdict: Verdict, examples: Mapping[Class, list[dict[str, Any]]]) ->
             "count": verdict.classes[name],
             "severity": verdict.severity(Class(name)).value,
             "meaning": MEANING[Class(name)][1],
-            "examples": examples.get(Class(name), []),
+            "examples": [_example(one) for one in examples.get(Class(name), [])],
         }
         for name in found
     ]
+
+
+def _example(row: Mapping[str, Any]) -> dict[str, Any]:
+    evidence = row["evidence"] or ""
+    return {
+        **row,
+        "addresses": json.loads(row["addresses"] or "[]"),
+        "evidence": evidence,
+        "steps": steps(evidence.split("\n")),
+    }
 
 
 def _counts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
@@ -122,31 +157,32 @@ def _measure(name: str, stats: Sequence[Mapping[str, Any]]) -> dict[str, Any] | 
     by_node = {node: _counts([row for row in rows if row["node"] == node]) for node in nodes[:4]}
     series = by_node if 1 < len(nodes) <= 4 else {"all": _counts(rows)}
     everything = _counts(rows)
-    quantiles = {share: _at(everything, share) for share in (0.5, 0.9, 0.99)}
-    return {"title": title, "remark": remark, "svg": distribution(series, title), "quantiles": quantiles}
+    half, most, nearly = (_milliseconds(_at(everything, share)) for share in (0.5, 0.9, 0.99))
+    told = f"half within {half}, 90 % {most}, 99 % {nearly}"
+    return {"title": title, "told": told, "remark": remark, "svg": distribution(series, title)}
 
 
 def _at(points: Sequence[tuple[float, float]], share: float) -> float:
     return next((x for x, y in points if y >= share), points[-1][0] if points else 0.0)
 
 
-def _hops(stats: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _hops(stats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A table of the next hops with most messages."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in stats:
         if row["measure"] == "deliver":
             groups[row["node"], row["hop"]].append(row)
-    found = []
-    for (node, hop), rows in groups.items():
-        points = _counts(rows)
-        found.append(
-            {
-                "node": node or "unknown",
-                "hop": hop or "–",
-                "count": sum(row["count"] for row in rows),
-                **{f"p{share}": _at(points, share / 100) for share in (50, 90, 99)},
-            }
-        )
-    return sorted(found, key=lambda one: -int(one["count"]))[:40]
+    found = sorted(groups.items(), key=lambda one: -sum(row["count"] for row in one[1]))
+    rows = []
+    for (node, hop), some in found[:_HOPS]:
+        points = _counts(some)
+        times = (_milliseconds(_at(points, share)) for share in (0.5, 0.9, 0.99))
+        rows.append((node or "unknown", hop or "–", f"{sum(row['count'] for row in some):,}", *times))
+    titles = ("messages", "half", "90 %", "99 %")
+    return {
+        "columns": [("node", ""), ("next hop", ""), *((one, "number") for one in titles)],
+        "rows": rows,
+    }
 
 
 def _milliseconds(value: float) -> str:

@@ -7,13 +7,14 @@ for any characters but ``/``, and takes directories and logs.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from pyarrow import fs
@@ -34,6 +35,11 @@ class Log:
     place: str = field(repr=False)  # may have secrets
     path: str = field(repr=False)
 
+    @property
+    def name(self) -> str:
+        """What facts and findings name it."""
+        return self.uri
+
 
 def find(places: Iterable[str]) -> list[Log]:
     """Every closed log below these places, each once, in the order of their URIs. A file named counts anyway.
@@ -51,6 +57,50 @@ def opened(log: Log) -> Any:
     """To be read from its beginning; closes itself as a context. Raises OSError."""
     system, _ = _system(log.place)
     return system.open_input_stream(_regular(system, log.path), compression=None)
+
+
+def is_local(log: Log) -> bool:
+    """Is it a file that this machine's own calls open, by its path?"""
+    return isinstance(_system(log.place)[0], fs.LocalFileSystem)
+
+
+class Ranges:
+    """Octets of these logs, from any place on. Files stay open until it is closed, some at a time."""
+
+    _OPEN = 32
+
+    def __init__(self, logs: Iterable[Log]) -> None:
+        self._logs = {log.uri: log for log in logs}
+        self._files: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def read(self, uri: str, begin: int, end: int) -> bytes:
+        """Less where the file ends before. Raises OSError, with the log's name."""
+        try:
+            file = self._files.pop(uri, None) or self._opened(uri)
+            self._files[uri] = file  # the one used last is last
+            file.seek(begin)
+            found: bytes = file.read(end - begin)
+        except OSError as problem:
+            told = problem.strerror or str(problem)
+            raise OSError(problem.errno or errno.EIO, told, uri) from problem
+        return found
+
+    def _opened(self, uri: str) -> Any:
+        if len(self._files) == self._OPEN:
+            self._files.pop(next(iter(self._files))).close()
+        log = self._logs[uri]
+        system, _ = _system(log.place)
+        if isinstance(system, fs.LocalFileSystem):
+            return open(_regular(system, log.path), "rb")
+        return system.open_input_file(log.path)
 
 
 def ends(log: Log, size: int) -> tuple[bytes, bytes]:
@@ -76,6 +126,16 @@ def name_of(uri: str) -> str:
 def absolute(place: str) -> str:
     """The place for other processes, whose working directory may be another."""
     return place if _SCHEME.fullmatch(place) else os.path.abspath(place)
+
+
+def reached(place: str) -> tuple[Any, str]:
+    """The file system that a place names without a ``*``, and the path in it. Raises OSError, ValueError."""
+    return _system(place)
+
+
+def shown(place: str) -> str:
+    """As users may see it: without options or secrets."""
+    return _SECRETS.sub("//", place.partition("?")[0]) if _SCHEME.fullmatch(place) else place
 
 
 @lru_cache(maxsize=64)

@@ -42,7 +42,7 @@ from pyspark.sql.types import (
 
 from shadowaudit.logs.lines import Room
 from shadowaudit.spark import columns, places, planning
-from shadowaudit.spark.columns import COLUMNS
+from shadowaudit.spark.columns import COLUMNS, Column
 from shadowaudit.spark.events import Mode, batches
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.planning import Offset, Wanted
@@ -107,6 +107,12 @@ def _count(given: Any, name: str) -> int | None:
     return int(text)
 
 
+def _columns(given: Any) -> tuple[Column, ...]:
+    """Those that the option names; none without it. Raises NoSuchColumnError."""
+    some = given.get("columns")
+    return columns.chosen(some.split(",")) if some else ()
+
+
 class MessageTracking(DataSource):
     """``spark.read.format("message_tracking")``. docs/reference/events.md tells of columns and options."""
 
@@ -115,18 +121,26 @@ class MessageTracking(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        some = self.options.get("columns")
-        chosen = columns.chosen(some.split(",")) if some else COLUMNS
+        chosen = _columns(self.options) or COLUMNS
         return StructType([StructField(one.name, _TYPES[one.type]) for one in chosen])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        asked = Options.of(self.options)
+        asked = self._asked(schema)
         if (self.options.get("pushDown") or "true").lower() == "false":
             return Reader(schema, asked)
         return FilteringReader(schema, asked)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(schema, Options.of(self.options))
+        return StreamReader(schema, self._asked(schema))
+
+    def _asked(self, schema: StructType) -> Options:
+        """Spark takes ``.schema(…)`` and drops ours; a reader that is used again keeps it."""
+        told, named = list(schema.names), [one.name for one in _columns(self.options)]
+        if named and named != told:
+            raise OptionError(
+                f".schema(…) has {', '.join(told)}; the option columns has {', '.join(named)}: give one"
+            )
+        return Options.of(self.options)
 
 
 class Part(InputPartition):

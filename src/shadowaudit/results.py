@@ -18,6 +18,7 @@ from pyarrow import compute, parquet
 
 from shadowaudit.core.findings import Class, Severity
 from shadowaudit.core.verdict import Verdict
+from shadowaudit.engine.port import Asked, Job
 
 _CSV = ("severity", "class", "id", "detail", "addresses", "node", "subject", "exposed", "evidence")
 _SHAPE = pa.schema(
@@ -41,7 +42,7 @@ class Tables:
     """The directory of results. Made anew by each audit; nothing else in it is touched."""
 
     out: Path
-    token: str = field(default_factory=lambda: secrets.token_hex(4))  # engines remember what a path held
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
     def work(self) -> Path:
@@ -52,12 +53,13 @@ class Tables:
         return self.out / f".tallies-{self.token}"
 
     @property
-    def states(self) -> Path:
-        return self.out / f".states-{self.token}"
-
-    @property
     def judged(self) -> Path:
         return self.out / f".findings-{self.token}"
+
+    def job(self, asked: Asked) -> Job:
+        """Has its answer put here."""
+        messages, tallies, findings = (str(one.absolute()) for one in (self.work, self.tallies, self.judged))
+        return Job(asked=asked, messages=messages, tallies=tallies, findings=findings)
 
     def begin(self) -> None:
         """Remove what an earlier audit left. Raises OSError."""
@@ -65,7 +67,6 @@ class Tables:
         self.discard()
         self.work.mkdir()
         self.tallies.mkdir()
-        self.states.mkdir()
         self.judged.mkdir()
 
     def discard(self) -> None:
@@ -75,7 +76,6 @@ class Tables:
             *self.out.glob(".messages-*"),
             *self.out.glob(".findings-*"),
             *self.out.glob(".tallies-*"),
-            *self.out.glob(".states-*"),
         ):
             shutil.rmtree(path, ignore_errors=True)
         for name in (
@@ -157,7 +157,6 @@ class Tables:
             self.stats((), ())
         shutil.rmtree(self.judged, ignore_errors=True)
         shutil.rmtree(self.tallies, ignore_errors=True)
-        shutil.rmtree(self.states, ignore_errors=True)
         self.work.rename(self.out / "messages.parquet")
 
     def verdict(self, verdict: Verdict) -> None:

@@ -1,0 +1,36 @@
+"""What an audit found, as a table among the others. Knows no Spark."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+from pyarrow import parquet
+
+from shadowaudit.spark.places import shown
+from shadowaudit.spark.tables import parts
+from shadowaudit.spark.tables.publishing import Run
+from shadowaudit.spark.tables.schemas import FINDINGS
+from shadowaudit.spark.tables.store import NoTablesError, Place
+
+
+def publish_findings(uri: str, out: Path, now: datetime) -> int:
+    """Publish findings.parquet and verdict.json of ``out`` with the tables; returns their new version.
+
+    They take the place of those of an earlier audit. Raises NoTablesError if there are no tables, TakenError,
+    TablesError, OSError.
+    """
+    place = Place.of(uri)
+    base = place.manifest()
+    if not base.version:
+        raise NoTablesError(f"there are no tables in {shown(uri)}: shadowaudit ingest URI… --tables URI")
+    verdict = json.loads((out / "verdict.json").read_text("utf-8"))
+    run = Run(place, base, now)
+    with parquet.ParquetFile(out / "findings.parquet") as file:
+        files = [one.file for one in parts.write(place, FINDINGS, run.prefix, file.iter_batches(5000))]
+    try:
+        return run.publish(base.following({FINDINGS: files}, now, verdict=verdict)).version
+    except BaseException:
+        run.discard(one.path for one in files)
+        raise

@@ -1,0 +1,178 @@
+"""A summary as a page: tiles and charts first, then the tables. One file that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
+from typing import Any
+
+from shadowaudit.report.charts import bars, distribution, over_time
+from shadowaudit.report.rendering import rendered
+from shadowaudit.summary import sheets, steps
+from shadowaudit.summary.computing import total
+from shadowaudit.summary.model import FLOWS, Flow, Hop, Summary
+from shadowaudit.summary.units import at_most, octets, plain, share
+
+_WEEKLY = 120
+"""From so many days on, a line for each week is quieter than one for each day."""
+
+_HALF = 4  # days: fewer at the end would be a week by themselves, and belong to the one before
+
+_CURVES = 4
+"""So many next hops at most have a curve: there are four colours."""
+
+
+def page(summary: Summary, uri: str, version: int, made_at: str) -> str:
+    """The page. ``uri``: of the tables, as users may see it; ``made_at``: when that version was published, as
+    ISO 8601 in UTC."""
+    return rendered(
+        "summary.html",
+        "shadowaudit.summary",
+        summary=summary,
+        period=sheets.period(summary),
+        uri=uri,
+        version=version,
+        made_at=f"{datetime.fromisoformat(made_at):%Y-%m-%d %H:%M} UTC",
+        tiles_told=_tiles(summary),
+        charts=_charts(summary),
+        groups=_sheets(summary),
+        days=sheets.days(summary),
+    )
+
+
+def _sheets(summary: Summary) -> list[Sequence[sheets.Sheet]]:
+    """Those that stand together; a chart shows sizes and hours."""
+    told: list[Sequence[sheets.Sheet]] = [
+        [sheets.nodes(summary)],
+        [sheets.recipients(summary), sheets.senders(summary)],
+        [sheets.hops(summary)],
+        [sheets.deferrals(summary)],
+        [sheets.bounces(summary)],
+        [sheets.promotions(summary)],
+        [sheets.exposure(summary), sheets.duplicates(summary)],
+    ]
+    if summary.found is not None:
+        told.append([sheets.found(summary)])
+    found = ([_named_first(sheet) for sheet in group if sheet.rows] for group in told)
+    return [some for some in found if some]
+
+
+def _named_first(sheet: sheets.Sheet) -> sheets.Sheet:
+    """A phone shows the first columns: the names, which the text has last, as they may be long."""
+    order = sorted(range(len(sheet.columns)), key=lambda number: sheet.columns[number][1] != sheets.NAME)
+    rows = [[row[number] for number in order] for row in sheet.rows]
+    return replace(sheet, columns=[sheet.columns[number] for number in order], rows=rows)
+
+
+def _tiles(summary: Summary) -> list[dict[str, str]]:
+    flow = summary.totals
+    within = summary.hops.together.percentiles.get(95)
+    return [
+        {"value": value, "label": label, "kind": ""}
+        for value, label in (
+            (f"{flow.received:,}", "messages received"),
+            (octets(flow.octets), "received"),
+            (f"{summary.recipients.addresses:,}", "recipients"),
+            (f"{flow.delivered:,}", "deliveries"),
+            (at_most(within), "95 % are delivered within"),
+            (f"{flow.deferred:,}", "deferrals"),
+            (f"{flow.failed:,}", "bounces"),
+            (f"{flow.promoted:,}", "promotions"),
+            (f"{flow.exposed:,}", f"accepted with one copy, {share(flow.exposed, flow.received)}"),
+            (f"{flow.dropped_as_duplicates:,}", "duplicates dropped by a mailbox server"),
+        )
+    ]
+
+
+def _charts(summary: Summary) -> list[dict[str, Any]]:
+    flows, sizes = _moments(summary), summary.sizes
+    hourly, weekly = bool(summary.hours), len(summary.days) > _WEEKLY
+    each = "each hour" if hourly else "each day"
+    usual, told = (_weeks(summary), "week by week, mean of a day") if weekly else (flows, each)
+    of_day = [
+        (f"{hour:02}h", flow.received / max(1, len(summary.days))) for hour, flow in summary.of_day.items()
+    ]
+    of_size = [(octets(steps.size(step).least), messages) for step, messages in _whole(sizes.steps)]
+    mean = f"mean {octets(sizes.octets / sizes.messages)}" if sizes.messages else ""
+    found = (
+        ("Received and delivered", told, _over(usual, ("received", "delivered"))),
+        ("Deferred and failed", told, _over(usual, ("deferred", "failed"))),
+        ("Promoted, and accepted with one copy", each, _over(flows, ("promoted", "exposed"))),
+        (
+            "Received, hour by hour of the day",
+            "mean of all days",
+            "" if hourly else bars(of_day, "messages received, hour by hour of the day", "{:,.1f}".format),
+        ),
+        ("Time to delivery, by next hop", "share of deliveries", _latencies(summary)),
+        ("Sizes of messages", mean, bars(of_size, "messages by size")),
+    )
+    return [{"title": title, "told": "", "remark": remark, "svg": svg} for title, remark, svg in found if svg]
+
+
+def _moments(summary: Summary) -> list[tuple[float, Flow]]:
+    """Milliseconds since 1970, and what happened in the day or hour that begins then; last, where it ends."""
+    if summary.hours:
+        found = [(1000 * hour.timestamp(), flow) for hour, flow in summary.hours.items()]
+        length = 3_600_000.0
+    else:
+        found = [(1000 * _midnight(day).timestamp(), flow) for day, flow in summary.days.items()]
+        length = 86_400_000.0
+    return [*found, (found[-1][0] + length, found[-1][1])] if found else []
+
+
+def _weeks(summary: Summary) -> list[tuple[float, Flow]]:
+    """As ``_moments``, of seven days each, with the mean of a day. The last week has what is left."""
+    days = list(summary.days.items())
+    begins = list(range(0, len(days), 7))
+    if 0 < len(days) % 7 < _HALF:
+        begins.pop()
+    found = []
+    for begin, end in pairwise([*begins, len(days)]):
+        some = days[begin:end]
+        sums = total(flow for _, flow in some)
+        mean = Flow(**{name: round(getattr(sums, name) / len(some)) for name in FLOWS})
+        found.append((1000 * _midnight(some[0][0]).timestamp(), mean))
+    after = _midnight(days[-1][0] + timedelta(days=1))
+    return [*found, (1000 * after.timestamp(), found[-1][1])]
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
+
+
+def _over(flows: Sequence[tuple[float, Flow]], names: Sequence[str]) -> str:
+    if not any(getattr(flow, name) for _, flow in flows for name in names):
+        return ""
+    return over_time(
+        {name: [(at, getattr(flow, name)) for at, flow in flows] for name in names},
+        f"{' and '.join(names)} over time",
+    )
+
+
+def _latencies(summary: Summary) -> str:
+    hops = [*summary.hops.top[:_CURVES]] if len(summary.hops.top) > 1 else [summary.hops.together]
+    return distribution(
+        {_name(hop, summary): _curve(hop.steps) for hop in hops if hop.deliveries}, "time to delivery"
+    )
+
+
+def _name(hop: Hop, summary: Summary) -> str:
+    return "all" if hop is summary.hops.together else plain(hop.next_hop)
+
+
+def _curve(counts: Mapping[int, int]) -> list[tuple[float, float]]:
+    """Milliseconds, and the share of deliveries up to there."""
+    whole, so_far = sum(counts.values()), 0
+    points: list[tuple[float, float]] = []
+    for step, many in counts.items():
+        so_far += many
+        points.append((steps.latency(step).below, so_far / whole))
+    return [(points[0][0], 0.0), *points]
+
+
+def _whole(counts: Mapping[int, tuple[int, int]]) -> list[tuple[int, int]]:
+    """The messages of each step between the first and the last one that have any."""
+    used = [step for step, (messages, _) in counts.items() if messages]
+    return [(step, counts.get(step, (0, 0))[0]) for step in range(min(used), max(used) + 1)] if used else []

@@ -1,0 +1,236 @@
+"""The tables of a summary in words, in the order of pflogsumm: what text and page both show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
+from typing import Any
+
+from shadowaudit.summary import steps
+from shadowaudit.summary.computing import total
+from shadowaudit.summary.model import Domains, Flow, Reasons, Summary
+from shadowaudit.summary.units import at_most, octets, plain, share
+
+DAYS = 62
+"""So many days at most have a row each in the text; more are told by month."""
+
+NUMBER, NAME, TEXT, ID = "number", "name", "text", "id"
+_FLOW = ("received", "octets", "delivered", "deferred", "failed", "promoted", "exposed")
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """``columns``: title and kind of each. ``rows``: cells, safe to print. ``note``: what to know of it."""
+
+    title: str
+    columns: Sequence[tuple[str, str]]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+def period(summary: Summary) -> str:
+    """The days, how many they are, and of which nodes."""
+    asked = summary.asked
+    of = plain(asked.node) if asked.node else _counted(len(summary.nodes), "node")
+    if summary.first is None or summary.last is None:
+        told = [f"from {asked.since}"] if asked.since else []
+        told += [f"before {asked.until}"] if asked.until else []
+        return f"{' '.join(told)} (UTC), {of}" if told else f"all days, {of}"
+    many = len(summary.days)
+    days = f"{summary.first} to {summary.last}" if many > 1 else f"{summary.first}"
+    return f"{days} ({_counted(many, 'day')}, UTC), {of}"
+
+
+def totals(summary: Summary) -> list[tuple[str, str]]:
+    """Numbers, and what each is of."""
+    flow = summary.totals
+    return [
+        (f"{flow.received:,}", "messages received"),
+        (octets(flow.octets), "received"),
+        (f"{summary.recipients.addresses:,}", "recipients"),
+        (f"{summary.senders.all:,}", "sender domains"),
+        (f"{summary.recipients.all:,}", "recipient domains"),
+        (f"{flow.delivered:,}", "deliveries"),
+        (f"{flow.deferred:,}", "deferrals"),
+        (f"{flow.failed:,}", "bounces"),
+        (f"{flow.promoted:,}", "promotions"),
+        (f"{flow.exposed:,}", f"accepted with one copy ({share(flow.exposed, flow.received)})"),
+        (f"{flow.dropped_as_duplicates:,}", "duplicates dropped by a mailbox server"),
+    ]
+
+
+def days(summary: Summary) -> Sheet:
+    """Each day."""
+    return _flows("Per day", "day", summary.days)
+
+
+def time(summary: Summary) -> list[Sheet]:
+    """Days or months, and hours."""
+    of_day = Sheet(
+        "Per hour of the day, mean of all days",
+        (("hour", NAME), *((name, NUMBER) for name in ("received", "delivered", "deferred", "failed"))),
+        [_mean(hour, flow, len(summary.days)) for hour, flow in summary.of_day.items()],
+    )
+    hours = {f"{hour:%m-%d %H}h": flow for hour, flow in summary.hours.items()}
+    many = len(summary.days) > DAYS
+    return [
+        _flows("Per month", "month", by_month(summary.days)) if many else days(summary),
+        _flows("Per hour", "hour", hours) if hours else of_day,
+    ]
+
+
+def by_month(flows: Mapping[date, Flow]) -> dict[str, Flow]:
+    """Days added up: YYYY-MM."""
+    months = groupby(flows.items(), key=lambda one: f"{one[0]:%Y-%m}")
+    return {month: total(flow for _, flow in some) for month, some in months}
+
+
+def nodes(summary: Summary) -> Sheet:
+    return _flows("Per node", "node", {plain(name): flow for name, flow in summary.nodes.items()})
+
+
+def recipients(summary: Summary) -> Sheet:
+    return _domains("Recipient domains", summary.recipients)
+
+
+def senders(summary: Summary) -> Sheet:
+    return _domains("Sender domains", summary.senders)
+
+
+def sizes(summary: Summary) -> Sheet:
+    found, note = summary.sizes, ""
+    if found.messages:
+        half = found.percentiles[50]
+        mean = octets(found.octets / found.messages)
+        note = f"mean {mean}; the median is between {octets(half.least)} and {octets(half.below)}"
+    rows = []
+    for step, (messages, some) in found.steps.items():
+        edges = steps.size(step)
+        cells = (f"{octets(edges.least)} – {octets(edges.below)}", f"{messages:,}")
+        rows.append((*cells, share(messages, found.messages), octets(some)))
+    columns = (("size", NUMBER), ("messages", NUMBER), ("share", NUMBER), ("octets", NUMBER))
+    return Sheet("Sizes", columns, rows, note)
+
+
+def hops(summary: Summary) -> Sheet:
+    """Next hops with most deliveries, and all together."""
+    less = 1 - 1 / (1 + steps.WIDTH)
+    note = (
+        f"Times are counted in steps that are {100 * steps.WIDTH:.0f} % wide. ≤ shows the end of a step: "
+        f"the time itself is up to {100 * less:.0f} % less."
+    )
+    rows = []
+    for hop in (*summary.hops.top, summary.hops.together):
+        if hop.deliveries:
+            times = (at_most(hop.percentiles.get(percent)) for percent in steps.PERCENTS)
+            name = "all" if hop is summary.hops.together else plain(hop.next_hop)
+            rows.append((f"{hop.deliveries:,}", *times, name))
+    columns = (("deliveries", NUMBER), *((f"p{one} ≤", NUMBER) for one in steps.PERCENTS), ("next hop", NAME))
+    return Sheet(_top("Time to delivery, by next hop", summary.hops), columns, rows, note)
+
+
+def deferrals(summary: Summary) -> Sheet:
+    return _reasons("Deferrals", summary.deferrals)
+
+
+def bounces(summary: Summary) -> Sheet:
+    return _reasons("Bounces", summary.bounces)
+
+
+def promotions(summary: Summary) -> Sheet:
+    rows = [
+        (f"{one.messages:,}", plain(one.node), plain(one.owner), plain(one.reason))
+        for one in summary.promotions
+    ]
+    columns = (("messages", NUMBER), ("node", NAME), ("took over from", NAME), ("reason", NAME))
+    return Sheet("Promotions", columns, rows)
+
+
+def exposure(summary: Summary) -> Sheet:
+    """By node, and the days with most."""
+    rows = [
+        (f"{flow.exposed:,}", share(flow.exposed, flow.received), plain(node))
+        for node, flow in summary.nodes.items()
+        if flow.exposed
+    ]
+    found = sorted(((-flow.exposed, day) for day, flow in summary.days.items() if flow.exposed))
+    most = ", ".join(f"{day} ({-many:,})" for many, day in found[:3])
+    note = f"on {_counted(len(found), 'day')}; most on {most}" if found and len(summary.days) > 1 else ""
+    columns = (("messages", NUMBER), ("of received", NUMBER), ("node", NAME))
+    return Sheet("Exposure: accepted with one copy", columns, rows, note)
+
+
+def duplicates(summary: Summary) -> Sheet:
+    rows = [
+        (f"{flow.dropped_as_duplicates:,}", plain(node))
+        for node, flow in summary.nodes.items()
+        if flow.dropped_as_duplicates
+    ]
+    return Sheet("Duplicates dropped by a mailbox server", (("messages", NUMBER), ("node", NAME)), rows)
+
+
+def found(summary: Summary) -> Sheet:
+    """What the last verdict found."""
+    rows = [(f"{one.messages:,}", plain(one.severity), plain(one.name)) for one in summary.found or ()]
+    columns = (("messages", NUMBER), ("severity", NAME), ("class", NAME))
+    return Sheet("What the last verdict found, in all days", columns, rows or [("0", "–", "nothing")])
+
+
+def _flows(title: str, first: str, flows: Mapping[Any, Flow]) -> Sheet:
+    rows = [
+        (
+            str(key),
+            *(octets(flow.octets) if name == "octets" else f"{getattr(flow, name):,}" for name in _FLOW),
+        )
+        for key, flow in flows.items()
+    ]
+    return Sheet(title, ((first, NAME), *((name, NUMBER) for name in _FLOW)), rows)
+
+
+def _mean(hour: int, flow: Flow, many: int) -> Sequence[str]:
+    names = ("received", "delivered", "deferred", "failed")
+    return (f"{hour:02}-{hour + 1:02}", *(f"{getattr(flow, name) / many:,.1f}" for name in names))
+
+
+def _domains(title: str, domains: Domains) -> Sheet:
+    rows = [
+        (f"{one.messages:,}", f"{one.addresses:,}", octets(one.octets), plain(one.domain))
+        for one in domains.top
+    ]
+    columns = (("messages", NUMBER), ("addresses", NUMBER), ("octets", NUMBER), ("domain", NAME))
+    return Sheet(_top(title, domains), columns, rows)
+
+
+def _reasons(title: str, reasons: Reasons) -> Sheet:
+    rows = [
+        (f"{one.times:,}", f"{one.recipients:,}", plain(one.next_hop), plain(one.reply), plain(one.example))
+        for one in reasons.top
+    ]
+    columns = (
+        ("times", NUMBER),
+        ("recipients", NUMBER),
+        ("next hop", NAME),
+        ("reply", TEXT),
+        ("example", ID),
+    )
+    shown = f" ({len(reasons.top)} of {reasons.all:,} reasons)" if len(reasons.top) < reasons.all else ""
+    return Sheet(f"{title}: {reasons.times:,}{shown}", columns, rows)
+
+
+def _top(title: str, some: Any) -> str:
+    return f"{title} ({len(some.top)} of {some.all:,})" if len(some.top) < some.all else title
+
+
+def _counted(many: int, what: str) -> str:
+    return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"
+
+
+def every(summary: Summary) -> Iterable[Sheet]:
+    """All that have rows, in order."""
+    of_verdict = () if summary.found is None else (found(summary),)
+    told = (recipients, senders, sizes, hops, deferrals, bounces, promotions, exposure, duplicates)
+    for sheet in (*time(summary), nodes(summary), *(one(summary) for one in told), *of_verdict):
+        if sheet.rows:
+            yield sheet

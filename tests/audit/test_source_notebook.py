@@ -1,0 +1,63 @@
+"""The notebook: whoever runs its ten cells finds the message that is lost, and only that one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shadowaudit.generate.cluster import generate
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "find-your-lost-mail.ipynb"
+FAULTS = {"lost": 1, "in-transit": 2, "promotion": 3, "dropped-duplicate": 1, "damaged-copy": 1}
+
+
+def code(book: dict[str, Any]) -> list[dict[str, Any]]:
+    return [cell for cell in book["cells"] if cell["cell_type"] == "code"]
+
+
+def test_the_notebook_has_ten_cells_and_keeps_nothing_of_who_ran_it() -> None:
+    cells = code(json.loads(NOTEBOOK.read_text("utf-8")))
+    assert len(cells) == 10
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
+
+
+def shown(cell: Any) -> str:
+    """What the cell printed, and its table."""
+    said = [one.get("text") or one.get("data", {}).get("text/html", "") for one in cell.outputs]
+    return "".join(said)
+
+
+@pytest.mark.slow
+def test_ten_cells_find_the_lost_message_and_the_nodes_that_had_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    truth = generate(tmp_path / "logs", messages=120, faults=FAULTS, seed=6)
+    (lost,) = (id_ for id_, classes in truth.found.items() if "lost" in classes)
+    held = [id_ for id_, classes in truth.found.items() if "in-transit" in classes]
+    monkeypatch.setenv("TRACKING", str(tmp_path / "logs"))
+    book = nbformat.read(NOTEBOOK, as_version=4)
+    nbclient.NotebookClient(
+        book, timeout=200, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    nodes, unread, gaps, traffic, without_end, holders, missing, rows, last, verdict = map(shown, code(book))
+    for name in ("mx1", "mx2", "mx3"):
+        assert f"{name}.example.net" in nodes
+    assert "<td>" not in unread + gaps
+    assert "width: 10em" in traffic or "background" in traffic, "bars"
+    for id_ in (lost, *held):
+        assert id_ in without_end
+    for id_ in held:
+        assert id_ in holders
+        assert id_ not in missing + verdict
+    assert lost not in holders
+    assert lost in missing
+    assert all(event in rows for event in ("RECEIVE", "HAREDIRECT", "HARECEIVE"))
+    assert "RECEIVE" in last
+    assert last.count("<tr") == 3, "a heading, its owner, its holder"
+    assert "The promise was broken" in verdict
+    assert lost in verdict
