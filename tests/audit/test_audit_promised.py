@@ -187,7 +187,7 @@ PROMOTED = (
         pytest.param({4: 3, 5: 3}, id="a promotion that leaves one out"),
         pytest.param({4: 1, 5: 1}, id="a promotion that begins none"),
         pytest.param({5: 1}, id="a delivery in the one before"),
-        pytest.param({3: 2}, id="an attempt in one that another node began"),
+        pytest.param({3: 2}, id="an attempt in another node's"),
         pytest.param({6: 3}, id="ownership that ends in another than the copy begins in"),
         pytest.param({8: 1}, id="a copy that is let go in the one before"),
     ],

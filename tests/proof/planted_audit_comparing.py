@@ -97,7 +97,7 @@ COMPARING = (
             _PROMISED,
             "        case _:\n            good = event.epoch == before",
             "        case _:\n            good = event.epoch >= before",
-            "promised.py::test_an_epoch_follows_from_the_row_before[an attempt in one that another node began]",
+            "promised.py::test_an_epoch_follows_from_the_row_before[an attempt in another node's]",
         ),
         (
             "an attempt for what was never here is none",
