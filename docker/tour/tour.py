@@ -192,16 +192,18 @@ def audit() -> None:
     """Read the tracking logs of all nodes, all that was written before this command among them, and judge."""
     engine.container(NODES[0])  # without a lab there is nothing to read
     written = _open_logs()
-    arguments = ["verify", "/tracking", "--engine", "spark", "--allow-open", "--out", "/out/audit"]
+    verify = ["verify", "/tracking", "--engine", "spark", "--allow-open", "--out", "/out/audit"]
     book = letters.out() / "lost-databases"
     for database in book.read_text().split() if book.exists() else ():
-        arguments += ["--lost", database]
-    say("Spark reads the tracking logs of all nodes; the first time its image is built, which takes minutes.")
+        verify += ["--lost", database]
+    say("Spark makes tables of all nodes' tracking logs, sums them up, and judges them.")
+    say("The first time its image is built, which takes minutes.")
     say("The nodes close their logs every 30 s: the audit waits for what they wrote before this command.")
     compose("--profile", "audit", "build", "audit")
     with suppress(EngineError):  # the audit names the logs that are still open
         nodes.wait_for(lambda: None if written & _open_logs() else True, "closed logs", LOG_AGE)
-    compose("--profile", "audit", "run", "--rm", "-T", "audit", *arguments, quiet=False)
+    for command in ["ingest", "/tracking", "--tables", "/tables"], ["summary", "--tables", "/tables"], verify:
+        compose("--profile", "audit", "run", "--rm", "-T", "audit", *command, quiet=False)
     say(f"The report: {letters.out() / 'audit' / 'report.html'}")
 
 

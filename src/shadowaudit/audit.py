@@ -23,7 +23,7 @@ from shadowaudit.engine.totals import added, curve, latencies, span, width_of
 from shadowaudit.logs.grown import without_beginnings
 from shadowaudit.logs.settled import linked
 from shadowaudit.logs.state import State
-from shadowaudit.tables import Tables
+from shadowaudit.results import Tables
 
 
 class Progress(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,82 @@ COLUMNS = FIELDS.split(",")
 _SEALED = {"Seq", "Boot", "Db"}
 """Who seals a log again numbers it anew: other tests change these."""
 
+_END = ", its end"
+_OTHER_ID = "01a1f0be-24e4-766c-be62-dc047c6895f0"
+
+CLOSING = "closing LOAD"
+"""A row LOAD about no message."""
+
+
+_EMPTY = "it is always empty"
+_ORIGIN = "nobody else tells where a message came from, and nothing is promised about that"
+_HEADER = "a header field, which the digest of the content covers"
+_SERVER = "whose log it is, S:Db and the file's name say; who holds a copy, S:Shadow and S:OwnerDb"
+
+ANYWHERE = {
+    "date-time": "clocks may jump: the order of rows is that of their sequence",
+    "client-ip": _ORIGIN,
+    "original-client-ip": _ORIGIN,
+    "connector-id": _ORIGIN,
+    "client-hostname": _SERVER,
+    "server-hostname": _SERVER,
+    "source": "the event says what happened, whichever part of the relay wrote it",
+    "message-id": _HEADER,
+    "message-subject": _HEADER,
+    "return-path": "sender-address, which is compared, again",
+    "log-id": "S:Boot and S:Seq, which are read, again; the first row of a file is looked at",
+    "schema-version": "a bounce without a report alone depends on it",
+    **dict.fromkeys(
+        (
+            "server-ip", "internal-message-id", "related-recipient-address", "message-info", "directionality",
+            "tenant-id", "original-server-ip", "transport-traffic-type",
+        ),
+        _EMPTY,
+    ),
+}  # fmt: skip
+"""Columns whose change is not seen in any event, and why."""
+
+_PASSING = {"DEFER", "HADAMAGE", "HAREDIRECT", "HAREDIRECTFAIL", "LOAD", "RESUBMIT", "TRANSFER", CLOSING}
+_WITHOUT_REPLY = {"DSN", "HADISCARD", "HARECEIVE", "HARESTORE", "RECEIVE", *_PASSING}
+_SENT = {"DELIVER", "SENDEXTERNAL"}
+_COMPARED = "it is compared on rows that accept, hold or settle: this row says that again"
+_MACHINE = "a machine may get another name between the two rows; one row that names one twice is enough"
+_ATTEMPT = "an attempt that changed nothing"
+
+IN_SOME: dict[str, tuple[set[str], str]] = {
+    "S:Fork": ({"DEFER", *_SENT}, "it names the attempt, and no rule depends on that name"),
+    "S:Host": ({"HARECEIVE", "HAREDIRECT"}, _MACHINE),
+    "S:OwnerHost": ({"HARECEIVE"}, _MACHINE),
+    "S:ShadowHost": ({"HAREDIRECT"}, _MACHINE),
+    "S:Rank": ({"HARECEIVE"}, "the order in which holders ask: each of them may promote"),
+    "S:Recipients": ({"DEFER"}, _ATTEMPT),
+    "recipient-address": ({"DEFER"}, _ATTEMPT),
+    "S:Snapshot": ({CLOSING}, "a snapshot of nothing: there is no row that it closes"),
+    "sender-address": (_PASSING, _COMPARED),
+    "total-bytes": (_PASSING, _COMPARED),
+    "recipient-status": ({"FAIL", *_WITHOUT_REPLY}, _EMPTY),
+    "recipient-status, its end": (_SENT, "the words behind the code of a reply"),
+    "reference": (_WITHOUT_REPLY | _SENT, "empty; or how far another log has to reach: less than it may be"),
+    "source-context": (
+        _WITHOUT_REPLY - {"HADISCARD", "HARECEIVE", "HAREDIRECT", "RESUBMIT"} | {"FAIL"},
+        "words for people; a bounce may have any but a code of success",
+    ),
+    "source-context, its end": (
+        _WITHOUT_REPLY - {"HARECEIVE", "RESUBMIT"} | _SENT | {"FAIL"},
+        "the words behind a code or reason",
+    ),
+}  # fmt: skip
+"""Columns whose change is not seen in these events, and why."""
+
+
+def known(what: str) -> set[str] | None:
+    """The events in which a change of that is on the list; None: in all."""
+    name = what.removesuffix(_END)
+    if name in ANYWHERE:
+        return None
+    events, _ = IN_SOME.get(what) or IN_SOME.get(name, (set(), ""))
+    return events
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -30,57 +107,80 @@ class Change:
 
 
 def changes(directory: Path) -> Iterator[Change]:
-    """Each column and entry of the first row of each event, changed to something that may stand there."""
-    seen: set[tuple[str, str]] = set()
+    """Each column and entry of the first row of each event that has it, changed to what may stand there."""
+    seen: set[tuple[str, str, bool]] = set()
     for path in logs(directory):
         for row in rows(path):
             (cells,) = csv.reader([row.decode()])
             event = cells[COLUMNS.index("event-id")]
-            for what, changed in _changed(cells):
-                if (event, what) not in seen:
-                    seen.add((event, what))
-                    line = ",".join(map(_cell, changed)) + "\r\n"
-                    yield Change(event, what, path, row, line.encode())
+            if not cells[COLUMNS.index("network-message-id")]:
+                event = CLOSING
+            for name, text, others in _changed(cells):
+                if (event, name, bool(text)) not in seen:
+                    seen.add((event, name, bool(text)))
+                    for what, changed in others:
+                        line = ",".join(map(as_cell, changed)) + "\r\n"
+                        yield Change(event, what, path, row, line.encode())
 
 
-def _changed(cells: list[str]) -> Iterator[tuple[str, list[str]]]:
+def _changed(cells: list[str]) -> Iterator[tuple[str, str, Iterator[tuple[str, list[str]]]]]:
+    """Name and text of each column and entry, and the rows that other texts make."""
     for place, name in enumerate(COLUMNS):
         if name != "custom-data":
-            yield name, [*cells[:place], _other(name, cells[place]), *cells[place + 1 :]]
+            yield name, cells[place], _rows(cells, place, _others(name, cells[place]))
             continue
         entries = cells[place].split(";")
         for number, entry in enumerate(entries):
             key, _, text = entry.partition("=")
             if key.removeprefix("S:") not in _SEALED:
-                changed = [*entries[:number], f"{key}={_other(key, text)}", *entries[number + 1 :]]
-                yield key, [*cells[:place], ";".join(changed), *cells[place + 1 :]]
+                others = (
+                    (what, ";".join([*entries[:number], f"{key}={other}", *entries[number + 1 :]]))
+                    for what, other in _others(key, text)
+                )
+                yield key, text, _rows(cells, place, others)
 
 
-def _other(name: str, text: str) -> str:
-    """Another value of that kind."""
+def _rows(cells: list[str], place: int, others: Iterator[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+    for what, other in others:
+        yield what, [*cells[:place], other, *cells[place + 1 :]]
+
+
+def _others(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """Other values of that kind, and what is changed: a text has a beginning and an end."""
     if name == "date-time":
-        return f"2027{text[4:]}"
-    if not text:
-        return "x"
-    if text.isdigit():
-        return str(int(text) + 1)
-    last = "1" if text[-1] != "1" else "2"
-    return f"x{text}" if name == "recipient-address" else text[:-1] + last
+        yield name, f"2027{text[4:]}"
+    elif not text:
+        yield name, _OTHER_ID if name == "network-message-id" else "x"
+    elif text.isdigit():
+        yield name, str(int(text) + 1)
+    else:
+        first, last = ("0", "1") if text[0] != "0" else ("1", "1")
+        yield name, f"{first}{text[1:]}"
+        yield f"{name}{_END}", text[:-1] + (last if text[-1] != last else "2")
 
 
-def _cell(text: str) -> str:
+def as_cell(text: str) -> str:
+    """As our logs quote it."""
     quoted = text.replace('"', '""')
     return f'"{quoted}"' if "," in text or '"' in text else text
 
 
-def unseen(directory: Path, target: Path) -> dict[str, list[str]]:
-    """Columns and entries that may be changed while the verdict stays *proven*, with their events."""
-    found: dict[str, list[str]] = {}
+def unlisted(found: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What of that is on no list."""
+    told = ((what, events, known(what)) for what, events in found.items())
+    return {what: events - listed for what, events, listed in told if listed is not None and events - listed}
+
+
+def unseen(directory: Path, target: Path) -> dict[str, set[str]]:
+    """Columns and entries that may be changed while the verdict stays what it is, with their events."""
+    found: dict[str, set[str]] = defaultdict(set)
+    classes = judged(directory)[0].classes
     for change in changes(directory):
         copied(directory, target)
         path = target / change.path.relative_to(directory)
         path.write_bytes(path.read_bytes().replace(change.row, change.line, 1))
         resealed(target)
-        if judged(target)[0].status == PROVEN:
-            found.setdefault(change.what, []).append(change.event)
-    return found
+        verdict = judged(target)[0]
+        if verdict.status == PROVEN and verdict.classes == classes:
+            found[change.what].add(change.event)
+    return dict(found)

@@ -93,7 +93,8 @@ def test_an_id_that_is_no_uuid_has_a_key_as_well() -> None:
         "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", "8a1f0be-24e4-766c-be62-dc047c6895f00", "-" * 36,
         "01a1f0be-24e4-766c-be62-dc047c6895-0", "01a1f0be024e4-766c-be62-dc047c6895f0", "é" * 18,
     ]  # fmt: skip
-    high, low = keys(column([text.encode() for text in texts]))
+    high, low, uuid = keys(column([text.encode() for text in texts]))
+    assert np.flatnonzero(uuid).tolist() == [0, 4]
     expected = [key_of(text) if text else (0, 0) for text in texts]
     assert list(zip(high.tolist(), low.tolist(), strict=True)) == expected
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_audit_verdicts import DELIVERED, EVIDENCE, row
+from test_audit_verdicts import DELIVERED, EVIDENCE, again, row
 
 from shadowaudit.core.events import COMPARED, Event, Kind
 from shadowaudit.core.evidence import Evidence
@@ -158,13 +158,77 @@ def test_nor_a_failure_with_a_reply_of_success() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.DELIVER, Kind.HADISCARD, Kind.HARECEIVE])
 def test_an_epoch_that_no_promotion_began_cannot_be(kind: Kind) -> None:
-    events = but(GOOD, kind, epoch=7)
-    assert Class.INCONSISTENT in found(*events)
+    assert Class.INCONSISTENT in found(*but(GOOD, kind, epoch=7))
+    events = tuple(replace(one, epoch=7) if one.node == "mx2" else one for one in GOOD)
+    assert "no promotion began" in found(*events)[Class.INCONSISTENT].detail
     assert Class.INCONSISTENT not in found(*events, evidence=UNKNOWN), "a missing row may be its promotion"
 
 
 def test_a_message_is_received_in_its_first_epoch() -> None:
     assert Class.INCONSISTENT in found(*but(GOOD, Kind.RECEIVE, epoch=2), evidence=UNKNOWN)
+
+
+PROMOTED = (
+    *GOOD[:3],
+    replace(row("mx1", 4, Kind.DEFER, reason="451 later"), epoch=1),
+    *again(
+        row("mx2", 3, Kind.RESUBMIT, "mx1", "heartbeat-lost"),
+        row("mx2", 4, Kind.DELIVER),
+        row("mx1", 5, Kind.TRANSFER, "mx2"),
+        row("mx1", 6, Kind.HARECEIVE, "mx2", "taken"),
+        row("mx1", 7, Kind.HADISCARD, "mx2", "ExplicitlyDiscarded"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        pytest.param({4: 3, 5: 3}, id="a promotion that leaves one out"),
+        pytest.param({4: 1, 5: 1}, id="a promotion that begins none"),
+        pytest.param({5: 1}, id="a delivery in the one before"),
+        pytest.param({3: 2}, id="an attempt in another node's"),
+        pytest.param({6: 3}, id="ownership that ends in another than the copy begins in"),
+        pytest.param({8: 1}, id="a copy that is let go in the one before"),
+    ],
+)
+def test_an_epoch_follows_from_the_row_before(epochs: dict[int, int]) -> None:
+    rows = addressed(ANNA, events=PROMOTED)
+    assert Class.INCONSISTENT not in found(*rows)
+    changed = (replace(one, epoch=epochs.get(at, one.epoch)) for at, one in enumerate(rows))
+    assert Class.INCONSISTENT in found(*changed)
+
+
+@pytest.mark.parametrize("kind", [Kind.DEFER, Kind.HADAMAGE, Kind.SUSPEND, Kind.RESUME])
+def test_an_attempt_for_what_a_node_never_had_cannot_be(kind: Kind) -> None:
+    detail = found(*GOOD, row("mx3", 3, kind, reason="451 later"))[Class.INCONSISTENT].detail
+    assert f"mx3: {kind} of what the node never had" in detail
+
+
+def test_a_snapshot_lists_it_in_the_role_that_its_node_has() -> None:
+    for role in ("primary", "shadow"):
+        listed = replace(GOOD[0], kind=Kind.LOAD, sequence=3, entries={"Role": role})
+        rows = (*GOOD[:3], listed, replace(GOOD[4], sequence=4), GOOD[3])
+        assert (Class.INCONSISTENT in found(*rows)) == (role == "primary")
+
+
+@pytest.mark.parametrize(
+    ("entry", "text", "good"),
+    [
+        ("Reason", "heartbeat-lost", True), ("Reason", "owner-forgot", False),
+        ("Owner", "mx1", True), ("Owner", "mx3", False), ("OwnerDb", "db", True), ("OwnerDb", "other", False),
+    ],
+)  # fmt: skip
+def test_what_a_promotion_says_twice_is_the_same(entry: str, text: str, *, good: bool) -> None:
+    rows = tuple(
+        replace(one, entries={entry: text}, reference="db") if one.kind is Kind.RESUBMIT else one
+        for one in addressed(ANNA, events=PROMOTED)
+    )
+    assert (Class.INCONSISTENT in found(*rows)) != good
+
+
+def test_a_copy_is_let_go_for_a_reason_that_there_is() -> None:
+    assert set(found(*but(GOOD, Kind.HADISCARD, reason="Forgotten"))) == {Class.INCONSISTENT}
 
 
 # Reports.
@@ -214,5 +278,21 @@ def test_without_digests_the_proof_is_a_weaker_one() -> None:
     verdict = Verdict(totals={"messages": 2}, classes={}, evidence=evidence, files=3, nodes=3)
     assert (verdict.status, verdict.strength) == (PROVEN, "weaker")
     assert "weaker proof" in verdict.sentence
+    assert ["no digests" in one for one in verdict.caveats] == [True]
     whole = Verdict(totals={"messages": 2}, classes={}, evidence=EVIDENCE, files=3, nodes=3)
-    assert (whole.status, whole.strength) == (PROVEN, "full")
+    assert (whole.status, whole.strength, whole.caveats) == (PROVEN, "full", ())
+
+
+def test_a_bounce_in_a_log_that_does_not_say_who_wanted_no_report_breaks_no_promise() -> None:
+    old = tuple(replace(one, schema="01.00.0000.000") for one in failed())
+    assert set(found(*old)) == set(found(*old, evidence=UNKNOWN)) - {Class.OPEN} == {Class.REPORT_UNKNOWN}
+    assert found(*old, made(report_id(ID, 1))) == {}
+    named = (replace(one, schema="01.00.0000.000") for one in failed(report_id(ID, 1)))
+    assert set(found(*named)) == {Class.REPORT_MISSING}, "it names one"
+
+
+def test_the_proof_of_such_logs_is_a_weaker_one() -> None:
+    classes = {Class.REPORT_UNKNOWN.value: 2}
+    verdict = Verdict(totals={"messages": 2}, classes=classes, evidence=EVIDENCE, files=3, nodes=3)
+    assert (verdict.status, verdict.strength) == (PROVEN, "weaker")
+    assert ["2 messages bounced without one" in one for one in verdict.caveats] == [True]

@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from shadowaudit.generate.cluster import generate
 from shadowaudit.spark import places
 from shadowaudit.spark.columns import COLUMNS
 from shadowaudit.spark.events import batches
+from shadowaudit.spark.tables.ingest import Ingest
 from shadowaudit.spark.views import EVENTS, VIEWS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -57,8 +59,8 @@ def test_the_page_has_each_option() -> None:
     assert {row[0].strip("`") for row in table(REFERENCE, "option | default |")} == set(used) - {"paths"}
 
 
-def test_the_page_asks_five_questions() -> None:
-    assert len(blocks("sql")) == 5
+def test_the_page_asks_five_questions_of_logs_and_of_tables() -> None:
+    assert len(blocks("sql")) == 10
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +88,10 @@ def questions(events: list[Row]) -> list[str]:
     return [text.replace(ADDRESS, asked) for text in blocks("sql")]
 
 
+def below_tables(text: str) -> bool:
+    return "shadowaudit.tables(" in text
+
+
 def rows(frame: Any) -> list[Row]:
     return [row.asDict(recursive=True) for row in frame.collect()]
 
@@ -104,7 +110,11 @@ def check_answers(answers: list[list[Row]], events: list[Row]) -> None:
         for row in volume
     ] == sorted(hours.items())
 
-    began = {(row["database"], row["network_message_id"]): row["date_time"] for row in received}
+    began = {
+        (row["database"], row["network_message_id"]): row["date_time"]
+        for row in events
+        if row["event_id"] in {"RECEIVE", "DSN"}
+    }
     taken: dict[str, list[float]] = defaultdict(list)
     for row in events:
         if row["event_id"] in DELIVERIES and (row["database"], row["network_message_id"]) in began:
@@ -134,6 +144,29 @@ def check_answers(answers: list[list[Row]], events: list[Row]) -> None:
     assert sorted((row["network_message_id"], row["last_reply"]) for row in bounces) == sorted(
         (row["network_message_id"], row["source_context"]) for row in failed
     )
+
+
+def check_tables(answers: list[list[Row]], of_logs: list[list[Row]]) -> None:
+    """Do tables give the answers that logs give?"""
+    volume, latency, address, promotions, bounces = of_logs
+    hours, hops, recipients, taken_over, failed = answers
+    assert hours == [{name: row[name] for name in ("hour", "messages", "octets")} for row in volume]
+    exact = {row["next_hop"]: row for row in latency}
+    assert hops
+    assert exact.keys() == {row["next_hop"] for row in hops}
+    for row in hops:
+        other = exact[row["next_hop"]]
+        assert row["deliveries"] == other["deliveries"]
+        least = other["p95_seconds"]
+        assert least - 0.001 <= row["p95_seconds"] <= (least + 0.001) * 10 ** (1 / 20) + 0.001
+    assert {row["network_message_id"] for row in recipients} == {row["network_message_id"] for row in address}
+    told = [{name: row[name] for name in ("node", "owner", "reason", "messages")} for row in promotions]
+    assert sorted(taken_over, key=repr) == sorted(told, key=repr)
+    assert {(row["network_message_id"], row["address"], row["reply"]) for row in failed} == {
+        (row["network_message_id"], name, row["last_reply"])
+        for row in bounces
+        for name in row["recipient_address"]
+    }
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -194,19 +227,25 @@ def check_views(session: Any, events: list[Row]) -> None:
 VIEWS_TABLE = "view | one row for each | columns"
 
 
-RELATIVE = re.compile(r'"(tracking|events\.parquet|checkpoint)"')
+RELATIVE = re.compile(r'"(tracking|tables|events\.parquet|checkpoint)"')
+
+
+def follow(text: str, directory: Path, names: Row) -> None:
+    """Run a block of the page.
+
+    Relative paths begin where Spark was started, and other tests may have started it: here they are absolute.
+    """
+    code = RELATIVE.sub(lambda found: repr(str(directory / found[1])), text)
+    exec(compile(code, str(HOW_TO), "exec"), names)
 
 
 @pytest.fixture
 def followed(spark_session: Any, logs: Path) -> Iterator[Row]:
-    """The page's Python, run from its beginning to its end; its names.
-
-    Relative paths begin where Spark was started, and other tests may have started it: here they are absolute.
-    """
+    """The page's Python about logs, run from its beginning to its end; its names."""
     names: Row = {}
     for text in blocks("python"):
-        code = RELATIVE.sub(lambda found: repr(str(logs.parent / found[1])), text)
-        exec(compile(code, str(HOW_TO), "exec"), names)
+        if not below_tables(text):
+            follow(text, logs.parent, names)
     yield names
     for query in spark_session.streams.active:
         query.stop()
@@ -216,10 +255,22 @@ def followed(spark_session: Any, logs: Path) -> Iterator[Row]:
 def test_who_follows_the_page_gets_these_answers(followed: Row, logs: Path, read: pa.Table) -> None:
     spark, events = followed["spark"], read.to_pylist(maps_as_pydicts="strict")
     assert followed["events"].count() == len(events)
-    check_answers([rows(spark.sql(text)) for text in questions(events)], events)
+    asked = questions(events)
+    of_logs = [rows(spark.sql(text)) for text in asked[:5]]
+    check_answers(of_logs, events)
     check_views(spark, events)
     written = spark.read.parquet(str(logs.parent / "events.parquet"))
     assert written.count() == written.dropDuplicates(["database", "sequence"]).count() == len(events)
+
+    (told,) = Ingest.opened(spark, str(logs.parent / "tables")).batch(
+        places.find([str(logs)]), lambda: datetime.now(UTC)
+    )
+    assert told.events == len(events)
+    (text,) = filter(below_tables, blocks("python"))
+    follow(text, logs.parent, followed)
+    assert spark.table("events").drop("day").columns == [column.name for column in COLUMNS]
+    assert spark.table("events").count() == len(events)
+    check_tables([rows(spark.sql(text)) for text in asked[5:]], of_logs)
 
 
 @pytest.mark.slow

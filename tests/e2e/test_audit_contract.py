@@ -25,6 +25,7 @@ sys.path.append(str(Path(__file__).parents[1] / "audit"))
 from plainly import judged
 from resealing import copied, each_row, removed, resealed
 from resealing import logs as files_of
+from tampering import unlisted, unseen
 from typed import problems
 
 from shadowaudit.core.findings import Class
@@ -276,3 +277,4 @@ def test_each_row_that_is_taken_out_of_real_logs_is_missed(lab: RunningLab, tmp_
         if judged(target)[0].status == PROVEN:
             missed[gone] += 1
     assert set(missed) <= HARMLESS, missed
+    assert unlisted(unseen(logs, target)) == {}, "a cell that is changed is seen, or on the list"

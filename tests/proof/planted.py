@@ -14,6 +14,8 @@ from .planted_audit_knowing import KNOWING
 from .planted_audit_reading import READING
 from .planted_audit_replaying import REPLAYING
 from .planted_audit_settling import SETTLING
+from .planted_audit_spark import SPARK
+from .planted_audit_summary import SUMMARY
 from .planted_audit_summing import SUMMING
 from .planted_audit_weighing import WEIGHING
 from .planted_damage import DAMAGE
@@ -45,5 +47,7 @@ AUDIT: tuple[Fault, ...] = (
     *SETTLING,
     *COMPARING,
     *EVENTS,
+    *SPARK,
+    *SUMMARY,
 )
 FAULTS = (*RELAY, *AUDIT, *MUTANTS)

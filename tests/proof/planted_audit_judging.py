@@ -396,11 +396,11 @@ JUDGING = (
             "good_copies.py::test_the_row_of_another_maker_may_have_gone_with_its_disk",
         ),
         (
-            "digests of two algorithms are compared",
-            _CLEAN,
-            '            found[digest.partition(":")[0]][index] = digest',
-            '            found[""][index] = digest',
-            "good_copies.py::test_digests_of_two_algorithms_are_not_compared",
+            "digests of two algorithms are not compared",
+            _ALTERED,
+            "text in said.items() if text not in right",
+            "text in said.items() if text not in right and text[:4] == said[first][:4]",
+            "good_copies.py::test_a_message_has_digests_of_one_algorithm",
         ),
     ),
 )

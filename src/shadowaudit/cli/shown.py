@@ -17,7 +17,7 @@ _MOST = 12
 
 
 def show(verdict: Verdict, out: Path, console: Console, *, report: bool) -> None:
-    """Problems first, then what is allowed, then where to read more."""
+    """Problems first, then what is allowed, then the verdict, what it leaves out, and where to read more."""
     totals = verdict.totals
     console.print(
         f"{counted(verdict.files, 'file')} of {counted(verdict.nodes, 'node')}: "
@@ -36,13 +36,14 @@ def show(verdict: Verdict, out: Path, console: Console, *, report: bool) -> None
         console.print(f"        and {len(verdict.evidence.gaps) - _MOST} more: see verdict.json", style="dim")
     if verdict.classes:
         console.print(_table(verdict))
-    sentence = verdict.sentence
-    told = (one for one in verdict.evidence.unprovable if one not in sentence)
-    for note in (*verdict.evidence.notes, *told):
+    for note in verdict.evidence.notes:
         console.print(f"[cyan]note[/] {escape(note)}", highlight=False, soft_wrap=True)
-    console.print(f"{_SIGN[verdict.status]} {escape(sentence)}[/]", highlight=False, soft_wrap=True)
+    console.print(f"{_SIGN[verdict.status]} {escape(verdict.sentence)}[/]", highlight=False, soft_wrap=True)
+    for caveat in verdict.caveats:
+        console.print(f"  not in the proof: {escape(caveat)}", highlight=False, style="dim", soft_wrap=True)
     name = "report.html" if report else "verdict.json"
     console.print(f"Report: {escape(str(out / name))}", highlight=False, soft_wrap=True)
+    console.print(escape(verdict.work), highlight=False, style="dim", soft_wrap=True)
 
 
 def _table(verdict: Verdict) -> Table:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import astuple
 from datetime import UTC, datetime
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -19,6 +18,9 @@ from shadowaudit.cli.progress import Shown
 from shadowaudit.core.verdict import counted
 from shadowaudit.spark import places
 from shadowaudit.spark.places import Log
+from shadowaudit.spark.tables import store
+from shadowaudit.spark.tables.findings import publish_findings
+from shadowaudit.spark.tables.logs import Known
 from shadowaudit.spark.tables.store import Place, TablesError
 
 
@@ -35,8 +37,12 @@ def keep(
     named = [str(one) for one in where]
     with options.told("interrupted: the tables are as they were"), _plainly(), ExitStack() as stack:
         shown = Shown()
-        Place.of(uri).manifest()  # before Spark starts: can it be reached?
+        place = Place.of(uri)
+        manifest = place.manifest()
         logs = [] if every else places.find(named)
+        if not every and not Known.of(place, manifest).new(logs):
+            _tell(manifest.version, 0, 0, 0, as_json=as_json)  # without Spark: quick
+            return
         with shown.step("Starting Spark"):
             opened = stack.enter_context(
                 import_module("shadowaudit.spark.session").session("spark", master=master, memory=memory)
@@ -50,13 +56,25 @@ def keep(
                 import_module("shadowaudit.spark.tables.stream").follow(
                     keeping,
                     named,
-                    lambda told: _tell(told, as_json=as_json),
+                    lambda told: _tell(*astuple(told), as_json=as_json),
                     seconds=every,
                     ended=ending.wait,
                 )
             return
         for told in keeping.batch(logs, lambda: datetime.now(UTC)):
-            _tell(told, as_json=as_json)
+            _tell(*astuple(told), as_json=as_json)
+
+
+def there_are(uri: str) -> None:
+    """Tables to publish something with: to be known before an audit begins."""
+    with _plainly():
+        store.current(uri)
+
+
+def publish(uri: str, out: Path) -> None:
+    """Publish what an audit found with the tables at ``uri``."""
+    with _plainly():
+        publish_findings(uri, out, datetime.now(UTC))
 
 
 def _awaited(named: Sequence[str], shown: Shown, ending: Ending, interval: float) -> list[Log]:
@@ -73,14 +91,15 @@ def _awaited(named: Sequence[str], shown: Shown, ending: Ending, interval: float
             return []
 
 
-def _tell(told: Any, *, as_json: bool) -> None:
+def _tell(version: int, logs: int, events: int, messages: int, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(asdict(told)), flush=True)
+        told = {"version": version, "logs": logs, "events": events, "messages": messages}
+        print(json.dumps(told), flush=True)
         return
     spark = ".".join(metadata.version("pyspark").split(".")[:2])
-    counts = (counted(told.logs, "file"), counted(told.events, "event"), counted(told.messages, "message"))
-    nothing = "nothing new" if not told.logs else " → ".join(counts)
-    print(f"Spark {spark}: {nothing} (version {told.version} of the tables)", flush=True)
+    counts = (counted(logs, "file"), counted(events, "event"), counted(messages, "message"))
+    what = " → ".join(counts) if logs else "nothing new"
+    print(f"Spark {spark}: {what}", flush=True)
 
 
 @contextmanager

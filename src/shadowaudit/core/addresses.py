@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping
 from shadowaudit.core.events import ORIGINS, SENT, Event, Kind, canonical
 from shadowaudit.core.findings import Class, Finding
 
-_PASSING = frozenset({Kind.DEFER, Kind.LOAD})
-"""Rows that change nothing: the sums, too, leave them out."""
-
 
 def misdirected(events: Mapping[int, Event]) -> Iterator[Finding]:
-    """``events`` by their index, in any order. Missing rows do not explain what differs."""
-    events = {index: event for index, event in events.items() if event.kind not in _PASSING}
+    """``events`` by their index, in any order. Missing rows do not explain what differs.
+
+    DEFER changes nothing, and the sums leave it out.
+    """
+    events = {index: event for index, event in events.items() if event.kind is not Kind.DEFER}
     origins = [index for index, event in events.items() if event.kind in ORIGINS]
     right: dict[int, str] = {}
     shown: dict[int, int] = {}

@@ -6,7 +6,6 @@ its own. So what is held and sent has to have the content and the size of one of
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from shadowaudit.core.events import COMPARED, ORIGINS, Event, Kind
@@ -30,13 +29,9 @@ def altered(events: Mapping[int, Event], *, untold: bool) -> Iterator[Finding]:
 
 
 def _told(events: Mapping[int, Event]) -> Iterator[tuple[str, Mapping[int, str]]]:
-    """What can be compared, and what each row says. Only digests of one algorithm can."""
+    """What can be compared, and what each row says. A digest is made once, by one algorithm, and is kept."""
     for name in ("Content", "Envelope"):
-        found: dict[str, dict[int, str]] = defaultdict(dict)
-        for index, event in events.items():
-            if digest := event.entries.get(name):
-                found[digest.partition(":")[0]][index] = digest
-        for said in found.values():
+        if said := {index: event.entries[name] for index, event in events.items() if event.entries.get(name)}:
             yield name.lower(), said
     compared = {index: event for index, event in events.items() if event.kind in COMPARED}
     if sizes := {index: str(event.size) for index, event in compared.items() if event.size is not None}:

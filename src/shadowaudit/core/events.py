@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from shadowaudit.core.text import number_in, numbers_in
+
 
 class Kind(StrEnum):
     """The events that say where a message is. All others are read, counted, and say nothing about that."""
@@ -67,6 +69,9 @@ KNOWN = frozenset(
 )  # fmt: skip
 """Exchange's other events: they say nothing about where a message is."""
 
+SAYS_WHO_ASKED = "01.00.0001.000"
+"""From this schema-version on, FAIL names the recipients for which no report was asked (``S:NoReport``)."""
+
 STOP = "stop"
 """When the snapshot was taken that ends a log."""
 
@@ -76,6 +81,19 @@ SETTLED_ELSEWHERE = frozenset({DISCARDED, "DeliveredElsewhere"})
 
 UNACKNOWLEDGED = frozenset({"Orphaned", "Rejected", "Revoked"})
 """Reasons of HADISCARD that say: the sender never got a 250 for this copy."""
+
+DISCARDS = SETTLED_ELSEWHERE | UNACKNOWLEDGED | {"Superseded", "Expired"}
+"""All reasons of HADISCARD."""
+
+
+_VALUES: Mapping[str, frozenset[str]] = {
+    "Damaged": frozenset({"content", "rows"}),
+    "InDoubt": frozenset({"true"}),
+    "Replication": frozenset({"Failed", "Unknown"}),
+    "Role": frozenset({"primary", "shadow"}),
+    "Taken": frozenset({"start", "hourly", STOP}),
+}
+"""Entries of custom-data with few values: a row with any other value is none."""
 
 
 def kind_of(event_id: str) -> Kind:
@@ -109,6 +127,9 @@ class Event:
     sender: str = ""  # ``<>`` for the null reverse-path
     message: str = ""  # the message's id
     subject: str = ""
+    context: str = ""  # the whole source-context
+    status: tuple[str, ...] = ()  # recipient-status
+    schema: str = SAYS_WHO_ASKED  # schema-version
     line: str = ""  # the row itself: evidence
 
     @property
@@ -154,6 +175,20 @@ def entries_of(custom_data: str) -> dict[str, str]:
         if equals:
             found.setdefault(name.partition(":")[2] or name, text)
     return found
+
+
+def numbers_of(entries: Mapping[str, str]) -> tuple[int, ...] | None:
+    """The numbers of recipients in custom-data of ours. None if an entry that counts has no valid value."""
+    if number_in(entries.get("Epoch", "1")) < 1:
+        return None
+    if any(entries.get(name) not in (None, *values) for name, values in _VALUES.items()):
+        return None
+    return numbers_in(entries.get("Recipients", ""))
+
+
+def closes(entries: Mapping[str, str]) -> bool:
+    """Does a row LOAD with these entries close a snapshot? Then it is about no message."""
+    return "Count" in entries
 
 
 def canonical(address: str) -> str:

@@ -46,6 +46,7 @@ class Class(StrEnum):
     ORPHAN = "orphan-shadow"
     LATE_DISCARD = "late-discard"
     NEVER_ACKNOWLEDGED = "delivered-never-acknowledged"
+    REPORT_UNKNOWN = "report-not-known"
     SET_ASIDE = "set-aside"
     IN_DOUBT = "sent-in-doubt"
 
@@ -87,6 +88,7 @@ MEANING: dict[Class, tuple[Severity, str]] = {
         _N,
         "delivered, though its sender got no reply: it died before it could answer",
     ),
+    Class.REPORT_UNKNOWN: (_N, "bounced without a report; its log is too old to say whether one was wanted"),
     Class.SET_ASIDE: (_N, "set aside for an operator"),
     Class.IN_DOUBT: (_N, "sent while a holder could not be asked"),
 }

@@ -46,6 +46,9 @@ class Damage(StrEnum):
     ROWS = "rows"
 
 
+_OF_WHAT_IS_THERE = frozenset({Kind.DEFER, Kind.HADAMAGE, Kind.SUSPEND, Kind.RESUME})
+
+
 @dataclass(slots=True)
 class Trace:
     """One message in one database, after its rows. Events are named by their index in the message's rows."""
@@ -62,6 +65,7 @@ class Trace:
     owned: bool = False
     yielded: int = -2  # sequence of the last TRANSFER
     yielding: bool = False  # it was the row before
+    epoch: int = 0  # of the row before; 0: there is none
     damage: Damage | None = None  # of what is here now
     damages: list[tuple[int, int | None]] = field(default_factory=list)  # rows between which it was damaged
     set_aside: bool = False
@@ -99,6 +103,7 @@ def _play(trace: Trace, index: int, event: Event) -> None:
     inherited |= trace.damage is Damage.ROWS
     if _renews(event):
         trace.sound(index)
+    _goes_on(trace, index, event, inherited=inherited)
     if trace.yielding and not (event.kind is Kind.HARECEIVE and event.reason == "taken"):
         trace.contradict("TRANSFER without the copy that is kept", index)
     trace.yielding = event.kind is Kind.TRANSFER
@@ -129,9 +134,7 @@ def _play(trace: Trace, index: int, event: Event) -> None:
             trace.role, trace.owned, trace.entered = Role.PRIMARY, True, True
         case Kind.LOAD:
             _expect(trace, named, index, inherited=inherited)
-            trace.role = Role.PRIMARY if event.entries.get("Role") == "primary" else Role.SHADOW
-            trace.owned |= trace.role is Role.PRIMARY
-            trace.entered = True
+            _list(trace, Role(event.entries.get("Role", Role.SHADOW)), index, inherited=inherited)
         case Kind.HADISCARD:
             if named - trace.known and not inherited:
                 trace.contradict("a copy was let go that was not there", index)
@@ -145,6 +148,34 @@ def _play(trace: Trace, index: int, event: Event) -> None:
             trace.role, trace.owned, trace.entered = Role.PRIMARY, True, True
         case _:
             _mark(trace, index, event)
+
+
+def _goes_on(trace: Trace, index: int, event: Event, *, inherited: bool) -> None:
+    """A row belongs to what was before it: the node has the message, and in that epoch.
+
+    A promotion begins the next epoch; TRANSFER and HARECEIVE may tell of one that another node began. No
+    other row changes it. A row about damaged rows knows neither.
+    """
+    if event.entries.get("Damaged") == Damage.ROWS:
+        return
+    before, trace.epoch = trace.epoch, event.epoch
+    if inherited:
+        return
+    if not before:
+        if event.kind in _OF_WHAT_IS_THERE:
+            trace.contradict(f"{event.kind} of what the node never had", index)
+        return
+    match event.kind:
+        case Kind.RESUBMIT:
+            good = event.epoch == before + 1
+        case Kind.HARECEIVE if trace.yielding or not trace.left:
+            good = event.epoch == before or not trace.yielding
+        case Kind.HARECEIVE | Kind.TRANSFER:
+            good = event.epoch >= before
+        case _:
+            good = event.epoch == before
+    if not good:
+        trace.contradict(f"{event.kind} in epoch {event.epoch} after one in epoch {before}", index)
 
 
 def _mark(trace: Trace, index: int, event: Event) -> None:
@@ -194,6 +225,13 @@ def _expect(trace: Trace, named: set[int], index: int, *, inherited: bool) -> No
         trace.contradict("it lists other recipients than were left", index)
     trace.left = set(named)
     trace.known |= named
+
+
+def _list(trace: Trace, role: Role, index: int, *, inherited: bool) -> None:
+    if role is not trace.role and not inherited:
+        trace.contradict(f"listed as {role}, and the node has it as {trace.role}", index)
+    trace.role, trace.entered = role, True
+    trace.owned |= role is Role.PRIMARY
 
 
 def _end(trace: Trace, last: Event, events: Sequence[Event]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from shadowaudit.core.events import Event, Kind
+from shadowaudit.core.events import SAYS_WHO_ASKED, Event, Kind
 from shadowaudit.core.findings import Class, Finding
 from shadowaudit.core.text import numbers_in
 
@@ -17,7 +17,7 @@ def unreported(
 ) -> Iterator[Finding]:
     """``reports``: rows of reports about this message, on any node (``Kind.REPORT``).
 
-    ``untold``: there may be more rows than these.
+    ``untold``: there may be more rows than these. Older logs do not say who asked for no report.
     """
     made = {report.message for report in reports.values()}
     for index, event in events.items():
@@ -26,6 +26,8 @@ def unreported(
         named = [event.reference] if event.reference else _derived(event)
         if missing := [one for one in named if one not in made]:
             what = Class.UNPROVEN_LOSS if untold else Class.REPORT_MISSING
+            if not event.reference and event.schema < SAYS_WHO_ASKED:
+                what = Class.REPORT_UNKNOWN
             detail = f"no log makes the report {missing[0]}" if event.reference else "no log makes a report"
             yield Finding(what, detail, event.recipients, (index,))
 

@@ -40,6 +40,17 @@ class Verdict:
         return MEANING[what][0]
 
     @property
+    def work(self) -> str:
+        """What did it, and how much: ``Spark 4.2: 3 files → 96 events → 12 messages``."""
+        many = {
+            "file": self.files,
+            "event": self.totals.get("rows", 0),
+            "message": self.totals.get("messages", 0),
+        }
+        told = " → ".join(counted(number, what) for what, number in many.items())
+        return f"{self.engine[:1].upper()}{self.engine[1:]}: {told}"
+
+    @property
     def void(self) -> bool:
         """Is nothing known of the time asked for? Of no message everything could be proven."""
         return self.selected and not self.totals.get("messages", 0)
@@ -59,39 +70,42 @@ class Verdict:
         """
         if self.evidence.gaps or self.void:
             return "incomplete"
-        if self.evidence.weaker or self.evidence.undigested:
+        if self._weaker():
             return "weaker"
         return "logs" if self.evidence.unprovable else "full"
 
+    def _weaker(self) -> tuple[str, ...]:
+        """Why the logs at hand prove less than those that the relay writes today."""
+        asked = self.classes.get(Class.REPORT_UNKNOWN, 0)
+        reasons = {
+            "Exchange's logs number nothing, so rows that are missing would not show.": self.evidence.weaker,
+            "Rows of an older version have no digests, so a content that changed would not show.": (
+                self.evidence.undigested
+            ),
+            "Rows of an older version do not say who wanted no report, so a report that is missing would not "
+            f"show: {counted(asked, 'message')} bounced without one.": asked,
+        }
+        return tuple(reason for reason, holds in reasons.items() if holds)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What no proof from these logs covers, whatever the verdict is: a sentence or two each."""
+        return (*self._weaker(), *self.evidence.unprovable)
+
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence."""
+        """The verdict in one sentence; ``caveats`` has the rest."""
         accepted = counted(self.totals.get("messages", 0), "message")
         gaps = len(self.evidence.gaps) + self.count(Severity.UNPROVEN)
         missing = f"evidence is missing ({counted(gaps, 'time')})"
+        none = "none was lost, or doubled without an allowed cause"
         match self.status:
-            case 0 if self.evidence.weaker:
-                return (
-                    f"Nothing lost or doubled is seen among {accepted}. Exchange's logs number "
-                    "nothing, so rows that are missing would not show: this is a weaker proof."
-                )
-            case 0 if self.evidence.undigested:
-                return (
-                    f"Nothing lost or doubled is seen among {accepted}. Rows of an older version have no "
-                    "digests, so a content that changed would not show: this is a weaker proof."
-                )
-            case 0 if ends := self.evidence.unprovable:
-                many = (
-                    "A database lost the end of its log"
-                    if len(ends) == 1
-                    else f"{len(ends)} databases lost ends of their logs"
-                )
-                return (
-                    f"Proven of the {accepted} in the logs: none was lost, or doubled without "
-                    f"an allowed cause. {many}: what is only there is in no proof."
-                )
+            case 0 if self._weaker():
+                return f"Nothing lost or doubled is seen among {accepted}: this is a weaker proof."
+            case 0 if self.evidence.unprovable:
+                return f"Proven of the {accepted} in the logs: {none}."
             case 0:
-                return f"Proven: of {accepted} none was lost, or doubled without an allowed cause."
+                return f"Proven: of {accepted} {none}."
             case 1:
                 broken = self.count(Severity.VIOLATION)
                 told = f"The promise was broken: {counted(broken, 'violation')} among {accepted}"
@@ -120,6 +134,7 @@ class Verdict:
                 for name, many in sorted(self.classes.items())
             },
             "gaps": [{"what": gap.what, "where": gap.where, "so": gap.so} for gap in self.evidence.gaps],
+            "caveats": list(self.caveats),
             "unprovable": list(self.evidence.unprovable),
             "notes": list(self.evidence.notes),
             "engine": self.engine,

@@ -14,7 +14,7 @@ FIELDS = (
     "directionality,tenant-id,original-client-ip,original-server-ip,custom-data,transport-traffic-type,log-id,"
     "schema-version"
 )
-VERSION = "01.00.0000.000"
+VERSION = "01.00.0001.000"
 
 
 @dataclass(slots=True)

@@ -114,11 +114,11 @@ def packed(octets: bytes) -> Long:
     return np.frombuffer(octets.ljust((len(octets) + 7) // 8 * 8, b"\0"), "<i8").astype(np.int64)
 
 
-def keys(ids: Cells) -> tuple[Long, Long]:
-    """Each id as two words (``core.fingerprint.key_of``); none as 0."""
+def keys(ids: Cells) -> tuple[Long, Long, NDArray[np.bool_]]:
+    """Each id as two words (``core.fingerprint.key_of``), none as 0; and whether it is written as a UUID."""
     halves, good = np.empty((len(ids), 4), dtype=np.int64), np.empty(len(ids), dtype=np.bool_)
     loops.uuids(ids.begin, ids.end, ids.data, _DIGITS, halves, good)
     high, low = halves[:, 0] << 32 | halves[:, 1], halves[:, 2] << 32 | halves[:, 3]
     for row in np.flatnonzero(~good).tolist():
         high[row], low[row] = key_of(text) if (text := ids.text(row)) else (0, 0)
-    return high, low
+    return high, low, good

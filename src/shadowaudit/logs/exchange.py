@@ -42,7 +42,7 @@ class ExchangeSteps:
         ids = table["network-message-id"]
         ids = pc.if_else(pc.equal(pc.binary_length(ids), 0), table["message-id"], ids)
         named, message = Cells.of(ids).numbered()
-        high, low = keys(named)
+        high, low, _ = keys(named)
         lists, which = uniques(table["recipient-address"])
         parsed = [tuple(digest(one) for one in members(text)) for text in lists]
         count = np.array([len(one) for one in parsed], dtype=np.int64)[which]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shadowaudit.core.events import FINALS, Event, Kind, entries_of, kind_of, listed
+from shadowaudit.core.events import FINALS, Event, Kind, closes, entries_of, kind_of, listed, numbers_of
 from shadowaudit.core.facts import FileFacts, Flavour
 from shadowaudit.core.fingerprint import digest, key_of, uuid_of
-from shadowaudit.core.text import moment_in, number_in, numbers_in, restored, split_row
+from shadowaudit.core.text import moment_in, number_in, restored, split_row
 from shadowaudit.logs.layout import Layout
 
 Key = tuple[int, int]
@@ -155,10 +155,11 @@ def _event(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None
     at, epoch = moment_in(cell["date-time"]), number_in(own.get("Epoch", "1")) if relay else 1
     size, count = number_in(cell.get("total-bytes", "")), number_in(cell.get("recipient-count", "") or "0")
     if relay:
-        numbers = numbers_in(own.get("Recipients", ""))
+        numbers = numbers_of(own)
         recipients = numbers or tuple(range(1, len(addresses) + 1))
         sound = numbers is not None and len(recipients) == len(addresses) == count
-        sound = sound and epoch > 0 and kind is not Kind.OTHER and (size >= 0 or not addresses)
+        sound = sound and kind is not Kind.OTHER and (size >= 0 or not addresses)
+        sound = sound and not (kind is Kind.LOAD and closes(own))
     else:
         recipients = tuple(digest(address.lower()) for address in addresses)
         counted = kind in _COUNTED and bool(cell.get("recipient-count"))
@@ -186,6 +187,9 @@ def _event(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None
         sender=cell.get("sender-address", ""),
         message=message,
         subject=cell.get("message-subject", ""),
+        context=cell.get("source-context", ""),
+        status=listed(cell.get("recipient-status", "")),
+        schema=cell.get("schema-version", ""),
         line=line.decode("utf-8", "replace").rstrip("\r\n"),
     )
     return key_of(message), event

@@ -22,17 +22,20 @@ from shadowaudit.core.events import (
     SENT,
     STOP,
     Kind,
+    closes,
     entries_of,
     is_beside,
     kind_of,
     listed,
+    numbers_of,
 )
 from shadowaudit.core.facts import Fault
 from shadowaudit.core.fingerprint import digest, key_of, print_of, weight
-from shadowaudit.core.text import number_in, numbers_in, restored
+from shadowaudit.core.text import number_in, restored
 from shadowaudit.logs import loops
 from shadowaudit.logs.cells import KEEP, Cells, Numbers, keys, packed
 from shadowaudit.logs.grid import Grid
+from shadowaudit.logs.replies import elsewhere, unfitting
 from shadowaudit.logs.rows import moments
 
 Long = NDArray[np.int64]
@@ -45,8 +48,8 @@ _PART = 1500  # rows: as many octets as the processor has at hand
 
 COLUMNS = (
     "date-time", "client-hostname", "server-hostname", "source-context", "event-id", "network-message-id",
-    "recipient-address", "total-bytes", "recipient-count", "reference", "sender-address", "custom-data",
-    "log-id",
+    "recipient-address", "recipient-status", "total-bytes", "recipient-count", "reference", "sender-address",
+    "custom-data", "log-id",
 )  # fmt: skip
 """What is read of our logs' rows."""
 
@@ -122,14 +125,14 @@ class RelaySteps:
             learnt.boot, learnt.database = own.get("Boot", ""), own.get("Db", "")
         found = _Columns.of(table, f";S:Boot={learnt.boot};S:Db={learnt.database}")
         parsed = [entries_of(text.removeprefix(";")) for text in found.tails.distinct.texts()]
-        numbers = [_sound(one) for one in parsed]
+        numbers = [numbers_of(one) for one in parsed]
         about = _Recipients.of(table, found, numbers, digest(learnt.database))
-        refused = self._refused(found, numbers, about)
-        if refused.any():
+        bad = self._refused(found, parsed, numbers, about)
+        if bad.any():
             kept = Grid(table.columns, table.index, ()).only(
-                np.flatnonzero(~refused), np.empty(0, dtype=np.int64)
+                np.flatnonzero(~bad), np.empty(0, dtype=np.int64)
             )
-            self.refused = np.concatenate([self.refused, table.index[refused]])
+            self.refused = np.concatenate([self.refused, table.index[bad]])
             return self.of(kept) if len(kept) else None
         sequence, which, message = found.sequence, found.tails.of, found.ids.of
         if (sequence < 0).any():
@@ -151,8 +154,13 @@ class RelaySteps:
             Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER, Kind.LOAD,
         )  # fmt: skip
         odd |= (is_any(kind, Kind.HARECEIVE) & ~new) | (is_any(kind, Kind.HADISCARD) & ~discarded)
-        odd |= _unfitting(kind, context)
-        failed = np.flatnonzero(is_any(kind, Kind.FAIL))
+        failing = is_any(kind, Kind.FAIL)
+        odd |= unfitting(
+            context, table["recipient-status"],
+            sent=is_any(kind, *SENT), failed=failing, deferred=is_any(kind, Kind.DEFER),
+        )  # fmt: skip
+        odd |= elsewhere(context, is_any(kind, Kind.HAREDIRECT), parsed, which)
+        failed = np.flatnonzero(failing)
         reports = np.zeros(len(kind), dtype=np.int64)
         for row in failed.tolist():
             reference = table["reference"].text(row)
@@ -181,13 +189,19 @@ class RelaySteps:
             leaves=leaves,
         )
 
-    def _refused(self, found: _Columns, numbers: Sequence[Any], about: _Recipients) -> NDArray[np.bool_]:
-        """Which rows have no valid time, event, epoch or size, or not the recipients that they count."""
+    def _refused(
+        self, found: _Columns, parsed: list[dict[str, str]], numbers: Sequence[Any], about: _Recipients
+    ) -> NDArray[np.bool_]:
+        """Which rows have no valid time, event, id, entry or size, or not the recipients that they count."""
         named = np.array([one is not None for one in numbers])[found.tails.of]
-        known = np.array([kind_of(one) is not Kind.OTHER for one in found.events.distinct.texts()])
+        events = found.events.distinct.texts()
+        known = np.array([kind_of(one) is not Kind.OTHER for one in events])
+        closing = np.array([closes(one) for one in parsed])[found.tails.of]
+        closing &= np.array([one == Kind.LOAD for one in events])[found.events.of]
         sized = (found.sizes >= 0) | (about.count == 0)
         sound: NDArray[np.bool_] = (found.at != loops.NONE) & named & known[found.events.of] & sized
         sound &= about.count == about.said
+        sound &= np.where(closing, (found.ids.distinct.lengths == 0)[found.ids.of], found.uuid[found.ids.of])
         return ~sound
 
     def _promised(self, found: _Columns, kind: Long) -> Long:
@@ -314,6 +328,7 @@ class _Columns:
     ids: Numbers
     high: Long  # each id once
     low: Long
+    uuid: NDArray[np.bool_]
     tails: Numbers  # custom-data after what identifies the row, without the digests: few are distinct
     digests: Long
     sizes: Long  # -1: it has none
@@ -344,22 +359,8 @@ class _Columns:
             keyed.append(keys(ids.add(rows)))
             for one in (tails, *others):
                 one.add(rows)
-        high, low = (np.concatenate(parts) for parts in zip(*keyed, strict=True))
-        return cls(sequence, at, ids, high, low, tails, digests, sizes, senders, *others)
-
-
-def _sound(entries: Mapping[str, str]) -> tuple[int, ...] | None:
-    """The recipients' numbers that these entries name; None if they are none, or the epoch is none."""
-    if number_in(entries.get("Epoch", "1")) < 1:
-        return None
-    return numbers_in(entries.get("Recipients", ""))
-
-
-def _unfitting(kind: Long, context: Cells) -> NDArray[np.bool_]:
-    """Which rows have a reply that is none of their event's (``core.replies``)?"""
-    good = context.begins(b"2")
-    odd: NDArray[np.bool_] = (is_any(kind, *SENT) & ~good) | (is_any(kind, Kind.FAIL, Kind.DEFER) & good)
-    return odd
+        high, low, uuid = (np.concatenate(parts) for parts in zip(*keyed, strict=True))
+        return cls(sequence, at, ids, high, low, uuid, tails, digests, sizes, senders, *others)
 
 
 def _needs_a_look(entries: Mapping[str, str]) -> bool:

@@ -16,18 +16,18 @@ from shadowaudit.core.verdict import Verdict, counted
 from shadowaudit.report.charts import distribution, over_time
 from shadowaudit.report.rendering import rendered
 from shadowaudit.report.timeline import steps
-from shadowaudit.tables import Tables
+from shadowaudit.results import Tables
 
 EXAMPLES = 10
 _HOPS = 40
 _STEPS = 20  # a power of ten: see engine.totals
 _MEASURES = {
-    "accept": (
-        "From the end of the message to 250",
-        "by one clock: the id is given when the message is complete",
+    "accept": ("From the end of the message to its 250", "one clock"),
+    "deliver": (
+        "From 250 until the last recipient is settled",
+        "one clock, unless another node took the message over",
     ),
-    "deliver": ("From 250 to the last recipient's end", "by one clock, unless another node took it over"),
-    "discard": ("From the last end to the holder's discard", "by two nodes' clocks: take it as a hint"),
+    "discard": ("From then until the holder discards its copy", "clocks of two nodes, which may differ"),
 }
 
 
@@ -36,7 +36,7 @@ def write_report(out: Path, verdict: Verdict) -> Path:
     stats = pq.read_table(out / "stats.parquet").to_pylist()
     copies = pq.read_table(out / "copies.parquet").to_pylist()
     groups = _groups(verdict, Tables(out).examples(EXAMPLES))
-    told = (("What stays unprovable", verdict.evidence.unprovable), ("Notes", verdict.evidence.notes))
+    told = (("What stays unprovable", verdict.caveats), ("Notes", verdict.evidence.notes))
     page = rendered(
         "page.html",
         verdict=verdict,

@@ -33,6 +33,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
 }
 _MOST_A_TASK, _LEAST_A_TASK = 128 << 20, 8 << 20  # octets of logs
+_SUSPECTS = 1000  # that one task judges
 _TASKS = 4
 """For each core: the last ones of a job keep fewer cores waiting."""
 
@@ -93,7 +94,7 @@ class _Held:
         asked = job.asked
         counted = {one.path for one in asked.files}
         blocks = self._states.where(F.col(BUCKET).isNotNull()).select(BUCKET, BLOCK)
-        merge = merging(asked, [log.uri for log in self._logs])
+        merge = merging(asked, [log.uri for log in self._logs], _SUSPECTS)
         judge = judging(asked, [log for log in self._logs if log.uri in counted])
         with _failing(), ExitStack() as stack:
             merged = stack.enter_context(_kept(blocks.groupBy(BUCKET).applyInArrow(merge, MERGED)))
@@ -148,6 +149,7 @@ def _failing() -> Iterator[None]:
 
 
 def _said(text: str) -> str:
-    """What Python in a task said last, or else the first line."""
-    errors = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", text.partition("\n\tat ")[0], re.MULTILINE)
-    return str(errors[-1] if errors else text.strip().partition("\n")[0])[:300]
+    """What Python in a task said last; or else what Java said."""
+    python = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", text.partition("\n\tat ")[0], re.MULTILINE)
+    java = re.findall(r"^: (?:[\w$]+\.)*([\w$]+: .+)$", text, re.MULTILINE)
+    return str((python[-1:] or java[:1] or [text.strip().partition("\n")[0]])[0])[:300]

@@ -27,9 +27,6 @@ MERGED = "bucket int, part int, messages binary, tally string, suspects string"
 
 JUDGED = "bucket int, part int, findings binary"
 
-TOGETHER = 1000
-"""Suspects that one task judges."""
-
 _MERGED = pa.schema(
     [
         ("bucket", pa.int32()),
@@ -42,8 +39,11 @@ _MERGED = pa.schema(
 _JUDGED = pa.schema([("bucket", pa.int32()), ("part", pa.int32()), ("findings", pa.binary())])
 
 
-def merging(asked: Asked, logs: Sequence[str]) -> Any:
-    """For all blocks of a bucket: rows of ``MERGED``. ``logs``: names, by the numbers that states have."""
+def merging(asked: Asked, logs: Sequence[str], together: int) -> Any:
+    """For all blocks of a bucket: rows of ``MERGED``, with no more suspects ``together``.
+
+    ``logs``: names, by the numbers that states have.
+    """
 
     def run(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         cells = [cell for batch in batches for cell in batch.column(BLOCK)]
@@ -55,7 +55,7 @@ def merging(asked: Asked, logs: Sequence[str]) -> Any:
         write_messages(found.messages, sink)
         where = {"bucket": key[0].as_py(), "part": 0}
         yield _row(_MERGED, where, messages=sink.getvalue(), tally=json.dumps(found.tally))
-        for part, some in enumerate(_by(TOGETHER, found.suspects)):
+        for part, some in enumerate(_by(together, found.suspects)):
             yield _row(_MERGED, where | {"part": part}, suspects=json.dumps(some))
 
     return run

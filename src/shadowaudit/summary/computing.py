@@ -126,7 +126,7 @@ def _text(value: Any) -> str | None:
 
 def _sizes(sizes: Any) -> Sizes:
     rows = summed(sizes, ["step"], ("messages", "octets")).to_pylist()
-    found = {(-1 if row["step"] is None else row["step"]): (row["messages"], row["octets"]) for row in rows}
+    found = {row["step"]: (row["messages"], row["octets"]) for row in rows}
     counts = {step: messages for step, (messages, _) in found.items()}
     return Sizes(
         messages=sum(counts.values()),

@@ -1,7 +1,7 @@
 """Histograms: what their steps mean, and how exactly a percentile of them is known.
 
 A latency of ``m`` milliseconds is in step ``floor(log10(m + 1) * 20)``: a power of ten has 20 steps, each of
-12 %. A size of ``n`` octets is in step ``floor(log2(n))``: a step ends at twice its beginning.
+12 %. A size of ``n`` octets is in step ``floor(log2(max(n, 1)))``: a step ends at twice its beginning.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def latency(step: int) -> Between:
 
 
 def size(step: int) -> Between:
-    """The octets of that step. A message without an octet has a step below 0."""
-    return Between(0, 1) if step < 0 else Between(2**step, 2 ** (step + 1))
+    """The octets of that step. An empty message is in the first one."""
+    return Between(2**step if step > 0 else 0, 2 ** (step + 1))
 
 
 def percentile(counts: Mapping[int, int], percent: int) -> int | None:

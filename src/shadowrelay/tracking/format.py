@@ -44,7 +44,7 @@ COLUMNS: tuple[str, ...] = (
 )
 """The columns of Exchange 2016 and later, in order."""
 
-SCHEMA_VERSION = "01.00.0000.000"
+SCHEMA_VERSION = "01.00.0001.000"
 """Our own number, raised when a column or a custom-data entry changes its meaning."""
 
 LINE_END = "\r\n"

@@ -50,6 +50,11 @@ def java_answers(mark: str, temporary: Path) -> bool:
     )
 
 
+def workers_work(mark: str, temporary: Path) -> bool:
+    """Logs are being read."""
+    return any(b"pyspark.daemon" in line or b"pyspark/daemon" in line for line in told(mark).values())
+
+
 @pytest.fixture
 def mark() -> Iterator[str]:
     chosen = secrets.token_hex(8)
@@ -67,9 +72,9 @@ def wait(true: Callable[[], bool]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (PROCESSES / "self" / "environ").exists(), reason="processes are found by /proc")
-@pytest.mark.parametrize("moment", [a_script_starts, java_starts, java_answers])
+@pytest.mark.parametrize("moment", [a_script_starts, java_starts, java_answers, workers_work])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
-def test_who_is_interrupted_while_spark_starts_leaves_no_process(
+def test_who_is_interrupted_while_spark_starts_or_works_leaves_no_process_and_no_file(
     tmp_path: Path,
     mark: str,
     moment: Callable[[str, Path], bool],
@@ -99,3 +104,5 @@ def test_who_is_interrupted_while_spark_starts_leaves_no_process(
     assert "Traceback" not in said
     assert ("interrupted: no verdict" in said) == (number == signal.SIGINT)
     assert wait(lambda: not told(mark)), told(mark)
+    assert not [one for one in (tmp_path / "out").glob("*") if number == signal.SIGINT]
+    assert not list(temporary.iterdir())

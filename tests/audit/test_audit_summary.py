@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from buckets import bucket
 from click.testing import CliRunner, Result
 from gold import Rows, by_day, publish, tables
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
+from pyarrow import fs, parquet
 
 from shadowaudit.cli import main
 from shadowaudit.spark.tables import store
@@ -37,6 +38,54 @@ EXPECTED = Path(__file__).with_name("summary.txt")
 
 def summary_of(rows: Rows, **asked: Any) -> Summary:
     return summarize(Gold(tables(rows)), Asked(**asked))
+
+
+# A small set.
+
+
+def hour(day: int, number: int, node: str, **flow: int) -> dict[str, Any]:
+    moment = datetime(2026, 11, day, number, tzinfo=UTC)
+    return {"hour": moment, "node": node, **dict.fromkeys(FLOWS, 0), **flow}
+
+
+SMALL: dict[str, list[dict[str, Any]]] = {
+    "traffic": [
+        hour(20, 9, "mx1", received=100, octets=5_000_000, delivered=98, deferred=4, failed=1),
+        hour(20, 10, "mx2", received=50, octets=2_500_000, delivered=50, promoted=3, exposed=2),
+        hour(22, 9, "mx1", received=10, octets=100_000, delivered=12, dropped_as_duplicates=1),
+    ],
+    "domains": [
+        {"day": BEGIN, "node": "mx1", "side": side, "domain": domain, "messages": many, "addresses": more,
+         "octets": many * 50_000}
+        for side, domain, many, more in (
+            ("recipient", "example.com", 90, 140), ("recipient", "example.org", 70, 70),
+            ("recipient", "example.net", 70, 71), ("sender", "example.com", 160, 160),
+        )
+    ],
+    "sizes": [
+        {"day": BEGIN, "node": "mx1", "step": step, "messages": many, "octets": many * 3 * 2**step // 2}
+        for step, many in ((12, 40), (15, 100), (20, 20))
+    ],
+    "latencies": [
+        {"day": BEGIN, "node": "mx1", "next_hop": hop, "step": step, "deliveries": many}
+        for hop, step, many in (("mailbox", 20, 90), ("mailbox", 60, 10), ("mx.test", 70, 59), (None, 0, 1))
+    ],
+    "reasons": [
+        {"day": BEGIN, "node": "mx1", "event_id": "DEFER", "next_hop": "mx.test", "code": "451",
+         "status": "4.7.1", "reply": "451 4.7.1 later", "times": 3, "recipients": 4, "example": "id-2"},
+        {"day": BEGIN, "node": "mx2", "event_id": "DEFER", "next_hop": None, "code": None, "status": None,
+         "reply": "connection refused", "times": 1, "recipients": 1, "example": "id-1"},
+        {"day": BEGIN, "node": "mx1", "event_id": "FAIL", "next_hop": "mx.test", "code": "550",
+         "status": "5.1.1", "reply": "550 5.1.1 nobody", "times": 1, "recipients": 1, "example": "id-3"},
+    ],
+    "promotions": [{"day": BEGIN, "node": "mx2", "owner": "mx1", "reason": "OwnerSilent", "messages": 3}],
+    "findings": [
+        {"severity": severity, "class": name, "id": str(number), "node": "mx1"}
+        for number, (severity, name) in enumerate(
+            [("note", "exposed")] * 2 + [("violation", "lost")] + [("note", "promoted-rightly")] * 3
+        )
+    ],
+}  # fmt: skip
 
 
 # Random tables, and the same sums row by row.
@@ -59,7 +108,7 @@ GOLD = st.fixed_dictionaries(
         ),
         "domains": rows_of(day=days, node=nodes, side=st.sampled_from(["sender", "recipient"]), domain=names,
                            messages=counts, addresses=counts, octets=counts),
-        "sizes": rows_of(day=days, node=nodes, step=st.integers(-1, 30), messages=st.integers(1, 9),
+        "sizes": rows_of(day=days, node=nodes, step=st.integers(0, 30), messages=st.integers(1, 9),
                          octets=counts),
         "latencies": rows_of(day=days, node=nodes, next_hop=names, step=st.integers(0, 140),
                              deliveries=st.integers(1, 9)),
@@ -89,6 +138,7 @@ def quantile(histogram: Counter[int], percent: int) -> int:
 
 @settings(max_examples=60, deadline=None)
 @given(GOLD, st.integers(1, 4), st.sampled_from([None, "mx1"]))
+@example({name: rows for name, rows in SMALL.items() if name != "findings"}, 1, None)
 def test_the_numbers_are_those_of_the_rows(rows: dict[str, Any], top: int, node: str | None) -> None:
     if node is not None and not any(row["node"] == node for row in rows["traffic"]):
         node = None
@@ -163,7 +213,7 @@ def test_the_edges_of_a_step_of_time_hold_the_times_that_are_counted_there(milli
 
 @given(st.integers(0, 1 << 40))
 def test_the_edges_of_a_step_of_sizes_hold_the_sizes_that_are_counted_there(octets: int) -> None:
-    between = steps.size(octets.bit_length() - 1)
+    between = steps.size(max(octets, 1).bit_length() - 1)
     assert between.least <= octets < between.below
 
 
@@ -180,54 +230,6 @@ def test_many_combinations_of_keys_are_numbered_by_those_that_there_are(
     few = sums.summed(tables(rows)["promotions"], ["node", "owner", "reason"], ["messages"]).to_pylist()
     assert sorted(few, key=str) == sorted(known, key=str)
     assert sum(row["messages"] for row in few) == sum(range(200))
-
-
-# A small set.
-
-
-def hour(day: int, number: int, node: str, **flow: int) -> dict[str, Any]:
-    moment = datetime(2026, 11, day, number, tzinfo=UTC)
-    return {"hour": moment, "node": node, **dict.fromkeys(FLOWS, 0), **flow}
-
-
-SMALL: dict[str, list[dict[str, Any]]] = {
-    "traffic": [
-        hour(20, 9, "mx1", received=100, octets=5_000_000, delivered=98, deferred=4, failed=1),
-        hour(20, 10, "mx2", received=50, octets=2_500_000, delivered=50, promoted=3, exposed=2),
-        hour(22, 9, "mx1", received=10, octets=100_000, delivered=12, dropped_as_duplicates=1),
-    ],
-    "domains": [
-        {"day": BEGIN, "node": "mx1", "side": side, "domain": domain, "messages": many, "addresses": more,
-         "octets": many * 50_000}
-        for side, domain, many, more in (
-            ("recipient", "example.com", 90, 140), ("recipient", "example.org", 70, 70),
-            ("recipient", "example.net", 70, 71), ("sender", "example.com", 160, 160),
-        )
-    ],
-    "sizes": [
-        {"day": BEGIN, "node": "mx1", "step": step, "messages": many, "octets": many * 3 * 2**step // 2}
-        for step, many in ((12, 40), (15, 100), (20, 20))
-    ],
-    "latencies": [
-        {"day": BEGIN, "node": "mx1", "next_hop": hop, "step": step, "deliveries": many}
-        for hop, step, many in (("mailbox", 20, 90), ("mailbox", 60, 10), ("mx.test", 70, 59), (None, 0, 1))
-    ],
-    "reasons": [
-        {"day": BEGIN, "node": "mx1", "event_id": "DEFER", "next_hop": "mx.test", "code": "451",
-         "status": "4.7.1", "reply": "451 4.7.1 later", "times": 3, "recipients": 4, "example": "id-2"},
-        {"day": BEGIN, "node": "mx2", "event_id": "DEFER", "next_hop": None, "code": None, "status": None,
-         "reply": "connection refused", "times": 1, "recipients": 1, "example": "id-1"},
-        {"day": BEGIN, "node": "mx1", "event_id": "FAIL", "next_hop": "mx.test", "code": "550",
-         "status": "5.1.1", "reply": "550 5.1.1 nobody", "times": 1, "recipients": 1, "example": "id-3"},
-    ],
-    "promotions": [{"day": BEGIN, "node": "mx2", "owner": "mx1", "reason": "OwnerSilent", "messages": 3}],
-    "findings": [
-        {"severity": severity, "class": name, "id": str(number), "node": "mx1"}
-        for number, (severity, name) in enumerate(
-            [("note", "exposed")] * 2 + [("violation", "lost")] + [("note", "promoted-rightly")] * 3
-        )
-    ],
-}  # fmt: skip
 
 
 def run(*arguments: object) -> Result:
@@ -260,6 +262,19 @@ def test_json_has_the_same_numbers(small: Path) -> None:
 def test_what_is_published_is_read_as_it_was(small: Path) -> None:
     asked = Asked(top=3)
     assert summarize(read(store.current(str(small)), asked), asked) == summary_of(SMALL, top=3)
+
+
+def test_tables_in_a_bucket_are_read(small: Path) -> None:
+    with bucket("audit") as query:
+        uri = f"s3://audit/tables?{query}"
+        target, root = fs.FileSystem.from_uri(uri)
+        fs.copy_files(str(small), root, source_filesystem=fs.LocalFileSystem(), destination_filesystem=target)
+        told = run("--tables", uri).output
+    local = run("--tables", small).output
+    assert told.replace("Tables: s3://audit/tables, version 1", "") == local.replace(
+        f"Tables: {small}, version 1", ""
+    )
+    assert "s3://audit/tables," in told
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,29 @@
+"""The current tables as views of a Spark session."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from shadowaudit.spark.tables import source, store
+from shadowaudit.spark.tables.schemas import TABLES
+from shadowaudit.spark.tables.store import Current
+
+RECIPIENTS = "recipients"
+_RECIPIENTS = """
+    SELECT one.*, network_message_id, message_id, subject, sender, owner, accepted_at, day
+    FROM (SELECT *, explode(recipients) AS one FROM messages)
+"""
+
+
+def create(spark: SparkSession, uri: str) -> Current:
+    """Temporary views with the names of the tables, and ``recipients``. Returns what they show.
+
+    Raises NoTablesError, TablesError, OSError.
+    """
+    source.register(spark)
+    found = store.current(uri)
+    for name in TABLES:
+        rows = source.frame(spark, found.place, name, found.manifest.files(name))
+        rows.createOrReplaceTempView(name)
+    spark.sql(_RECIPIENTS).createOrReplaceTempView(RECIPIENTS)
+    return found

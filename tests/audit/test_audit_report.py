@@ -1,0 +1,125 @@
+"""report.html: a sentence, tiles and charts, problems with what happened when; what is allowed is folded."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from auditing import Auditor
+
+from shadowaudit.generate.cluster import generate
+from shadowaudit.report import charts
+from shadowaudit.report.page import write_report
+from shadowaudit.report.timeline import steps
+
+FAULTS = {"lost": 1, "duplicate": 2, "exposed": 3, "promotion": 1, "hash": 1}
+FIELDS_2010 = ",,client.test,,server.test,250 OK,,SMTP,SEND,1,<m@x>,a@y.test;b@y.test,,4096"
+
+
+@pytest.fixture
+def page(here: Auditor, tmp_path: Path) -> str:
+    generate(tmp_path / "logs", messages=200, faults=FAULTS, seed=3)
+    verdict = here(tmp_path / "logs", out=tmp_path / "out")
+    return write_report(tmp_path / "out", verdict).read_text("utf-8")
+
+
+def test_the_sentence_is_first_then_tiles_and_charts_then_problems_then_what_is_allowed(page: str) -> None:
+    told = (
+        "<h1>The promise was broken",
+        '<dl class="tiles"',
+        "<svg",
+        '<section class="found violation" id="problems"',
+        'id="missing"',
+        '<section class="caveats"',
+        "promoted-rightly",
+    )
+    places = [page.index(one) for one in told]
+    assert places == sorted(places)
+    assert page.rindex("<svg") < page.index('id="problems"')
+    assert 'href="#problems"' in page
+    assert 'href="#missing"' in page
+
+
+def test_a_problem_shows_its_steps_in_order_and_its_id_last(page: str) -> None:
+    found = next(part for part in page.split("<section ") if part.startswith('class="found violation"'))
+    example = found.partition("<details open>")[2].partition('<p class="id">')
+    assert "<strong>RECEIVE</strong>" in example[0]
+    times = re.findall(r"<time>([^<]*)</time>", example[0])
+    assert times == sorted(times)
+    assert re.match(r"message <code>[0-9a-f-]{36}</code></p>\s*</details>", example[2])
+    assert not re.search(r"<summary>[^<]*[0-9a-f]{8}-[0-9a-f]{4}", page)
+
+
+def test_what_is_allowed_is_folded(page: str) -> None:
+    caveats = page.partition('<section class="caveats"')[2]
+    assert "</span> exposed <" in caveats
+    assert "<details open" not in caveats
+
+
+def test_without_a_finding_there_is_nothing_to_remark(here: Auditor, tmp_path: Path) -> None:
+    generate(tmp_path / "logs", messages=50, faults={}, seed=3)
+    verdict = here(tmp_path / "logs", out=tmp_path / "out")
+    page = write_report(tmp_path / "out", verdict).read_text("utf-8")
+    assert "Nothing to remark" in page
+    assert 'id="problems"' not in page
+    assert 'href="#' not in page
+
+
+def test_steps_are_in_the_order_of_their_times() -> None:
+    late, early = f"2026-11-21T10:00:01.5Z{FIELDS_2010}", f"2026-11-21T10:00:01.250Z{FIELDS_2010}"
+    found = steps([late, early])
+    assert [one.at for one in found] == [
+        datetime(2026, 11, 21, 10, 0, 1, 250_000, UTC),
+        datetime(2026, 11, 21, 10, 0, 1, 500_000, UTC),
+    ]
+    assert (found[0].event, found[0].origin, found[0].target) == ("SEND", "client.test", "server.test")
+    assert (found[0].recipients, found[0].answer) == ("a@y.test, b@y.test", "250 OK")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "",
+        "not a row",
+        f"yesterday{FIELDS_2010}",
+        "2026-11-21T10:00:01Z,,a,,b",
+        f"2026-11-21T10:00:01Z{FIELDS_2010}\0",
+    ],
+)
+def test_what_is_no_row_is_no_step(row: str) -> None:
+    whole = f"2026-11-21T10:00:02Z{FIELDS_2010}"
+    found = steps([row, whole])
+    assert found[-1].event == "SEND"
+    assert len(found) == 1 or "\0" in row
+
+
+def test_a_row_that_is_cut_in_a_quote_does_not_swallow_the_next_one() -> None:
+    found = steps([f'2026-11-21T10:00:01Z{FIELDS_2010},"cut', f"2026-11-21T10:00:02Z{FIELDS_2010}"])
+    assert len(found) == 2
+
+
+def test_bars_stand_for_their_values() -> None:
+    drawn = charts.bars([("a", 4), ("b", 0), ("<c>", 2)], "label")
+    heights = [float(one) for one in re.findall(r'<rect[^>]*height="([\d.]+)"', drawn)]
+    assert heights[0] == pytest.approx(2 * heights[2], abs=0.2)
+    assert heights[1] == 0
+    assert "<title>&lt;c&gt;: 2</title>" in drawn
+    assert not charts.bars([("a", 0)], "label")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(0, "0"), (0.5, "0.5"), (9999, "9,999"), (20_000, "20 k"), (3_750_000, "3.75 M")]
+)
+def test_the_side_of_a_chart_has_short_numbers(value: float, told: str) -> None:
+    assert charts.short(value) == told
+
+
+@pytest.mark.parametrize("top", [1, 2, 4, 5, 8, 10, 5000, 8_000_000])
+def test_no_mark_of_a_count_is_a_fraction(top: float) -> None:
+    day = 86_400_000
+    drawn = charts.over_time({"a": [(0, top), (day, top)]}, "label")
+    marks = re.findall(r'class="mark"[^>]*>([^<]+)<', drawn)
+    assert marks[0] == "0"
+    assert not [one for one in marks if "." in one]

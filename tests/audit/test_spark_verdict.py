@@ -1,0 +1,145 @@
+"""The verdict on Spark is that of this machine's engine, to the last row of every table."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import test_audit_exchange as exchange
+from auditing import Silent
+from buckets import bucket
+from pyarrow import fs
+from resealing import logs as files_of
+from test_audit_settling import mix, rows_of
+
+from shadowaudit.audit import Audit, Question
+from shadowaudit.core.verdict import Verdict
+from shadowaudit.engine import merge
+from shadowaudit.engine.here import Here
+from shadowaudit.engine.pool import Pool
+from shadowaudit.engine.port import EngineError, Log
+from shadowaudit.generate.cluster import BEGIN, EVERY, generate
+from shadowaudit.logs.manifest import find
+from shadowaudit.spark import engine as spark_engine
+from shadowaudit.spark import places
+from shadowaudit.spark.engine import SparkEngine
+
+TABLES = ("messages", "findings", "violations", "stats", "copies")
+
+
+@pytest.fixture(scope="module")
+def engine(spark_session: Any) -> SparkEngine:
+    return SparkEngine(spark_session)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Here:
+    return Here(Pool(1), tmp_path / "scratch")
+
+
+def verdict(engine: Any, logs: list[Log], out: Path, **question: Any) -> Verdict:
+    audit = Audit(engine, out, Silent())
+    return audit.verify(audit.read(logs), Question(**question))
+
+
+def same(one: Verdict, other: Verdict, out: Path, other_out: Path) -> None:
+    told = [verdict.as_dict() for verdict in (one, other)]
+    for words in told:
+        del words["timings"], words["engine"]
+    assert told[0] == told[1]
+    for name in TABLES:
+        assert rows_of(out / f"{name}.parquet") == rows_of(other_out / f"{name}.parquet"), name
+    for name in ("findings", "violations"):
+        lines = [sorted((where / f"{name}.csv").read_bytes().split(b"\r\n")) for where in (out, other_out)]
+        assert lines[0] == lines[1]
+
+
+def spread(source: Path, target: Path, chance: random.Random) -> list[Log]:
+    """The files in directories of any number, some of them twice, in any order."""
+    for path in files_of(source):
+        for _ in range(1 + (chance.random() < 0.1)):
+            place = target / str(chance.randrange(5)) / path.name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, place)
+    exchange.log(
+        target / "EX01",
+        2013,
+        [exchange.row(2013, "RECEIVE"), "no row", exchange.row(2013, "DELIVER")],
+    )
+    found: list[Log] = list(find([target]))
+    return chance.sample(found, len(found))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_both_engines_say_the_same_of_any_files_in_any_order(
+    engine: SparkEngine, here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(merge, "OCTETS", chance.choice([50_000, 300_000, 128 << 20]))
+    monkeypatch.setattr(spark_engine, "_LEAST_A_TASK", chance.choice([1, 60_000, 8 << 20]))
+    monkeypatch.setattr(spark_engine, "_SUSPECTS", chance.choice([3, 1000]))
+    generate(
+        tmp_path / "truth",
+        messages=150,
+        faults=mix(chance, spoilt=seed % 2 == 1),
+        seed=seed,
+        file_size=chance.choice([4000, 20_000, 100_000]),
+    )
+    logs = spread(tmp_path / "truth", tmp_path / "logs", chance)
+    question: dict[str, Any] = {"allow_open": chance.random() < 0.5}
+    if seed == 0:
+        question |= {"since": BEGIN + 20 * EVERY, "until": BEGIN + 120 * EVERY}
+    found = [verdict(one, logs, tmp_path / one.name[:5], **question) for one in (engine, here)]
+    same(*found, tmp_path / engine.name[:5], tmp_path / here.name)
+    assert found[0].engine == engine.name
+    assert found[0].totals["suspects"] > 0
+
+
+def test_nothing_is_left_on_the_disks_of_executors_and_nothing_but_results_here(
+    engine: SparkEngine, spark_session: Any, tmp_path: Path
+) -> None:
+    generate(tmp_path / "logs", messages=30, faults={"lost": 1}, seed=1)
+    logs: list[Log] = list(find([tmp_path / "logs"]))
+    verdict(engine, logs, tmp_path / "out")
+    assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith(".")]
+    engine.read(logs)
+    engine.read(logs[:1])
+    assert spark_session.sparkContext._jsc.sc().getPersistentRDDs().size() == 1
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with bucket("verdict") as query:
+        yield query
+
+
+def test_logs_in_a_bucket_have_the_verdict_that_they_have_in_a_directory(
+    engine: SparkEngine, here: Here, s3: str, tmp_path: Path
+) -> None:
+    generate(tmp_path / "logs", messages=60, faults={"lost": 2, "promotion": 2, "duplicate": 1}, seed=6)
+    system, _ = fs.FileSystem.from_uri(f"s3://verdict?{s3}")
+    fs.copy_files(
+        str(tmp_path / "logs"), "verdict/logs",
+        source_filesystem=fs.LocalFileSystem(), destination_filesystem=system,
+    )  # fmt: skip
+    there = verdict(engine, list(places.find([f"s3://verdict/logs?{s3}"])), tmp_path / "s3")
+    same(there, verdict(here, list(find([tmp_path / "logs"])), tmp_path / "here"),
+         tmp_path / "s3", tmp_path / "here")  # fmt: skip
+    assert there.status == 1
+
+
+def test_a_worker_that_cannot_do_it_is_told_in_a_line(
+    engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generate(tmp_path / "logs", messages=5, faults={}, seed=1)
+    monkeypatch.setattr(spark_engine, "merging", lambda *_: failing)
+    with pytest.raises(EngineError, match=r"^Spark failed: ModuleNotFoundError: No module named 'nothing'$"):
+        verdict(engine, list(find([tmp_path / "logs"])), tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+failing: Callable[..., Any] = eval("lambda key, table: __import__('nothing')")

@@ -1,0 +1,318 @@
+"""Tables without Spark: what is current, who may publish, what is removed, what the page tells of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from buckets import bucket
+from click.testing import CliRunner
+from pyarrow import parquet
+
+from shadowaudit.cli import main
+from shadowaudit.generate.cluster import generate
+from shadowaudit.spark.places import Log
+from shadowaudit.spark.tables import parts, store
+from shadowaudit.spark.tables.findings import publish_findings
+from shadowaudit.spark.tables.logs import Known
+from shadowaudit.spark.tables.publishing import KEPT_TIME, KEPT_VERSIONS, Run, TakenError, sweep
+from shadowaudit.spark.tables.schemas import SCHEMA, SIZES, TABLES, TRAFFIC
+from shadowaudit.spark.tables.store import DataFile, Manifest, NoTablesError, Place, TablesError
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+LATER = NOW + KEPT_TIME
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with bucket("audit") as query:
+        yield f"s3://audit/{{}}?{query}"
+
+
+@pytest.fixture(params=["directory", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "directory":
+        return Place.of(str(tmp_path / "tables"))
+    return Place.of(request.getfixturevalue("s3").format(tmp_path.name))
+
+
+def sizes(*days: str | None, messages: int = 1) -> Any:
+    told = [
+        {"day": date.fromisoformat(day) if day else None, "node": "mx1", "step": 3, "messages": messages}
+        for day in days
+    ]
+    return pa.Table.from_pylist(told, schema=TABLES[SIZES].arrow).to_batches()
+
+
+def publish(place: Place, now: datetime = NOW, **how: Any) -> Manifest:
+    """A version whose table of sizes has one row, written for it."""
+    run = Run(place, place.manifest(), now)
+    files = [one.file for one in parts.write(place, SIZES, run.prefix, sizes("2026-11-21", **how))]
+    return run.publish(run.base.following({SIZES: files}, now))
+
+
+def messages(place: Place) -> list[int]:
+    return list(store.current(place.uri).dataset(SIZES).to_table().column("messages").to_pylist())
+
+
+def test_nothing_is_current_before_something_was_published(place: Place) -> None:
+    with pytest.raises(NoTablesError, match=r"there are no tables in [^?]*: shadowaudit ingest"):
+        store.current(place.uri)
+    run = Run(place, place.manifest(), NOW)
+    parts.write(place, SIZES, run.prefix, sizes("2026-11-21"))
+    with pytest.raises(NoTablesError):
+        store.current(place.uri)
+
+
+def test_what_was_published_last_is_current_and_what_a_reader_opened_before_stays(place: Place) -> None:
+    publish(place, messages=1)
+    before = store.current(place.uri)
+    publish(place, messages=2)
+    assert messages(place) == [2]
+    assert before.dataset(SIZES).to_table().column("messages").to_pylist() == [1]
+    assert before.dataset(TRAFFIC).to_table().num_rows == 0
+
+
+def test_rows_are_in_files_of_their_days_and_days_are_chosen(place: Place) -> None:
+    run = Run(place, place.manifest(), NOW)
+    days = ["2026-11-21", None, "2026-11-22", "2026-11-21"]
+    files = [one.file for one in parts.write(place, SIZES, run.prefix, sizes(*days))]
+    run.publish(run.base.following({SIZES: files}, NOW))
+    found = store.current(place.uri)
+    assert {(one.day, one.rows) for one in found.manifest.files(SIZES)} == {
+        ("2026-11-21", 2), (None, 1), ("2026-11-22", 1),
+    }  # fmt: skip
+    assert {one.path.split("/")[1] for one in found.manifest.files(SIZES)} == {
+        "day=2026-11-21", "day=2026-11-22", "day=__HIVE_DEFAULT_PARTITION__",
+    }  # fmt: skip
+    some = found.dataset(SIZES, since="2026-11-22").to_table()
+    assert some.column("day").to_pylist() == [date(2026, 11, 22)]
+    assert found.dataset(SIZES, until="2026-11-21").to_table().num_rows == 2
+    assert found.dataset(SIZES).to_table().num_rows == 4
+
+
+def test_of_runs_that_begin_at_once_one_publishes_and_the_others_are_told(place: Place) -> None:
+    for round_ in range(5):
+        base = place.manifest()
+
+        def one(number: int, base: Manifest = base) -> str:
+            run = Run(place, base, NOW)
+            files = [
+                one.file
+                for one in parts.write(place, SIZES, run.prefix, sizes("2026-11-21", messages=number))
+            ]
+            try:
+                run.publish(base.following({SIZES: files}, NOW))
+            except TakenError as problem:
+                run.discard(one.path for one in files)
+                return str(problem)
+            return str(number)
+
+        with ThreadPoolExecutor(4) as pool:
+            told = list(pool.map(one, range(4)))
+        (winner,) = (text for text in told if text.isdigit())
+        assert all("another run has published" in text for text in told if text != winner)
+        assert place.manifest().version == round_ + 1
+        assert messages(place) == [int(winner)]
+
+
+def test_a_run_that_slept_while_its_number_was_removed_publishes_nothing(place: Place) -> None:
+    slow = Run(place, publish(place), NOW)
+    for _ in range(KEPT_VERSIONS + 2):
+        publish(place)
+    place.system.delete_file(place.path("manifests", "00000002.json"))  # as a later run would
+    with pytest.raises(TakenError):
+        slow.publish(slow.base.following({}, NOW))
+    assert place.versions()[-1] == KEPT_VERSIONS + 3
+
+
+def test_a_replaced_file_is_removed_some_manifests_later_and_not_within_the_hour(tmp_path: Path) -> None:
+    place = Place.of(str(tmp_path))
+    (first,) = publish(place).files(SIZES)
+    for _ in range(KEPT_VERSIONS + 1):
+        publish(place)
+    assert Path(place.path(first.path)).exists()
+    publish(place, LATER)
+    assert not Path(place.path(first.path)).exists()
+    manifest = place.manifest()
+    for one in (*manifest.files(SIZES), *manifest.replaced):
+        assert Path(place.path(one.path)).exists()
+    assert len(manifest.replaced) == KEPT_VERSIONS
+
+
+def test_what_a_dead_run_left_is_removed_when_nobody_can_publish_it_any_more(place: Place) -> None:
+    dead = Run(place, place.manifest(), NOW)
+    (left,) = parts.write(place, SIZES, dead.prefix, sizes("2026-11-21"))
+    for _ in range(KEPT_VERSIONS):
+        publish(place)
+    later = datetime.now(UTC) + KEPT_TIME
+    assert sweep(place, place.manifest(), later) == []
+    publish(place)
+    assert sweep(place, place.manifest(), datetime.now(UTC)) == []
+    assert sweep(place, place.manifest(), later) == [left.file.path]
+    assert messages(place) == [1]
+
+
+def test_old_manifests_go_with_what_they_name(tmp_path: Path) -> None:
+    place = Place.of(str(tmp_path))
+    for _ in range(KEPT_VERSIONS + 1):
+        publish(place)
+    assert place.versions()[0] == 1
+    publish(place, datetime.now(UTC) + KEPT_TIME)
+    assert place.versions() == list(range(3, KEPT_VERSIONS + 3))
+
+
+def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    def batches() -> Iterator[Any]:
+        yield from sizes("2026-11-21", "2026-11-22")
+        raise OSError("the log went away")
+
+    place = Place.of(str(tmp_path))
+    with pytest.raises(OSError, match="went away"):
+        parts.write(place, SIZES, "00000001-x", batches())
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_task_that_meets_many_days_keeps_few_files_open_and_loses_no_row(tmp_path: Path) -> None:
+    days = [(date(2026, 1, 1) + timedelta(days=n)).isoformat() for n in range(parts.OPEN + 5)]
+    place = Place.of(str(tmp_path))
+    batches = [batch for _ in range(2) for day in days for batch in sizes(day)]
+    written = parts.write(place, SIZES, "00000001-x", batches)
+    assert len(written) > len(days)
+    assert place.dataset(SIZES, [one.file for one in written]).to_table().num_rows == 2 * len(days)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "00000001.json of the tables cannot be read"),
+        ("{}", "it is no manifest"),
+        (json.dumps({"schema": SCHEMA + 1}), f"these tables have schema {SCHEMA + 1}"),
+    ],
+)
+def test_a_manifest_that_is_none_or_of_another_version_is_named(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "00000001.json").write_text(text)
+    with pytest.raises(TablesError, match=told):
+        store.current(str(tmp_path))
+
+
+def test_a_manifest_is_read_as_it_was_written() -> None:
+    some = Manifest().following({"messages": [DataFile("messages/a", 3, 99, None, "2026-11-22")]}, NOW)
+    other = some.following({"messages": []}, NOW, verdict={"status": 0})
+    assert Manifest.of(other.as_json()) == replace(other, tables={"messages": ()})
+    assert [one.path for one in other.replaced] == ["messages/a"]
+
+
+def row(**told: Any) -> dict[str, Any]:
+    return {"software": "shadowrelay", "database": "d", "incarnation": "i", "size": 1, "parts": []} | told
+
+
+def test_logs_that_have_rows_of_one_another_are_found_by_their_sequences() -> None:
+    known = Known({
+        "/a/1": row(first_sequence=1, last_sequence=9),
+        "/a/2": row(first_sequence=10, last_sequence=20),
+        "/b/2": row(first_sequence=10, last_sequence=12),
+        "/b/3": row(first_sequence=13, last_sequence=14),
+        "/c/2": row(first_sequence=10, last_sequence=20, incarnation="j"),
+        "/d/4": row(first_sequence=None, last_sequence=None),
+        "/e/5": row(software="exchange", database=None, first_sequence=None),
+    })  # fmt: skip
+    assert known.doubtful() == ["/a/2", "/b/2", "/b/3", "/e/5"]
+
+
+def test_a_log_is_new_until_it_was_read_with_its_size() -> None:
+    log = Log("/a/1", 5, 0, "/a", "/a/1")
+    known = Known({"/a/1": row(size=5), "/a/2": row(size=None)})
+    assert known.new([log, replace(log, size=6), replace(log, uri="/a/2"), replace(log, uri="/a/3")]) == [
+        replace(log, size=6), replace(log, uri="/a/2"), replace(log, uri="/a/3"),
+    ]  # fmt: skip
+    assert known.offset == {"/a": {"1": 5, "2": None}}
+
+
+def test_findings_are_published_with_the_tables(place: Place, tmp_path: Path) -> None:
+    finding = {"severity": "violation", "class": "lost", "id": "x", "exposed": 7}
+    schema = TABLES["findings"].arrow
+    parquet.write_table(pa.Table.from_pylist([finding], schema=schema), tmp_path / "findings.parquet")
+    (tmp_path / "verdict.json").write_text('{"status": 1}')
+    with pytest.raises(NoTablesError):
+        publish_findings(place.uri, tmp_path, NOW)
+    publish(place)
+    for version in (2, 3):
+        assert publish_findings(place.uri, tmp_path, NOW) == version
+        found = store.current(place.uri)
+        assert found.manifest.verdict == {"status": 1}
+        told = found.dataset("findings").to_table().to_pylist()
+        assert told == [dict.fromkeys(schema.names) | finding]
+        assert messages(place) == [1]
+    publish(place)
+    assert place.manifest().verdict == {"status": 1}
+
+
+def test_verify_publishes_what_it_found_and_says_at_once_that_there_are_no_tables(tmp_path: Path) -> None:
+    generate(tmp_path / "logs", messages=20, faults={"lost": 1}, seed=3)
+    uri = str(tmp_path / "tables")
+    asked = ["verify", str(tmp_path / "logs"), "--out", str(tmp_path / "out"), "--tables", uri]
+    early = CliRunner().invoke(main, asked)
+    assert early.exit_code == 2
+    assert f"there are no tables in {uri}" in early.output
+    assert not (tmp_path / "out").exists()
+    publish(Place.of(uri))
+    assert CliRunner().invoke(main, asked).exit_code == 1
+    found = store.current(uri)
+    assert found.manifest.verdict is not None
+    assert found.manifest.verdict["status"] == 1
+    assert "lost" in found.dataset("findings").to_table().column("class").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ([], "say where it is kept: --state DIR, or --tables URI"),
+        (["--state", "s", "--tables", "t"], "say where it is kept: --state DIR, or --tables URI"),
+        (["--tables", "t", "--engine", "here"], "--tables needs Spark: leave out --engine"),
+        (["--tables", "t"], "nowhere does not exist"),
+    ],
+)
+def test_ingest_says_what_it_needs(tmp_path: Path, asked: list[str], told: str) -> None:
+    result = CliRunner().invoke(main, ["ingest", str(tmp_path / "nowhere"), *asked])
+    assert result.exit_code == 2
+    assert told in result.output
+    assert not Path("t").exists()
+
+
+def test_the_tables_are_read_without_spark() -> None:
+    program = "import sys, shadowaudit.spark.tables.store; assert 'pyspark' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def documented() -> dict[str, list[tuple[str, str]]]:
+    found: dict[str, list[tuple[str, str]]] = {}
+    for section in re.split(r"^## ", PAGE.read_text("utf-8"), flags=re.MULTILINE)[1:]:
+        name, _, text = section.partition("\n")
+        found[name] = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", text, re.MULTILINE)
+    return found
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_page_tells_of_each_column_and_its_type(name: str) -> None:
+    columns = TABLES[name].columns
+    assert documented()[name] == list(columns[-1:] if name == "events" else columns)
+
+
+def test_the_page_tells_of_each_entry_of_a_manifest() -> None:
+    page = PAGE.read_text("utf-8")
+    for name in json.loads(Manifest().as_json()):
+        assert f"| `{name}` |" in page
+    assert f"version of the columns on this page: {SCHEMA}." in page
