@@ -16,8 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from buckets import bucket
+from click.testing import CliRunner
 from pyarrow import parquet
 
+from shadowaudit.cli import main
+from shadowaudit.generate.cluster import generate
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.tables import parts, store
 from shadowaudit.spark.tables.findings import publish_findings
@@ -255,6 +258,38 @@ def test_findings_are_published_with_the_tables(place: Place, tmp_path: Path) ->
         assert messages(place) == [1]
     publish(place)
     assert place.manifest().verdict == {"status": 1}
+
+
+def test_verify_publishes_what_it_found_and_says_at_once_that_there_are_no_tables(tmp_path: Path) -> None:
+    generate(tmp_path / "logs", messages=20, faults={"lost": 1}, seed=3)
+    uri = str(tmp_path / "tables")
+    asked = ["verify", str(tmp_path / "logs"), "--out", str(tmp_path / "out"), "--tables", uri]
+    early = CliRunner().invoke(main, asked)
+    assert early.exit_code == 2
+    assert f"there are no tables in {uri}" in early.output
+    assert not (tmp_path / "out").exists()
+    publish(Place.of(uri))
+    assert CliRunner().invoke(main, asked).exit_code == 1
+    found = store.current(uri)
+    assert found.manifest.verdict is not None
+    assert found.manifest.verdict["status"] == 1
+    assert "lost" in found.dataset("findings").to_table().column("class").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ([], "say where it is kept: --state DIR, or --tables URI"),
+        (["--state", "s", "--tables", "t"], "say where it is kept: --state DIR, or --tables URI"),
+        (["--tables", "t", "--engine", "here"], "--tables needs Spark: leave out --engine"),
+        (["--tables", "t"], "nowhere does not exist"),
+    ],
+)
+def test_ingest_says_what_it_needs(tmp_path: Path, asked: list[str], told: str) -> None:
+    result = CliRunner().invoke(main, ["ingest", str(tmp_path / "nowhere"), *asked])
+    assert result.exit_code == 2
+    assert told in result.output
+    assert not Path("t").exists()
 
 
 def test_the_tables_are_read_without_spark() -> None:

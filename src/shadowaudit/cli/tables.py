@@ -18,6 +18,8 @@ from shadowaudit.cli.progress import Shown
 from shadowaudit.core.verdict import counted
 from shadowaudit.spark import places
 from shadowaudit.spark.places import Log
+from shadowaudit.spark.tables import store
+from shadowaudit.spark.tables.findings import publish_findings
 from shadowaudit.spark.tables.logs import Known
 from shadowaudit.spark.tables.store import Place, TablesError
 
@@ -61,6 +63,18 @@ def keep(
             return
         for told in keeping.batch(logs, lambda: datetime.now(UTC)):
             _tell(*astuple(told), as_json=as_json)
+
+
+def there_are(uri: str) -> None:
+    """Tables to publish something with: to be known before an audit begins."""
+    with _plainly():
+        store.current(uri)
+
+
+def publish(uri: str, out: Path) -> None:
+    """Publish what an audit found with the tables at ``uri``."""
+    with _plainly():
+        publish_findings(uri, out, datetime.now(UTC))
 
 
 def _awaited(named: Sequence[str], shown: Shown, ending: Ending, interval: float) -> list[Log]:

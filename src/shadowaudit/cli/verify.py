@@ -45,6 +45,11 @@ if TYPE_CHECKING:
     help="Keep what was read, and read only files that are new.",
 )
 @click.option(
+    "--tables",
+    metavar="URI",
+    help="Publish what is found with the tables there (ingest --tables makes them).",
+)
+@click.option(
     "--since", type=options.Moment(), help="Only messages received from then on (2026-11-21T10:00Z)."
 )
 @click.option("--until", type=options.Moment(), help="Only messages received before.")
@@ -69,6 +74,7 @@ def command(
     places: tuple[Path | str, ...],
     out: Path,
     state_dir: Path | None,
+    tables: str | None,
     engine: str,
     master: str | None,
     memory: str,
@@ -119,6 +125,10 @@ def command(
         shown = Shown()
         files = asked.found(watch=watch, shown=shown) if places else []
         options.tell_of_packed_logs(shown, asked.here)
+        if tables is not None:
+            from shadowaudit.cli.tables import publish, there_are
+
+            there_are(tables)
         out.mkdir(parents=True, exist_ok=True)
         if places and not files:  # before an engine is started for nothing
             shown.tell("no closed log yet: waiting for one")
@@ -141,6 +151,8 @@ def command(
             options.tell_of_open_logs(shown, asked.open_logs())
             if not no_report:
                 write_report(out, verdict)
+            if tables is not None:
+                publish(tables, out)
             if as_json:
                 print(json.dumps(verdict.as_dict(), ensure_ascii=False), flush=True)
             else:

@@ -15,6 +15,7 @@ from shadowaudit.summary.computing import total
 from shadowaudit.summary.model import FLOWS, Flow, Hop, Summary
 from shadowaudit.summary.units import at_most, octets, plain, share
 
+_LEAST = 4  # moments, the end among them: two days or hours are seen as well in the tables
 _WEEKLY = 120
 """From so many days on, a line for each week is quieter than one for each day."""
 
@@ -43,7 +44,7 @@ def page(summary: Summary, uri: str, version: int, made_at: str) -> str:
 
 
 def _sheets(summary: Summary) -> list[Sequence[sheets.Sheet]]:
-    """Those that stand together; a chart shows sizes and hours."""
+    """Those that stand together. Charts show hours and sizes."""
     told: list[Sequence[sheets.Sheet]] = [
         [sheets.nodes(summary)],
         [sheets.recipients(summary), sheets.senders(summary)],
@@ -106,7 +107,7 @@ def _charts(summary: Summary) -> list[dict[str, Any]]:
             "" if hourly else bars(of_day, "messages received, hour by hour of the day", "{:,.1f}".format),
         ),
         ("Time to delivery, by next hop", "share of deliveries", _latencies(summary)),
-        ("Sizes of messages", mean, bars(of_size, "messages by size")),
+        ("Sizes of messages", mean, bars(of_size, "messages by size") if len(of_size) > 1 else ""),
     )
     return [{"title": title, "told": "", "remark": remark, "svg": svg} for title, remark, svg in found if svg]
 
@@ -143,7 +144,7 @@ def _midnight(day: date) -> datetime:
 
 
 def _over(flows: Sequence[tuple[float, Flow]], names: Sequence[str]) -> str:
-    if not any(getattr(flow, name) for _, flow in flows for name in names):
+    if len(flows) < _LEAST or not any(getattr(flow, name) for _, flow in flows for name in names):
         return ""
     return over_time(
         {name: [(at, getattr(flow, name)) for at, flow in flows] for name in names},
