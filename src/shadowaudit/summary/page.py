@@ -39,7 +39,9 @@ def page(summary: Summary, uri: str, version: int, made_at: str) -> str:
         tiles_told=_tiles(summary),
         charts=_charts(summary),
         groups=_sheets(summary),
-        days=sheets.days(summary),
+        folded=[
+            one for one in (sheets.days(summary), sheets.hours(summary), sheets.sizes(summary)) if one.rows
+        ],
     )
 
 
