@@ -16,6 +16,7 @@ from .planted_audit_replaying import REPLAYING
 from .planted_audit_settling import SETTLING
 from .planted_audit_summary import SUMMARY
 from .planted_audit_summing import SUMMING
+from .planted_audit_tables import TABLES
 from .planted_audit_weighing import WEIGHING
 from .planted_damage import DAMAGE
 from .planted_database import DATABASE
@@ -46,6 +47,7 @@ AUDIT: tuple[Fault, ...] = (
     *SETTLING,
     *COMPARING,
     *EVENTS,
+    *TABLES,
     *SUMMARY,
 )
 FAULTS = (*RELAY, *AUDIT, *MUTANTS)
