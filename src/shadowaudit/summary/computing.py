@@ -49,7 +49,7 @@ def summarize(gold: Gold, asked: Asked) -> Summary:
         days={day: days.get(day, Flow()) for day in every},
         hours=_hours(traffic) if 0 < len(every) <= HOURLY else {},
         of_day=_of_day(traffic),
-        nodes=dict(sorted(_flows(traffic, "node").items(), key=lambda one: str(one[0]))),
+        nodes=_nodes(traffic),
         senders=_domains(tables["domains"], "sender", asked.top),
         recipients=_domains(tables["domains"], "recipient", asked.top),
         sizes=_sizes(tables["sizes"]),
@@ -72,6 +72,12 @@ def _flow(row: Mapping[str, Any]) -> Flow:
 
 def _flows(traffic: Any, key: str) -> dict[Any, Flow]:
     return {row[key]: _flow(row) for row in summed(traffic, [key], FLOWS).to_pylist() if row[key] is not None}
+
+
+def _nodes(traffic: Any) -> dict[str, Flow]:
+    """By name. Rows that name none are of a node without a name."""
+    flows = {row["node"] or "": _flow(row) for row in summed(traffic, ["node"], FLOWS).to_pylist()}
+    return dict(sorted(flows.items()))
 
 
 def total(flows: Iterable[Flow]) -> Flow:
