@@ -40,6 +40,7 @@ def summarize(gold: Gold, asked: Asked) -> Summary:
     traffic = tables["traffic"]
     traffic = traffic.append_column("day", compute.cast(traffic["hour"], pa.date32()))
     days = _flows(traffic, "day")
+    domains = summed(tables["domains"], ["side", "domain"], ["messages", "addresses", "octets"])
     every = _every(min(days), max(days), timedelta(days=1)) if days else []
     return Summary(
         asked=asked,
@@ -50,8 +51,8 @@ def summarize(gold: Gold, asked: Asked) -> Summary:
         hours=_hours(traffic) if 0 < len(every) <= HOURLY else {},
         of_day=_of_day(traffic),
         nodes=_nodes(traffic),
-        senders=_domains(tables["domains"], "sender", asked.top),
-        recipients=_domains(tables["domains"], "recipient", asked.top),
+        senders=_domains(domains, "sender", asked.top),
+        recipients=_domains(domains, "recipient", asked.top),
         sizes=_sizes(tables["sizes"]),
         hops=_hops(tables["latencies"], asked.top),
         deferrals=_reasons(tables["reasons"], "DEFER", asked.top),
@@ -103,9 +104,9 @@ def _of_day(traffic: Any) -> dict[int, Flow]:
 
 
 def _domains(domains: Any, side: str, top: int) -> Domains:
+    """``domains``: one row for each side and domain."""
     measures = ("messages", "addresses", "octets")
-    of_side = having(domains, "side", side)
-    found = summed(of_side, ["domain"], measures)
+    found = having(domains, "side", side)
     return Domains(
         all=len(found),
         addresses=_sum(found, "addresses"),
