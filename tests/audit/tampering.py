@@ -119,7 +119,7 @@ def changes(directory: Path) -> Iterator[Change]:
                 if (event, name, bool(text)) not in seen:
                     seen.add((event, name, bool(text)))
                     for what, changed in others:
-                        line = ",".join(map(_cell, changed)) + "\r\n"
+                        line = ",".join(map(as_cell, changed)) + "\r\n"
                         yield Change(event, what, path, row, line.encode())
 
 
@@ -159,7 +159,8 @@ def _others(name: str, text: str) -> Iterator[tuple[str, str]]:
         yield f"{name}{_END}", text[:-1] + (last if text[-1] != last else "2")
 
 
-def _cell(text: str) -> str:
+def as_cell(text: str) -> str:
+    """As our logs quote it."""
     quoted = text.replace('"', '""')
     return f'"{quoted}"' if "," in text or '"' in text else text
 

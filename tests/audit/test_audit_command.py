@@ -571,7 +571,19 @@ def test_little_work_is_done_without_an_engine_and_the_verdict_says_so(tmp_path:
     assert done.returncode == 1, done.stderr
     assert "pyspark" not in done.stderr, "nothing of it was loaded"
     assert json.loads(done.stdout)["engine"] == "here"
-    assert "engine: here" in (out / "report.html").read_text("utf-8")
+    assert re.search(WORK, (out / "report.html").read_text("utf-8"))
+
+
+WORK = r"Here: \d+ files → [\d,]+ events → [\d,]+ messages"
+
+
+def test_the_command_ends_with_what_was_done(tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs", {})
+    done = CliRunner().invoke(main, ["verify", str(logs), "--out", str(tmp_path / "out")])
+    totals = json.loads((tmp_path / "out" / "verdict.json").read_text("utf-8"))["totals"]
+    assert re.fullmatch(WORK, done.stdout.splitlines()[-1])
+    assert done.stdout.endswith(f" events → {totals['messages']} messages\n")
+    assert f" {totals['rows']:,} events " in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def test_a_new_database_that_others_name_and_whose_log_is_still_open_is_waited_f
     for one in (mx1, mx2):
         begin(one, 0)
     named = f";S:Shadow=mx2.example.com;S:ShadowDb={OTHER}"
-    mx1.write(BEGIN + 1, Row("HAREDIRECT", "<1@x>", "a@example.com", 1, server="mx2", custom=named))
+    mx1.write(BEGIN + 1, Row("HAREDIRECT", AFTER, "a@example.com", 1, server="mx2", custom=named))
     for one in (mx1, mx2):
         stop(one, 5000)
     mx2.files[0].unlink()

@@ -14,6 +14,7 @@ import pytest
 from shadowaudit.cli import engines
 from shadowaudit.cli.progress import Shown
 from shadowaudit.generate.cluster import generate
+from shadowaudit.interruption import put_off
 
 INTERRUPTED = """
 import os, signal, sys
@@ -122,3 +123,26 @@ def test_a_command_that_cannot_be_loaded_is_no_answer(
     done = run(WITHOUT, tmp_path, *command, logs)
     assert done.returncode == 2
     assert "pyarrow" in done.stderr
+
+
+def test_an_interruption_that_is_put_off_comes_at_the_end_and_a_second_one_at_once() -> None:
+    done: list[int] = []
+
+    def interrupted(times: int) -> None:
+        with put_off():
+            for number in range(times):
+                signal.raise_signal(signal.SIGINT)
+                done.append(number)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        interrupted(0)
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(1)
+        assert done == [0]
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(2)
+        assert done == [0, 0]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_audit_verdicts import DELIVERED, EVIDENCE, row
+from test_audit_verdicts import DELIVERED, EVIDENCE, again, row
 
 from shadowaudit.core.events import COMPARED, Event, Kind
 from shadowaudit.core.evidence import Evidence
@@ -166,6 +166,69 @@ def test_an_epoch_that_no_promotion_began_cannot_be(kind: Kind) -> None:
 
 def test_a_message_is_received_in_its_first_epoch() -> None:
     assert Class.INCONSISTENT in found(*but(GOOD, Kind.RECEIVE, epoch=2), evidence=UNKNOWN)
+
+
+PROMOTED = (
+    *GOOD[:3],
+    replace(row("mx1", 4, Kind.DEFER, reason="451 later"), epoch=1),
+    *again(
+        row("mx2", 3, Kind.RESUBMIT, "mx1", "heartbeat-lost"),
+        row("mx2", 4, Kind.DELIVER),
+        row("mx1", 5, Kind.TRANSFER, "mx2"),
+        row("mx1", 6, Kind.HARECEIVE, "mx2", "taken"),
+        row("mx1", 7, Kind.HADISCARD, "mx2", "ExplicitlyDiscarded"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        pytest.param({4: 3, 5: 3}, id="a promotion that leaves one out"),
+        pytest.param({4: 1, 5: 1}, id="a promotion that begins none"),
+        pytest.param({5: 1}, id="a delivery in the one before"),
+        pytest.param({3: 2}, id="an attempt in another node's"),
+        pytest.param({6: 3}, id="ownership that ends in another than the copy begins in"),
+        pytest.param({8: 1}, id="a copy that is let go in the one before"),
+    ],
+)
+def test_an_epoch_follows_from_the_row_before(epochs: dict[int, int]) -> None:
+    rows = addressed(ANNA, events=PROMOTED)
+    assert Class.INCONSISTENT not in found(*rows)
+    changed = (replace(one, epoch=epochs.get(at, one.epoch)) for at, one in enumerate(rows))
+    assert Class.INCONSISTENT in found(*changed)
+
+
+@pytest.mark.parametrize("kind", [Kind.DEFER, Kind.HADAMAGE, Kind.SUSPEND, Kind.RESUME])
+def test_an_attempt_for_what_a_node_never_had_cannot_be(kind: Kind) -> None:
+    detail = found(*GOOD, row("mx3", 3, kind, reason="451 later"))[Class.INCONSISTENT].detail
+    assert f"mx3: {kind} of what the node never had" in detail
+
+
+def test_a_snapshot_lists_it_in_the_role_that_its_node_has() -> None:
+    for role in ("primary", "shadow"):
+        listed = replace(GOOD[0], kind=Kind.LOAD, sequence=3, entries={"Role": role})
+        rows = (*GOOD[:3], listed, replace(GOOD[4], sequence=4), GOOD[3])
+        assert (Class.INCONSISTENT in found(*rows)) == (role == "primary")
+
+
+@pytest.mark.parametrize(
+    ("entry", "text", "good"),
+    [
+        ("Reason", "heartbeat-lost", True), ("Reason", "owner-forgot", False),
+        ("Owner", "mx1", True), ("Owner", "mx3", False), ("OwnerDb", "db", True), ("OwnerDb", "other", False),
+    ],
+)  # fmt: skip
+def test_what_a_promotion_says_twice_is_the_same(entry: str, text: str, *, good: bool) -> None:
+    rows = tuple(
+        replace(one, entries={entry: text}, reference="db") if one.kind is Kind.RESUBMIT else one
+        for one in addressed(ANNA, events=PROMOTED)
+    )
+    assert (Class.INCONSISTENT in found(*rows)) != good
+
+
+def test_a_copy_is_let_go_for_a_reason_that_there_is() -> None:
+    assert set(found(*but(GOOD, Kind.HADISCARD, reason="Forgotten"))) == {Class.INCONSISTENT}
 
 
 # Reports.

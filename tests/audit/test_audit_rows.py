@@ -116,6 +116,17 @@ HARM = {
     "more than it lists": (rb",DELIVER,", rb",4096,\d+,", b",4096,7,"),
     "a count that is no number": (rb",RECEIVE,", rb",4096,\d+,", b",4096,one,"),
     "no size": (rb",DELIVER,", rb",4096,", b",,"),
+    "an id that is none": (rb",DELIVER,", rb",[0-9a-f]{8}-", b",x"),
+    "no id": (rb",DELIVER,", rb",[0-9a-f-]{36},", b",,"),
+    "an id where a snapshot ends": (
+        rb"S:Count=",
+        rb",LOAD,,,,",
+        b",LOAD,,,01a1f0be-24e4-766c-be62-dc047c6895f0,",
+    ),
+    "another role": (rb"S:Role=", rb"S:Role=\w+", b"S:Role=owner"),
+    "another damage": (rb",HADAMAGE,", rb"S:Damaged=\w+", b"S:Damaged=all"),
+    "another doubt": (rb",DELIVER,", rb"S:Epoch=1", b"S:Epoch=1;S:InDoubt=maybe"),
+    "another redundancy": (rb",RECEIVE,", rb"S:Epoch=1", b"S:Epoch=1;S:Replication=None"),
     "an event that nobody knows": (rb",DELIVER,", rb",DELIVER,", b",DELIVERED,"),
 }
 
@@ -126,7 +137,7 @@ def test_a_row_of_ours_without_a_value_that_it_needs_is_none(
 ) -> None:
     which, old, new = HARM[harm]
     logs = tmp_path / "logs"
-    generate(logs, messages=30, faults={}, seed=2)
+    generate(logs, messages=30, faults={"in-transit": 1, "damaged-copy": 1}, seed=2)
     path = next(one for one in files_of(logs) if re.search(which, one.read_bytes()))
     lines = path.read_bytes().splitlines(keepends=True)
     place = next(number for number, line in enumerate(lines) if re.search(which, line))

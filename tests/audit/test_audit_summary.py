@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from buckets import bucket
 from click.testing import CliRunner, Result
 from gold import Rows, by_day, publish, tables
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
+from pyarrow import fs, parquet
 
 from shadowaudit.cli import main
 from shadowaudit.spark.tables import store
@@ -261,6 +262,19 @@ def test_json_has_the_same_numbers(small: Path) -> None:
 def test_what_is_published_is_read_as_it_was(small: Path) -> None:
     asked = Asked(top=3)
     assert summarize(read(store.current(str(small)), asked), asked) == summary_of(SMALL, top=3)
+
+
+def test_tables_in_a_bucket_are_read(small: Path) -> None:
+    with bucket("audit") as query:
+        uri = f"s3://audit/tables?{query}"
+        target, root = fs.FileSystem.from_uri(uri)
+        fs.copy_files(str(small), root, source_filesystem=fs.LocalFileSystem(), destination_filesystem=target)
+        told = run("--tables", uri).output
+    local = run("--tables", small).output
+    assert told.replace("Tables: s3://audit/tables, version 1", "") == local.replace(
+        f"Tables: {small}, version 1", ""
+    )
+    assert "s3://audit/tables," in told
 
 
 @pytest.mark.parametrize(

@@ -280,8 +280,10 @@ def test_what_is_wrong_with_a_file_is_a_row_behind_its_rows(logs: Path, harm: An
         (b"a,b\r\nc,d\r\n", Fault.NO_FIELDS),
         ("#Fields: date-time\r\nx\r\n".encode("utf-16"),
          f"{Fault.NO_FIELDS} (it is UTF-16: convert it to UTF-8)"),
+        ("#Fields: date-time\r\nx\r\n".encode("utf-16-le"),
+         f"{Fault.NO_FIELDS} (it is UTF-16: convert it to UTF-8)"),
     ],
-    ids=["empty", "zeros", "another table", "UTF-16"],
+    ids=["empty", "zeros", "another table", "UTF-16", "UTF-16 without a mark"],
 )  # fmt: skip
 def test_what_is_no_log_is_one_row_that_says_so(tmp_path: Path, octets: bytes, problem: str) -> None:
     path = tmp_path / "MSGTRK2026112110-1.LOG"

@@ -1,8 +1,12 @@
-"""The notebook: whoever runs its ten cells finds the message that is lost, and only that one."""
+"""The notebook: whoever runs its ten cells finds the message that is lost, and only that one.
+
+It opens a session of Spark of its own, in a process of its own where nothing is set up.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +40,12 @@ def test_ten_cells_find_the_lost_message_and_the_nodes_that_had_it(
 ) -> None:
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
-    truth = generate(tmp_path / "logs", messages=120, faults=FAULTS, seed=6)
+    truth = generate(tmp_path / "tracking", messages=120, faults=FAULTS, seed=6)
     (lost,) = (id_ for id_, classes in truth.found.items() if "lost" in classes)
     held = [id_ for id_, classes in truth.found.items() if "in-transit" in classes]
-    monkeypatch.setenv("TRACKING", str(tmp_path / "logs"))
+    prepared = ("JAVA", "PYSPARK", "SPARK", "TRACKING", "TABLES")
+    for name in [name for name in os.environ if name.startswith(prepared)]:
+        monkeypatch.delenv(name)  # where nothing is set up, and no other test has a session
     book = nbformat.read(NOTEBOOK, as_version=4)
     nbclient.NotebookClient(
         book, timeout=200, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}

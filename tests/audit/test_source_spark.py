@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -70,6 +67,11 @@ def plain(row: Row) -> Row:
 def expected(logs: Path) -> list[Row]:
     found = [plain(row) for path in files_of(logs) for row in read(path)]
     return sorted(found, key=lambda row: (row["file"], row["line"]))
+
+
+def test_a_session_that_is_open_is_used_again_and_tells_times_as_the_logs_do(spark_session: Any) -> None:
+    assert shadowaudit.session() is spark_session
+    assert spark_session.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
 def test_spark_has_every_row_of_all_files_with_its_types(tracking: Any, logs: Path) -> None:
@@ -176,27 +178,3 @@ def test_logs_in_a_bucket_have_the_events_that_they_have_in_a_directory(tracking
     assert [row | {"file": ""} for row in found] == [
         row | {"file": ""} for row in rows(tracking.load(str(logs)))
     ]
-
-
-ALONE = """
-import shadowaudit
-spark = shadowaudit.session({"spark.driver.memory": "1g"})
-assert shadowaudit.session() is spark
-events = spark.read.format("message_tracking").load("tracking")
-print("events:", events.count(), spark.conf.get("spark.sql.session.timeZone"))
-"""
-
-
-def test_a_session_opens_where_nothing_is_set_up_and_reads_a_relative_path(logs: Path) -> None:
-    prepared = ("JAVA", "PYSPARK", "SPARK")
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE],
-        check=False,
-        cwd=logs.parent,
-        env={name: text for name, text in os.environ.items() if not name.startswith(prepared)},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"events: {len(expected(logs))} UTC" in done.stdout

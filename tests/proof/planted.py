@@ -14,6 +14,7 @@ from .planted_audit_knowing import KNOWING
 from .planted_audit_reading import READING
 from .planted_audit_replaying import REPLAYING
 from .planted_audit_settling import SETTLING
+from .planted_audit_spark import SPARK
 from .planted_audit_summary import SUMMARY
 from .planted_audit_summing import SUMMING
 from .planted_audit_tables import TABLES
@@ -48,6 +49,7 @@ AUDIT: tuple[Fault, ...] = (
     *COMPARING,
     *EVENTS,
     *TABLES,
+    *SPARK,
     *SUMMARY,
 )
 FAULTS = (*RELAY, *AUDIT, *MUTANTS)

@@ -66,20 +66,6 @@ EVENTS = (
     *_in(
         "events.py",
         (
-            "a row without all columns is a row",
-            _TOLD,
-            "        return _without(found, _short(block, found, fields))",
-            "        return found",
-            "events.py::test_a_row_of_exchange_that_ends_early_is_none[False-13]",
-        ),
-        (
-            "commas in quotes stand for columns",
-            _TOLD,
-            "        short[place] = split_row(",
-            "        short[place] = False and split_row(",
-            "events.py::test_a_row_of_exchange_that_ends_early_is_none[True-13]",
-        ),
-        (
             "a row that cannot be read is left out",
             _TOLD,
             "        for row in rows.unreadable:",

@@ -43,6 +43,7 @@ def show(verdict: Verdict, out: Path, console: Console, *, report: bool) -> None
         console.print(f"  not in the proof: {escape(caveat)}", highlight=False, style="dim", soft_wrap=True)
     name = "report.html" if report else "verdict.json"
     console.print(f"Report: {escape(str(out / name))}", highlight=False, soft_wrap=True)
+    console.print(escape(verdict.work), highlight=False, style="dim", soft_wrap=True)
 
 
 def _table(verdict: Verdict) -> Table:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from shadowaudit.interruption import INTERRUPTED, putting_away
 from shadowaudit.spark import places
 from shadowaudit.spark.tables import store
 from shadowaudit.summary import text
@@ -96,12 +97,16 @@ def _write(path: Path, page: str) -> None:
     """Whole or not at all."""
     made = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        made.write_text(page, "utf-8")
-        made.replace(path)
+        with putting_away():
+            try:
+                made.write_text(page, "utf-8")
+                made.replace(path)
+            finally:
+                made.unlink(missing_ok=True)
     except OSError as problem:
         raise _Refused(f"{path}: {problem.strerror or problem}") from None
-    finally:
-        made.unlink(missing_ok=True)
+    except KeyboardInterrupt:
+        os._exit(INTERRUPTED)
 
 
 class _Refused(click.ClickException):

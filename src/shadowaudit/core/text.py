@@ -22,8 +22,13 @@ def split_row(line: bytes, count: int, *, strict: bool) -> list[str] | None:
         text = line.decode("utf-8", "strict" if strict else "replace").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         return None
+    if '"' not in text:
+        if strict and ("\r" in text or "\n" in text):
+            return None
+        fields = text.split(",")
+        return fields if len(fields) == count else None
     pattern = _FIELD if strict else _LOOSE
-    fields: list[str] = []
+    fields = []
     at = 0
     while found := pattern.match(text, at):
         quoted, plain = found.groups()

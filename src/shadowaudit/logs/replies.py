@@ -17,8 +17,9 @@ Truth = NDArray[np.bool_]
 
 def unfitting(context: Cells, status: Cells, *, sent: Truth, failed: Truth, deferred: Truth) -> Truth:
     """Of deliveries, bounces and attempts: is the reply, or what is said of a recipient, another event's?"""
-    good = context.begins(b"2")
-    odd: Truth = (sent & ~good) | ((failed | deferred) & good)
+    odd: Truth = sent | failed | deferred
+    rows = np.flatnonzero(odd)
+    odd[rows] = context.at(rows).begins(b"2") != sent[rows]
     rows = np.flatnonzero(sent)
     texts, of = status.at(rows).numbered()
     odd[rows] |= np.array([not accepted(listed(text)) for text in texts.texts()], dtype=np.bool_)[of]

@@ -22,12 +22,12 @@ EXAMPLES = 10
 _HOPS = 40
 _STEPS = 20  # a power of ten: see engine.totals
 _MEASURES = {
-    "accept": (
-        "From the end of the message to 250",
-        "by one clock: the id is given when the message is complete",
+    "accept": ("From the end of the message to its 250", "one clock"),
+    "deliver": (
+        "From 250 until the last recipient is settled",
+        "one clock, unless another node took the message over",
     ),
-    "deliver": ("From 250 to the last recipient's end", "by one clock, unless another node took it over"),
-    "discard": ("From the last end to the holder's discard", "by two nodes' clocks: take it as a hint"),
+    "discard": ("From then until the holder discards its copy", "clocks of two nodes, which may differ"),
 }
 
 

@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shadowaudit.core.facts import Fault, Flavour
-from shadowaudit.core.text import split_row
 from shadowaudit.logs import exchange
 from shadowaudit.logs.grid import split
-from shadowaudit.logs.layout import NAME
+from shadowaudit.logs.layout import NAME, encoding_of
 from shadowaudit.logs.lines import Block, Readable, Reading, Room
 from shadowaudit.logs.rows import is_text, read
 from shadowaudit.spark.columns import (
@@ -48,7 +47,6 @@ ROWS = 10_000
 
 _ENTRIES = {DATABASE: "Db", INCARNATION: "Boot", SEQUENCE: "Seq", EPOCH: "Epoch"}
 _TYPED = ("date-time", "internal-message-id", "total-bytes", "recipient-count")
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _OCTETS = "octets that are not UTF-8 are shown as U+FFFD"
 
 Array = Any  # of pyarrow, which has no types
@@ -134,7 +132,7 @@ class _Events:
         if not self.wants_node(self.node):
             return
         for block in self.reading.blocks_of(file):
-            self.beginning = self.beginning or block.octets[:2].tobytes()
+            self.beginning = self.beginning or block.octets[:64].tobytes()
             self.rows += block.rows
             if not self.reading.layout.usable:
                 self.faults[Fault.NO_FIELDS] = None
@@ -173,12 +171,11 @@ class _Events:
             self.reading.layout.flavour = Flavour.RELAY  # then it is read as what it is
             return self._relays(block)
         none = pa.nulls(len(table), pa.string())
-        found = _Rows(
+        return _Rows(
             table.index,
             table.unreadable,
             lambda name: nothing_as_null(table[name]) if name in table.columns else none,
         )
-        return _without(found, _short(block, found, fields))
 
     def _batch(self, block: Block, rows: _Rows) -> Batch:
         """All rows of the block, those that cannot be read among them."""
@@ -257,8 +254,8 @@ class _Events:
         rows = []
         for fault in self.faults:
             text = str(fault)
-            if fault == Fault.NO_FIELDS and self.beginning in _UTF_16:
-                text += " (it is UTF-16: convert it to UTF-8)"
+            if fault == Fault.NO_FIELDS and (encoding := encoding_of(self.beginning)):
+                text += f" (it is {encoding}: convert it to UTF-8)"
             software = str(self.reading.layout.flavour) if fault != Fault.NO_FIELDS else None
             rows.append({FILE: self.uri, SOFTWARE: software, NODE: self.node, PROBLEM: text})
         columns = [[row.get(name) for row in rows] for name in self.schema.names]
@@ -338,25 +335,3 @@ def _server(rows: _Rows) -> str:
     names = ("event-id", "server-hostname", "client-hostname")
     columns = {name: pc.fill_null(rows.cell(name), "") for name in names}
     return exchange.first_server(columns)  # type: ignore[arg-type]
-
-
-def _short(block: Block, rows: _Rows, fields: tuple[str, ...]) -> Any:
-    """Which rows do not have all columns: the reader takes what is missing at their end for empty."""
-    octets = block.octets[block.marks]
-    begins, ends = block.begins[rows.index], block.ends[rows.index]
-    commas, quotes = (block.marks[octets == ord(one)] for one in ',"')
-    short = np.searchsorted(commas, ends) - np.searchsorted(commas, begins) < len(fields) - 1
-    quoted = np.searchsorted(quotes, ends) > np.searchsorted(quotes, begins)
-    doubtful = quoted & ~short & rows.cell(fields[-1]).is_null().to_numpy(zero_copy_only=False)
-    for place in np.flatnonzero(doubtful).tolist():
-        row = block.row(int(rows.index[place]))
-        short[place] = split_row(row, len(fields) - 1, strict=False) is not None
-    return short
-
-
-def _without(rows: _Rows, some: Any) -> _Rows:
-    if not some.any():
-        return rows
-    keep = pa.array(~some)
-    unreadable = sorted([*rows.unreadable, *rows.index[some].tolist()])
-    return _Rows(rows.index[~some], tuple(unreadable), lambda name: rows.cell(name).filter(keep))

@@ -15,6 +15,7 @@ from shadowaudit.summary.computing import total
 from shadowaudit.summary.model import FLOWS, Flow, Hop, Summary
 from shadowaudit.summary.units import at_most, octets, plain, share
 
+_LEAST = 4  # moments, the end among them: two days or hours are seen as well in the tables
 _WEEKLY = 120
 """From so many days on, a line for each week is quieter than one for each day."""
 
@@ -38,12 +39,14 @@ def page(summary: Summary, uri: str, version: int, made_at: str) -> str:
         tiles_told=_tiles(summary),
         charts=_charts(summary),
         groups=_sheets(summary),
-        days=sheets.days(summary),
+        folded=[
+            one for one in (sheets.days(summary), sheets.hours(summary), sheets.sizes(summary)) if one.rows
+        ],
     )
 
 
 def _sheets(summary: Summary) -> list[Sequence[sheets.Sheet]]:
-    """Those that stand together; a chart shows sizes and hours."""
+    """Those that stand together. Charts show hours and sizes."""
     told: list[Sequence[sheets.Sheet]] = [
         [sheets.nodes(summary)],
         [sheets.recipients(summary), sheets.senders(summary)],
@@ -60,8 +63,10 @@ def _sheets(summary: Summary) -> list[Sequence[sheets.Sheet]]:
 
 
 def _named_first(sheet: sheets.Sheet) -> sheets.Sheet:
-    """A phone shows the first columns: the names, which the text has last, as they may be long."""
-    order = sorted(range(len(sheet.columns)), key=lambda number: sheet.columns[number][1] != sheets.NAME)
+    """A phone shows the first columns: replies, or names, which the text has last, as they may be long."""
+    kinds = [kind for _, kind in sheet.columns]
+    first = sheets.TEXT if sheets.TEXT in kinds else sheets.NAME
+    order = sorted(range(len(kinds)), key=lambda number: kinds[number] != first)
     rows = [[row[number] for number in order] for row in sheet.rows]
     return replace(sheet, columns=[sheet.columns[number] for number in order], rows=rows)
 
@@ -106,7 +111,7 @@ def _charts(summary: Summary) -> list[dict[str, Any]]:
             "" if hourly else bars(of_day, "messages received, hour by hour of the day", "{:,.1f}".format),
         ),
         ("Time to delivery, by next hop", "share of deliveries", _latencies(summary)),
-        ("Sizes of messages", mean, bars(of_size, "messages by size")),
+        ("Sizes of messages", mean, bars(of_size, "messages by size") if len(of_size) > 1 else ""),
     )
     return [{"title": title, "told": "", "remark": remark, "svg": svg} for title, remark, svg in found if svg]
 
@@ -143,7 +148,7 @@ def _midnight(day: date) -> datetime:
 
 
 def _over(flows: Sequence[tuple[float, Flow]], names: Sequence[str]) -> str:
-    if not any(getattr(flow, name) for _, flow in flows for name in names):
+    if len(flows) < _LEAST or not any(getattr(flow, name) for _, flow in flows for name in names):
         return ""
     return over_time(
         {name: [(at, getattr(flow, name)) for at, flow in flows] for name in names},
