@@ -17,9 +17,10 @@ from shadowaudit.core.verdict import Verdict
 from shadowaudit.core.weighing import weigh
 from shadowaudit.engine.here import Here
 from shadowaudit.engine.merge import plain
-from shadowaudit.engine.port import Asked, Engine, Held, Log
+from shadowaudit.engine.port import Asked, Engine, Held, Log, Waiting
 from shadowaudit.engine.settle import Finished, Merged, ingest, settle, whole
 from shadowaudit.engine.totals import added, curve, latencies, span, width_of
+from shadowaudit.logs.extract import Octets, in_file
 from shadowaudit.logs.grown import without_beginnings
 from shadowaudit.logs.settled import linked
 from shadowaudit.logs.state import State
@@ -88,7 +89,7 @@ class Audit:
 
     def verify(self, facts: Sequence[FileFacts], question: Question) -> Verdict:
         """Judge every message in these files, and write the tables."""
-        files, notes = counted(facts)
+        files, notes = counted(facts, self._held.octets if self._held else in_file)
         if self.state is not None:
             self._check(self.state, facts, files)
         evidence = weigh(
@@ -158,7 +159,7 @@ class Audit:
         return verdict
 
     @contextmanager
-    def _states(self, facts: Sequence[FileFacts], question: Question) -> Iterator[tuple[Held, Finished]]:
+    def _states(self, facts: Sequence[FileFacts], question: Question) -> Iterator[tuple[Waiting, Finished]]:
         """What is to be judged, and what is settled.
 
         Settled is so whatever is declared lost, or open; of a part of the time it says nothing.
@@ -196,11 +197,11 @@ class Audit:
         self.timings[name] = self.timings.get(name, 0.0) + time.monotonic() - began
 
 
-def counted(facts: Sequence[FileFacts]) -> tuple[list[FileFacts], tuple[str, ...]]:
+def counted(facts: Sequence[FileFacts], octets: Octets = in_file) -> tuple[list[FileFacts], tuple[str, ...]]:
     """The files that count, and notes. What was deleted or moved since it was read can no longer be shown."""
     here = (one.path for one in facts if "://" not in one.path)
     files, copies = distinct(facts, gone={path for path in here if not Path(path).exists()})
-    files, beginnings = without_beginnings(files)
+    files, beginnings = without_beginnings(files, octets)
     return files, (*copies, *beginnings)
 
 

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from auditing import auditor
+from click.testing import CliRunner
 from gold import tables
 from test_audit_summary import HOSTILE, SMALL
 
-from shadowaudit.engine.here import Here
+from shadowaudit.cli import main
 from shadowaudit.generate.cluster import generate
-from shadowaudit.report.page import write_report
 from shadowaudit.summary.computing import summarize
 from shadowaudit.summary.gold import Gold
 from shadowaudit.summary.model import Asked
@@ -74,8 +73,9 @@ def summary() -> str:
 
 def report(directory: Path) -> str:
     generate(directory / "logs", messages=200, faults=FAULTS, seed=3)
-    verdict = auditor(Here(), directory)(directory / "logs", out=directory / "out")
-    return write_report(directory / "out", verdict).read_text("utf-8")
+    arguments = ("verify", directory / "logs", "--engine", "here", "--out", directory / "out")
+    assert CliRunner().invoke(main, [str(one) for one in arguments]).exit_code == 1
+    return (directory / "out" / "report.html").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -326,15 +326,15 @@ def test_a_command_that_is_killed_leaves_the_last_good_state_and_the_next_one_co
 
     def run(where: Path) -> str:
         done = subprocess.run(
-            [*command, str(where)], capture_output=True, text=True, timeout=280, check=False
+            [*command, str(where)], capture_output=True, text=True, timeout=1000, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert "Spark 4.2: " in run(logs / "mx1")
+    assert "Spark 4." in run(logs / "mx1")
     before = state(str(tables))
     killed = subprocess.Popen([*command, str(logs)], stdout=-1, stderr=-1, start_new_session=True)
-    end = time.monotonic() + 200
+    end = time.monotonic() + 1000
     while not list(tables.glob("messages/*/00000002-*")):
         assert killed.poll() is None, killed.communicate()
         assert time.monotonic() < end

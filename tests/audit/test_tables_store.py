@@ -225,11 +225,12 @@ def test_logs_that_have_rows_of_one_another_are_found_by_their_sequences() -> No
         "/a/2": row(first_sequence=10, last_sequence=20),
         "/b/2": row(first_sequence=10, last_sequence=12),
         "/b/3": row(first_sequence=13, last_sequence=14),
+        "/b/4": row(first_sequence=15, last_sequence=15),
         "/c/2": row(first_sequence=10, last_sequence=20, incarnation="j"),
         "/d/4": row(first_sequence=None, last_sequence=None),
         "/e/5": row(software="exchange", database=None, first_sequence=None),
     })  # fmt: skip
-    assert known.doubtful() == ["/a/2", "/b/2", "/b/3", "/e/5"]
+    assert known.doubtful() == ["/a/2", "/b/2", "/b/3", "/b/4", "/e/5"]
 
 
 def test_a_log_is_new_until_it_was_read_with_its_size() -> None:

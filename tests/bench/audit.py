@@ -35,6 +35,9 @@ FAULTS = {
 _FEW = dict.fromkeys(FAULTS, 2)
 _SAMPLE = 0.2  # seconds between two looks at memory
 _LONGEST = 1800.0
+_UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
+"""With it Python compiles its modules at each start, where whoever built the machine has not done so."""
+
 _REFUSED = 2  # usage, or an engine that is not here
 
 VERIFY = ("-m", "shadowaudit", "verify", "--json", "--no-report")
@@ -185,6 +188,7 @@ def _run(name: str, rows: int, arguments: Sequence[str]) -> Measured | None:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        env={name: text for name, text in os.environ.items() if name != _UNCOMPILED},
     ) as process:
         used = Used()
         ended = threading.Event()

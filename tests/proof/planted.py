@@ -17,6 +17,7 @@ from .planted_audit_settling import SETTLING
 from .planted_audit_spark import SPARK
 from .planted_audit_summary import SUMMARY
 from .planted_audit_summing import SUMMING
+from .planted_audit_tables import TABLES
 from .planted_audit_weighing import WEIGHING
 from .planted_damage import DAMAGE
 from .planted_database import DATABASE
@@ -48,6 +49,7 @@ AUDIT: tuple[Fault, ...] = (
     *COMPARING,
     *EVENTS,
     *SPARK,
+    *TABLES,
     *SUMMARY,
 )
 FAULTS = (*RELAY, *AUDIT, *MUTANTS)

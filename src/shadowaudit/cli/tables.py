@@ -99,7 +99,7 @@ def _tell(version: int, logs: int, events: int, messages: int, *, as_json: bool)
     spark = ".".join(metadata.version("pyspark").split(".")[:2])
     counts = (counted(logs, "file"), counted(events, "event"), counted(messages, "message"))
     what = " → ".join(counts) if logs else "nothing new"
-    print(f"Spark {spark}: {what}", flush=True)
+    print(f"Spark {spark}: {what} (version {version} of the tables)", flush=True)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from shadowaudit.engine.exact import judged
 from shadowaudit.engine.merge import buckets_for, merge
 from shadowaudit.engine.pool import Pool
 from shadowaudit.engine.port import HERE, Job, Log
+from shadowaudit.logs.extract import in_file
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.lines import Room
 
@@ -80,6 +81,9 @@ class Waiting:
     blocks: Sequence[Blocks]
     buckets: int
     facts: Sequence[FileFacts] = ()
+
+    def octets(self, name: str, begin: int, end: int) -> bytes:
+        return in_file(name, begin, end)
 
     def judge(self, job: Job) -> None:
         for _ in self.pool.each(_judge, (job, tuple(self.logs), tuple(self.blocks)), range(self.buckets)):

@@ -51,19 +51,27 @@ class Job:
     findings: str  # tables of ``exact.SCHEMA``
 
 
-class Held(Protocol):
-    """What was read: facts of the logs, and the states of their messages, which wait for a question."""
-
-    @property
-    def facts(self) -> Sequence[FileFacts]:
-        """One for each log that was asked for, in that order."""
-        ...
+class Waiting(Protocol):
+    """States of messages, which wait for a question."""
 
     def judge(self, job: Job) -> None:
         """Fill the job's directories. States of logs that are not among ``asked.files`` do not count.
 
         Raises EngineError, OSError.
         """
+        ...
+
+
+class Held(Waiting, Protocol):
+    """What was read: facts of the logs, and the states of their messages."""
+
+    @property
+    def facts(self) -> Sequence[FileFacts]:
+        """One for each log that was asked for, in that order."""
+        ...
+
+    def octets(self, name: str, begin: int, end: int) -> bytes:
+        """What the log of that name has from one place to another. Raises OSError."""
         ...
 
 

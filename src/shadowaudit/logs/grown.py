@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 from shadowaudit.core.facts import FileFacts, Flavour
+from shadowaudit.logs.extract import Octets, in_file
 
 _AT_ONCE = 1 << 20
 
 
-def without_beginnings(files: Sequence[FileFacts]) -> tuple[list[FileFacts], tuple[str, ...]]:
+def without_beginnings(
+    files: Sequence[FileFacts], octets: Octets = in_file
+) -> tuple[list[FileFacts], tuple[str, ...]]:
     """The files without those that are the beginning of another one, octet by octet; and a note about each.
 
     A file that cannot be read any more stays.
@@ -24,7 +26,7 @@ def without_beginnings(files: Sequence[FileFacts]) -> tuple[list[FileFacts], tup
     for several in same.values():
         by_size = sorted(several, key=lambda one: one.size)
         for place, one in enumerate(by_size):
-            longer = (other for other in by_size[place + 1 :] if _begins(Path(other.path), Path(one.path)))
+            longer = (other for other in by_size[place + 1 :] if _begins(other, one, octets))
             if whole := next(longer, None):
                 gone[one.path] = whole.path
     notes = tuple(
@@ -34,13 +36,13 @@ def without_beginnings(files: Sequence[FileFacts]) -> tuple[list[FileFacts], tup
     return [one for one in files if one.path not in gone], notes
 
 
-def _begins(whole: Path, part: Path) -> bool:
+def _begins(whole: FileFacts, part: FileFacts, octets: Octets) -> bool:
     """Does the file begin with all octets of the other one?"""
     try:
-        with whole.open("rb") as long, part.open("rb") as short:
-            while octets := short.read(_AT_ONCE):
-                if long.read(len(octets)) != octets:
-                    return False
+        return all(
+            octets(whole.path, begin, min(begin + _AT_ONCE, part.size))
+            == octets(part.path, begin, min(begin + _AT_ONCE, part.size))
+            for begin in range(0, part.size, _AT_ONCE)
+        )
     except OSError:
         return False
-    return True

@@ -23,7 +23,7 @@ from shadowaudit.engine import port
 from shadowaudit.engine.answers import keep_messages, keep_table, keep_tally
 from shadowaudit.engine.merge import buckets_for
 from shadowaudit.engine.port import EngineError, Job
-from shadowaudit.spark.places import Log
+from shadowaudit.spark.places import Log, Ranges
 from shadowaudit.spark.states import BLOCK, BUCKET, FACTS, LOG, NAME, States, told
 from shadowaudit.spark.tasks import Tasks, on_server
 from shadowaudit.spark.verdict import JUDGED, MERGED, judging, merging
@@ -85,6 +85,10 @@ class _Held:
     @property
     def facts(self) -> Sequence[FileFacts]:
         return self._facts
+
+    def octets(self, name: str, begin: int, end: int) -> bytes:
+        with Ranges(self._logs) as ranges:
+            return ranges.read(name, begin, end)
 
     def forget(self) -> None:
         """Free the disks."""

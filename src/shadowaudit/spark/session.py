@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -86,6 +87,7 @@ def session(
     ``spark-submit`` they are what that command was told. Ctrl-C has Spark drop its jobs. Raises EngineError.
     """
     before = signal.getsignal(signal.SIGINT)
+    logging.getLogger().addFilter(_no_interrupt)
     opened = _connected(asked) if asked.startswith("sc://") else _started(master, memory, dict(conf or {}))
     try:
         if before is not signal.default_int_handler:  # Spark takes it for itself
@@ -98,6 +100,12 @@ def session(
     finally:
         opened.stop()
         signal.signal(signal.SIGINT, before)
+        logging.getLogger().removeFilter(_no_interrupt)
+
+
+def _no_interrupt(record: logging.LogRecord) -> bool:
+    """Py4J logs the traceback of a Ctrl-C by the root logger, and raises it as well."""
+    return not (record.exc_info and record.exc_info[0] is KeyboardInterrupt)
 
 
 def _started(master: str | None, memory: str, conf: dict[str, str]) -> Any:

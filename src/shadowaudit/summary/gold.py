@@ -75,9 +75,7 @@ def read(current: Current, asked: Asked) -> Gold:
             for name, shape in shapes.items()
         }
         parts = {name: [empty(shapes[name]), *(one.result() for one in some)] for name, some in reads.items()}
-    return Gold(
-        {name: pa.concat_tables(some).unify_dictionaries().combine_chunks() for name, some in parts.items()}
-    )
+    return Gold({name: pa.concat_tables(some).unify_dictionaries() for name, some in parts.items()})
 
 
 def _at_a_time(current: Current) -> int:
@@ -88,7 +86,8 @@ def _files(current: Current, name: str, asked: Asked) -> Iterator[DataFile]:
     since = asked.since.isoformat() if asked.since else ""
     until = asked.until.isoformat() if asked.until else ""
     for one in current.manifest.files(name):
-        if name == "findings" or (one.day and since <= one.day and (not until or one.day < until)):
+        chosen = bool(one.day) and since <= (one.day or "") and (not until or (one.day or "") < until)
+        if one.rows and (chosen or name == "findings"):
             yield one
 
 

@@ -39,7 +39,9 @@ def page(summary: Summary, uri: str, version: int, made_at: str) -> str:
         tiles_told=_tiles(summary),
         charts=_charts(summary),
         groups=_sheets(summary),
-        days=sheets.days(summary),
+        folded=[
+            one for one in (sheets.days(summary), sheets.hours(summary), sheets.sizes(summary)) if one.rows
+        ],
     )
 
 
@@ -61,8 +63,10 @@ def _sheets(summary: Summary) -> list[Sequence[sheets.Sheet]]:
 
 
 def _named_first(sheet: sheets.Sheet) -> sheets.Sheet:
-    """A phone shows the first columns: the names, which the text has last, as they may be long."""
-    order = sorted(range(len(sheet.columns)), key=lambda number: sheet.columns[number][1] != sheets.NAME)
+    """A phone shows the first columns: replies, or names, which the text has last, as they may be long."""
+    kinds = [kind for _, kind in sheet.columns]
+    first = sheets.TEXT if sheets.TEXT in kinds else sheets.NAME
+    order = sorted(range(len(kinds)), key=lambda number: kinds[number] != first)
     rows = [[row[number] for number in order] for row in sheet.rows]
     return replace(sheet, columns=[sheet.columns[number] for number in order], rows=rows)
 

@@ -66,19 +66,23 @@ def days(summary: Summary) -> Sheet:
     return _flows("Per day", "day", summary.days)
 
 
-def time(summary: Summary) -> list[Sheet]:
-    """Days or months, and hours."""
-    of_day = Sheet(
+def days_or_months(summary: Summary) -> Sheet:
+    """Months, if there are many days."""
+    many = len(summary.days) > DAYS
+    return _flows("Per month", "month", by_month(summary.days)) if many else days(summary)
+
+
+def hours(summary: Summary) -> Sheet:
+    """Each hour of a few days; of more days, the mean of each hour of the day."""
+    if summary.hours:
+        return _flows("Per hour", "hour", {f"{hour:%m-%d %H}h": flow for hour, flow in summary.hours.items()})
+    return Sheet(
         "Per hour of the day, mean of all days",
         (("hour", NAME), *((name, NUMBER) for name in ("received", "delivered", "deferred", "failed"))),
-        [_mean(hour, flow, len(summary.days)) for hour, flow in summary.of_day.items()],
+        [_mean(hour, flow, len(summary.days)) for hour, flow in summary.of_day.items()]
+        if summary.days
+        else [],
     )
-    hours = {f"{hour:%m-%d %H}h": flow for hour, flow in summary.hours.items()}
-    many = len(summary.days) > DAYS
-    return [
-        _flows("Per month", "month", by_month(summary.days)) if many else days(summary),
-        _flows("Per hour", "hour", hours) if hours else of_day,
-    ]
 
 
 def by_month(flows: Mapping[date, Flow]) -> dict[str, Flow]:
@@ -122,7 +126,8 @@ def hops(summary: Summary) -> Sheet:
         f"the time itself is up to {100 * less:.0f} % less."
     )
     rows = []
-    for hop in (*summary.hops.top, summary.hops.together):
+    together = (summary.hops.together,) if summary.hops.all > 1 else ()
+    for hop in (*summary.hops.top, *together):
         if hop.deliveries:
             times = (at_most(hop.percentiles.get(percent)) for percent in steps.PERCENTS)
             name = "all" if hop is summary.hops.together else plain(hop.next_hop)
@@ -230,7 +235,8 @@ def _counted(many: int, what: str) -> str:
 def every(summary: Summary) -> Iterable[Sheet]:
     """All that have rows, in order."""
     of_verdict = () if summary.found is None else (found(summary),)
-    told = (recipients, senders, sizes, hops, deferrals, bounces, promotions, exposure, duplicates)
-    for sheet in (*time(summary), nodes(summary), *(one(summary) for one in told), *of_verdict):
+    traffic = (days_or_months, hours, nodes, recipients, senders, sizes, hops)
+    trouble = (deferrals, bounces, promotions, exposure, duplicates)
+    for sheet in (*(one(summary) for one in (*traffic, *trouble)), *of_verdict):
         if sheet.rows:
             yield sheet

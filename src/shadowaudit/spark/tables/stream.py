@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from tempfile import TemporaryDirectory
@@ -17,13 +18,18 @@ from shadowaudit.spark.tables.publishing import TakenError
 _LOOK = 0.2
 
 
+def _never(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
 def follow(
     ingest: Ingest,
     where: Sequence[str],
     told: Callable[[Told], None],
     *,
     seconds: float | None,
-    ended: Callable[[float], bool] = lambda _: False,
+    ended: Callable[[float], bool] = _never,
     files: int | None = None,
 ) -> None:
     """Read what is new below these places every so many ``seconds``, until ``ended(wait)`` says so.
@@ -42,7 +48,8 @@ class _Following:
     ) -> None:
         self.ingest, self.where, self.told = ingest, [places.absolute(one) for one in where], told
         self.options = {"maxFilesPerTrigger": str(files)} if files else {}
-        self.turns = threading.Lock()  # held during a turn, and for ever at the end
+        self.turns = threading.Lock()  # held during a turn
+        self.over = False
         self.failure: Exception | None = None
 
     def run(self, seconds: float | None, ended: Callable[[float], bool]) -> bool:
@@ -54,9 +61,9 @@ class _Following:
             query = sink.trigger(**trigger).start()
             try:
                 while query.isActive and not ended(_LOOK):
-                    if seconds is None:
-                        query.awaitTermination(1)
-                self.turns.acquire()
+                    pass
+                with self.turns:
+                    self.over = True
             finally:
                 query.stop()
             problem = query.exception()
@@ -71,6 +78,8 @@ class _Following:
     def _turn(self, events: DataFrame, number: int) -> None:
         del number
         with self.turns:
+            if self.over:
+                return
             try:
                 logs = places.find(self.where)  # before the rows are read: what grows meanwhile is read again
                 self.told(self.ingest.fold(events, logs, datetime.now(UTC)))
