@@ -194,7 +194,7 @@ def test_a_fault_without_a_number_is_one(tmp_path: Path) -> None:
     assert "once without a count" in " ".join(run("generate", "--help").output.split())
 
 
-@pytest.mark.parametrize("failing", ["shadowaudit.audit.weigh", "shadowaudit.cli.verify.write_report"])
+@pytest.mark.parametrize("failing", ["shadowaudit.audit.weigh", "shadowaudit.report.page.write_report"])
 def test_an_audit_that_fails_gives_no_verdict_and_shows_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:

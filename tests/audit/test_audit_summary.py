@@ -411,6 +411,12 @@ def break_data(directory: Path) -> None:
     next((directory / "domains").rglob("*.parquet")).write_bytes(b"PAR1 no more PAR1")
 
 
+def break_page(directory: Path) -> None:
+    path = next((directory / "domains").rglob("*.parquet"))
+    octets = path.read_bytes()
+    path.write_bytes(octets[:4] + bytes(len(octets) // 3) + octets[4 + len(octets) // 3 :])
+
+
 def remove_data(directory: Path) -> None:
     next((directory / "domains").rglob("*.parquet")).unlink()
 
@@ -420,8 +426,9 @@ def remove_data(directory: Path) -> None:
     [
         (break_manifest, "00000001.json of the tables cannot be read"),
         (break_schema, "schema 99"),
-        (break_data, "domains/day=2026-11-20/00000001-made-0.parquet of the tables is damaged"),
-        (remove_data, "domains/day=2026-11-20/00000001-made-0.parquet"),
+        (break_data, "domains/day=2026-11-20/00000001-made-0.parquet of the tables cannot be read"),
+        (break_page, "domains/day=2026-11-20/00000001-made-0.parquet of the tables cannot be read"),
+        (remove_data, "domains/day=2026-11-20/00000001-made-0.parquet of the tables cannot be read"),
     ],
 )
 def test_damaged_tables_are_named_with_status_2(small: Path, broken: Any, sentence: str) -> None:

@@ -63,7 +63,7 @@ SUMMARY = (
         (
             "a damaged file has no rows",
             _NUMBERS,
-            '        raise TablesError(f"{file.path} of the tables is damaged: {problem}") from None',
+            '        raise TablesError(f"{file.path} of the tables cannot be read: {problem}") from None',
             "        del problem\n        return empty(shape)",
             "summary.py::test_damaged_tables_are_named_with_status_2",
         ),

@@ -60,7 +60,7 @@ class Gold:
 
 
 def read(current: Current, asked: Asked) -> Gold:
-    """The rows of the days asked for, of all nodes. Raises OSError, TablesError for a damaged file.
+    """The rows of the days asked for, of all nodes. Raises TablesError for a file that cannot be read.
 
     Findings have no day: all of them are read.
     """
@@ -108,8 +108,8 @@ def _part(current: Current, file: DataFile, shape: Any) -> Any:
         for missing in [field for field in shape if field.name not in found.column_names]:
             found = found.append_column(missing, pa.nulls(len(found), missing.type))
         return found.select(shape.names).cast(shape)
-    except pa.ArrowInvalid as problem:
-        raise TablesError(f"{file.path} of the tables is damaged: {problem}") from None
+    except (pa.ArrowInvalid, OSError) as problem:
+        raise TablesError(f"{file.path} of the tables cannot be read: {problem}") from None
 
 
 def _opened(file: Any, shape: Any) -> Any:
