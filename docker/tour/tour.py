@@ -192,7 +192,8 @@ def audit() -> None:
     """Read the tracking logs of all nodes, all that was written before this command among them, and judge."""
     engine.container(NODES[0])  # without a lab there is nothing to read
     written = _open_logs()
-    verify = ["verify", "/tracking", "--engine", "spark", "--allow-open", "--out", "/out/audit"]
+    verify = ["verify", "/tracking", "--engine", "spark", "--allow-open"]
+    verify += ["--tables", "/tables", "--out", "/out/audit"]
     book = letters.out() / "lost-databases"
     for database in book.read_text().split() if book.exists() else ():
         verify += ["--lost", database]

@@ -315,6 +315,13 @@ def test_one_day_is_told_hour_by_hour(small: Path) -> None:
     assert "mean of all days" not in output
 
 
+def test_one_next_hop_is_not_told_twice() -> None:
+    some = [row for row in SMALL["latencies"] if row["next_hop"] == "mailbox"]
+    text = "\n".join(lines(summary_of({**SMALL, "latencies": some}), "TABLES", 1))
+    assert "  1.12 s  mailbox" in text
+    assert "  all" not in text
+
+
 def test_many_days_are_told_by_month() -> None:
     rows = {"traffic": [hour(20, 9, "mx1", received=5)]}
     rows["traffic"] += [row | {"hour": row["hour"] + timedelta(days=70)} for row in rows["traffic"]]
@@ -348,6 +355,8 @@ def test_a_file_from_before_a_column_has_nothing_in_it(small: Path) -> None:
     parquet.write_table(parquet.read_table(path).drop_columns(["exposed", "node"]), path)
     told = json.loads(run("--tables", small, "--json").output)
     assert (told["totals"]["received"], told["totals"]["exposed"]) == (160, 2)
+    assert {node: flow["received"] for node, flow in told["nodes"].items()} == {"": 10, "mx1": 100, "mx2": 50}
+    assert "  –           10" in run("--tables", small).output
 
 
 # What strangers wrote.
@@ -402,6 +411,12 @@ def break_data(directory: Path) -> None:
     next((directory / "domains").rglob("*.parquet")).write_bytes(b"PAR1 no more PAR1")
 
 
+def break_page(directory: Path) -> None:
+    path = next((directory / "domains").rglob("*.parquet"))
+    octets = path.read_bytes()
+    path.write_bytes(octets[:4] + bytes(len(octets) // 3) + octets[4 + len(octets) // 3 :])
+
+
 def remove_data(directory: Path) -> None:
     next((directory / "domains").rglob("*.parquet")).unlink()
 
@@ -411,8 +426,9 @@ def remove_data(directory: Path) -> None:
     [
         (break_manifest, "00000001.json of the tables cannot be read"),
         (break_schema, "schema 99"),
-        (break_data, "domains/day=2026-11-20/00000001-made-0.parquet of the tables is damaged"),
-        (remove_data, "domains/day=2026-11-20/00000001-made-0.parquet"),
+        (break_data, "domains/day=2026-11-20/00000001-made-0.parquet of the tables cannot be read"),
+        (break_page, "domains/day=2026-11-20/00000001-made-0.parquet of the tables cannot be read"),
+        (remove_data, "domains/day=2026-11-20/00000001-made-0.parquet of the tables cannot be read"),
     ],
 )
 def test_damaged_tables_are_named_with_status_2(small: Path, broken: Any, sentence: str) -> None:

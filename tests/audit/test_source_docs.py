@@ -252,6 +252,7 @@ def followed(spark_session: Any, logs: Path) -> Iterator[Row]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a minute, where nothing else runs
 def test_who_follows_the_page_gets_these_answers(followed: Row, logs: Path, read: pa.Table) -> None:
     spark, events = followed["spark"], read.to_pylist(maps_as_pydicts="strict")
     assert followed["events"].count() == len(events)

@@ -35,6 +35,7 @@ def shown(cell: Any) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # half a minute, where nothing else runs
 def test_ten_cells_find_the_lost_message_and_the_nodes_that_had_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ BUCKETS = 3
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("logs") / "tracking"
-    generate(target, messages=120, faults={"lost": 2, "promotion": 2}, seed=8, file_size=20_000)
+    generate(target, messages=120, faults={"lost": 2, "promotion": 14}, seed=8, file_size=20_000)
     return target
 
 
@@ -185,4 +185,4 @@ def test_tasks_merge_each_bucket_and_judge_all_its_suspects_some_at_a_time(logs:
     assert counted(messages) == counted(whole.messages.to_pylist())
     assert max(chunks) == 2
     assert counted(findings) == counted(judged(whole.suspects, asked))
-    assert len(findings) > max(chunks) * BUCKETS
+    assert len(chunks) > BUCKETS

@@ -48,8 +48,8 @@ AUDIT: tuple[Fault, ...] = (
     *SETTLING,
     *COMPARING,
     *EVENTS,
-    *TABLES,
     *SPARK,
+    *TABLES,
     *SUMMARY,
 )
 FAULTS = (*RELAY, *AUDIT, *MUTANTS)

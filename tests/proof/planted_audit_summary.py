@@ -56,14 +56,14 @@ SUMMARY = (
         (
             "the day at which it ends counts",
             _NUMBERS,
-            "(not until or one.day < until)",
-            "(not until or one.day <= until)",
+            '(not until or (one.day or "") < until)',
+            '(not until or (one.day or "") <= until)',
             "summary.py::test_days_are_chosen_in_all_tables",
         ),
         (
             "a damaged file has no rows",
             _NUMBERS,
-            '        raise TablesError(f"{file.path} of the tables is damaged: {problem}") from None',
+            '        raise TablesError(f"{file.path} of the tables cannot be read: {problem}") from None',
             "        del problem\n        return empty(shape)",
             "summary.py::test_damaged_tables_are_named_with_status_2",
         ),

@@ -10,7 +10,7 @@ from shadowaudit.core.text import number_in, numbers_in
 
 
 class Kind(StrEnum):
-    """The events that say where a message is. All others are read, counted, and say nothing about that."""
+    """The events that say where a message is. The audit reads and counts all others."""
 
     RECEIVE = "RECEIVE"
     DSN = "DSN"
@@ -93,11 +93,11 @@ _VALUES: Mapping[str, frozenset[str]] = {
     "Role": frozenset({"primary", "shadow"}),
     "Taken": frozenset({"start", "hourly", STOP}),
 }
-"""Entries of custom-data with few values: a row with any other value is none."""
+"""Entries of custom-data with few values. A row with another value is unreadable."""
 
 
 def kind_of(event_id: str) -> Kind:
-    """The kind of that event-id; OTHER for those that say nothing of where a message is."""
+    """The kind of that event-id. OTHER if the event does not say where a message is."""
     try:
         return Kind(event_id)
     except ValueError:

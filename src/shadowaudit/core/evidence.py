@@ -45,7 +45,7 @@ class Database:
 
     @property
     def ends(self) -> bool:
-        """Nothing can have happened in it of which no row is here."""
+        """Is there a row for everything that can have happened in it?"""
         sound = self.unbroken and not self.lost and not self.rolled_back
         return sound and self.closed and bool(self.segments)
 
@@ -81,5 +81,5 @@ class Evidence:
     undigested: int = 0  # rows from before digests: what they are about cannot be compared
 
     def complete(self, node: str) -> bool:
-        """Is every row that this server ever wrote at hand?"""
+        """Do we have every row that this server ever wrote?"""
         return node in self.nodes and all(one.ends for one in self.databases.values() if one.node == node)

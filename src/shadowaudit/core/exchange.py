@@ -21,7 +21,7 @@ _HANDED = frozenset({Kind.SEND, Kind.TRANSFER, Kind.POISONMESSAGE})
 
 
 def judge_exchange(events: Sequence[Event], servers: frozenset[str]) -> Judgement:
-    """Judge one message. ``servers``: those whose logs are at hand, in lower case."""
+    """Judge one message. ``servers``: the servers whose logs we have, in lower case."""
     found: list[Finding] = []
     received = [i for i, event in enumerate(events) if event.kind is Kind.RECEIVE]
     failed = [i for i in received if events[i].entries.get("Replication") == "Failed"]
@@ -40,7 +40,7 @@ def _fate(events: Sequence[Event], received: Sequence[int], servers: frozenset[s
     ended = {n for e in events if e.kind in _ENDS for n in e.recipients} | _handed(events, servers)
     owed = {number for i in received for number in events[i].recipients}
     begun = tuple(received)
-    if not received:  # the log of the server that accepted it is not at hand: what a shadow has is owed
+    if not received:  # the log of its first server is missing: the shadow copy tells what is owed
         begun = tuple(i for i, event in enumerate(events) if event.kind is Kind.HARECEIVE)
         owed = {number for i in begun for number in events[i].recipients}
         for event in events:
@@ -59,7 +59,7 @@ def _fate(events: Sequence[Event], received: Sequence[int], servers: frozenset[s
 
 
 def _handed(events: Sequence[Event], servers: frozenset[str]) -> set[int]:
-    """Recipients that were handed to a server whose logs are not at hand."""
+    """Recipients that were handed to a server whose logs we do not have."""
     handed: set[int] = set()
     for event in events:
         if event.kind in _HANDED:

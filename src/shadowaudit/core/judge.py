@@ -62,7 +62,7 @@ class _Case:
         self.traces = {name: replay(*found) for name, found in self._by_database().items()}
         told = [events[index] for index in self.told_once]
         self.involved = Involved(told, self.traces, evidence)
-        # There may be more rows than are at hand.
+        # Rows may be missing.
         self.untold = self.involved.lost or self.involved.unknown or self.involved.open
 
     def _by_database(self) -> dict[str, tuple[Database, list[tuple[int, Event]]]]:
@@ -132,7 +132,7 @@ class _Case:
             yield Finding(Class.UNKNOWN_ORIGIN, "no node's log received it", rows=tuple(ends or taken))
 
     def _never_accepted(self) -> bool:
-        """Is every row of who had it first at hand, and none of them receives it? Its sender had no 250."""
+        """Are the logs of its first owners complete, without a RECEIVE? Then its sender got no 250."""
         held = (self.events[index] for index in self._rows(Kind.HARECEIVE))
         first = {event.peer for event in held if event.epoch == 1 and event.reason != "taken"}
         complete = all(self.evidence.complete(server) for server in first)
@@ -181,7 +181,7 @@ class _Case:
         gone = missing - held - tail
         damaged = [one for one in ends if one.damage and one.ending in _THERE]
         spoilt = {number for one in damaged for number in one.left} & gone
-        if any(one.set_aside for one in damaged):  # who sets it aside has asked all others
+        if any(one.set_aside for one in damaged):  # a node asks all others before it sets a message aside
             yield from self._spoilt(spoilt)
             gone, missing = gone - spoilt, missing - spoilt
         if gone and self.involved.unknown:

@@ -93,7 +93,7 @@ class Copies:
         return Finding(Class.EXPOSED, f"one copy for {alone / 1000:.1f} s {since}; {repaired}", rows=rows)
 
     def _beside(self) -> Iterator[Finding]:
-        """By the holders' word alone, where their owner's rows are not at hand."""
+        """What the holders' rows say, where the rows of their owner are missing."""
         told = {self.events[index].node for index in self._rows(Kind.RECEIVE, Kind.HAREDIRECT)}
         copies = [index for index in self._rows(Kind.HARECEIVE) if not self.events[index].reason]
         for owner in sorted({self.events[index].peer for index in copies} - told):

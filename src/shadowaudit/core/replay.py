@@ -65,7 +65,7 @@ class Trace:
     owned: bool = False
     yielded: int = -2  # sequence of the last TRANSFER
     yielding: bool = False  # it was the row before
-    epoch: int = 0  # of the row before; 0: there is none
+    epoch: int = 0  # of the row before; 0: this is the first row
     damage: Damage | None = None  # of what is here now
     damages: list[tuple[int, int | None]] = field(default_factory=list)  # rows between which it was damaged
     set_aside: bool = False
@@ -97,7 +97,7 @@ def replay(database: Database, events: Sequence[tuple[int, Event]]) -> Trace:
 
 def _play(trace: Trace, index: int, event: Event) -> None:
     named = set(event.recipients)
-    # What was there before the log at hand begins is taken as it is found.
+    # The log may begin after the message came: then the first row tells what was there.
     inherited = trace.role is Role.NONE and not trace.entered and not trace.database.from_start
     # So is what follows rows that could not be believed: the node may have dropped them without a word.
     inherited |= trace.damage is Damage.ROWS

@@ -1,4 +1,4 @@
-"""Rows that cannot be so by themselves: a reply that is none of the event's, an epoch that nobody began."""
+"""Rows that cannot be true: the reply does not fit the event, or no promotion began the epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SAME = {"Reason": "reason", "Owner": "peer", "OwnerDb": "reference"}
 
 
 def unfitting(events: Mapping[int, Event]) -> Iterator[Finding]:
-    """Who accepted a message replied with a code of success, and nobody else did."""
+    """Find replies that do not fit their event: success has a code 2yz, and failure has none."""
     for index, event in events.items():
         good = event.reason.startswith("2")
         if (event.kind in SENT and not good) or (event.kind in (Kind.FAIL, Kind.DEFER) and good):

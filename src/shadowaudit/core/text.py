@@ -22,13 +22,15 @@ def split_row(line: bytes, count: int, *, strict: bool) -> list[str] | None:
         text = line.decode("utf-8", "strict" if strict else "replace").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         return None
-    if '"' not in text:
-        if strict and ("\r" in text or "\n" in text):
-            return None
-        fields = text.split(",")
-        return fields if len(fields) == count else None
+    fields = _quoted(text, strict=strict) if '"' in text else text.split(",")
+    if fields is None or (strict and '"' not in text and ("\r" in text or "\n" in text)):
+        return None
+    return fields if len(fields) == count else None
+
+
+def _quoted(text: str, *, strict: bool) -> list[str] | None:
     pattern = _FIELD if strict else _LOOSE
-    fields = []
+    fields: list[str] = []
     at = 0
     while found := pattern.match(text, at):
         quoted, plain = found.groups()
@@ -36,9 +38,7 @@ def split_row(line: bytes, count: int, *, strict: bool) -> list[str] | None:
         at = found.end() + 1
         if found.end() == len(text):
             break
-    if at != len(text) + 1:
-        return None
-    return fields if len(fields) == count else None
+    return fields if at == len(text) + 1 else None
 
 
 def restored(field: str) -> str:

@@ -1,4 +1,4 @@
-"""The answer: proven, broken, or not provable from what is at hand."""
+"""The answer: proven, broken, or not provable from these logs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Verdict:
         return "logs" if self.evidence.unprovable else "full"
 
     def _weaker(self) -> tuple[str, ...]:
-        """Why the logs at hand prove less than those that the relay writes today."""
+        """Why these logs prove less than the logs that the relay writes today."""
         asked = self.classes.get(Class.REPORT_UNKNOWN, 0)
         reasons = {
             "Exchange's logs number nothing, so rows that are missing would not show.": self.evidence.weaker,

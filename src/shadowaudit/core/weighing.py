@@ -24,7 +24,7 @@ def weigh(
     since: int | None = None,
     notes: Iterable[str] = (),
 ) -> Evidence:
-    """Judge the files, of which none is a copy of another (``copies.distinct``).
+    """Judge the files. No file may be a copy of another (``copies.distinct`` sees to that).
 
     ``lost``: databases whose disk was lost, ``allow_open``: nodes may still be running, ``opened``: logs that
     nodes still wrote before the files were looked for, ``since``: nothing before that moment (milliseconds)

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from shadowaudit.engine.port import EngineError
+from shadowaudit.interruption import put_off
 
 Task = Callable[[Any, Any], Any]
 """A function of a module: takes what all parts of a job have in common, and a part."""
@@ -121,11 +122,12 @@ class Pool:
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Ctrl-C comes at the end; processes that start meanwhile never see it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with put_off():  # another thread may take what this one blocks
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _send(ours: connection.Connection, told: Any) -> None:

@@ -135,7 +135,7 @@ def event_of(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | No
     """The row as an event, and the key of its message; None when it cannot be read or is about no message."""
     try:
         return _event(line, source, offset)
-    except ValueError:  # a number that is none: the file's facts tell of it
+    except ValueError:  # not a number: the file's facts count this row as unreadable
         return None
 
 

@@ -62,7 +62,7 @@ _MARKS = (
 
 
 def encoding_of(head: bytes) -> str:
-    """The encoding in which a file begins, if that is none in which logs are. ``head``: its first octets."""
+    """The encoding of a file, if it is not UTF-8; else empty. ``head``: the first octets of the file."""
     for mark, name in _MARKS:
         if head.startswith(mark):
             return name

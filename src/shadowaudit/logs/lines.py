@@ -76,7 +76,7 @@ class Readable(Protocol):
 
 
 class Begun:
-    """A file of which somebody has looked at the ``head``, the first octets: they are read again."""
+    """A file whose first octets (``head``) were read already. Reading gives them again."""
 
     def __init__(self, file: Readable) -> None:
         self._file = file
@@ -157,7 +157,7 @@ class Reading:
             yield from self._block(np.frombuffer(buffer, np.uint8), have, at)
 
     def _whole(self, data: bytearray, size: int) -> int:
-        """Where the last whole row ends. A line break in quotes is none, in Exchange's logs."""
+        """Where the last whole row ends. In Exchange's logs a line break in quotes ends no row."""
         end = data.rfind(b"\n", 0, size) + 1
         if (
             self.layout.flavour is Flavour.RELAY

@@ -36,7 +36,7 @@ _OVER_9 = 0x7676767676767676  # added to an octet, its highest bit is set
 _HIGH = -0x7F7F7F7F7F7F7F80  # the highest bit of each octet
 
 ODD, PLAIN, DOUBTFUL = range(3)
-"""A row that has not its cells, one that is nothing but them, and one of which only a parser can tell."""
+"""A row with a wrong number of cells, a plain row, and a row that needs a parser."""
 
 NONE: int = np.iinfo(np.int64).min
 """In place of a moment that was not understood."""

@@ -1,4 +1,4 @@
-"""Which rows have a reply that is none of their event's? The exact pass looks at them (``core.replies``)."""
+"""Find rows whose reply does not fit their event. The exact pass judges them (``core.replies``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Truth = NDArray[np.bool_]
 
 
 def unfitting(context: Cells, status: Cells, *, sent: Truth, failed: Truth, deferred: Truth) -> Truth:
-    """Of deliveries, bounces and attempts: is the reply, or what is said of a recipient, another event's?"""
+    """Which deliveries, bounces and attempts have a reply or a recipient's status of another event?"""
     odd: Truth = sent | failed | deferred
     rows = np.flatnonzero(odd)
     odd[rows] = context.at(rows).begins(b"2") != sent[rows]
@@ -31,7 +31,7 @@ def unfitting(context: Cells, status: Cells, *, sent: Truth, failed: Truth, defe
 def elsewhere(
     context: Cells, copied: Truth, entries: Sequence[Mapping[str, str]], which: NDArray[Any]
 ) -> Truth:
-    """Which rows HAREDIRECT do not begin with a good reply of the shadow server that they name?
+    """Which rows HAREDIRECT do not begin with the good reply of the shadow server that they name?
 
     ``entries[which[row]]`` are a row's. A row that tells of attempts before the last one is among them.
     """

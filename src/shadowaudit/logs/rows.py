@@ -119,7 +119,7 @@ def _slow(
 
 
 def moments(texts: Text) -> NDArray[np.int64]:
-    """Times as milliseconds since 1970; ``loops.NONE`` for what is none."""
+    """Times as milliseconds since 1970; ``loops.NONE`` for a text that is not a time."""
     try:
         found = pc.cast(texts, pa.timestamp("ms", "UTC"))
     except pa.ArrowInvalid:

@@ -44,7 +44,7 @@ KINDS = {kind: 1 << number for number, kind in enumerate(Kind)}
 """A bit for each kind: so a row is asked for several at once."""
 
 _MIXING = np.int64(0x1E3779B97F4A7C15)
-_PART = 1500  # rows: as many octets as the processor has at hand
+_PART = 1500  # rows: their octets fit into the cache of the processor
 
 COLUMNS = (
     "date-time", "client-hostname", "server-hostname", "source-context", "event-id", "network-message-id",
@@ -118,7 +118,7 @@ class RelaySteps:
         self.refused: Long = np.empty(0, dtype=np.int64)
 
     def of(self, table: Grid) -> Steps | None:
-        """``refused`` are the numbers of the rows that say nothing, as a value that they need is none."""
+        """``refused`` gets the numbers of the rows that lack a valid value where they need one."""
         learnt = self.learnt
         if not learnt.boot and len(table):
             own = entries_of(table["custom-data"].text(0))
@@ -239,7 +239,7 @@ class RelaySteps:
     def _holders(
         self, table: Grid, kind: Long, parsed: list[dict[str, str]], which: Long, new: NDArray[np.bool_]
     ) -> Long:
-        """Who holds, by the owner's word on HAREDIRECT and by its own on HARECEIVE; and who is named."""
+        """The holders by HAREDIRECT of their owners and by their own HARECEIVE, and all servers named."""
         learnt = self.learnt
         said = np.array([digest(one.get("Shadow", "")) >> 22 for one in parsed], dtype=np.int64)[which]
         copies = np.where(is_any(kind, Kind.HAREDIRECT), said, 0)
@@ -321,7 +321,7 @@ class _Recipients:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What all rows are asked for, part by part: as long as a part's octets are at hand."""
+    """What all rows are asked for. It is read in parts that fit into the cache of the processor."""
 
     sequence: Long  # -1: it has none
     at: Long

@@ -90,8 +90,8 @@ def session(
     logging.getLogger().addFilter(_no_interrupt)
     opened = _connected(asked) if asked.startswith("sc://") else _started(master, memory, dict(conf or {}))
     try:
-        if before is not signal.default_int_handler:  # Spark takes it for itself
-            signal.signal(signal.SIGINT, before)
+        # Spark's own handler speaks with Java in the middle of another word with it, and that fails loudly.
+        signal.signal(signal.SIGINT, before)
         yield opened
     except KeyboardInterrupt:
         with suppress(Exception):

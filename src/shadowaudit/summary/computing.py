@@ -40,6 +40,7 @@ def summarize(gold: Gold, asked: Asked) -> Summary:
     traffic = tables["traffic"]
     traffic = traffic.append_column("day", compute.cast(traffic["hour"], pa.date32()))
     days = _flows(traffic, "day")
+    domains = summed(tables["domains"], ["side", "domain"], ["messages", "addresses", "octets"])
     every = _every(min(days), max(days), timedelta(days=1)) if days else []
     return Summary(
         asked=asked,
@@ -49,9 +50,9 @@ def summarize(gold: Gold, asked: Asked) -> Summary:
         days={day: days.get(day, Flow()) for day in every},
         hours=_hours(traffic) if 0 < len(every) <= HOURLY else {},
         of_day=_of_day(traffic),
-        nodes=dict(sorted(_flows(traffic, "node").items(), key=lambda one: str(one[0]))),
-        senders=_domains(tables["domains"], "sender", asked.top),
-        recipients=_domains(tables["domains"], "recipient", asked.top),
+        nodes=_nodes(traffic),
+        senders=_domains(domains, "sender", asked.top),
+        recipients=_domains(domains, "recipient", asked.top),
         sizes=_sizes(tables["sizes"]),
         hops=_hops(tables["latencies"], asked.top),
         deferrals=_reasons(tables["reasons"], "DEFER", asked.top),
@@ -72,6 +73,12 @@ def _flow(row: Mapping[str, Any]) -> Flow:
 
 def _flows(traffic: Any, key: str) -> dict[Any, Flow]:
     return {row[key]: _flow(row) for row in summed(traffic, [key], FLOWS).to_pylist() if row[key] is not None}
+
+
+def _nodes(traffic: Any) -> dict[str, Flow]:
+    """By name. Rows that name none are of a node without a name."""
+    flows = {row["node"] or "": _flow(row) for row in summed(traffic, ["node"], FLOWS).to_pylist()}
+    return dict(sorted(flows.items()))
 
 
 def total(flows: Iterable[Flow]) -> Flow:
@@ -97,9 +104,9 @@ def _of_day(traffic: Any) -> dict[int, Flow]:
 
 
 def _domains(domains: Any, side: str, top: int) -> Domains:
+    """``domains``: one row for each side and domain."""
     measures = ("messages", "addresses", "octets")
-    of_side = having(domains, "side", side)
-    found = summed(of_side, ["domain"], measures)
+    found = having(domains, "side", side)
     return Domains(
         all=len(found),
         addresses=_sum(found, "addresses"),

@@ -60,7 +60,7 @@ class Gold:
 
 
 def read(current: Current, asked: Asked) -> Gold:
-    """The rows of the days asked for, of all nodes. Raises OSError, TablesError for a damaged file.
+    """The rows of the days asked for, of all nodes. Raises TablesError for a file that cannot be read.
 
     Findings have no day: all of them are read.
     """
@@ -75,9 +75,7 @@ def read(current: Current, asked: Asked) -> Gold:
             for name, shape in shapes.items()
         }
         parts = {name: [empty(shapes[name]), *(one.result() for one in some)] for name, some in reads.items()}
-    return Gold(
-        {name: pa.concat_tables(some).unify_dictionaries().combine_chunks() for name, some in parts.items()}
-    )
+    return Gold({name: pa.concat_tables(some).unify_dictionaries() for name, some in parts.items()})
 
 
 def _at_a_time(current: Current) -> int:
@@ -88,7 +86,8 @@ def _files(current: Current, name: str, asked: Asked) -> Iterator[DataFile]:
     since = asked.since.isoformat() if asked.since else ""
     until = asked.until.isoformat() if asked.until else ""
     for one in current.manifest.files(name):
-        if name == "findings" or (one.day and since <= one.day and (not until or one.day < until)):
+        chosen = bool(one.day) and since <= (one.day or "") and (not until or (one.day or "") < until)
+        if one.rows and (chosen or name == "findings"):
             yield one
 
 
@@ -109,8 +108,8 @@ def _part(current: Current, file: DataFile, shape: Any) -> Any:
         for missing in [field for field in shape if field.name not in found.column_names]:
             found = found.append_column(missing, pa.nulls(len(found), missing.type))
         return found.select(shape.names).cast(shape)
-    except pa.ArrowInvalid as problem:
-        raise TablesError(f"{file.path} of the tables is damaged: {problem}") from None
+    except (pa.ArrowInvalid, OSError) as problem:
+        raise TablesError(f"{file.path} of the tables cannot be read: {problem}") from None
 
 
 def _opened(file: Any, shape: Any) -> Any:

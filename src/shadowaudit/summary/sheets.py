@@ -126,7 +126,8 @@ def hops(summary: Summary) -> Sheet:
         f"the time itself is up to {100 * less:.0f} % less."
     )
     rows = []
-    for hop in (*summary.hops.top, summary.hops.together):
+    together = (summary.hops.together,) if summary.hops.all > 1 else ()
+    for hop in (*summary.hops.top, *together):
         if hop.deliveries:
             times = (at_most(hop.percentiles.get(percent)) for percent in steps.PERCENTS)
             name = "all" if hop is summary.hops.together else plain(hop.next_hop)

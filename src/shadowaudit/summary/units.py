@@ -45,7 +45,7 @@ def at_most(between: Between | None) -> str:
 
 def plain(text: str | None) -> str:
     """On one line, without characters that a terminal obeys: what strangers wrote is only to be read."""
-    if text is None:
+    if not text:
         return UNKNOWN
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
