@@ -152,7 +152,7 @@ class _Turn:
             if removed:
                 old = self._frame(EVENTS, removed, silver.COLUMNS)
                 changed = changed.unionByName(old.where(f.col("file").isin(sorted(read))))
-            messages, many, further = self._messages(changed, current, days)
+            messages, many, further = self._messages(changed, current, days, {one.path for one in fresh})
         tables: dict[str, Sequence[DataFile]] = {EVENTS: current, MESSAGES: messages}
         with self.step("Writing sums"):
             tables |= self._sums(current, messages, days, days | further)
@@ -171,7 +171,7 @@ class _Turn:
         return gone, self._write(kept, EVENTS), old
 
     def _messages(
-        self, changed: DataFrame, current: Sequence[DataFile], days: set[str]
+        self, changed: DataFrame, current: Sequence[DataFile], days: set[str], new_events: set[str]
     ) -> tuple[list[DataFile], int, set[str]]:
         """The table of messages, how many were made anew, and other days whose latencies change."""
         with_id = changed.withColumn("id", f.expr(silver.ID)).where("id IS NOT NULL")
@@ -187,7 +187,7 @@ class _Turn:
         concerned = days | {day for row in spans for day in _days(row.day, row.last)}
         files = [one for one in current if one.day in concerned]
         rows = self._frame(EVENTS, files, silver.COLUMNS)
-        if {one.path for one in files} - set(self.written):  # else there are no other messages in them
+        if {one.path for one in files} - new_events:  # else there are no other messages in them
             rows = rows.withColumn("id", f.expr(silver.ID)).join(touched, "id", "left_semi").drop("id")
         made = silver.messages(silver.once(rows, self.doubtful)).select(*TABLES[MESSAGES].names)
         of_days = [one for one in base if one.day in replaced]
