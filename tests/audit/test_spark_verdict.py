@@ -76,7 +76,7 @@ def spread(source: Path, target: Path, chance: random.Random) -> list[Log]:
     return chance.sample(found, len(found))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(one, marks=pytest.mark.slow) for one in (0, 2))])
 def test_both_engines_say_the_same_of_any_files_in_any_order(
     engine: SparkEngine, here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -119,6 +119,7 @@ def s3() -> Iterator[str]:
         yield query
 
 
+@pytest.mark.slow
 def test_logs_in_a_bucket_have_the_verdict_that_they_have_in_a_directory(
     engine: SparkEngine, here: Here, s3: str, tmp_path: Path
 ) -> None:
