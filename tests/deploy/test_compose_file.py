@@ -68,7 +68,7 @@ def test_nothing_stands_there_that_compose_1_29_refuses():
 
 def test_ports_are_published_on_loopback_alone_and_each_once():
     published = [port for service in services().values() for port in service.get("ports", ())]
-    assert len(published) == len({port.split(":")[1] for port in published}) == 8
+    assert len(published) == len({port.split(":")[1] for port in published}) == 9
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
