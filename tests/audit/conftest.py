@@ -21,6 +21,14 @@ def here(tmp_path: Path) -> Auditor:
 
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Any]:
-    opened = shadowaudit.session({"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"})
+    # What is compiled is used for seconds: quickly compiled code serves better.
+    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    opened = shadowaudit.session(
+        {
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.extraJavaOptions": java,
+        }
+    )
     yield opened
     opened.stop()

@@ -87,7 +87,7 @@ def session(
     ``spark-submit`` they are what that command was told. Ctrl-C has Spark drop its jobs. Raises EngineError.
     """
     before = signal.getsignal(signal.SIGINT)
-    logging.getLogger().addFilter(_no_interrupt)
+    logging.getLogger().addFilter(_not_py4j)
     opened = _connected(asked) if asked.startswith("sc://") else _started(master, memory, dict(conf or {}))
     try:
         # Spark's own handler speaks with Java in the middle of another word with it, and that fails loudly.
@@ -100,12 +100,12 @@ def session(
     finally:
         opened.stop()
         signal.signal(signal.SIGINT, before)
-        logging.getLogger().removeFilter(_no_interrupt)
+        logging.getLogger().removeFilter(_not_py4j)
 
 
-def _no_interrupt(record: logging.LogRecord) -> bool:
-    """Py4J logs the traceback of a Ctrl-C by the root logger, and raises it as well."""
-    return not (record.exc_info and record.exc_info[0] is KeyboardInterrupt)
+def _not_py4j(record: logging.LogRecord) -> bool:
+    """Py4J logs by the root logger what a Ctrl-C does to its words with Java, and raises it as well."""
+    return record.module not in ("java_gateway", "clientserver")
 
 
 def _started(master: str | None, memory: str, conf: dict[str, str]) -> Any:
