@@ -21,12 +21,14 @@ def here(tmp_path: Path) -> Auditor:
 
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Any]:
-    # What is compiled is used for seconds: quickly compiled code serves better.
+    # Queries of few rows: to compile them takes longer than to run them.
     java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     opened = shadowaudit.session(
         {
             "spark.driver.memory": "1g",
             "spark.sql.shuffle.partitions": "2",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.driver.extraJavaOptions": java,
         }
     )
