@@ -235,45 +235,51 @@ def test_the_rule_of_the_page_is_enough_for_duckdb_and_pandas(
             assert count == store.current(str(whole)).manifest.rows(name)
 
 
-def test_batches_in_any_order_a_stream_and_files_read_again_give_the_same_tables(
+def bring(paths: Sequence[Path], logs: Path, to: Path, *, cut: bool = False) -> None:
+    """Copy these logs; ``cut``: as they were when a third of their octets was not written yet."""
+    for path in paths:
+        copy = to / path.relative_to(logs)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        octets = path.read_bytes()
+        copy.write_bytes(octets[: octets.rindex(b"\n", 0, len(octets) * 2 // 3) + 1] if cut else octets)
+
+
+def shuffled(logs: Path) -> list[Path]:
+    order = files_of(logs)
+    random.Random(7).shuffle(order)
+    return order
+
+
+def test_logs_that_come_late_and_one_that_grew_give_the_tables_of_all(
     spark_session: Any, whole: Path, logs: Path, tmp_path: Path
 ) -> None:
-    right = state(str(whole), str(logs))
-    chance = random.Random(7)
-    order = files_of(logs)
-    chance.shuffle(order)
-    some = tmp_path / "some" / "tracking"
+    some, uri, order = tmp_path / "some" / "tracking", str(tmp_path / "tables"), shuffled(logs)
+    bring(order[: len(order) // 2], logs, some)
+    bring([path for path in order if "EX01" in str(path)], logs, some, cut=True)  # Exchange writes it
+    batch(spark_session, uri, some)
+    bring(order, logs, some)
+    batch(spark_session, uri, some)
+    assert state(uri, str(some)) == state(str(whole), str(logs))
 
-    def bring(paths: Sequence[Path], *, cut: bool = False) -> None:
-        for path in paths:
-            copy = some / path.relative_to(logs)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            octets = path.read_bytes()
-            copy.write_bytes(octets[: octets.rindex(b"\n", 0, len(octets) * 2 // 3) + 1] if cut else octets)
 
-    bring(order[: len(order) // 3])
-    bring([path for path in order if "EX01" in str(path)], cut=True)  # Exchange writes it: it grows
-    batch(spark_session, str(tmp_path / "a"), some)
-    bring(order[len(order) // 3 : len(order) * 2 // 3])
+def test_a_stream_and_files_that_are_read_again_give_the_tables_of_all(
+    spark_session: Any, whole: Path, logs: Path, tmp_path: Path
+) -> None:
+    right, some, uri = state(str(whole), str(logs)), tmp_path / "some" / "tracking", str(tmp_path / "tables")
+    order = shuffled(logs)
+    bring(order, logs, some)
     turns: list[Told] = []
-    follow(
-        Ingest.opened(spark_session, str(tmp_path / "a")), [str(some)], turns.append, seconds=None, files=9
-    )
-    bring(order)
-    batch(spark_session, str(tmp_path / "a"), some)
-    assert state(str(tmp_path / "a"), str(some)) == right
 
     def ended(_: float) -> bool:
         return sum(one.logs for one in turns) >= len(order)
 
-    turns.clear()
-    stream = Ingest.opened(spark_session, str(tmp_path / "b"))
+    stream = Ingest.opened(spark_session, uri)
     follow(stream, [str(some)], turns.append, seconds=0.1, files=len(order) // 2 + 1, ended=ended)
     assert [one.version for one in turns] == [1, 2]
-    assert state(str(tmp_path / "b"), str(some)) == right
+    assert state(uri, str(some)) == right
     files = places.find([str(some)])
     stream.fold(spark_session.read.format("message_tracking").load(str(some / "mx1")), files, now())
-    assert state(str(tmp_path / "b"), str(some)) == right
+    assert state(uri, str(some)) == right
 
 
 def test_tables_and_logs_in_a_bucket_are_like_those_in_a_directory(
