@@ -12,7 +12,7 @@ from typing import Protocol
 from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.facts import FileFacts, Opened
 from shadowaudit.core.fingerprint import digest
-from shadowaudit.core.verdict import Verdict
+from shadowaudit.core.verdict import Verdict, counted
 from shadowaudit.core.weighing import weigh
 from shadowaudit.engine.here import Here
 from shadowaudit.engine.merge import plain
@@ -67,14 +67,14 @@ class Audit:
     def read(self, files: Sequence[Log]) -> list[FileFacts]:
         """Read what was not read before. Returns the facts of all these files."""
         if self.state is None:
-            with self._step("read", f"Reading {len(files)} files"):
+            with self._step("read", f"Reading {counted(len(files), 'file')}"):
                 self._held = self.engine.read(files)
             return list(self._held.facts)
         self.state.create()
         facts = {file.name: known for file in files if (known := self.state.known(file))}
         fresh = [file for file in files if file.name not in facts]
         if fresh:
-            with self._step("read", f"Reading {len(fresh)} files"):
+            with self._step("read", f"Reading {counted(len(fresh), 'file')}"):
                 facts |= {one.path: one for one in ingest(self._here, self.state, fresh)}
         return [facts[file.name] for file in files]
 
@@ -132,8 +132,8 @@ class Audit:
             until=question.until,
         )
         with self._states(facts, question) as (held, settled):
-            what = "is open" if settled.messages else f"{len(facts)} files say of each message"
-            with self._step("judge", f"Judging what {what}"):
+            what = "what is open" if settled.messages else f"each message by {counted(len(facts), 'file')}"
+            with self._step("judge", f"Judging {what}"):
                 held.judge(tables.job(asked))
                 classes = tables.findings()
             with self._step("count", "Counting"):
@@ -148,6 +148,7 @@ class Audit:
             classes=classes,
             evidence=evidence,
             files=len(facts),
+            rows=sum(one.rows + one.unreadable for one in facts),
             nodes=len({one.node for one in facts if one.node}),
             allow_open=question.allow_open,
             selected=question.since is not None or question.until is not None,
@@ -204,5 +205,5 @@ def _names(facts: Sequence[FileFacts]) -> dict[int, str]:
 def _passed_over(paths: Sequence[str]) -> tuple[str, ...]:
     if not paths:
         return ()
-    more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
+    more = f" and {len(paths) - 10:,} more" if len(paths) > 10 else ""
     return (f"Passed over, as it is no closed log as it stands: {', '.join(paths[:10])}{more}.",)

@@ -143,14 +143,31 @@ def test_wrong_usage_is_status_2_and_a_sentence(
     assert list(tmp_path.iterdir()) == [], "nothing was begun"
 
 
+def test_a_file_that_is_no_log_is_taken_for_nobodys(tmp_path: Path) -> None:
+    log = tmp_path / "hello.txt"
+    log.write_text("hello\n", "utf-8")
+    result = run("verify", log, "--out", tmp_path / "out")
+    assert result.exit_code == INCOMPLETE
+    assert "no #Fields line: not a message tracking log" in result.stdout
+    assert "1 row that cannot be read, such as 'hello'" in result.stdout
+    assert "Exchange" not in result.stdout
+    report = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "Not provable" in report
+    assert "Nothing to remark" not in report
+
+
 def test_one_of_a_kind_is_not_spoken_of_as_many(tmp_path: Path) -> None:
     log = Log(tmp_path / "logs", "mx1.example.net", "0" * 32, "1" * 16)
     log.directory.mkdir()
     log.snapshot(1_795_000_000_000, "a", [], "start")
     log.close(1_795_000_000_000)
-    told = run("verify", tmp_path / "logs", "--out", tmp_path / "out").stdout
+    result = run("verify", tmp_path / "logs", "--out", tmp_path / "out")
+    told = result.stdout
     assert "1 file of 1 node: " in told
-    assert "missing (1 time)." in told
+    assert "missing (1 gap)." in told
+    assert result.stderr.splitlines()[:2] == ["Reading 1 file …", "Judging each message by 1 file …"]
+    kept = run("ingest", tmp_path / "logs", "--state", tmp_path / "state")
+    assert kept.stdout == "1 new file read, 0 known\n"
     assert "<p>1 file of 1 node</p>" in (tmp_path / "out" / "report.html").read_text("utf-8")
 
 
@@ -585,7 +602,9 @@ def test_the_command_ends_with_what_was_done(tmp_path: Path) -> None:
     totals = json.loads((tmp_path / "out" / "verdict.json").read_text("utf-8"))["totals"]
     assert re.fullmatch(WORK, done.stdout.splitlines()[-1])
     assert done.stdout.endswith(f" events → {totals['messages']} messages\n")
-    assert f" {totals['rows']:,} events " in done.stdout
+    rows = json.loads((logs / "truth.json").read_text("utf-8"))["rows"]
+    assert f" → {rows:,} events " in done.stdout
+    assert rows > totals["rows"], "those that close a snapshot are about no message"
 
 
 @pytest.mark.parametrize(

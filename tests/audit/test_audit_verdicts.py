@@ -294,7 +294,7 @@ def test_a_broken_promise_beside_missing_evidence_says_both() -> None:
     assert partly.strength == "incomplete"
     for one in (partly, Verdict(classes=lost | {Class.UNPROVEN_LOSS.value: 1}, evidence=EVIDENCE, **told)):
         assert one.sentence.startswith("The promise was broken: 1 violation")
-        assert "evidence is missing (1 time)" in one.sentence
+        assert "evidence is missing (1 gap)" in one.sentence
 
 
 def test_a_database_that_is_merely_not_at_hand_is_not_said_to_be_lost() -> None:

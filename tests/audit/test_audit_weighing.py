@@ -73,7 +73,7 @@ def test_nothing_is_missing_in_a_whole_log() -> None:
             (closing(1, 5, snapshots=(Snapshot(id="s", listed=2),)),),
             "snapshot s has 2 rows, and no closing row",
         ),
-        ((closing(1, 5, faults=("rows that cannot be read",), unreadable=1),), "1 rows that cannot be read"),
+        ((closing(1, 5, faults=("rows that cannot be read",), unreadable=1),), "1 row that cannot be read"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

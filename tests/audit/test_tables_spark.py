@@ -31,6 +31,7 @@ from typed import SCHEMA, read
 import shadowaudit
 from shadowaudit.generate.cluster import generate
 from shadowaudit.generate.stories import FAULTS
+from shadowaudit.logs.file import digest_file
 from shadowaudit.spark import places
 from shadowaudit.spark.columns import COLUMNS
 from shadowaudit.spark.tables import silver, store
@@ -166,6 +167,8 @@ def whole(spark_session: Any, logs: Path, tmp_path_factory: pytest.TempPathFacto
     tables = tmp_path_factory.mktemp("tables") / "tables"
     (one,) = batch(spark_session, str(tables), logs)
     assert (one.version, one.logs) == (1, len(files_of(logs)))
+    facts = [digest_file(path)[0] for path in files_of(logs)]
+    assert one.events == sum(each.rows + each.unreadable for each in facts), "as verify counts them"
     (none,) = batch(spark_session, str(tables), logs)
     assert none == Told(1)
     return tables

@@ -19,6 +19,13 @@ WEIGHING = (
             "weighing.py::test_what_is_missing_is_told",
         ),
         (
+            "a file of which nothing is known is Exchange's",
+            _CLEAN,
+            "one.flavour == Flavour.EXCHANGE and (one.rows or not one.faults)",
+            "one.flavour == Flavour.EXCHANGE",
+            "command.py::test_a_file_that_is_no_log_is_taken_for_nobodys",
+        ),
+        (
             "rows between two files are not missed",
             _GAPS,
             "                if file.first > expected and not (file is",

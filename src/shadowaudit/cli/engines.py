@@ -56,7 +56,7 @@ def started(
                 from shadowaudit.engine.here import Here
             engine = Here(shared, scratch)
         else:
-            with shown.step(f"Starting {name}"):
+            with shown.step(f"Starting {'Spark' if name == SPARK else name}"):
                 try:
                     from shadowaudit.spark.engine import SparkEngine
                     from shadowaudit.spark.session import session

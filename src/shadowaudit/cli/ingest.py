@@ -14,6 +14,7 @@ from shadowaudit.cli.ending import between_turns
 from shadowaudit.cli.engines import AUTO, SPARK, chosen, started
 from shadowaudit.cli.progress import Shown
 from shadowaudit.cli.tables import keep
+from shadowaudit.core.verdict import counted
 from shadowaudit.logs.state import State
 
 
@@ -29,7 +30,7 @@ from shadowaudit.logs.state import State
 @click.option("--tables", metavar="URI", help="Keep events, messages and sums there as tables, by Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 @options.watching
-@options.engine
+@options.engine("with --tables always Spark, with --state always here. No other fits.")
 def command(
     places: tuple[Path | str, ...],
     state_dir: Path | None,
@@ -45,7 +46,7 @@ def command(
     """Read the closed logs below DIR that are new, and keep what they say. Run it as often as you like.
 
     With --state: for shadowaudit verify --state DIR. With --tables: for queries, shadowaudit summary and
-    whatever reads Parquet. A file that comes late is merged like any other.
+    whatever reads Parquet; the work is always Spark's. A file that comes late is merged like any other.
     """
     asked = options.Places.of(places)
     if not places:
@@ -88,6 +89,6 @@ def _tell(files: int, new: int, *, as_json: bool) -> None:
     text = (
         json.dumps({"files": files, "new": new})
         if as_json
-        else f"{new} new files read, {files - new} were known"
+        else f"{counted(new, 'new file')} read, {files - new:,} known"
     )
     print(text, flush=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,13 +74,17 @@ def _amount(ctx: click.Context, param: click.Parameter, value: str) -> str:
     raise click.BadParameter(f"{value!r} is no amount of memory: write it as 2g or 512m", ctx, param)
 
 
-def engine(function: Function) -> Function:
-    """How the work is done."""
+def engine(told: str) -> Callable[[Function], Function]:
+    """How the work is done. ``told``: of auto, for the help of --engine."""
+    return partial(_with_engine, told)
+
+
+def _with_engine(told: str, function: Function) -> Function:
     options = (
         click.option("--engine", default="auto", metavar="|".join(_ENGINES), show_default=True,
                      callback=_known,
                      help="here: processes of this machine, without Java. Or Spark, or a Spark Connect "
-                     "server. auto: Spark with --master, under spark-submit or for a URI; else here."),
+                     f"server. auto: {told}"),
         click.option("--master", metavar="URL", help="Spark's master. [default: local[*]]"),
         click.option("--memory", default="2g", show_default=True, callback=_amount,
                      help="Memory of a local Spark."),
@@ -189,7 +194,7 @@ def tell_of_open_logs(shown: Shown, unread: Sequence[OpenLog]) -> None:
 def tell_of_packed_logs(shown: Shown, places: Sequence[Path]) -> None:
     """Say that there are compressed ones, which nothing reads."""
     if packed := packed_logs(places):
-        others = f" and {len(packed) - 1} more" if len(packed) > 1 else ""
+        others = f" and {len(packed) - 1:,} more" if len(packed) > 1 else ""
         shown.tell(f"note: compressed, and not read: {packed[0]}{others}: unpack them first")
 
 

@@ -33,7 +33,9 @@ def show(verdict: Verdict, out: Path, console: Console, *, report: bool) -> None
             f"        {escape(gap.where)}: {escape(gap.so)}", highlight=False, style="dim", soft_wrap=True
         )
     if len(verdict.evidence.gaps) > _MOST:
-        console.print(f"        and {len(verdict.evidence.gaps) - _MOST} more: see verdict.json", style="dim")
+        console.print(
+            f"        and {len(verdict.evidence.gaps) - _MOST:,} more: see verdict.json", style="dim"
+        )
     if verdict.classes:
         console.print(_table(verdict))
     for note in verdict.evidence.notes:

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 @options.watching
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @click.option("--no-report", is_flag=True, help="Write the tables, but no report.html.")
-@options.engine
+@options.engine("Spark with --master, under spark-submit or for a URI; else here.")
 def command(
     places: tuple[Path | str, ...],
     out: Path,

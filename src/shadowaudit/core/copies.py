@@ -39,6 +39,6 @@ def distinct(
     copy, original = next(iter(left_out.items()))
     what, more = "A copy of a file is", ""
     if len(left_out) > 1:
-        what, more = f"{len(left_out)} copies of files are", ", for one"
+        what, more = f"{len(left_out):,} copies of files are", ", for one"
     note = f"{what} there as well, octet by octet the same, and not counted: {copy} is {original}{more}."
     return [one for one in files if one.path not in left_out], (note,)

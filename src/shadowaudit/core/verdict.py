@@ -17,6 +17,7 @@ PROVEN, VIOLATED, USAGE, INCOMPLETE = 0, 1, 2, 3
 class Verdict:
     """What was audited, and what follows. ``classes``: messages by what was found about them.
 
+    ``rows``: all that were read, also those about no message and, in ``totals``, of another time.
     ``selected``: only messages of a certain time were asked for.
     """
 
@@ -25,6 +26,7 @@ class Verdict:
     evidence: Evidence
     files: int
     nodes: int
+    rows: int = 0
     allow_open: bool = False
     selected: bool = False
     engine: str = ""  # what did the work
@@ -44,7 +46,7 @@ class Verdict:
         """What did it, and how much: ``Spark 4.2: 3 files → 96 events → 12 messages``."""
         many = {
             "file": self.files,
-            "event": self.totals.get("rows", 0),
+            "event": self.rows,
             "message": self.totals.get("messages", 0),
         }
         told = " → ".join(counted(number, what) for what, number in many.items())
@@ -97,7 +99,7 @@ class Verdict:
         """The verdict in one sentence; ``caveats`` has the rest."""
         accepted = counted(self.totals.get("messages", 0), "message")
         gaps = len(self.evidence.gaps) + self.count(Severity.UNPROVEN)
-        missing = f"evidence is missing ({counted(gaps, 'time')})"
+        missing = f"evidence is missing ({counted(gaps, 'gap')})"
         none = "none was lost, or doubled without an allowed cause"
         match self.status:
             case 0 if self._weaker():

@@ -13,6 +13,7 @@ from dataclasses import replace
 from shadowaudit.core.evidence import Database, Evidence, Gap, Segment
 from shadowaudit.core.facts import Fault, FileFacts, Flavour, Opened
 from shadowaudit.core.lives import forks, goes_on, lives_of, new_log, strays
+from shadowaudit.core.verdict import counted
 
 
 def weigh(
@@ -86,7 +87,8 @@ class _Weighing:
             if one.segments:
                 nodes[one.node] = (*nodes[one.node], one.id)
         self._nodes_without_logs(nodes)
-        weaker = any(file.flavour == Flavour.EXCHANGE for file in self.files)
+        # What has no row that can be read may be anybody's.
+        weaker = any(one.flavour == Flavour.EXCHANGE and (one.rows or not one.faults) for one in self.files)
         return Evidence(
             databases=self.databases,
             nodes=dict(nodes),
@@ -103,7 +105,7 @@ class _Weighing:
         for fault in file.faults:
             detail = fault
             if fault == Fault.UNREADABLE_ROWS:
-                detail = f"{file.unreadable} {fault}, such as {file.example!r}"
+                detail = f"{counted(file.unreadable, 'row')} that cannot be read, such as {file.example!r}"
             elif fault in (Fault.UNREADABLE_FILE, Fault.ENCODING) and file.example:
                 detail = f"{fault}: {file.example}"
             self._gap(detail, file.path, "what the rows in question told is not known")

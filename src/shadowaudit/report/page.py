@@ -57,7 +57,7 @@ def write_report(out: Path, verdict: Verdict) -> Path:
 
 
 def _tiles(verdict: Verdict) -> list[dict[str, str]]:
-    totals = verdict.totals
+    totals = {**verdict.totals, "rows": verdict.rows}
     violations, unproven = verdict.count(Severity.VIOLATION), verdict.count(Severity.UNPROVEN)
     missing = len(verdict.evidence.gaps) + unproven
     return [

@@ -39,7 +39,7 @@ def _step(row: str) -> Step | None:
         return None
     named = next((cells[column] for column in _RECIPIENTS if "@" in cells[column]), "")
     recipients = [one for one in named.split(";") if one]
-    more = f" and {len(recipients) - _MOST} more" if len(recipients) > _MOST else ""
+    more = f" and {len(recipients) - _MOST:,} more" if len(recipients) > _MOST else ""
     return Step(
         at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC),
         cells[_EVENT],
