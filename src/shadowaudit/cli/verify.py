@@ -152,7 +152,7 @@ def command(
             if not no_report:
                 write_report(out, verdict)
             if tables is not None:
-                publish(tables, out)
+                shown.tell(publish(tables, out))
             if as_json:
                 print(json.dumps(verdict.as_dict(), ensure_ascii=False), flush=True)
             else:
