@@ -53,7 +53,7 @@ def keep(
 
         def tell(version: int, counts: Counts, unread: Mapping[str, int]) -> None:
             _tell(version, counts, sum(unread.values()), as_json=as_json, timed=every is not None)
-            _tell_of_problems(shown, unread)
+            tell_of_problems(shown, unread)
             options.tell_of_open_logs(shown, open_logs(here))
 
         if not every and manifest.version and not Known.of(place, manifest).new(logs):
@@ -107,14 +107,15 @@ def _are_there(named: Sequence[str], ending: Ending, interval: float) -> bool:
             return True
 
 
-def _tell_of_problems(shown: Shown, unread: Mapping[str, int]) -> None:
+def tell_of_problems(shown: Shown, unread: Mapping[str, int]) -> None:
     """Say what is in no sum. ``unread``: how many rows of which log."""
     if unread:
         most = sorted(unread.items(), key=lambda one: (-one[1], one[0]))
         named = ", ".join(f"{uri} ({many:,})" for uri, many in most[:_NAMED])
         more = f" and {counted(len(most) - _NAMED, 'more file')}" if len(most) > _NAMED else ""
+        them = "it" if sum(unread.values()) == 1 else "them"
         shown.tell(
-            f"note: {counted(sum(unread.values()), 'row')} could not be read, and no sum has them: "
+            f"note: {counted(sum(unread.values()), 'row')} could not be read, and no sum has {them}: "
             f"{named}{more}. The column `problem` of the table `events` says why"
         )
 
