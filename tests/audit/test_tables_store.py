@@ -24,7 +24,7 @@ from rich.console import Console
 
 from shadowaudit.cli import beforehand, main
 from shadowaudit.cli.progress import Shown
-from shadowaudit.cli.tables import tell_of_problems
+from shadowaudit.cli.tables import tell_of_problems, tell_of_turn
 from shadowaudit.generate.cluster import generate
 from shadowaudit.spark import places
 from shadowaudit.spark.places import Log
@@ -388,6 +388,20 @@ def test_the_logs_with_most_rows_that_could_not_be_read_are_named() -> None:
     assert "note: 28 rows could not be read, and no sum has them: /logs/7.LOG (7), /logs/6.LOG (6)," in said
     assert "/logs/3.LOG (3) and 2 more files. " in said
     assert "/logs/2.LOG" not in said
+
+
+def test_a_turn_has_its_time_where_another_one_follows(capsys: pytest.CaptureFixture[str]) -> None:
+    for timed in (True, False):
+        tell_of_turn(7, (1, 20, 3), 2, as_json=False, timed=timed)
+    at, once = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"Spark 4\.\d: 1 file → 20 events → 3 messages \(version 7 of the tables\)", once)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ " + re.escape(once), at)
+    tell_of_turn(7, (1, 20, 3), 2, as_json=True, timed=False)
+    told = json.loads(capsys.readouterr().out)
+    assert {name: told[name] for name in ("version", "logs", "events", "messages", "unreadable")} == {
+        "version": 7, "logs": 1, "events": 20, "messages": 3, "unreadable": 2,
+    }  # fmt: skip
+    assert told["at"]
 
 
 def test_the_tables_are_read_without_spark() -> None:

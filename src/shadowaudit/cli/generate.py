@@ -35,7 +35,7 @@ def command(directory: Path, messages: int, faults: str, seed: int, file_size: i
     DIRECTORY is new, or empty. Interrupted, or if something goes wrong, nothing is left in it.
     """
     with (
-        options.told("interrupted", what="generate", so="nothing was left"),
+        options.told("interrupted", what="generate", so="nothing of it is left"),
         Shown().step(f"Writing {messages} messages"),
     ):
         try:

@@ -52,7 +52,7 @@ def keep(
         options.tell_of_packed_logs(shown, here)
 
         def tell(version: int, counts: Counts, unread: Mapping[str, int]) -> None:
-            _tell(version, counts, sum(unread.values()), as_json=as_json, timed=every is not None)
+            tell_of_turn(version, counts, sum(unread.values()), as_json=as_json, timed=every is not None)
             tell_of_problems(shown, unread)
             options.tell_of_open_logs(shown, open_logs(here))
 
@@ -120,8 +120,8 @@ def tell_of_problems(shown: Shown, unread: Mapping[str, int]) -> None:
         )
 
 
-def _tell(version: int, counts: Counts, unread: int, *, as_json: bool, timed: bool) -> None:
-    """``timed``: with the time, for it goes on."""
+def tell_of_turn(version: int, counts: Counts, unread: int, *, as_json: bool, timed: bool) -> None:
+    """Print what a turn did, or that nothing was new. ``timed``: with the time, for it goes on."""
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     if as_json:
         many = dict(zip(("logs", "events", "messages"), counts, strict=True))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,7 +157,8 @@ def command(
             if as_json:
                 print(json.dumps(verdict.as_dict(), ensure_ascii=False), flush=True)
             else:
-                show(verdict, out, Console(), report=not no_report)
+                at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" if watch else ""
+                show(verdict, out, Console(), report=not no_report, at=at)
             status = verdict.status
     sys.exit(status)
 
