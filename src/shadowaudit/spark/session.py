@@ -25,7 +25,7 @@ _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
 
 _UTC = {"spark.sql.session.timeZone": "UTC"}  # as the logs
 _QUIET = {
-    "spark.ui.showConsoleProgress": "false",  # it writes over what is shown; the command has a line of its own
+    "spark.ui.showConsoleProgress": "false",  # it writes over what is shown; commands have their own
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",  # errors only
 }
 _LOCAL = {
