@@ -67,7 +67,7 @@ def command(
         raise click.UsageError(
             "explain reads directories of this machine: logs at a URI are for Spark's queries"
         )
-    with options.told():
+    with options.told("interrupted", what="explain", so="no message was told of to its end"):
         opened = open_logs(here)  # first: they may be closed meanwhile
         found = journeys(what, find(here), most=most)
         evidence = weigh(found.facts, lost=lost, allow_open=allow_open, opened=opened)

@@ -24,6 +24,10 @@ SPARK = "spark"
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
 
 _UTC = {"spark.sql.session.timeZone": "UTC"}  # as the logs
+_QUIET = {
+    "spark.ui.showConsoleProgress": "false",  # it writes over what is shown; commands have their own
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",  # errors only
+}
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",  # a host name may lead to an address that nothing listens at
     "spark.driver.bindAddress": "127.0.0.1",
@@ -31,10 +35,9 @@ _LOCAL = {
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),  # 200 unless told: those are for clusters
 }
 _COMMAND = {
-    "spark.ui.showConsoleProgress": "false",  # the command has a line of its own
     "spark.driver.extraJavaOptions": " ".join(
         (
-            f"-Dlog4j2.configurationFile={_LOGGING}",  # errors only
+            _QUIET["spark.driver.extraJavaOptions"],
             "-XX:TieredStopAtLevel=1",  # a job of minutes: fast code costs more to make than it saves
             "-XX:+UseParallelGC",  # nobody waits for single answers, so nothing is collected beside the work
         )
@@ -55,7 +58,7 @@ def open_session(conf: Mapping[str, str]) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ["JAVA_HOME"] = str(shim(find_java().home))
-        settings = {"spark.master": "local[*]"} | _UTC | settings
+        settings = {"spark.master": "local[*]"} | _UTC | _QUIET | settings
         if _is_here(settings["spark.master"]):
             settings = _LOCAL | settings
     for name, value in settings.items():
@@ -87,7 +90,8 @@ def session(
     ``spark-submit`` they are what that command was told. Ctrl-C has Spark drop its jobs. Raises EngineError.
     """
     before = signal.getsignal(signal.SIGINT)
-    logging.getLogger().addFilter(_not_py4j)
+    for logger in _loggers():
+        logger.addFilter(_not_py4j)
     opened = _connected(asked) if asked.startswith("sc://") else _started(master, memory, dict(conf or {}))
     try:
         # Spark's own handler speaks with Java in the middle of another word with it, and that fails loudly.
@@ -100,11 +104,17 @@ def session(
     finally:
         opened.stop()
         signal.signal(signal.SIGINT, before)
-        logging.getLogger().removeFilter(_not_py4j)
+        for logger in _loggers():
+            logger.removeFilter(_not_py4j)
+
+
+def _loggers() -> list[logging.Logger]:
+    """Py4J's, and the root logger, which it uses as well. A filter is for what a logger is told itself."""
+    return [logging.getLogger(name) for name in ("", "py4j.java_gateway", "py4j.clientserver")]
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
-    """Py4J logs by the root logger what a Ctrl-C does to its words with Java, and raises it as well."""
+    """Py4J logs what a Ctrl-C does to its words with Java, and raises it as well."""
     return record.module not in ("java_gateway", "clientserver")
 
 
