@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,18 @@ import pytest
 from shadowaudit.generate.cluster import generate
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "find-your-lost-mail.ipynb"
-FAULTS = {"lost": 1, "in-transit": 2, "promotion": 3, "dropped-duplicate": 1, "damaged-copy": 1}
+FAULTS = {
+    "lost": 1,
+    "handover": 6,
+    "in-transit": 2,
+    "promotion": 3,
+    "dropped-duplicate": 1,
+    "damaged-copy": 1,
+}
+
+WHERE = ('os.environ.get("TRACKING", "tracking")', '"two"')
+TELL = "import json\nprint(json.dumps(dict(zip(missing.network_message_id, map(list, missing.log_absent)))))"
+"""The notebook's search once more, where the logs of one node are absent."""
 
 
 def code(book: dict[str, Any]) -> list[dict[str, Any]]:
@@ -48,10 +60,15 @@ def test_ten_cells_find_the_lost_message_and_the_nodes_that_had_it(
     for name in [name for name in os.environ if name.startswith(prepared)]:
         monkeypatch.delenv(name)  # where nothing is set up, and no other test has a session
     book = nbformat.read(NOTEBOOK, as_version=4)
+    shutil.copytree(tmp_path / "tracking", tmp_path / "two", ignore=shutil.ignore_patterns("mx3*"))
+    of_two = [cell.source.replace(*WHERE) for cell in code(book) if code(book).index(cell) in (0, 4, 5, 6)]
+    book.cells += map(nbformat.v4.new_code_cell, [*of_two, TELL])
     nbclient.NotebookClient(
         book, timeout=200, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
-    nodes, unread, gaps, traffic, without_end, holders, missing, rows, last, verdict = map(shown, code(book))
+    nodes, unread, gaps, traffic, without_end, holders, missing, rows, last, verdict, warning, *_, told = map(
+        shown, code(book)
+    )
     for name in ("mx1", "mx2", "mx3"):
         assert f"{name}.example.net" in nodes
     assert "<td>" not in unread + gaps
@@ -68,3 +85,8 @@ def test_ten_cells_find_the_lost_message_and_the_nodes_that_had_it(
     assert last.count("<tr") == 3, "a heading, its owner, its holder"
     assert "The promise was broken" in verdict
     assert lost in verdict
+    assert "No log is here of" not in nodes
+    assert "No log is here of: mx3.example.net\n" in warning
+    without = json.loads(told)
+    assert ["mx3.example.net"] in without.values()
+    assert {id_ for id_, named in without.items() if not named} <= {lost}, "only with all its logs it is lost"

@@ -24,6 +24,10 @@ SPARK = "spark"
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
 
 _UTC = {"spark.sql.session.timeZone": "UTC"}  # as the logs
+_QUIET = {
+    "spark.ui.showConsoleProgress": "false",  # it writes over what is shown; commands have their own
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",  # errors only
+}
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",  # a host name may lead to an address that nothing listens at
     "spark.driver.bindAddress": "127.0.0.1",
@@ -31,10 +35,9 @@ _LOCAL = {
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),  # 200 unless told: those are for clusters
 }
 _COMMAND = {
-    "spark.ui.showConsoleProgress": "false",  # the command has a line of its own
     "spark.driver.extraJavaOptions": " ".join(
         (
-            f"-Dlog4j2.configurationFile={_LOGGING}",  # errors only
+            _QUIET["spark.driver.extraJavaOptions"],
             "-XX:TieredStopAtLevel=1",  # a job of minutes: fast code costs more to make than it saves
             "-XX:+UseParallelGC",  # nobody waits for single answers, so nothing is collected beside the work
         )
@@ -55,7 +58,7 @@ def open_session(conf: Mapping[str, str]) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ["JAVA_HOME"] = str(shim(find_java().home))
-        settings = {"spark.master": "local[*]"} | _UTC | settings
+        settings = {"spark.master": "local[*]"} | _UTC | _QUIET | settings
         if _is_here(settings["spark.master"]):
             settings = _LOCAL | settings
     for name, value in settings.items():

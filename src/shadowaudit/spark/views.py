@@ -6,6 +6,110 @@ from typing import Any
 
 EVENTS = "events"
 
+
+SUMS = {
+    "reasons": """
+        WITH told AS (
+            SELECT
+                to_date(date_time) AS day,
+                node,
+                event_id,
+                server_hostname AS next_hop,
+                coalesce(
+                    nullif(regexp_extract(get(recipient_status, 0), 'LED=([^}]*)', 1), ''),
+                    source_context
+                ) AS reply,
+                coalesce(size(recipient_address), 0) AS recipients,
+                network_message_id,
+                date_time
+            FROM events
+            WHERE event_id IN ('DEFER', 'FAIL')
+        )
+        SELECT
+            {by}
+            event_id,
+            next_hop,
+            nullif(regexp_extract(reply, '^([245][0-9][0-9])', 1), '') AS code,
+            nullif(regexp_extract(reply, '^[245][0-9][0-9][ -]([245][.][0-9]+[.][0-9]+)', 1), '') AS status,
+            reply,
+            count(*) AS times,
+            sum(recipients) AS recipients,
+            min(date_time) AS first_at,
+            max(date_time) AS last_at,
+            min(network_message_id) AS example
+        FROM told
+        GROUP BY {by} event_id, next_hop, reply
+    """,
+    "promotions": """
+        WITH taken AS (
+            SELECT
+                to_date(date_time) AS day,
+                node,
+                custom_data['Owner'] AS owner,
+                custom_data['Reason'] AS reason,
+                date_time
+            FROM events
+            WHERE event_id = 'RESUBMIT' AND source = 'REDUNDANCY'
+        )
+        SELECT
+            {by}
+            node,
+            owner,
+            reason,
+            count(*) AS messages,
+            min(date_time) AS first_at,
+            max(date_time) AS last_at
+        FROM taken
+        GROUP BY {by} node, owner, reason
+    """,
+    "domains": """
+        WITH received AS (
+            SELECT
+                to_date(date_time) AS day,
+                node,
+                coalesce(network_message_id, message_id) AS id,
+                total_bytes,
+                sender_address,
+                recipient_address
+            FROM events
+            WHERE event_id = 'RECEIVE'
+        ),
+        named AS (
+            SELECT day, node, 'sender' AS side, id, total_bytes, sender_address AS address FROM received
+            UNION ALL
+            SELECT day, node, 'recipient', id, total_bytes, explode(recipient_address) FROM received
+        ),
+        once AS (
+            SELECT
+                {by}
+                side,
+                lower(substring_index(address, '@', -1)) AS domain,
+                id,
+                max(total_bytes) AS octets,
+                count(*) AS addresses
+            FROM named
+            WHERE address LIKE '%@%'
+            GROUP BY {by} side, lower(substring_index(address, '@', -1)), id
+        )
+        SELECT
+            {by}
+            side,
+            domain,
+            count(*) AS messages,
+            sum(addresses) AS addresses,
+            coalesce(sum(octets), 0) AS octets
+        FROM once
+        GROUP BY {by} side, domain
+    """,
+}
+"""Sums that views show of all time, and tables by day. ``{by}``: columns that they are by as well."""
+
+
+def summed(name: str, by: str = "") -> str:
+    """That one of ``SUMS``. ``by``: ``day,`` or ``day, node,``."""
+    return SUMS[name].replace("{by}", by)
+
+
 VIEWS = {
     "deliveries": """
         WITH accepted AS (
@@ -33,11 +137,12 @@ VIEWS = {
             next_hop,
             count(*) AS deliveries,
             sum(recipients) AS recipients,
-            percentile_approx(seconds, 0.5D) AS p50,
-            percentile_approx(seconds, 0.95D) AS p95,
-            percentile_approx(seconds, 0.99D) AS p99,
+            percentile_disc(0.5D) WITHIN GROUP (ORDER BY seconds) AS p50,
+            percentile_disc(0.95D) WITHIN GROUP (ORDER BY seconds) AS p95,
+            percentile_disc(0.99D) WITHIN GROUP (ORDER BY seconds) AS p99,
             max(seconds) AS longest
         FROM deliveries
+        WHERE seconds IS NOT NULL
         GROUP BY next_hop
     """,
     "traffic": """
@@ -56,64 +161,9 @@ VIEWS = {
         WHERE date_time IS NOT NULL
         GROUP BY date_trunc('HOUR', date_time), node
     """,
-    "reasons": """
-        WITH told AS (
-            SELECT
-                event_id,
-                server_hostname AS next_hop,
-                coalesce(nullif(regexp_extract(recipient_status[0], 'LED=([^}]*)', 1), ''), source_context)
-                    AS reply,
-                coalesce(size(recipient_address), 0) AS recipients,
-                network_message_id,
-                date_time
-            FROM events
-            WHERE event_id IN ('DEFER', 'FAIL')
-        )
-        SELECT
-            event_id,
-            next_hop,
-            nullif(regexp_extract(reply, '^([245][0-9][0-9])', 1), '') AS code,
-            nullif(regexp_extract(reply, '^[245][0-9][0-9][ -]([245][.][0-9]+[.][0-9]+)', 1), '') AS status,
-            reply,
-            count(*) AS times,
-            sum(recipients) AS recipients,
-            min(date_time) AS first_at,
-            max(date_time) AS last_at,
-            min(network_message_id) AS example
-        FROM told
-        GROUP BY event_id, next_hop, reply
-    """,
-    "promotions": """
-        SELECT
-            node,
-            custom_data['Owner'] AS owner,
-            custom_data['Reason'] AS reason,
-            count(*) AS messages,
-            min(date_time) AS first_at,
-            max(date_time) AS last_at
-        FROM events
-        WHERE event_id = 'RESUBMIT' AND source = 'REDUNDANCY'
-        GROUP BY node, custom_data['Owner'], custom_data['Reason']
-    """,
-    "domains": """
-        WITH named AS (
-            SELECT 'sender' AS side, network_message_id, total_bytes, sender_address AS address
-            FROM events WHERE event_id = 'RECEIVE'
-            UNION ALL
-            SELECT 'recipient', network_message_id, total_bytes, explode(recipient_address)
-            FROM events WHERE event_id = 'RECEIVE'
-        ),
-        once AS (
-            SELECT side, lower(substring_index(address, '@', -1)) AS domain, network_message_id,
-                max(total_bytes) AS octets, count(*) AS addresses
-            FROM named
-            WHERE address LIKE '%@%'
-            GROUP BY side, lower(substring_index(address, '@', -1)), network_message_id
-        )
-        SELECT side, domain, count(*) AS messages, sum(addresses) AS addresses, sum(octets) AS octets
-        FROM once
-        GROUP BY side, domain
-    """,
+    "reasons": summed("reasons"),
+    "promotions": summed("promotions"),
+    "domains": summed("domains"),
 }
 """Each may use those before it."""
 

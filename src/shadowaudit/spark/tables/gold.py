@@ -3,64 +3,18 @@
 from __future__ import annotations
 
 from shadowaudit.spark.tables.schemas import DOMAINS, LATENCIES, PROMOTIONS, REASONS, SIZES, TRAFFIC
-from shadowaudit.spark.views import VIEWS
+from shadowaudit.spark.views import VIEWS, summed
+
+
+def _of_days(name: str, by: str) -> str:
+    """What the view of that name sums up, day by day. Rows without a time are in the view alone."""
+    return "SELECT * FROM ({view}) WHERE day IS NOT NULL".replace("{view}", summed(name, by))
+
 
 SUMS = {
     TRAFFIC: VIEWS["traffic"],
-    REASONS: """
-        WITH told AS (
-            SELECT
-                to_date(date_time) AS day,
-                node,
-                event_id,
-                server_hostname AS next_hop,
-                coalesce(
-                    nullif(regexp_extract(get(recipient_status, 0), 'LED=([^}]*)', 1), ''),
-                    source_context
-                ) AS reply,
-                coalesce(size(recipient_address), 0) AS recipients,
-                network_message_id
-            FROM events
-            WHERE event_id IN ('DEFER', 'FAIL') AND date_time IS NOT NULL
-        )
-        SELECT
-            day, node, event_id, next_hop,
-            nullif(regexp_extract(reply, '^([245][0-9][0-9])', 1), '') AS code,
-            nullif(regexp_extract(reply, '^[245][0-9][0-9][ -]([245][.][0-9]+[.][0-9]+)', 1), '') AS status,
-            reply,
-            count(*) AS times,
-            sum(recipients) AS recipients,
-            min(network_message_id) AS example
-        FROM told
-        GROUP BY day, node, event_id, next_hop, reply
-    """,
-    DOMAINS: """
-        WITH received AS (
-            SELECT * FROM events WHERE event_id = 'RECEIVE' AND date_time IS NOT NULL
-        ),
-        named AS (
-            SELECT to_date(date_time) AS day, node, 'sender' AS side, network_message_id, message_id,
-                total_bytes, sender_address AS address
-            FROM received
-            UNION ALL
-            SELECT to_date(date_time), node, 'recipient', network_message_id, message_id, total_bytes,
-                explode(recipient_address)
-            FROM received
-        ),
-        once AS (
-            SELECT day, node, side, lower(substring_index(address, '@', -1)) AS domain,
-                coalesce(network_message_id, message_id) AS id, max(total_bytes) AS octets,
-                count(*) AS addresses
-            FROM named
-            WHERE address LIKE '%@%'
-            GROUP BY day, node, side, lower(substring_index(address, '@', -1)),
-                coalesce(network_message_id, message_id)
-        )
-        SELECT day, node, side, domain, count(*) AS messages, sum(addresses) AS addresses,
-            coalesce(sum(octets), 0) AS octets
-        FROM once
-        GROUP BY day, node, side, domain
-    """,
+    REASONS: _of_days("reasons", "day, node,"),
+    DOMAINS: _of_days("domains", "day, node,"),
     SIZES: """
         SELECT
             to_date(date_time) AS day,
@@ -72,17 +26,7 @@ SUMS = {
         WHERE event_id = 'RECEIVE' AND total_bytes IS NOT NULL AND date_time IS NOT NULL
         GROUP BY ALL
     """,
-    PROMOTIONS: """
-        SELECT
-            to_date(date_time) AS day,
-            node,
-            custom_data['Owner'] AS owner,
-            custom_data['Reason'] AS reason,
-            count(*) AS messages
-        FROM events
-        WHERE event_id = 'RESUBMIT' AND source = 'REDUNDANCY' AND date_time IS NOT NULL
-        GROUP BY ALL
-    """,
+    PROMOTIONS: _of_days("promotions", "day,"),
 }
 """Each needs the events of its days alone."""
 
