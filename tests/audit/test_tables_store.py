@@ -331,7 +331,8 @@ def test_what_cannot_be_ingested_is_found_before_spark_is_started(
     Path("link").symlink_to("logs")
     Path("a file").touch()
     there = sorted(tmp_path.rglob("*"))
-    result = CliRunner().invoke(main, ["ingest", *asked])
+    # Port 1 answers nobody: should Spark be asked for, it is not waited for.
+    result = CliRunner().invoke(main, ["ingest", *asked, "--master", "spark://127.0.0.1:1"])
     assert result.exit_code == 2
     assert told in result.stderr
     for never in ("Traceback", "Starting Spark", "secret", "verdict"):
