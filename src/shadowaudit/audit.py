@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from shadowaudit.core.copies import distinct
 from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.facts import FileFacts, Opened
 from shadowaudit.core.fingerprint import digest
@@ -20,8 +19,8 @@ from shadowaudit.engine.merge import plain
 from shadowaudit.engine.port import Asked, Engine, Held, Log, Waiting
 from shadowaudit.engine.settle import Finished, Merged, ingest, settle, whole
 from shadowaudit.engine.totals import added, curve, latencies, span, width_of
-from shadowaudit.logs.extract import Octets, in_file
-from shadowaudit.logs.grown import without_beginnings
+from shadowaudit.logs.extract import in_file
+from shadowaudit.logs.grown import without_copies
 from shadowaudit.logs.settled import linked
 from shadowaudit.logs.state import State
 from shadowaudit.results import Tables
@@ -82,14 +81,14 @@ class Audit:
     def settle(self) -> None:
         """Settle all that was ever read: the next verdict is about the rest."""
         assert self.state is not None
-        files, _ = counted(self.state.all())
+        files, _ = without_copies(self.state.all())
         self.state.check(files)
         with self.state.settlement.held():
             self._settled(self.state, files)
 
     def verify(self, facts: Sequence[FileFacts], question: Question) -> Verdict:
         """Judge every message in these files, and write the tables."""
-        files, notes = counted(facts, self._held.octets if self._held else in_file)
+        files, notes = without_copies(facts, self._held.octets if self._held else in_file)
         if self.state is not None:
             self._check(self.state, facts, files)
         evidence = weigh(
@@ -195,14 +194,6 @@ class Audit:
         with self.progress.step(text):
             yield
         self.timings[name] = self.timings.get(name, 0.0) + time.monotonic() - began
-
-
-def counted(facts: Sequence[FileFacts], octets: Octets = in_file) -> tuple[list[FileFacts], tuple[str, ...]]:
-    """The files that count, and notes. What was deleted or moved since it was read can no longer be shown."""
-    here = (one.path for one in facts if "://" not in one.path)
-    files, copies = distinct(facts, gone={path for path in here if not Path(path).exists()})
-    files, beginnings = without_beginnings(files, octets)
-    return files, (*copies, *beginnings)
 
 
 def _names(facts: Sequence[FileFacts]) -> dict[int, str]:

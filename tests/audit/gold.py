@@ -19,10 +19,10 @@ MADE = datetime(2026, 11, 26, tzinfo=UTC)
 
 
 def tables(rows: Rows) -> dict[str, Any]:
-    """All gold tables; of findings, if there are any rows of them."""
+    """All gold tables, and files; of findings, if there are any rows of them."""
     return {
         name: pa.Table.from_pylist(rows.get(name, []), schema=TABLES[name].arrow)
-        for name in (*GOLD, *(["findings"] if "findings" in rows else []))
+        for name in (*GOLD, "files", *(["findings"] if "findings" in rows else []))
     }
 
 

@@ -208,6 +208,19 @@ def test_an_audit_that_fails_gives_no_verdict_and_shows_why(
     assert "no verdict" in result.stderr
 
 
+def test_what_fails_is_named_and_is_a_verdict_only_in_an_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("the disk is on fire")
+
+    monkeypatch.setattr("shadowaudit.audit.Audit.read", fail)
+    result = run("ingest", written(tmp_path / "logs"), "--state", tmp_path / "state")
+    assert result.exit_code == 2
+    assert "ingest failed (RuntimeError, see above): what was read is kept" in result.stderr
+    assert "verdict" not in result.stderr.replace("shadowaudit", "").splitlines()[-1]
+
+
 @pytest.mark.parametrize(("option", "scheme"), [("--engine", "sc"), ("--master", "spark")])
 def test_where_nothing_answers_at_a_servers_address_it_is_said_and_not_waited_for(
     tmp_path: Path, option: str, scheme: str

@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from buckets import bucket
 from click.testing import CliRunner, Result
@@ -85,7 +86,12 @@ SMALL: dict[str, list[dict[str, Any]]] = {
             [("note", "exposed")] * 2 + [("violation", "lost")] + [("note", "promoted-rightly")] * 3
         )
     ],
+    "files": [
+        {"file": f"{number}.LOG", "problems": problems} for number, problems in enumerate((3, 0, 1, None))
+    ],
 }  # fmt: skip
+VERDICT = {"status": 1, "made_at": "2026-11-25T10:30:00+00:00", "files": 3, "totals": {"messages": 160}}
+MESSAGES = pa.table({"network_message_id": [str(number) for number in range(161)]})
 
 
 # Random tables, and the same sums row by row.
@@ -238,7 +244,8 @@ def run(*arguments: object) -> Result:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    return publish(tmp_path / "tables", by_day(SMALL), verdict={"status": 1})
+    made = [*by_day(SMALL), (BEGIN, {"messages": MESSAGES})]
+    return publish(tmp_path / "tables", made, verdict=VERDICT)
 
 
 def test_the_text_is_in_the_order_of_pflogsumm(small: Path) -> None:
@@ -253,6 +260,10 @@ def test_json_has_the_same_numbers(small: Path) -> None:
     assert told["version"] == 1
     assert told["totals"]["received"] == 160
     assert told["days"]["2026-11-21"]["received"] == 0
+    assert told["unread"] == {"rows": 4, "files": 2}
+    assert told["verdict"] == {
+        "made_at": "2026-11-25T10:30:00+00:00", "files": 3, "messages": 160, "more": 1,
+    }  # fmt: skip
     assert told["hops"]["top"][0]["percentiles"]["95"] == {"least": 999.0, "below": 1121.018}
     assert told["bounces"]["top"][0]["reply"] == "550 5.1.1 nobody"
     one_day = json.loads(run("--tables", small, "--json", "--until", "2026-11-21").output)
@@ -261,7 +272,8 @@ def test_json_has_the_same_numbers(small: Path) -> None:
 
 def test_what_is_published_is_read_as_it_was(small: Path) -> None:
     asked = Asked(top=3)
-    assert summarize(read(store.current(str(small)), asked), asked) == summary_of(SMALL, top=3)
+    expected = summarize(Gold(tables(SMALL), VERDICT, len(MESSAGES)), asked)
+    assert summarize(read(store.current(str(small)), asked), asked) == expected
 
 
 def test_tables_in_a_bucket_are_read(small: Path) -> None:
@@ -339,6 +351,67 @@ def test_tables_without_a_row_are_no_mail(tmp_path: Path) -> None:
     assert "There is no mail in these days." in result.output
     assert "There is no mail in these days" in (tmp_path / "page.html").read_text("utf-8")
     assert json.loads(run("--tables", empty, "--json").output)["first"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "heading"),
+    [
+        ([], "Mail of all days"),
+        (["--since", "2026-12-01"], "Mail since 2026-12-01 (UTC)"),
+        (["--until", "2026-11-01"], "Mail before 2026-11-01 (UTC)"),
+        (
+            ["--since", "2026-12-01", "--until", "2026-12-02"],
+            "Mail since 2026-12-01 and before 2026-12-02 (UTC)",
+        ),
+    ],
+    ids=str,
+)
+def test_where_no_row_could_be_read_it_is_said_instead_of_no_mail_alone(
+    tmp_path: Path, options: list[str], heading: str
+) -> None:
+    nothing = publish(tmp_path / "tables", by_day({"files": SMALL["files"]}))
+    told = run("--tables", nothing, "--html", tmp_path / "page.html", *options).output.splitlines()
+    of = " of all days and nodes" if options else ""
+    assert told[0] == heading
+    assert told[-1] == f"4 rows{of} could not be read, in 2 files."
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert f"<h1>{heading}</h1>" in page
+    assert f"<p>4 rows{of} could not be read, in 2 files.</p>" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ([], "These are deliveries and attempts of messages whose reception is in no log that was read."),
+        (["--node", "mx2"], "received on other days, by other nodes, or in a log that was not read."),
+    ],
+    ids=str,
+)
+def test_deliveries_of_messages_whose_reception_is_in_no_log_are_explained(
+    tmp_path: Path, options: list[str], sentence: str
+) -> None:
+    lost = publish(tmp_path / "lost", by_day({"traffic": [hour(20, 9, "mx2", delivered=16, promoted=16)]}))
+    html = tmp_path / "page.html"
+    output = run("--tables", lost, "--html", html, *options).output
+    assert "             0  messages received\n" in output
+    assert sentence in output
+    assert sentence in html.read_text("utf-8")
+    known = publish(tmp_path / "known", by_day({"traffic": [hour(20, 9, "mx2", received=1, delivered=1)]}))
+    one = run("--tables", known, *options).output
+    assert "No reception is known" not in one
+    assert "             1  message received\n" in one
+    assert "             1  delivery\n" in one
+
+
+@pytest.mark.parametrize(("messages", "more"), [(160, False), (161, True)])
+def test_a_verdict_tells_when_it_was_made_and_that_there_are_more_messages_by_now(
+    tmp_path: Path, messages: int, *, more: bool
+) -> None:
+    made = [*by_day(SMALL), (BEGIN, {"messages": MESSAGES.slice(0, messages)})]
+    tables, html = publish(tmp_path / "tables", made, verdict=VERDICT), tmp_path / "page.html"
+    for text in (run("--tables", tables, "--html", html).output, html.read_text("utf-8")):
+        assert "Of 2026-11-25 10:30 UTC: 160 messages in 3 files." in text
+        assert ("The tables have 1 message more now" in text) == more
 
 
 def test_no_verdict_is_not_a_verdict_that_found_nothing(tmp_path: Path) -> None:
@@ -442,7 +515,9 @@ def test_damaged_tables_are_named_with_status_2(small: Path, broken: Any, senten
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--tables", "nowhere"], "there are no tables in nowhere"),
+        (["--tables", "nowhere"], "there are no tables in nowhere, which does not exist: "),
+        (["--tables", "{small}/manifests"], "there are no tables in {small}/manifests: "),
+        (["--tables", "{small}/manifests/00000001.json"], "00000001.json is a file, and no directory"),
         (["--tables", "gopher://nowhere/x"], "gopher://nowhere/x cannot be read"),
         (["--tables", "{small}", "--node", "mx9"], "no node 'mx9' in these days; nodes are: mx1, mx2"),
         (["--tables", "{small}", "--since", "2026-11-22", "--until", "2026-11-22"], "later than --since"),
@@ -455,7 +530,7 @@ def test_damaged_tables_are_named_with_status_2(small: Path, broken: Any, senten
 def test_what_cannot_be_done_is_said_with_status_2(small: Path, options: list[str], sentence: str) -> None:
     result = run(*(one.format(small=small) for one in options))
     assert result.exit_code == 2
-    assert sentence in result.output
+    assert sentence.format(small=small) in result.output
     assert "Traceback" not in result.output
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,9 @@ from resealing import logs as files_of
 from shadowaudit.generate.cluster import generate
 
 DEADLINE = 60
+
+
+AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 @contextmanager
@@ -164,13 +168,32 @@ def test_who_watched_and_saw_no_log_has_no_verdict(tmp_path: Path) -> None:
         assert process.returncode in (2, 130), "130 while the engine still starts"
 
 
+@pytest.mark.parametrize("command", ["verify", "ingest"])
+def test_a_line_of_who_watches_has_its_time(tmp_path: Path, logs: Path, command: str) -> None:
+    where = ("--state", tmp_path / "state", *(("--out", tmp_path / "out") if command == "verify" else ()))
+    with running(command, logs, *where, "--watch") as process:
+        assert process.stdout
+        at, _, rest = process.stdout.readline().partition(" ")
+        assert AT.fullmatch(at)
+        assert rest.startswith(f"{len(files_of(logs))} ")
+        process.send_signal(signal.SIGINT)
+        ended(process, 0)
+    once = subprocess.run(
+        [sys.executable, "-m", "shadowaudit", command, logs, *where],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert not AT.match(once.stdout)
+
+
 def test_ingest_takes_up_what_is_closed_until_it_is_ended(tmp_path: Path, logs: Path, late: Path) -> None:
     state = tmp_path / "state"
     with running("ingest", logs, "--state", state, "--watch", "--interval", 0.1, "--json") as process:
         first = line(process)
         assert first["new"] == first["files"]
         closed(late)
-        assert line(process) == {"files": int(str(first["files"])) + 1, "new": 1}
+        second = line(process)
+        assert (second["files"], second["new"]) == (int(str(first["files"])) + 1, 1)
+        assert AT.fullmatch(str(second["at"]))
         process.send_signal(signal.SIGINT)
         ended(process, 0)
     assert len(list(state.glob("*.parquet"))) == len(files_of(logs))

@@ -72,12 +72,22 @@ def wait(true: Callable[[], bool]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (PROCESSES / "self" / "environ").exists(), reason="processes are found by /proc")
-@pytest.mark.parametrize("moment", [a_script_starts, java_starts, java_answers, workers_work])
+@pytest.mark.parametrize(
+    ("moment", "command"),
+    [
+        (a_script_starts, "verify"),
+        (java_starts, "verify"),
+        (java_answers, "verify"),
+        (workers_work, "verify"),
+        (workers_work, "ingest"),
+    ],
+)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_who_is_interrupted_while_spark_starts_or_works_leaves_no_process_and_no_file(
     tmp_path: Path,
     mark: str,
     moment: Callable[[str, Path], bool],
+    command: str,
     number: signal.Signals,
     status: int,
 ) -> None:
@@ -88,7 +98,8 @@ def test_who_is_interrupted_while_spark_starts_or_works_leaves_no_process_and_no
     generate(tmp_path / "logs", messages=20, faults={}, seed=3, file_size=30_000)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    typed = ["verify", str(tmp_path / "logs"), "--engine", "spark", "--out", str(tmp_path / "out")]
+    target = "--out" if command == "verify" else "--tables"
+    typed = [command, str(tmp_path / "logs"), "--engine", "spark", target, str(tmp_path / "out")]
     process = subprocess.Popen(
         [sys.executable, "-m", "shadowaudit", *typed],
         stdout=subprocess.PIPE,
@@ -102,7 +113,9 @@ def test_who_is_interrupted_while_spark_starts_or_works_leaves_no_process_and_no
     said, _ = process.communicate(timeout=DEADLINE)  # until nobody has the pipe any more
     assert process.returncode == status, said
     assert "Traceback" not in said
-    assert ("interrupted: no verdict" in said) == (number == signal.SIGINT)
+    sentence = "no verdict" if command == "verify" else "the tables are as they were"
+    assert (f"interrupted: {sentence}" in said) == (number == signal.SIGINT)
+    assert "ERROR" not in said or number == signal.SIGTERM
     assert wait(lambda: not told(mark)), told(mark)
     if number == signal.SIGINT:
         assert not list((tmp_path / "out").glob("*"))

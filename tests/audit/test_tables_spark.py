@@ -166,6 +166,8 @@ def whole(spark_session: Any, logs: Path, tmp_path_factory: pytest.TempPathFacto
     tables = tmp_path_factory.mktemp("tables") / "tables"
     (one,) = batch(spark_session, str(tables), logs)
     assert (one.version, one.logs) == (1, len(files_of(logs)))
+    assert list(one.unread.values()) == [1], "a row of Exchange's log is none"
+    assert str(logs / "EX01") in next(iter(one.unread))
     (none,) = batch(spark_session, str(tables), logs)
     assert none == Told(1)
     return tables
@@ -328,11 +330,12 @@ def test_a_command_that_is_killed_leaves_the_last_good_state_and_the_next_one_co
     tables = tmp_path / "tables"
     command = [sys.executable, "-m", "shadowaudit", "ingest", "--tables", str(tables), "--memory", "512m"]
 
-    def run(where: Path) -> str:
+    def run(where: Path, note: str = "") -> str:
         done = subprocess.run(
             [*command, str(where)], capture_output=True, text=True, timeout=1000, check=False
         )
         assert done.returncode == 0, done.stderr
+        assert note in done.stderr
         return done.stdout
 
     batch(spark_session, str(tables), logs / "mx1")
@@ -346,6 +349,7 @@ def test_a_command_that_is_killed_leaves_the_last_good_state_and_the_next_one_co
     killed.communicate()
     assert store.current(str(tables)).manifest.version == 1
     assert state(str(tables)) == before
-    assert re.search(r"Spark 4\.\d: \d+ files → ", run(logs))
+    said = run(logs, f"note: 1 row could not be read, and no sum has it: {logs / 'EX01'}")
+    assert re.search(r"Spark 4\.\d: \d+ files → ", said)
     assert state(str(tables)) == state(str(whole))
     assert "nothing new" in run(logs)

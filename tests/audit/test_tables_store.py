@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,14 @@ import pyarrow as pa
 import pytest
 from buckets import bucket
 from click.testing import CliRunner
-from pyarrow import parquet
+from pyarrow import fs, parquet
+from rich.console import Console
 
-from shadowaudit.cli import main
+from shadowaudit.cli import beforehand, main
+from shadowaudit.cli.progress import Shown
+from shadowaudit.cli.tables import tell_of_problems, tell_of_turn
 from shadowaudit.generate.cluster import generate
+from shadowaudit.spark import places
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.tables import parts, store
 from shadowaudit.spark.tables.findings import publish_findings
@@ -253,12 +259,12 @@ def test_findings_are_published_with_the_tables(place: Place, tmp_path: Path) ->
     for version in (2, 3):
         assert publish_findings(place.uri, tmp_path, NOW) == version
         found = store.current(place.uri)
-        assert found.manifest.verdict == {"status": 1}
+        assert found.manifest.verdict == {"status": 1, "made_at": NOW.isoformat()}
         told = found.dataset("findings").to_table().to_pylist()
         assert told == [dict.fromkeys(schema.names) | finding]
         assert messages(place) == [1]
     publish(place)
-    assert place.manifest().verdict == {"status": 1}
+    assert place.manifest().verdict == {"status": 1, "made_at": NOW.isoformat()}
 
 
 def test_verify_publishes_what_it_found_and_says_at_once_that_there_are_no_tables(tmp_path: Path) -> None:
@@ -270,10 +276,14 @@ def test_verify_publishes_what_it_found_and_says_at_once_that_there_are_no_table
     assert f"there are no tables in {uri}" in early.output
     assert not (tmp_path / "out").exists()
     publish(Place.of(uri))
-    assert CliRunner().invoke(main, asked).exit_code == 1
+    late = CliRunner().invoke(main, asked)
+    assert late.exit_code == 1
+    assert f"Published: version 2 of the tables in {uri} has this verdict" in late.stderr
     found = store.current(uri)
     assert found.manifest.verdict is not None
     assert found.manifest.verdict["status"] == 1
+    assert found.manifest.verdict["totals"]["messages"] == 20
+    assert found.manifest.verdict["files"] == len(list((tmp_path / "logs").rglob("MSGTRK*")))
     assert "lost" in found.dataset("findings").to_table().column("class").to_pylist()
 
 
@@ -291,6 +301,107 @@ def test_ingest_says_what_it_needs(tmp_path: Path, asked: list[str], told: str) 
     assert result.exit_code == 2
     assert told in result.output
     assert not Path("t").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["logs", "--tables", "foo://me:secret@x/y"], "--tables foo://x/y: Unrecognized filesystem"),
+        (["foo://me:secret@x/y", "--tables", "t"], "foo://x/y: Unrecognized filesystem"),
+        (["foo://me:secret@x/y", "--tables", "t", "--watch"], "foo://x/y: Unrecognized filesystem"),
+        (["logs", "--tables", "a file"], "--tables a file is a file: name a directory"),
+        (["logs", "--tables", "a file/t"], "a file/t cannot be written to: Not a directory"),
+        (["logs", "--tables", "/proc/t"], "--tables /proc/t cannot be written to: "),
+        (["empty", "--tables", "t"], "no tracking log in empty: "),
+        (["logs", "empty", "--tables", "t"], "no tracking log in empty: "),
+        (["logs", "empty*", "--tables", "t"], "no tracking log (MSGTRK….LOG) in empty*"),
+        (["logs", "--tables", "logs"], "where the logs are: give the tables a place of their own"),
+        (["logs", "--tables", "logs/mx1/t"], "where the logs are: give the tables a place of their own"),
+        (["log*", "--tables", "logs/t"], "where the logs are: give the tables a place of their own"),
+        (["link", "--tables", "logs/t"], "where the logs are: give the tables a place of their own"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_ingested_is_found_before_spark_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    generate(Path("logs"), messages=20, faults={}, seed=3)
+    Path("empty").mkdir()
+    Path("link").symlink_to("logs")
+    Path("a file").touch()
+    there = sorted(tmp_path.rglob("*"))
+    result = CliRunner().invoke(main, ["ingest", *asked])
+    assert result.exit_code == 2
+    assert told in result.stderr
+    for never in ("Traceback", "Starting Spark", "secret", "verdict"):
+        assert never not in result.stderr
+    assert sorted(tmp_path.rglob("*")) == there
+
+
+def test_a_place_beside_the_logs_is_written_to_and_nothing_is_left_of_that(
+    place: Place, tmp_path: Path
+) -> None:
+    beforehand.apart(place, [tmp_path / "tables-of-logs", "s3://audit/tab", "foo://x"])
+    beforehand.writable(place)
+    assert not list(tmp_path.iterdir())
+    below = fs.FileSelector(place.root, allow_not_found=True, recursive=True)
+    assert place.system.get_file_info(below) == []
+
+
+def test_a_watch_says_where_there_is_no_log_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    generate(Path("logs"), messages=20, faults={}, seed=3)
+    Path("empty").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]  # where nothing answers, so that Spark is not started
+    asked = ["logs", "empty", "nowhere", "--tables", "t", "--watch", "--master", f"spark://127.0.0.1:{port}"]
+    said = CliRunner().invoke(main, ["ingest", *asked]).stderr
+    assert "waiting for logs: no tracking log in empty: " in said
+    assert f"waiting for logs: {tmp_path / 'nowhere'} does not exist" in said
+    assert said.count("waiting for logs") == 2
+    assert "does not answer" in said
+
+
+def test_where_nothing_is_new_the_logs_that_are_not_read_are_named_all_the_same(tmp_path: Path) -> None:
+    logs, place = tmp_path / "logs", Place.of(str(tmp_path / "tables"))
+    generate(logs, messages=20, faults={}, seed=3)
+    run = Run(place, place.manifest(), NOW)
+    row = {"software": None, "database": None, "parts": []}
+    known = Known({log.uri: {"file": log.uri, "size": log.size, **row} for log in places.find([str(logs)])})
+    run.publish(run.base.following({"files": known.write(run)}, NOW))
+    (logs / "MSGTRK-old.LOG.gz").touch()
+    (logs / ".MSGTRK-mx9.example.net-0190b5c4-1.LOG.open").touch()
+    result = CliRunner().invoke(main, ["ingest", str(logs), "--tables", place.uri])
+    assert result.exit_code == 0
+    assert "nothing new (version 1 of the tables)" in result.stdout
+    assert "note: compressed, and not read: MSGTRK-old.LOG.gz" in result.stderr
+    assert "note: still open, and not read: mx9.example.net" in result.stderr
+
+
+def test_the_logs_with_most_rows_that_could_not_be_read_are_named() -> None:
+    console = Console(file=StringIO(), width=80)
+    tell_of_problems(Shown(console), {})
+    assert console.file.getvalue() == ""
+    tell_of_problems(Shown(console), {f"/logs/{number}.LOG": number for number in range(1, 8)})
+    said = console.file.getvalue()
+    assert "note: 28 rows could not be read, and no sum has them: /logs/7.LOG (7), /logs/6.LOG (6)," in said
+    assert "/logs/3.LOG (3) and 2 more files. " in said
+    assert "/logs/2.LOG" not in said
+
+
+def test_a_turn_has_its_time_where_another_one_follows(capsys: pytest.CaptureFixture[str]) -> None:
+    for timed in (True, False):
+        tell_of_turn(7, (1, 20, 3), 2, as_json=False, timed=timed)
+    at, once = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"Spark 4\.\d: 1 file → 20 events → 3 messages \(version 7 of the tables\)", once)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ " + re.escape(once), at)
+    tell_of_turn(7, (1, 20, 3), 2, as_json=True, timed=False)
+    told = json.loads(capsys.readouterr().out)
+    assert {name: told[name] for name in ("version", "logs", "events", "messages", "unreadable")} == {
+        "version": 7, "logs": 1, "events": 20, "messages": 3, "unreadable": 2,
+    }  # fmt: skip
+    assert told["at"]
 
 
 def test_the_tables_are_read_without_spark() -> None:

@@ -363,6 +363,26 @@ COMPARING = (
         ),
     ),
     *in_audit(
+        "logs/seek.py",
+        (
+            "to explain a message its reports are not looked for",
+            _CLEAN,
+            "(facts, table.select(_PLACES)) for facts, table in",
+            '(facts, table.select(_PLACES).filter(table.column("rows").to_numpy() > 0)) for facts, table in',
+            "explaining.py::test_a_bounce_is_explained_with_the_report_that_its_sender_got",
+        ),
+    ),
+    *in_audit(
+        "cli/explain.py",
+        (
+            "a message is explained by the rows of one file",
+            _CLEAN,
+            "looked_at(one.key, one.pieces, evidence)",
+            "looked_at(one.key, one.pieces[:1], evidence)",
+            "explaining.py::test_explain_and_verify_find_the_same_about_every_message",
+        ),
+    ),
+    *in_audit(
         "logs/grown.py",
         (
             "a log that was collected while it grew counts twice",

@@ -44,6 +44,13 @@ SUMMARY = (
             "summary.py::test_the_numbers_are_those_of_the_rows",
         ),
         (
+            "a verdict is of all messages for ever",
+            _NUMBERS,
+            "more = 0 if judged is None else max(0, messages - judged)",
+            "more = 0",
+            "summary.py::test_a_verdict_tells_when_it_was_made_and_that_there_are_more_messages_by_now",
+        ),
+        (
             "a day without mail is left out",
             _NUMBERS,
             "        days={day: days.get(day, Flow()) for day in every},",
@@ -61,11 +68,28 @@ SUMMARY = (
             "summary.py::test_days_are_chosen_in_all_tables",
         ),
         (
+            "rows that could not be read are not counted",
+            _NUMBERS,
+            "chosen or name in _WHOLE",
+            'chosen or name == "findings"',
+            "summary.py::test_the_text_is_in_the_order_of_pflogsumm",
+        ),
+        (
             "a damaged file has no rows",
             _NUMBERS,
             '        raise TablesError(f"{file.path} of the tables cannot be read: {problem}") from None',
             "        del problem\n        return empty(shape)",
             "summary.py::test_damaged_tables_are_named_with_status_2",
+        ),
+    ),
+    *in_audit(
+        "summary/text.py",
+        (
+            "no mail is told where no row could be read",
+            _NUMBERS,
+            "        if summary.unread.rows:\n",
+            "        if False:\n",
+            "summary.py::test_where_no_row_could_be_read_it_is_said_instead_of_no_mail_alone",
         ),
     ),
     *in_audit(

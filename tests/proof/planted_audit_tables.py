@@ -9,14 +9,40 @@ from .planting import Fault, in_audit
 _ONE = "one run publishes a version, and a reader sees whole ones"
 _STAYS = "what somebody may read stays"
 _ONCE = "a row counts once"
+_BEFORE = "what cannot be done is known before Spark is started"
 
 
-def _in(file: str, *faults: tuple[str, str, str, str, str]) -> list[Fault]:
-    found = in_audit(f"spark/tables/{file}", *faults)
+def _in(file: str, *faults: tuple[str, str, str, str, str], below: str = "spark/tables") -> list[Fault]:
+    found = in_audit(f"{below}/{file}", *faults)
     return [replace(one, test=one.test.replace("test_audit_", "test_tables_")) for one in found]
 
 
 TABLES = (
+    *_in(
+        "beforehand.py",
+        (
+            "a directory that is not mounted has nothing new",
+            _BEFORE,
+            "            raise none_in(one)\n",
+            "            continue\n",
+            "store.py::test_what_cannot_be_ingested_is_found_before_spark_is_started",
+        ),
+        (
+            "tables are kept among the logs",
+            _BEFORE,
+            "        if system.equals(tables.system) and ",
+            "        if False and ",
+            "store.py::test_what_cannot_be_ingested_is_found_before_spark_is_started",
+        ),
+        (
+            "what was written to try a place stays",
+            _BEFORE,
+            "            tables.system.delete_file(probe)\n",
+            "",
+            "store.py::test_a_place_beside_the_logs_is_written_to_and_nothing_is_left_of_that",
+        ),
+        below="cli",
+    ),
     *_in(
         "publishing.py",
         (

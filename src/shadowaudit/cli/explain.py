@@ -19,7 +19,7 @@ from shadowaudit.cli.progress import Shown
 from shadowaudit.core.events import Event
 from shadowaudit.core.findings import MEANING, Finding
 from shadowaudit.core.weighing import weigh
-from shadowaudit.engine.exact import judge_any, message_id
+from shadowaudit.engine.exact import looked_at
 from shadowaudit.logs.manifest import find, open_logs
 from shadowaudit.logs.seek import journeys
 
@@ -67,31 +67,31 @@ def command(
         raise click.UsageError(
             "explain reads directories of this machine: logs at a URI are for Spark's queries"
         )
-    with options.told():
+    with options.told("interrupted", what="explain", so="no message was told of to its end"):
         opened = open_logs(here)  # first: they may be closed meanwhile
         found = journeys(what, find(here), most=most)
         evidence = weigh(found.facts, lost=lost, allow_open=allow_open, opened=opened)
         console = Console()
-        for rows in found.rows:
+        for one in found.found:
+            rows, judgement = looked_at(one.key, one.pieces, evidence)
             events = sorted(rows, key=lambda event: (event.at, event.sequence))
-            findings = judge_any(events, evidence).findings
             if as_json:
-                _print(events, findings)
+                _print(one.name, events, judgement.findings)
             else:
-                _tell(console, events)
-                _remark(console, findings)
+                _tell(console, one.name, events)
+                _remark(console, judgement.findings)
         options.tell_of_open_logs(Shown(), opened)
         options.tell_of_packed_logs(Shown(), here)
     if found.more:
-        print(f"… and {found.more} more: --most {len(found.rows) + found.more}", file=sys.stderr)
-    if not found.rows:
+        print(f"… and {found.more:,} more: --most {len(found.found) + found.more}", file=sys.stderr)
+    if not found.found:
         print(f"no row {'of a closed log ' if opened else ''}mentions {what}", file=sys.stderr)
         sys.exit(1)
 
 
-def _print(events: list[Event], findings: Sequence[Finding]) -> None:
+def _print(name: str, events: list[Event], findings: Sequence[Finding]) -> None:
     told = [{"class": one.what, "severity": one.severity, "detail": one.detail} for one in findings]
-    journey = {"id": message_id(events), "rows": [one.line for one in events], "findings": told}
+    journey = {"id": name, "rows": [one.line for one in events], "findings": told}
     print(json.dumps(journey, ensure_ascii=False))
 
 
@@ -103,10 +103,10 @@ def _remark(console: Console, findings: Sequence[Finding]) -> None:
         console.print("  [green]nothing to remark[/]")
 
 
-def _tell(console: Console, events: list[Event]) -> None:
+def _tell(console: Console, name: str, events: list[Event]) -> None:
     """A row a line where there is room; in 80 columns the last column goes on below itself, none is cut."""
     subject = next((one.subject for one in events if one.subject), "")
-    console.print(f"\n[bold]{escape(message_id(events))}[/]  {escape(subject)}", highlight=False)
+    console.print(f"\n[bold]{escape(name)}[/]  {escape(subject)}", highlight=False)
     short = _short({one.node for one in events})
     table = Table(box=None, pad_edge=False)
     for title in ("time (UTC)", "node", "row", "event"):

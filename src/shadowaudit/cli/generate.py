@@ -34,7 +34,10 @@ def command(directory: Path, messages: int, faults: str, seed: int, file_size: i
 
     DIRECTORY is new, or empty. Interrupted, or if something goes wrong, nothing is left in it.
     """
-    with options.told("interrupted"), Shown().step(f"Writing {messages} messages"):
+    with (
+        options.told("interrupted", what="generate", so="nothing of it is left"),
+        Shown().step(f"Writing {messages} messages"),
+    ):
         try:
             wanted = parse_faults(faults)
             truth = generate(directory, messages=messages, faults=wanted, seed=seed, file_size=file_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -58,8 +59,9 @@ def command(
         return
     if state_dir is None or tables is not None:
         raise click.UsageError("say where it is kept: --state DIR, or --tables URI")
+    kept = "what was read is kept"
     name = chosen(engine, master=master, elsewhere=bool(asked.elsewhere), keeping=True)
-    with options.told("interrupted: what was read is kept"), ExitStack() as stack:
+    with options.told(f"interrupted: {kept}", what="ingest", so=kept), ExitStack() as stack:
         shown = Shown()
         state = State(state_dir)
         state.create()
@@ -78,16 +80,15 @@ def command(
                 audit.settle()
             if fresh or not watch:
                 options.tell_of_open_logs(shown, asked.open_logs())
-                _tell(len(files), len(fresh), as_json=as_json)
+                _tell(len(files), len(fresh), as_json=as_json, timed=watch)
             if ending is None or ending.wait(interval):
                 return
             files = asked.found(watch=watch)
 
 
-def _tell(files: int, new: int, *, as_json: bool) -> None:
-    text = (
-        json.dumps({"files": files, "new": new})
-        if as_json
-        else f"{new} new files read, {files - new} were known"
-    )
-    print(text, flush=True)
+def _tell(files: int, new: int, *, as_json: bool, timed: bool) -> None:
+    """``timed``: with the time, for it goes on."""
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    text = f"{now} " if timed else ""
+    text += f"{new} new files read, {files - new} were known"
+    print(json.dumps({"at": now, "files": files, "new": new}) if as_json else text, flush=True)

@@ -158,15 +158,25 @@ class Places:
             try:
                 some = import_module("shadowaudit.spark.places").find([place])
             except (OSError, ValueError) as problem:
-                raise NoLogsError(f"{_SECRETS.sub('//', place.partition('?')[0])}: {problem}") from None
+                raise NoLogsError(unreached(place, problem)) from None
             if not some:
-                raise NoLogsError(f"no closed tracking log (MSGTRK….LOG) at {place.partition('?')[0]}")
+                raise NoLogsError(f"no closed tracking log (MSGTRK….LOG) at {_plain(place)}")
             logs += some
         return logs
 
     def open_logs(self) -> list[OpenLog]:
         """Logs that nodes still write."""
         return open_logs(self.here)
+
+
+def _plain(place: str) -> str:
+    """A URI without options or secrets."""
+    return _SECRETS.sub("//", place.partition("?")[0])
+
+
+def unreached(place: str, problem: Exception) -> str:
+    """The place, and why it cannot be read: in one line, without secrets."""
+    return f"{_plain(place)}: {_SECRETS.sub('//', ' '.join(str(problem).split()))}"
 
 
 def _awaited(places: Sequence[Path], shown: Shown | None) -> list[Found]:
@@ -194,8 +204,15 @@ def tell_of_packed_logs(shown: Shown, places: Sequence[Path]) -> None:
 
 
 @contextmanager
-def told(interrupted: str = "interrupted: no verdict") -> Iterator[None]:
+def told(
+    interrupted: str = "interrupted: no verdict",
+    *,
+    what: str = "the audit",
+    so: str = "this is no verdict",
+) -> Iterator[None]:
     """Problems that the user can mend end with a sentence and status 2, not with a traceback.
+
+    ``what`` may fail, and ``so`` says what that means.
 
     What nobody foresaw has its traceback, and status 2 as well: 1 would say that the promise was broken.
     """
@@ -218,7 +235,7 @@ def told(interrupted: str = "interrupted: no verdict") -> Iterator[None]:
             raise _Refused(why) from None
         traceback.print_exc()
         name = type(problem).__name__
-        raise _Refused(f"the audit failed ({name}, see above): this is no verdict") from problem
+        raise _Refused(f"{what} failed ({name}, see above): {so}") from problem
 
 
 class _Refused(click.ClickException):

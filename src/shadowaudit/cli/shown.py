@@ -16,11 +16,14 @@ _SIGN = {PROVEN: "[bold green]✓", VIOLATED: "[bold red]✗", INCOMPLETE: "[bol
 _MOST = 12
 
 
-def show(verdict: Verdict, out: Path, console: Console, *, report: bool) -> None:
-    """Problems first, then what is allowed, then the verdict, what it leaves out, and where to read more."""
+def show(verdict: Verdict, out: Path, console: Console, *, report: bool, at: str = "") -> None:
+    """Problems first, then what is allowed, then the verdict, what it leaves out, and where to read more.
+
+    ``at``: the time, where one verdict follows another.
+    """
     totals = verdict.totals
     console.print(
-        f"{counted(verdict.files, 'file')} of {counted(verdict.nodes, 'node')}: "
+        f"{at}{' ' if at else ''}{counted(verdict.files, 'file')} of {counted(verdict.nodes, 'node')}: "
         f"{counted(totals.get('rows', 0), 'row')} about "
         f"{counted(totals.get('messages', 0), 'message')}; {totals.get('delivered', 0):,} deliveries; "
         f"{totals.get('suspects', 0):,} judged row by row",

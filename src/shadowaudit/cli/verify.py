@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,11 +153,12 @@ def command(
             if not no_report:
                 write_report(out, verdict)
             if tables is not None:
-                publish(tables, out)
+                shown.tell(publish(tables, out))
             if as_json:
                 print(json.dumps(verdict.as_dict(), ensure_ascii=False), flush=True)
             else:
-                show(verdict, out, Console(), report=not no_report)
+                at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" if watch else ""
+                show(verdict, out, Console(), report=not no_report, at=at)
             status = verdict.status
     sys.exit(status)
 

@@ -49,24 +49,32 @@ def _findings(
     key: Key, parts: Sequence[Part], asked: Asked, sources: dict[int, Source], octets: Octets
 ) -> list[dict[str, Any]]:
     files = asked.files
-    # In an order that does not depend on when a file came, nor on how the work was spread.
-    parts = sorted(parts, key=lambda part: (files[part[0]].path, part))
     try:
-        for number, _, _ in parts:
-            if number not in sources:
-                sources[number] = Source.of(files[number], octets)
-        events = rows_of(key, [Piece(sources[number], begin, end) for number, begin, end in parts], octets)
+        for number in sorted({part[0] for part in parts} - sources.keys(), key=lambda one: files[one].path):
+            sources[number] = Source.of(files[number], octets)
+        pieces = [Piece(sources[number], begin, end) for number, begin, end in parts]
+        events, found = looked_at(key, pieces, asked.evidence, octets)
     except OSError as problem:
         detail = f"its rows cannot be read again: {problem.filename}: {problem.strerror}"
         return [_row(key, uuid_of(*key), Finding(Class.UNPROVEN_LOSS, detail), [], None)]
-    if not events:
-        finding = Finding(
-            Class.UNPROVEN_LOSS, "its rows cannot be found again: its id is none that a node gives"
-        )
-        return [_row(key, uuid_of(*key), finding, [], None)]
-    found = judge_any(events, asked.evidence)
     name = message_id(events) or uuid_of(*key)
     return [_row(key, name, one, events, found.exposed) for one in found.findings]
+
+
+def looked_at(
+    key: Key, pieces: Iterable[Piece], evidence: Evidence, octets: Octets = in_file
+) -> tuple[list[Event], Judgement]:
+    """A message's rows, with those of reports on it, and what they show.
+
+    ``pieces``: where its partial states say that the rows are. Raises OSError when a file cannot be read.
+    """
+    # In an order that does not depend on when a file came, nor on how the work was spread.
+    ordered = sorted(pieces, key=lambda piece: (piece.source.path, piece.begin, piece.end))
+    events = rows_of(key, ordered, octets)
+    if not events:
+        what = "its rows cannot be found again: its id is none that a node gives"
+        return [], Judgement((Finding(Class.UNPROVEN_LOSS, what),))
+    return events, judge_any(events, evidence)
 
 
 def judge_any(events: Sequence[Event], evidence: Evidence) -> Judgement:

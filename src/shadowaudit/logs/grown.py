@@ -1,14 +1,26 @@
-"""A log of Exchange that was collected twice: while it grew, and again when it was longer."""
+"""Files that count: no copies, and of a log of Exchange that was collected while it grew the longest one."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
+from shadowaudit.core.copies import distinct
 from shadowaudit.core.facts import FileFacts, Flavour
 from shadowaudit.logs.extract import Octets, in_file
 
 _AT_ONCE = 1 << 20
+
+
+def without_copies(
+    facts: Sequence[FileFacts], octets: Octets = in_file
+) -> tuple[list[FileFacts], tuple[str, ...]]:
+    """The files that count, and notes. What was deleted or moved since it was read can no longer be shown."""
+    here = (one.path for one in facts if "://" not in one.path)
+    files, copies = distinct(facts, gone={path for path in here if not Path(path).exists()})
+    files, beginnings = without_beginnings(files, octets)
+    return files, (*copies, *beginnings)
 
 
 def without_beginnings(

@@ -1,36 +1,52 @@
-"""Find messages by an id or an address, without an engine: a search through the files as they are."""
+"""Find messages by an id or an address, without an engine: a search through the files as they are.
+
+Where a message's rows are, its partial states say: so these are the rows that an audit judges it by.
+"""
 
 from __future__ import annotations
 
 import mmap
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from shadowaudit.core.copies import distinct
+import numpy as np
+
 from shadowaudit.core.events import Event, listed
 from shadowaudit.core.facts import FileFacts, Flavour
 from shadowaudit.core.text import restored, split_row
-from shadowaudit.logs.extract import Key, Source, event_of
+from shadowaudit.logs.extract import Key, Piece, Source, event_of
 from shadowaudit.logs.file import digest_file
+from shadowaudit.logs.grown import without_copies
+from shadowaudit.logs.lines import Room
 from shadowaudit.logs.manifest import Found
 
 _SINGLE = ("network-message-id", "message-id", "sender-address", "return-path")
 _LISTS = ("recipient-address", "related-recipient-address")
 
-Rows = dict[tuple[str, str, int, str], Event]
+_PLACES = ["high", "low", "file_from", "file_to"]
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """One message: its id as its first row writes it, and where its rows and those of reports on it are."""
+
+    key: Key
+    name: str
+    pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Journeys:
-    """What was found: the rows of each message, in the order of its first one; ``more`` were not asked for.
+    """What was found, in the order of each message's first row; ``more`` were not asked for.
 
-    ``facts``: of all files but copies.
+    ``facts``: of all files that count.
     """
 
-    rows: list[list[Event]]
+    found: list[Journey]
     more: int
     facts: list[FileFacts]
 
@@ -40,7 +56,12 @@ def journeys(text: str, files: Sequence[Found], *, most: int) -> Journeys:
 
     It has to be the whole of one; the domain of an address (what follows the last ``@``) in any case.
     """
-    facts, _ = distinct([digest_file(file.path)[0] for file in files])
+    room = Room()
+    digests = [
+        (facts, table.select(_PLACES)) for facts, table in (digest_file(one.path, room) for one in files)
+    ]
+    facts, _ = without_copies([one for one, _ in digests])
+    states = {one.path: table for one, table in digests}
     sources = [Source.of(one) for one in facts if one.rows]
     wanted = _plain(text)
     first: dict[Key, tuple[int, str]] = {}  # when, and the id as it is written
@@ -49,13 +70,21 @@ def journeys(text: str, files: Sequence[Found], *, most: int) -> Journeys:
             if _tells_of(event.line, source, wanted):
                 first[key] = min(first.get(key, (event.at, event.message)), (event.at, event.message))
     chosen = sorted(first, key=lambda key: first[key])[:most]
-    rows: dict[Key, Rows] = defaultdict(dict)
-    for key in chosen:
-        for source in sources:
-            for other, event in _search(source, re.compile(re.escape(first[key][1].encode()))):
-                if other == key:
-                    rows[key][(event.node, event.boot, event.sequence, event.line)] = event
-    return Journeys([list(rows[key].values()) for key in chosen], len(first) - len(chosen), facts)
+    pieces: dict[Key, list[Piece]] = defaultdict(list)
+    for source in sources:
+        for key, piece in _pieces(source, states[source.path], chosen):
+            pieces[key].append(piece)
+    found = [Journey(key, first[key][1], tuple(pieces[key])) for key in chosen]
+    return Journeys(found, len(first) - len(chosen), facts)
+
+
+def _pieces(source: Source, states: Any, keys: Sequence[Key]) -> Iterator[tuple[Key, Piece]]:
+    """Where these messages' rows are in that file. ``states``: columns ``_PLACES`` of its partial states."""
+    high, low, begins, ends = (states.column(name).to_numpy() for name in _PLACES)
+    for place in np.flatnonzero(np.isin(low, [key[1] for key in keys])):
+        key = int(high[place]), int(low[place])
+        if key in keys:
+            yield key, Piece(source, int(begins[place]), int(ends[place]))
 
 
 def _plain(text: str) -> str:

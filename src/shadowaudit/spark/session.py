@@ -90,7 +90,8 @@ def session(
     ``spark-submit`` they are what that command was told. Ctrl-C has Spark drop its jobs. Raises EngineError.
     """
     before = signal.getsignal(signal.SIGINT)
-    logging.getLogger().addFilter(_not_py4j)
+    for logger in _loggers():
+        logger.addFilter(_not_py4j)
     opened = _connected(asked) if asked.startswith("sc://") else _started(master, memory, dict(conf or {}))
     try:
         # Spark's own handler speaks with Java in the middle of another word with it, and that fails loudly.
@@ -103,11 +104,17 @@ def session(
     finally:
         opened.stop()
         signal.signal(signal.SIGINT, before)
-        logging.getLogger().removeFilter(_not_py4j)
+        for logger in _loggers():
+            logger.removeFilter(_not_py4j)
+
+
+def _loggers() -> list[logging.Logger]:
+    """Py4J's, and the root logger, which it uses as well. A filter is for what a logger is told itself."""
+    return [logging.getLogger(name) for name in ("", "py4j.java_gateway", "py4j.clientserver")]
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
-    """Py4J logs by the root logger what a Ctrl-C does to its words with Java, and raises it as well."""
+    """Py4J logs what a Ctrl-C does to its words with Java, and raises it as well."""
     return record.module not in ("java_gateway", "clientserver")
 
 

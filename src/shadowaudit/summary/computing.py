@@ -22,11 +22,13 @@ from shadowaudit.summary.model import (
     Found,
     Hop,
     Hops,
+    Judged,
     Promotion,
     Reason,
     Reasons,
     Sizes,
     Summary,
+    Unread,
 )
 from shadowaudit.summary.sums import having, integers, summed
 
@@ -47,6 +49,7 @@ def summarize(gold: Gold, asked: Asked) -> Summary:
         first=every[0] if every else None,
         last=every[-1] if every else None,
         totals=total(days.values()),
+        unread=_unread(tables["files"]),
         days={day: days.get(day, Flow()) for day in every},
         hours=_hours(traffic) if 0 < len(every) <= HOURLY else {},
         of_day=_of_day(traffic),
@@ -59,6 +62,7 @@ def summarize(gold: Gold, asked: Asked) -> Summary:
         bounces=_reasons(tables["reasons"], "FAIL", asked.top),
         promotions=_promotions(tables["promotions"]),
         found=_found(tables["findings"]) if "findings" in tables else None,
+        verdict=None if gold.verdict is None else _judged(gold.verdict, gold.messages),
     )
 
 
@@ -124,7 +128,11 @@ def _most(table: Any, measure: str, ties: Sequence[str], top: int) -> Any:
 
 
 def _sum(table: Any, name: str) -> int:
-    return int(compute.sum(table[name]).as_py() or 0)
+    return _number(compute.sum(table[name]))
+
+
+def _number(scalar: Any) -> int:
+    return int(scalar.as_py() or 0)
 
 
 def _text(value: Any) -> str | None:
@@ -190,6 +198,19 @@ def _promotions(promotions: Any) -> tuple[Promotion, ...]:
     keys = ["node", "owner", "reason"]
     found = summed(promotions, keys, ["messages"])
     return tuple(Promotion(**row) for row in _most(found, "messages", keys, len(found)).to_pylist())
+
+
+def _unread(files: Any) -> Unread:
+    some = compute.sum(compute.sign(files["problems"]))  # pyarrow would bring pandas to compare with a 0
+    return Unread(rows=_sum(files, "problems"), files=_number(some))
+
+
+def _judged(verdict: Mapping[str, Any], messages: int) -> Judged:
+    """``messages``: of the tables."""
+    totals = verdict.get("totals")
+    judged = None if totals is None else int(totals.get("messages", 0))
+    more = 0 if judged is None else max(0, messages - judged)
+    return Judged(made_at=verdict.get("made_at"), files=verdict.get("files"), messages=judged, more=more)
 
 
 def _found(findings: Any) -> tuple[Found, ...]:

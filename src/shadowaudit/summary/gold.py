@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "reasons": ("node", "event_id", "next_hop", "code", "status", "reply", "times", "recipients", "example"),
     "promotions": ("node", "owner", "reason", "messages"),
     "findings": ("severity", "class", "node"),
+    "files": ("problems",),
 }
 """What a summary needs of each table. The day of a row is that of its file."""
 
@@ -32,6 +33,8 @@ _REPEATED = ("node", "side", "domain", "next_hop", "event_id", "reply", "severit
 
 _NAMES = pa.dictionary(pa.int32(), pa.string())
 _BY_NODE = ("traffic", "promotions")
+_WHOLE = ("findings", "files")
+"""Tables without days."""
 
 _FAR = 16  # files read at a time where each wants a question over the network
 
@@ -44,25 +47,29 @@ class NoSuchNodeError(Exception):
 class Gold:
     """The tables by name: all of ``COLUMNS`` but findings, which are there if a verdict was published.
 
-    A table may have more columns, and rows in any order.
+    A table may have more columns, and rows in any order. ``verdict``: the published one, if there is one.
+    ``messages``: how many the tables have, in all days.
     """
 
     tables: Mapping[str, Any]
+    verdict: Mapping[str, Any] | None = None
+    messages: int = 0
 
     def of(self, node: str) -> Gold:
-        """The rows of that node. Raises NoSuchNodeError."""
+        """The rows of that node; all files. Raises NoSuchNodeError."""
         nodes = sorted(one for one in compute.unique(self.tables["traffic"]["node"]).to_pylist() if one)
         if node not in nodes:
             raise NoSuchNodeError(
                 f"the tables have no node {node!r} in these days; nodes are: {', '.join(nodes) or 'none'}"
             )
-        return Gold({name: having(table, "node", node) for name, table in self.tables.items()})
+        chosen = {name: having(self.tables[name], "node", node) for name in self.tables if name != "files"}
+        return replace(self, tables={**self.tables, **chosen})
 
 
 def read(current: Current, asked: Asked) -> Gold:
     """The rows of the days asked for, of all nodes. Raises TablesError for a file that cannot be read.
 
-    Findings have no day: all of them are read.
+    Findings and files have no day: all of them are read.
     """
     shapes = {
         name: _shape(name, asked)
@@ -75,7 +82,8 @@ def read(current: Current, asked: Asked) -> Gold:
             for name, shape in shapes.items()
         }
         parts = {name: [empty(shapes[name]), *(one.result() for one in some)] for name, some in reads.items()}
-    return Gold({name: pa.concat_tables(some).unify_dictionaries() for name, some in parts.items()})
+    tables = {name: pa.concat_tables(some).unify_dictionaries() for name, some in parts.items()}
+    return Gold(tables, current.manifest.verdict, current.manifest.rows("messages"))
 
 
 def _at_a_time(current: Current) -> int:
@@ -87,7 +95,7 @@ def _files(current: Current, name: str, asked: Asked) -> Iterator[DataFile]:
     until = asked.until.isoformat() if asked.until else ""
     for one in current.manifest.files(name):
         chosen = bool(one.day) and since <= (one.day or "") and (not until or (one.day or "") < until)
-        if one.rows and (chosen or name == "findings"):
+        if one.rows and (chosen or name in _WHOLE):
             yield one
 
 

@@ -118,6 +118,27 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """Rows that could not be read, and how many logs have such rows: of all days and nodes."""
+
+    rows: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The last published verdict: when it was published (ISO 8601, UTC), and of how many logs and messages.
+
+    None where it does not say. ``more``: so many messages the tables have now beyond those.
+    """
+
+    made_at: str | None
+    files: int | None
+    messages: int | None
+    more: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What the summary is of. ``since`` and ``until`` (the day after the last one) are days in UTC."""
 
@@ -132,13 +153,15 @@ class Summary:
     """``first`` and ``last``: days with rows; None if there are none. ``days`` has each day between them.
 
     ``hours`` has each hour if there are few days. ``of_day`` adds up each hour of the day over all days.
-    ``found`` is of all messages: findings have no day. It is None if no verdict was published.
+    ``found`` is of all messages: findings have no day. It and ``verdict`` are None if no verdict was
+    published.
     """
 
     asked: Asked
     first: date | None
     last: date | None
     totals: Flow
+    unread: Unread
     days: Mapping[date, Flow]
     hours: Mapping[datetime, Flow]
     of_day: Mapping[int, Flow]
@@ -151,6 +174,12 @@ class Summary:
     bounces: Reasons
     promotions: tuple[Promotion, ...]
     found: tuple[Found, ...] | None
+    verdict: Judged | None
+
+    @property
+    def restricted(self) -> bool:
+        """Is it of some days, or of one node?"""
+        return any((self.asked.since, self.asked.until, self.asked.node))
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``: days and hours as ISO 8601, latencies in milliseconds, sizes in octets."""

@@ -32,7 +32,9 @@ def page(summary: Summary, uri: str, version: int, made_at: str) -> str:
         "summary.html",
         "shadowaudit.summary",
         summary=summary,
-        period=sheets.period(summary),
+        heading=sheets.title(summary),
+        remarks=sheets.remarks(summary),
+        unread=" ".join(sheets.unread(summary)),
         uri=uri,
         version=version,
         made_at=f"{datetime.fromisoformat(made_at):%Y-%m-%d %H:%M} UTC",
@@ -74,21 +76,12 @@ def _named_first(sheet: sheets.Sheet) -> sheets.Sheet:
 def _tiles(summary: Summary) -> list[dict[str, str]]:
     flow = summary.totals
     within = summary.hops.together.percentiles.get(95)
-    return [
-        {"value": value, "label": label, "kind": ""}
-        for value, label in (
-            (f"{flow.received:,}", "messages received"),
-            (octets(flow.octets), "received"),
-            (f"{summary.recipients.addresses:,}", "recipients"),
-            (f"{flow.delivered:,}", "deliveries"),
-            (at_most(within), "95 % are delivered within"),
-            (f"{flow.deferred:,}", "deferrals"),
-            (f"{flow.failed:,}", "bounces"),
-            (f"{flow.promoted:,}", "promotions"),
-            (f"{flow.exposed:,}", f"accepted with one copy, {share(flow.exposed, flow.received)}"),
-            (f"{flow.dropped_as_duplicates:,}", "duplicates dropped by a mailbox server"),
-        )
-    ]
+    told = sheets.totals(summary)
+    received, size, recipients, _, _, delivered, deferred, failed, promoted, _, dropped, _ = told
+    exposed = (f"{flow.exposed:,}", f"accepted with one copy, {share(flow.exposed, flow.received)}")
+    time_taken = (at_most(within), "95 % are delivered within")
+    shown = (received, size, recipients, delivered, time_taken, deferred, failed, promoted, exposed, dropped)
+    return [{"value": value, "label": label, "kind": ""} for value, label in shown]
 
 
 def _charts(summary: Summary) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Any
 
@@ -30,35 +30,62 @@ class Sheet:
     note: str = ""
 
 
-def period(summary: Summary) -> str:
-    """The days, how many they are, and of which nodes."""
+def title(summary: Summary) -> str:
+    """Mail of which days, how many they are, and of which nodes."""
     asked = summary.asked
-    of = plain(asked.node) if asked.node else _counted(len(summary.nodes), "node")
     if summary.first is None or summary.last is None:
-        told = [f"from {asked.since}"] if asked.since else []
+        told = [f"since {asked.since}"] if asked.since else []
         told += [f"before {asked.until}"] if asked.until else []
-        return f"{' '.join(told)} (UTC), {of}" if told else f"all days, {of}"
+        return f"Mail {' and '.join(told)} (UTC)" if told else "Mail of all days"
+    of = plain(asked.node) if asked.node else _counted(len(summary.nodes), "node")
     many = len(summary.days)
     days = f"{summary.first} to {summary.last}" if many > 1 else f"{summary.first}"
-    return f"{days} ({_counted(many, 'day')}, UTC), {of}"
+    return f"Mail of {days} ({_counted(many, 'day')}, UTC), {of}"
 
 
 def totals(summary: Summary) -> list[tuple[str, str]]:
     """Numbers, and what each is of."""
-    flow = summary.totals
+    flow, dropped = summary.totals, summary.totals.dropped_as_duplicates
     return [
-        (f"{flow.received:,}", "messages received"),
+        _total(flow.received, "message", " received"),
         (octets(flow.octets), "received"),
-        (f"{summary.recipients.addresses:,}", "recipients"),
-        (f"{summary.senders.all:,}", "sender domains"),
-        (f"{summary.recipients.all:,}", "recipient domains"),
-        (f"{flow.delivered:,}", "deliveries"),
-        (f"{flow.deferred:,}", "deferrals"),
-        (f"{flow.failed:,}", "bounces"),
-        (f"{flow.promoted:,}", "promotions"),
+        _total(summary.recipients.addresses, "recipient"),
+        _total(summary.senders.all, "sender domain"),
+        _total(summary.recipients.all, "recipient domain"),
+        (f"{flow.delivered:,}", "delivery" if flow.delivered == 1 else "deliveries"),
+        _total(flow.deferred, "deferral"),
+        _total(flow.failed, "bounce"),
+        _total(flow.promoted, "promotion"),
         (f"{flow.exposed:,}", f"accepted with one copy ({share(flow.exposed, flow.received)})"),
-        (f"{flow.dropped_as_duplicates:,}", "duplicates dropped by a mailbox server"),
+        _total(dropped, "duplicate", " dropped by a mailbox server"),
+        unread(summary),
     ]
+
+
+def unread(summary: Summary) -> tuple[str, str]:
+    """How many rows could not be read, and what is to be known of that."""
+    found = summary.unread
+    where = f", in {_counted(found.files, 'file')}" if found.rows else ""
+    of = " of all days and nodes" if summary.restricted else ""
+    return _total(found.rows, "row", f"{of} could not be read{where}")
+
+
+def remarks(summary: Summary) -> list[str]:
+    """Sentences without which the numbers look wrong."""
+    flow, told = summary.totals, []
+    if not flow.received and (flow.delivered or flow.deferred or flow.failed or flow.dropped_as_duplicates):
+        what = "These are deliveries and attempts of messages"
+        told.append(
+            f"No reception is known here. {what} that were received on other days, by other nodes, or in a "
+            "log that was not read."
+            if summary.restricted
+            else f"No reception is known. {what} whose reception is in no log that was read."
+        )
+    return told
+
+
+def _total(many: int, what: str, rest: str = "") -> tuple[str, str]:
+    return f"{many:,}", f"{what if many == 1 else what + 's'}{rest}"
 
 
 def days(summary: Summary) -> Sheet:
@@ -180,7 +207,20 @@ def found(summary: Summary) -> Sheet:
     """What the last verdict found."""
     rows = [(f"{one.messages:,}", plain(one.severity), plain(one.name)) for one in summary.found or ()]
     columns = (("messages", NUMBER), ("severity", NAME), ("class", NAME))
-    return Sheet("What the last verdict found, in all days", columns, rows or [("0", "–", "nothing")])
+    nothing = [("0", "–", "nothing")]
+    return Sheet("What the last verdict found, in all days", columns, rows or nothing, _judged(summary))
+
+
+def _judged(summary: Summary) -> str:
+    """Of when and what the verdict is, and whether the tables have more by now."""
+    found = summary.verdict
+    if found is None or found.made_at is None or found.messages is None or found.files is None:
+        return ""
+    at = f"{datetime.fromisoformat(found.made_at).astimezone(UTC):%Y-%m-%d %H:%M}"
+    told = f"Of {at} UTC: {_counted(found.messages, 'message')} in {_counted(found.files, 'file')}."
+    if found.more:
+        told += f" The tables have {_counted(found.more, 'message')} more now, which it does not know."
+    return told
 
 
 def _flows(title: str, first: str, flows: Mapping[Any, Flow]) -> Sheet:

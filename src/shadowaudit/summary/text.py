@@ -13,14 +13,17 @@ _LEAST = 20  # columns of a line that are shown however narrow the terminal is
 
 def lines(summary: Summary, uri: str, version: int, width: int | None = None) -> Iterator[str]:
     """The text, line by line. ``width``: where the terminal ends; None: nothing is cut."""
-    yield f"Mail of {sheets.period(summary)}"
+    yield sheets.title(summary)
     yield f"Tables: {uri}, version {version}"
     if summary.first is None:
         yield from ("", "There is no mail in these days.")
+        if summary.unread.rows:
+            yield " ".join(sheets.unread(summary)) + "."
         return
     yield from _titled("Totals")
     for number, what in sheets.totals(summary):
         yield f"{number:>14}  {what}"
+    yield from (f"  {remark}" for remark in sheets.remarks(summary))
     for sheet in sheets.every(summary):
         yield from _titled(sheet.title)
         yield from _table(sheet, width)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pyarrow import parquet
@@ -12,7 +12,7 @@ from shadowaudit.spark.places import shown
 from shadowaudit.spark.tables import parts
 from shadowaudit.spark.tables.publishing import Run
 from shadowaudit.spark.tables.schemas import FINDINGS
-from shadowaudit.spark.tables.store import NoTablesError, Place
+from shadowaudit.spark.tables.store import NoTablesError, Place, none_in
 
 
 def publish_findings(uri: str, out: Path, now: datetime) -> int:
@@ -24,8 +24,9 @@ def publish_findings(uri: str, out: Path, now: datetime) -> int:
     place = Place.of(uri)
     base = place.manifest()
     if not base.version:
-        raise NoTablesError(f"there are no tables in {shown(uri)}: shadowaudit ingest URI… --tables URI")
+        raise NoTablesError(none_in(place, shown(uri)))
     verdict = json.loads((out / "verdict.json").read_text("utf-8"))
+    verdict["made_at"] = now.astimezone(UTC).isoformat(timespec="seconds")
     run = Run(place, base, now)
     with parquet.ParquetFile(out / "findings.parquet") as file:
         files = [one.file for one in parts.write(place, FINDINGS, run.prefix, file.iter_batches(5000))]

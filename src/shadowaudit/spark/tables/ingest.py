@@ -56,14 +56,12 @@ class Told:
     logs: int = 0
     events: int = 0
     messages: int = 0
+    unread: Mapping[str, int] = field(default_factory=dict)  # rows that could not be read, by log
 
-    def __add__(self, other: Told) -> Told:
-        return Told(
-            other.version,
-            self.logs + other.logs,
-            self.events + other.events,
-            self.messages + other.messages,
-        )
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Logs, events and messages."""
+        return self.logs, self.events, self.messages
 
 
 Step = Callable[[str], AbstractContextManager[Any]]
@@ -158,7 +156,8 @@ class _Turn:
             tables |= self._sums(current, messages, days, days | further)
         tables[FILES] = self.known.write(self.run)
         self.written += [one.path for one in tables[FILES]]
-        return tables, Told(self.base.version + 1, len(read), sum(one.file.rows for one in new), many)
+        unread = {row["file"]: row["problems"] for row in facts if row["problems"]}
+        return tables, Told(self.base.version + 1, len(read), sum(one.file.rows for one in new), many, unread)
 
     def _rewritten(self, read: set[str]) -> tuple[set[str], list[Written], list[DataFile]]:
         """Data files with older events of logs that were read again, and what takes their place."""

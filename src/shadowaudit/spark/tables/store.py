@@ -216,10 +216,17 @@ def current(uri: str) -> Current:
     place = Place.of(uri)
     manifest = place.manifest()
     if not manifest.version:
-        raise NoTablesError(
-            f"there are no tables in {places.shown(uri)}: shadowaudit ingest URI… --tables URI"
-        )
+        raise NoTablesError(none_in(place, places.shown(uri)))
     return Current(place, manifest)
+
+
+def none_in(place: Place, uri: str) -> str:
+    """A sentence about a place without tables. ``uri``: as users may see it."""
+    kind = place.system.get_file_info(place.root or "/").type
+    if kind == fs.FileType.File:
+        return f"{uri} is a file, and no directory of tables"
+    missing = ", which does not exist" if kind == fs.FileType.NotFound else ""
+    return f"there are no tables in {uri}{missing}: shadowaudit ingest URI… --tables URI"
 
 
 def name_of(version: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -80,4 +81,5 @@ class Writer(DataSourceArrowWriter):
         place = Place.of(self.options["uri"])
         paths = [one.file.path for message in messages if isinstance(message, Made) for one in message.files]
         for path in paths:
-            place.system.delete_file(place.path(path))
+            with suppress(OSError):  # why it is aborted counts: a later run finds what stays
+                place.system.delete_file(place.path(path))
