@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -327,6 +327,19 @@ def test_who_follows_the_page_gets_these_answers(followed: Row, logs: Path, read
     check_latencies(view, of_logs[1], of_tables[1], str(logs.parent / "tables"))
     assert {name: sums(spark, name) for name in by_day} == by_day
     check_zones(spark, followed["events"])
+
+
+@pytest.mark.slow
+def test_latencies_are_of_deliveries_that_have_one_and_the_p95_is_one_of_them(spark_session: Any) -> None:
+    began = datetime(2026, 11, 21, 10, tzinfo=UTC)
+    given: list[Row] = [{"event_id": "DELIVER", "network_message_id": "of another node", "date_time": began}]
+    for second in range(1, 21):
+        one = {"database": "d", "network_message_id": str(second)}
+        given.append({**one, "event_id": "RECEIVE", "date_time": began})
+        given.append({**one, "event_id": "DELIVER", "date_time": began + timedelta(seconds=second)})
+    shadowaudit.views(spark_session.createDataFrame(pa.Table.from_pylist(given, schema=SCHEMA)))
+    (row,) = rows(spark_session.table("latencies"))
+    assert (row["deliveries"], row["p50"], row["p95"], row["p99"], row["longest"]) == (20, 10, 19, 20, 20)
 
 
 @pytest.mark.slow

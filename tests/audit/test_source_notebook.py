@@ -69,6 +69,9 @@ def test_ten_cells_find_the_lost_message_and_the_nodes_that_had_it(
     nodes, unread, gaps, traffic, without_end, holders, missing, rows, last, verdict, warning, *_, told = map(
         shown, code(book)
     )
+    said = "".join(one.text for cell in code(book) for one in cell.outputs if one.output_type == "stream")
+    assert "WARN" not in said
+    assert "[Stage" not in said
     for name in ("mx1", "mx2", "mx3"):
         assert f"{name}.example.net" in nodes
     assert "<td>" not in unread + gaps

@@ -131,4 +131,21 @@ EVENTS = (
             "places.py::test_a_bucket_that_is_not_there_is_named_without_its_secrets",
         ),
     ),
+    *_in(
+        "views.py",
+        (
+            "deliveries without a latency are counted among latencies",
+            _MEANT,
+            "        WHERE seconds IS NOT NULL\n",
+            "",
+            "docs.py::test_latencies_are_of_deliveries_that_have_one_and_the_p95_is_one_of_them",
+        ),
+        (
+            "a p95 is between two latencies",
+            _MEANT,
+            "percentile_disc(0.95D) WITHIN GROUP (ORDER BY seconds)",
+            "percentile(seconds, 0.95D)",
+            "docs.py::test_latencies_are_of_deliveries_that_have_one_and_the_p95_is_one_of_them",
+        ),
+    ),
 )
