@@ -32,7 +32,7 @@ def asked(here: Auditor, directory: Path) -> Verdict:
 
 
 def unreadable(verdict: Verdict) -> list[str]:
-    return [gap.what for gap in verdict.evidence.gaps if Fault.UNREADABLE_ROWS in gap.what]
+    return [gap.what for gap in verdict.evidence.gaps if re.search(r"\brows? that cannot be read", gap.what)]
 
 
 # Exchange's rows.
