@@ -45,7 +45,7 @@ def test_a_log_of_exchange_that_ends_inside_a_row_proves_nothing(here: Auditor, 
     verdict = asked(here, tmp_path)
     assert verdict.status == INCOMPLETE
     (told,) = unreadable(verdict)
-    assert "1 rows" in told
+    assert "1 row that" in told
     assert "2026-11-21T10:00:01.000Z" in told
 
 
