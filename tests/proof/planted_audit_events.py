@@ -82,8 +82,8 @@ EVENTS = (
         (
             "the hash of a file is not compared for queries",
             _TOLD,
-            "        if footer.sha256 != self.reading.sha256():",
-            "        if not footer.sha256:",
+            "closing_faults(name_of(self.uri), self.reading.sha256(), self.rows)",
+            "closing_faults(name_of(self.uri), layout.footer.sha256 if layout.footer else '', self.rows)",
             "events.py::test_what_is_wrong_with_a_file_is_a_row_behind_its_rows[an octet]",
         ),
     ),
@@ -126,8 +126,8 @@ EVENTS = (
         (
             "secrets are shown with a place",
             "nobody reads a secret in a file's name or an error",
-            "_SECRETS.sub('//', place.partition('?')[0])",
-            "place.partition('?')[0]",
+            'raise FileNotFoundError(f"nothing is like {plain_uri(place)}")',
+            'raise FileNotFoundError(f"nothing is like {place}")',
             "places.py::test_a_bucket_that_is_not_there_is_named_without_its_secrets",
         ),
     ),

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import click
 
 from shadowaudit.cli.progress import Shown
+from shadowaudit.core.text import plain_uri, without_secrets
 from shadowaudit.engine.port import EngineError, Log
 from shadowaudit.interruption import INTERRUPTED, putting_away
 from shadowaudit.logs.manifest import (
@@ -37,7 +38,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 USAGE = 2
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_SECRETS = re.compile(r"//[^/@]*@")
 _URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://")
 _ENGINES = ("auto", "here", "spark", "sc://HOST:PORT")
 
@@ -165,7 +165,7 @@ class Places:
             except (OSError, ValueError) as problem:
                 raise NoLogsError(unreached(place, problem)) from None
             if not some:
-                raise NoLogsError(f"no closed tracking log (MSGTRK….LOG) at {_plain(place)}")
+                raise NoLogsError(f"no closed tracking log (MSGTRK….LOG) at {plain_uri(place)}")
             logs += some
         return logs
 
@@ -174,14 +174,9 @@ class Places:
         return open_logs(self.here)
 
 
-def _plain(place: str) -> str:
-    """A URI without options or secrets."""
-    return _SECRETS.sub("//", place.partition("?")[0])
-
-
 def unreached(place: str, problem: Exception) -> str:
     """The place, and why it cannot be read: in one line, without secrets."""
-    return f"{_plain(place)}: {_SECRETS.sub('//', ' '.join(str(problem).split()))}"
+    return f"{plain_uri(place)}: {without_secrets(' '.join(str(problem).split()))}"
 
 
 def _awaited(places: Sequence[Path], shown: Shown | None) -> list[Found]:
@@ -228,20 +223,22 @@ def told(
         print(interrupted, file=sys.stderr, flush=True)
         os._exit(INTERRUPTED)  # everything is put away; threads of Spark would not let the interpreter end
     except (NoLogsError, EngineError, DamagedStateError) as problem:
-        raise _Refused(str(problem)) from None
+        raise Refused(str(problem)) from None
     except FileExistsError as problem:
-        raise _Refused(f"{problem.filename or problem}: exists already") from None
+        raise Refused(f"{problem.filename or problem}: exists already") from None
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except Exception as problem:
         if isinstance(problem, OSError) and problem.filename:
-            raise _Refused(f"{problem.filename}: {problem.strerror}") from None
+            raise Refused(f"{problem.filename}: {problem.strerror}") from None
         if isinstance(problem, OSError) and (why := unprintable()):
-            raise _Refused(why) from None
+            raise Refused(why) from None
         traceback.print_exc()
         name = type(problem).__name__
-        raise _Refused(f"{what} failed ({name}, see above): {so}") from problem
+        raise Refused(f"{what} failed ({name}, see above): {so}") from problem
 
 
-class _Refused(click.ClickException):
+class Refused(click.ClickException):
+    """What a user can mend, as a sentence: status 2."""
+
     exit_code = USAGE

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from shadowaudit.cli import options
 from shadowaudit.interruption import INTERRUPTED, putting_away
 from shadowaudit.spark import places
 from shadowaudit.spark.tables import store
@@ -77,9 +78,9 @@ def command(
         current = store.current(uri)
         summary = summarize(read(current, asked), asked)
     except (store.TablesError, NoSuchNodeError) as problem:
-        raise _Refused(str(problem)) from None
+        raise options.Refused(str(problem)) from None
     except (OSError, pa.ArrowInvalid) as problem:
-        raise _Refused(f"the tables in {shown} cannot be read: {problem}") from None
+        raise options.Refused(f"the tables in {shown} cannot be read: {problem}") from None
     version = current.manifest.version
     if html is not None:
         from shadowaudit.summary.page import page
@@ -104,10 +105,6 @@ def _write(path: Path, page: str) -> None:
             finally:
                 made.unlink(missing_ok=True)
     except OSError as problem:
-        raise _Refused(f"{path}: {problem.strerror or problem}") from None
+        raise options.Refused(f"{path}: {problem.strerror or problem}") from None
     except KeyboardInterrupt:
         os._exit(INTERRUPTED)
-
-
-class _Refused(click.ClickException):
-    exit_code = 2

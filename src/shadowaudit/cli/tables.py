@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from importlib import import_module, metadata
 from pathlib import Path
 
-import click
-
 from shadowaudit.cli import beforehand, options
 from shadowaudit.cli.ending import Ending, between_turns
 from shadowaudit.cli.progress import Shown
@@ -140,8 +138,4 @@ def _plainly() -> Iterator[None]:
     try:
         yield
     except (TablesError, FileNotFoundError) as problem:
-        raise _Refused(str(problem)) from None
-
-
-class _Refused(click.ClickException):
-    exit_code = options.USAGE
+        raise options.Refused(str(problem)) from None

@@ -69,5 +69,10 @@ def key_of(message_id: str) -> tuple[int, int]:
 
 def uuid_of(high: int, low: int) -> str:
     """The UUID that these two words are."""
-    text = (high.to_bytes(8, "big", signed=True) + low.to_bytes(8, "big", signed=True)).hex()
+    return dashed(high.to_bytes(8, "big", signed=True) + low.to_bytes(8, "big", signed=True))
+
+
+def dashed(octets: bytes) -> str:
+    """Sixteen octets as a UUID is written."""
+    text = octets.hex()
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

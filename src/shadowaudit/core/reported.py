@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from shadowaudit.core.events import SAYS_WHO_ASKED, Event, Kind
 from shadowaudit.core.findings import Class, Finding
+from shadowaudit.core.fingerprint import dashed
 from shadowaudit.core.text import numbers_in
 
 _NOBODY = frozenset({"", "<>"})
@@ -43,5 +44,4 @@ def report_id(message: str, recipient: int) -> str:
     raw = bytearray(hashlib.sha256(f"report\0{message}\0{recipient}\0failed".encode()).digest()[:16])
     raw[6] = 0x80 | (raw[6] & 0x0F)
     raw[8] = 0x80 | (raw[8] & 0x3F)
-    text = raw.hex()
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+    return dashed(bytes(raw))

@@ -7,6 +7,7 @@ from datetime import datetime
 
 _FIELD = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^",\r\n]*+))(?=,|\Z)')
 _LOOSE = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^,]*+))(?=,|\Z)')
+_SECRETS = re.compile(r"//[^/@]*@")
 _FORMULA = re.compile("[\\s\"']*[=+\\-@\uff1d\uff0b\uff0d\uff20]")
 
 
@@ -64,3 +65,13 @@ def numbers_in(text: str) -> tuple[int, ...] | None:
     """Distinct numbers from 1 on, joined with ``+``; none of an empty text, None for any other text."""
     found = tuple(number_in(part) for part in text.split("+")) if text else ()
     return found if len(set(found)) == len(found) and min(found, default=1) > 0 else None
+
+
+def without_secrets(text: str) -> str:
+    """URIs in a text without user names and passwords."""
+    return _SECRETS.sub("//", text)
+
+
+def plain_uri(uri: str) -> str:
+    """A URI as users may see it: without options or secrets."""
+    return without_secrets(uri.partition("?")[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
@@ -16,6 +15,7 @@ from pyarrow import parquet
 from shadowaudit.engine.exact import arrow_schema
 from shadowaudit.engine.merge import Merged
 from shadowaudit.engine.port import Job
+from shadowaudit.logs.publishing import publish
 
 _BATCH = 1000  # findings
 _MANY = {
@@ -62,10 +62,3 @@ def write_findings(rows: Iterable[dict[str, Any]], target: Any) -> None:
     with parquet.ParquetWriter(target, arrow_schema()) as writer:
         while some := list(islice(given, _BATCH)):
             writer.write_batch(pa.RecordBatch.from_pylist(some, schema=arrow_schema()))
-
-
-def publish(target: Path, write: Callable[[Path], object]) -> None:
-    """Written whole or not at all, and again if it is there."""
-    hidden = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    write(hidden)
-    hidden.replace(target)

@@ -12,7 +12,7 @@ import numpy as np
 
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.engine import pool
-from shadowaudit.engine.answers import keep_findings, keep_merged, publish
+from shadowaudit.engine.answers import keep_findings, keep_merged
 from shadowaudit.engine.blocks import NAMES, packed, unpacked
 from shadowaudit.engine.exact import judged
 from shadowaudit.engine.merge import buckets_for, merge
@@ -21,6 +21,7 @@ from shadowaudit.engine.port import HERE, Job, Log
 from shadowaudit.logs.extract import in_file
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.lines import Room
+from shadowaudit.logs.publishing import publish
 
 _PART = 96 << 20  # octets of logs that a process reads at a time: their states are in memory together
 _PARTS = 4  # for each process, at least: the last one keeps others waiting less

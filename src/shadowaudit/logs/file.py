@@ -168,22 +168,13 @@ class _Digest:
             faults[Fault.UNREADABLE_ROWS] = None
         if not self.rows and not faults and not layout.usable:
             faults[Fault.NO_FIELDS] = None
-        footer = layout.footer
         if faults.keys() & {Fault.UNREADABLE_FILE, Fault.ENCODING, Fault.NO_FIELDS}:
             return  # nothing is said of what nobody could read
-        if layout.flavour is not Flavour.RELAY:
-            if footer is not None or NAME.fullmatch(self.path.name):
-                faults[Fault.WRONG_HEADER] = None
+        rows = self.rows + self.unreadable
+        faults |= dict.fromkeys(layout.closing_faults(self.path.name, self.sha256, rows))
+        footer = layout.footer
+        if layout.flavour is not Flavour.RELAY or footer is None:
             return
-        if footer is None:
-            faults[Fault.NO_FOOTER] = None
-            return
-        if layout.trailing:
-            faults[Fault.TRAILING] = None
-        if footer.sha256 != self.sha256:
-            faults[Fault.WRONG_HASH] = None
-        if footer.rows != self.rows + self.unreadable:
-            faults[Fault.WRONG_COUNT] = None
         found = NAME.fullmatch(self.path.name)
         named = found is None or (int(found["first"]) == self.first and found["boot"] == self.learnt.boot)
         if (footer.first, footer.last) != (self.first, self.last) or not named:

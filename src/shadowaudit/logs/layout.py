@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from shadowaudit.core.facts import Flavour
+from shadowaudit.core.facts import Fault, Flavour
 
 NAME = re.compile(r"MSGTRK-(?P<node>.+)-(?P<boot>[0-9A-Za-z]+)-(?P<first>[0-9]+)\.LOG", re.ASCII)
 """Our files' names. Exchange's are MSGTRK, MSGTRKMA, MSGTRKMS or MSGTRKMD, then hour and number."""
@@ -51,6 +52,22 @@ class Layout:
     @property
     def usable(self) -> bool:
         return all(name in self.fields for name in NEEDED)
+
+    def closing_faults(self, name: str, sha256: str, rows: int) -> Iterator[Fault]:
+        """Is the file of that name with so many rows as it was closed? Of numbers nothing is said here."""
+        footer = self.footer
+        if self.flavour is not Flavour.RELAY:
+            if footer is not None or NAME.fullmatch(name):
+                yield Fault.WRONG_HEADER
+        elif footer is None:
+            yield Fault.NO_FOOTER
+        else:
+            if self.trailing:
+                yield Fault.TRAILING
+            if footer.sha256 != sha256:
+                yield Fault.WRONG_HASH
+            if footer.rows != rows:
+                yield Fault.WRONG_COUNT
 
 
 _MARKS = (

@@ -113,7 +113,7 @@ def passed_over(places: Iterable[Path]) -> list[str]:
             here = set(names)
             for name in names:
                 packed = _PACKED.fullmatch(name)
-                if _is_log(name) or _OPEN.fullmatch(name) or (packed and Path(name).stem in here):
+                if is_log(name) or _OPEN.fullmatch(name) or (packed and Path(name).stem in here):
                     continue
                 path = Path(directory, name)
                 if packed or "MSGTRK" in name.upper() or _begins_as_log(path):
@@ -121,7 +121,8 @@ def passed_over(places: Iterable[Path]) -> list[str]:
     return sorted(found)
 
 
-def _is_log(name: str) -> bool:
+def is_log(name: str) -> bool:
+    """Is that the name of a closed log?"""
     return name.upper().startswith("MSGTRK") and name.upper().endswith(".LOG")
 
 
@@ -197,7 +198,7 @@ def _below(place: Path) -> Iterator[Found]:
     problems: list[OSError] = []
     for directory, _, names in os.walk(place, onerror=problems.append):
         for name in names:
-            if _is_log(name):
+            if is_log(name):
                 yield _found(Path(directory, name))
     if problems:
         raise NoLogsError(f"{problems[0].filename} cannot be read: {problems[0].strerror}")

@@ -10,7 +10,6 @@ import fcntl
 import hashlib
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from shadowaudit.core.facts import Fault, FileFacts
+from shadowaudit.logs.publishing import publish
 
 VERSION = "s2"
 """Of what is kept, and of what it takes for a message to be kept as settled."""
@@ -107,14 +107,14 @@ class Settlement:
     def piece(self, name: str, rows: int, contents: Mapping[str, Callable[[Path], object]]) -> Piece:
         """Write what belongs together. Raises OSError."""
         for ending, write in contents.items():
-            _written(self.path(name, ending), write)
+            publish(self.path(name, ending), write, durable=True)
         signs = {ending: _signs(self.path(name, ending)) for ending in contents}
         return Piece(name, rows, {ending: found for ending, found in signs.items() if found})
 
     def commit(self, settled: Settled) -> None:
         """From now on that is what is settled. Raises OSError."""
         told = {"version": VERSION} | asdict(settled)
-        _written(self._manifest, lambda target: target.write_text(json.dumps(told), "utf-8"))
+        publish(self._manifest, lambda target: target.write_text(json.dumps(told), "utf-8"), durable=True)
         place = os.open(self.directory, os.O_RDONLY)
         try:
             os.fsync(place)
@@ -153,11 +153,3 @@ def _signs(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_size, status.st_mtime_ns
-
-
-def _written(target: Path, write: Callable[[Path], object]) -> None:
-    hidden = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    write(hidden)
-    with hidden.open("rb") as file:
-        os.fsync(file.fileno())
-    hidden.replace(target)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pyarrow import parquet
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.manifest import DamagedStateError, Log
+from shadowaudit.logs.publishing import publish
 from shadowaudit.logs.settled import Settlement
 
 _VERSION = 4
@@ -95,8 +95,8 @@ class State:
     def read(self, path: str) -> FileFacts:
         """Read a file and keep what it says. Again changes nothing. Raises OSError of the state."""
         facts, table = digest_file(Path(path))
-        _publish(self.table_of(path), lambda target: _write_table(target, table))
-        _publish(self.facts_of(path), lambda target: target.write_text(facts.to_json(), "utf-8"))
+        publish(self.table_of(path), lambda target: _write_table(target, table))
+        publish(self.facts_of(path), lambda target: target.write_text(facts.to_json(), "utf-8"))
         for version in range(1, _VERSION):
             for ending in (".json", ".parquet"):
                 (self.directory / f"{_stem(path, version)}{ending}").unlink(missing_ok=True)
@@ -143,9 +143,3 @@ def states_in(path: str, columns: Sequence[str] | None = None) -> Any:
         raise DamagedStateError(
             f"{path} cannot be read ({told}). Delete it, and ask again with the directories of the logs"
         ) from None
-
-
-def _publish(target: Path, write: Any) -> None:
-    hidden = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    write(hidden)
-    hidden.replace(target)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from shadowaudit.core.findings import MEANING, Class, Severity
 from shadowaudit.core.verdict import Verdict, counted
+from shadowaudit.engine.totals import STEPS_PER_DECADE
 from shadowaudit.report.charts import distribution, over_time
 from shadowaudit.report.rendering import rendered
 from shadowaudit.report.timeline import steps
@@ -20,7 +21,6 @@ from shadowaudit.results import Tables
 
 EXAMPLES = 10
 _HOPS = 40
-_STEPS = 20  # a power of ten: see engine.totals
 _MEASURES = {
     "accept": ("From the end of the message to its 250", "one clock"),
     "deliver": (
@@ -144,7 +144,7 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
     points = []
     for step in sorted(steps):
         so_far += steps[step]
-        points.append((10.0 ** ((step + 1) / _STEPS) - 1, so_far / total))
+        points.append((10.0 ** ((step + 1) / STEPS_PER_DECADE) - 1, so_far / total))
     return [(points[0][0], 0.0), *points] if points else []
 
 

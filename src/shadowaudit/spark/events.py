@@ -228,26 +228,14 @@ class _Events:
         return pa.array(told, pa.string()), pa.array(raw, pa.string())
 
     def _compare(self) -> None:
-        """Is it whole, and as it was closed? As ``logs.file`` does it."""
-        layout, name = self.reading.layout, name_of(self.uri)
+        """Is it whole, and as it was closed?"""
+        layout = self.reading.layout
         if not layout.usable:
             self.faults[Fault.NO_FIELDS] = None
         if Fault.NO_FIELDS in self.faults:
             return
-        footer = layout.footer
-        if not self._ours:
-            if footer is not None or NAME.fullmatch(name):
-                self.faults[Fault.WRONG_HEADER] = None
-            return
-        if footer is None:
-            self.faults[Fault.NO_FOOTER] = None
-            return
-        if layout.trailing:
-            self.faults[Fault.TRAILING] = None
-        if footer.sha256 != self.reading.sha256():
-            self.faults[Fault.WRONG_HASH] = None
-        if footer.rows != self.rows:
-            self.faults[Fault.WRONG_COUNT] = None
+        found = layout.closing_faults(name_of(self.uri), self.reading.sha256(), self.rows)
+        self.faults |= dict.fromkeys(found)
 
     def _told(self) -> Batch:
         """A row for each thing that is wrong with the file as a whole."""

@@ -19,8 +19,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pyarrow import fs
 
+from shadowaudit.core.text import plain_uri
+from shadowaudit.logs.manifest import is_log
+
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.*)", re.DOTALL)
-_SECRETS = re.compile(r"//[^/@]*@")
 _WITH_HOST = ("hdfs", "viewfs")
 """Where pyarrow's path does not begin with what the URI names first."""
 
@@ -135,7 +137,7 @@ def reached(place: str) -> tuple[Any, str]:
 
 def shown(place: str) -> str:
     """As users may see it: without options or secrets."""
-    return _SECRETS.sub("//", place.partition("?")[0]) if _SCHEME.fullmatch(place) else place
+    return plain_uri(place) if _SCHEME.fullmatch(place) else place
 
 
 @lru_cache(maxsize=64)
@@ -169,7 +171,7 @@ def _below(place: str) -> list[Log]:
     wanted = re.compile(f"{re.escape(path.rstrip('/'))}/{pattern}(/.*)?", re.DOTALL)
     chosen = [info for info in infos if wanted.fullmatch(info.path)]
     if not chosen:
-        raise FileNotFoundError(f"nothing is like {_SECRETS.sub('//', place.partition('?')[0])}")
+        raise FileNotFoundError(f"nothing is like {plain_uri(place)}")
     return [_log(base, info) for info in chosen if _is_log(info)]
 
 
@@ -190,8 +192,7 @@ def _split(place: str) -> tuple[str, str | None]:
 
 
 def _is_log(info: Any) -> bool:
-    name = info.base_name.upper()
-    return bool(info.type != fs.FileType.Directory and name.startswith("MSGTRK") and name.endswith(".LOG"))
+    return bool(info.type != fs.FileType.Directory and is_log(info.base_name))
 
 
 def _log(place: str, info: Any) -> Log:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from shadowaudit.logs.layout import NAME, Layout
 from shadowaudit.spark.places import Log, ends, name_of
@@ -111,16 +111,26 @@ def _moments(octets: bytes) -> list[datetime]:
     return found
 
 
-def parts(logs: Iterable[Log], octets: int = PART) -> list[tuple[Log, ...]]:
+class Sized(Protocol):
+    """A file of so many octets."""
+
+    @property
+    def size(self) -> int: ...
+
+
+File = TypeVar("File", bound=Sized)
+
+
+def parts(files: Iterable[File], octets: int = PART) -> list[tuple[File, ...]]:
     """Files for each task, in their order: so many octets together, or one file."""
-    found: list[list[Log]] = []
+    found: list[list[File]] = []
     size = 0
-    for log in logs:
-        if not found or size + log.size > octets:
+    for file in files:
+        if not found or size + file.size > octets:
             found.append([])
             size = 0
-        found[-1].append(log)
-        size += log.size
+        found[-1].append(file)
+        size += file.size
     return [tuple(one) for one in found]
 
 

@@ -165,7 +165,7 @@ class _Reading:
     def __init__(self, schema: StructType, options: Options) -> None:
         self.options = options
         self.wanted = Wanted()
-        self.shape = columns.checked(_arrow(schema))
+        self.shape = columns.checked(arrow(schema))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         room = Room()
@@ -181,7 +181,8 @@ class _Reading:
                 )
 
 
-def _arrow(schema: StructType) -> Any:
+def arrow(schema: StructType) -> Any:
+    """A schema of Spark as Arrow's."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Any
 
+from shadowaudit.core.verdict import counted
 from shadowaudit.summary import steps
 from shadowaudit.summary.computing import total
 from shadowaudit.summary.model import Domains, Flow, Reasons, Summary
@@ -37,10 +38,10 @@ def title(summary: Summary) -> str:
         told = [f"since {asked.since}"] if asked.since else []
         told += [f"before {asked.until}"] if asked.until else []
         return f"Mail {' and '.join(told)} (UTC)" if told else "Mail of all days"
-    of = plain(asked.node) if asked.node else _counted(len(summary.nodes), "node")
+    of = plain(asked.node) if asked.node else counted(len(summary.nodes), "node")
     many = len(summary.days)
     days = f"{summary.first} to {summary.last}" if many > 1 else f"{summary.first}"
-    return f"Mail of {days} ({_counted(many, 'day')}, UTC), {of}"
+    return f"Mail of {days} ({counted(many, 'day')}, UTC), {of}"
 
 
 def totals(summary: Summary) -> list[tuple[str, str]]:
@@ -65,7 +66,7 @@ def totals(summary: Summary) -> list[tuple[str, str]]:
 def unread(summary: Summary) -> tuple[str, str]:
     """How many rows could not be read, and what is to be known of that."""
     found = summary.unread
-    where = f", in {_counted(found.files, 'file')}" if found.rows else ""
+    where = f", in {counted(found.files, 'file')}" if found.rows else ""
     of = " of all days and nodes" if summary.restricted else ""
     return _total(found.rows, "row", f"{of} could not be read{where}")
 
@@ -189,7 +190,7 @@ def exposure(summary: Summary) -> Sheet:
     ]
     found = sorted(((-flow.exposed, day) for day, flow in summary.days.items() if flow.exposed))
     most = ", ".join(f"{day} ({-many:,})" for many, day in found[:3])
-    note = f"on {_counted(len(found), 'day')}; most on {most}" if found and len(summary.days) > 1 else ""
+    note = f"on {counted(len(found), 'day')}; most on {most}" if found and len(summary.days) > 1 else ""
     columns = (("messages", NUMBER), ("of received", NUMBER), ("node", NAME))
     return Sheet("Exposure: accepted with one copy", columns, rows, note)
 
@@ -217,9 +218,9 @@ def _judged(summary: Summary) -> str:
     if found is None or found.made_at is None or found.messages is None or found.files is None:
         return ""
     at = f"{datetime.fromisoformat(found.made_at).astimezone(UTC):%Y-%m-%d %H:%M}"
-    told = f"Of {at} UTC: {_counted(found.messages, 'message')} in {_counted(found.files, 'file')}."
+    told = f"Of {at} UTC: {counted(found.messages, 'message')} in {counted(found.files, 'file')}."
     if found.more:
-        told += f" The tables have {_counted(found.more, 'message')} more now, which it does not know."
+        told += f" The tables have {counted(found.more, 'message')} more now, which it does not know."
     return told
 
 
@@ -266,10 +267,6 @@ def _reasons(title: str, reasons: Reasons) -> Sheet:
 
 def _top(title: str, some: Any) -> str:
     return f"{title} ({len(some.top)} of {some.all:,})" if len(some.top) < some.all else title
-
-
-def _counted(many: int, what: str) -> str:
-    return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"
 
 
 def every(summary: Summary) -> Iterable[Sheet]:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from pyarrow import parquet
 
-from shadowaudit.spark.places import shown
 from shadowaudit.spark.tables import parts
 from shadowaudit.spark.tables.publishing import Run
 from shadowaudit.spark.tables.schemas import FINDINGS
-from shadowaudit.spark.tables.store import NoTablesError, Place, none_in
+from shadowaudit.spark.tables.store import current
 
 
 def publish_findings(uri: str, out: Path, now: datetime) -> int:
@@ -21,10 +20,8 @@ def publish_findings(uri: str, out: Path, now: datetime) -> int:
     They take the place of those of an earlier audit. Raises NoTablesError if there are no tables, TakenError,
     TablesError, OSError.
     """
-    place = Place.of(uri)
-    base = place.manifest()
-    if not base.version:
-        raise NoTablesError(none_in(place, shown(uri)))
+    tables = current(uri)
+    place, base = tables.place, tables.manifest
     verdict = json.loads((out / "verdict.json").read_text("utf-8"))
     verdict["made_at"] = now.astimezone(UTC).isoformat(timespec="seconds")
     run = Run(place, base, now)

@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from shadowaudit.core.events import DELIVERIES, ORIGINS
 from shadowaudit.spark import planning
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.tables import gold, parts, silver, source, writer
@@ -28,8 +29,7 @@ TURN = 4 << 30
 """Octets of logs that a batch publishes at a time: what an interruption costs, and how much is summed up."""
 
 _AT_ONCE = 3
-_ORIGINS = ("RECEIVE", "DSN")
-_DELIVERIES = ("SEND", "SENDEXTERNAL", "DELIVER")
+_ORIGINS, _DELIVERIES = ([str(one) for one in sorted(kinds)] for kinds in (ORIGINS, DELIVERIES))
 
 _FACTS = """
     SELECT file, max(software) AS software, max(node) AS node, max(database) AS database,

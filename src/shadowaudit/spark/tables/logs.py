@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from shadowaudit.spark import planning
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.planning import Offset
 from shadowaudit.spark.tables import parts
@@ -32,11 +33,7 @@ class Known:
 
     def new(self, logs: Iterable[Log]) -> list[Log]:
         """Those that were not read, or have another size since."""
-        return [log for log in logs if self._size(log.uri) != log.size]
-
-    def _size(self, uri: str) -> int | None:
-        row = self.rows.get(uri)
-        return row["size"] if row else None
+        return planning.beyond(logs, self.offset)
 
     @property
     def offset(self) -> Offset:

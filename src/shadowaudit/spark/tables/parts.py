@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,6 +128,4 @@ class _Parts:
         return self.done
 
     def remove(self) -> None:
-        for path in [*(one.file.path for one in self.done), *(part.path for part in self.open.values())]:
-            with suppress(OSError):
-                self.place.system.delete_file(self.place.path(path))
+        self.place.remove([*(one.file.path for one in self.done), *(one.path for one in self.open.values())])

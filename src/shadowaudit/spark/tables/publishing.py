@@ -28,7 +28,6 @@ from shadowaudit.spark.tables.store import (
     Place,
     Replaced,
     TablesError,
-    directory_of,
     name_of,
     sync,
 )
@@ -75,8 +74,7 @@ class Run:
 
     def discard(self, paths: Iterable[str]) -> None:
         """Remove data files that will never be current."""
-        with suppress(OSError):
-            _remove(self.place, paths)
+        self.place.remove(paths)
 
 
 def _outdated(manifest: Manifest, now: datetime) -> tuple[Manifest, list[str]]:
@@ -211,8 +209,3 @@ def _claimed(place: Place, name: str, token: str) -> Iterator[bool]:
         )
     finally:
         place.system.delete_file(place.path(_CLAIMS, mine))
-
-
-def new_name(run: Run, table: str, day: str | None, part: str) -> str:
-    """A path below the tables that no other file has."""
-    return f"{directory_of(table, day)}/{run.prefix}-{part}.parquet"

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from shadowaudit.spark import planning
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.planning import Offset
-from shadowaudit.spark.source import MessageTracking, Options, Part, Reader, StreamReader, _arrow
+from shadowaudit.spark.source import MessageTracking, Options, Part, Reader, StreamReader, arrow
 from shadowaudit.spark.tables import writer
 from shadowaudit.spark.tables.logs import Known
 from shadowaudit.spark.tables.schemas import TABLES
@@ -96,7 +96,7 @@ def frame(
     if place.system.type_name in _NATIVE:
         paths = [_native(place, one) for one in files]
         return spark.read.schema(chosen.ddl).parquet(*paths)
-    told = json.dumps([[one.path, one.size] for one in files])
+    told = json.dumps([one.as_dict() for one in files])
     options = {"uri": place.uri, "table": table, "files": told}
     return spark.read.format(PARTS).schema(chosen.ddl).options(**options).load()
 
@@ -116,29 +116,23 @@ class DataFiles(DataSource):
         return PARTS
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return FilesReader(schema, self.options["uri"], json.loads(self.options["files"]))
+        return FilesReader(
+            schema, self.options["uri"], list(map(DataFile.of, json.loads(self.options["files"])))
+        )
 
 
 class FilesReader(DataSourceReader):
     """Some data files in each task."""
 
-    def __init__(self, schema: StructType, uri: str, files: Sequence[Sequence[Any]]) -> None:
-        self.schema, self.uri, self.files = _arrow(schema), uri, files
+    def __init__(self, schema: StructType, uri: str, files: Sequence[DataFile]) -> None:
+        self.schema, self.uri, self.files = arrow(schema), uri, files
 
     def partitions(self) -> list[InputPartition]:
-        found: list[list[str]] = [[]]
-        size = 0
-        for path, octets in self.files:
-            if found[-1] and size + octets > _READ_AT_ONCE:
-                found.append([])
-                size = 0
-            found[-1].append(path)
-            size += octets
-        return [InputPartition(some) for some in found]
+        return [InputPartition(some) for some in planning.parts(self.files, _READ_AT_ONCE)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         place = Place.of(self.uri)
-        for path in partition.value:
-            with place.system.open_input_file(place.path(path)) as file:
+        for one in partition.value:
+            with place.system.open_input_file(place.path(one.path)) as file:
                 for batch in parquet.ParquetFile(file).iter_batches(10_000, columns=self.schema.names):
                     yield batch.select(self.schema.names).cast(self.schema)

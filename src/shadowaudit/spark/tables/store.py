@@ -16,6 +16,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -156,6 +157,12 @@ class Place:
     def path(self, *parts: str) -> str:
         """Of something below it, for its file system."""
         return str(PurePosixPath(self.root, *parts))
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove these files below it, as far as that can be done: what stays is found by a later run."""
+        for path in paths:
+            with suppress(OSError):
+                self.system.delete_file(self.path(path))
 
     def versions(self) -> list[int]:
         """The numbers of the manifests that there are, in order. Raises OSError."""

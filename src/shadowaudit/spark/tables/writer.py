@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,8 +77,5 @@ class Writer(DataSourceArrowWriter):
         Path(self.options["receipt"]).write_text(json.dumps(found), "utf-8")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        place = Place.of(self.options["uri"])
-        paths = [one.file.path for message in messages if isinstance(message, Made) for one in message.files]
-        for path in paths:
-            with suppress(OSError):  # why it is aborted counts: a later run finds what stays
-                place.system.delete_file(place.path(path))
+        files = [one.file for message in messages if isinstance(message, Made) for one in message.files]
+        Place.of(self.options["uri"]).remove(one.path for one in files)
