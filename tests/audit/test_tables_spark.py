@@ -241,12 +241,12 @@ def test_the_rule_of_the_page_is_enough_for_duckdb_and_pandas(
 
 
 def bring(paths: Sequence[Path], logs: Path, to: Path, *, cut: bool = False) -> None:
-    """Copy these logs; ``cut``: as they were when a third of their octets was not written yet."""
+    """Copy these logs; ``cut``: as they were when their last row was not written yet."""
     for path in paths:
         copy = to / path.relative_to(logs)
         copy.parent.mkdir(parents=True, exist_ok=True)
         octets = path.read_bytes()
-        copy.write_bytes(octets[: octets.rindex(b"\n", 0, len(octets) * 2 // 3) + 1] if cut else octets)
+        copy.write_bytes(octets[: octets.rindex(b"\n", 0, -1) + 1] if cut else octets)
 
 
 def shuffled(logs: Path) -> list[Path]:

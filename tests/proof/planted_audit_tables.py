@@ -122,7 +122,7 @@ TABLES = (
             _ONCE,
             "if {one.path for one in files} - new_events:",
             "if {one.path for one in files} - set(self.written):",
-            "spark.py::test_logs_that_come_late_and_one_that_grew_give_the_tables_of_all",
+            "spark.py::test_a_stream_and_files_that_are_read_again_give_the_tables_of_all",
         ),
         (
             "a message is made of its new events alone",
