@@ -10,7 +10,6 @@ from decision_inputs import SPEAKER
 from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
 
 from shadowrelay.core.decisions import Member, Verdict, VerdictKind
-from shadowrelay.core.delivery.safety_net import expire
 from shadowrelay.core.events import side_effects
 from shadowrelay.core.events.announcements import delivered
 from shadowrelay.core.events.reports import ReportKind, report_id
@@ -25,6 +24,7 @@ from shadowrelay.core.ownership.transfer import intend, promote, yields
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.holding import settle_held
 from shadowrelay.core.reception.redundancy import Leg, OfferAttempt, repaired
+from shadowrelay.core.safety_net.expiry import expire
 
 POLICY = Policy()
 RACKS = {A: "rack1", B: "rack1", C: "rack2"}

@@ -321,7 +321,7 @@ class Alone(World):
         )
 
     def _age(self, message_id: MessageId) -> None:
-        """It was kept for so long that its owner is asked before it goes: what ``safety_net.expire`` does."""
+        """Kept for so long that its owner is asked before it goes: what ``safety_net.expiry`` does."""
 
         def work(ledger: Transaction) -> None:
             copy = ledger.copy(message_id)

@@ -31,6 +31,7 @@ from shadowrelay.core.decisions import (
     DropCopy,
     DropDamaged,
     DropEvents,
+    ForgetRequest,
     Found,
     Heard,
     Member,
@@ -43,10 +44,19 @@ from shadowrelay.core.decisions import (
     VerdictKind,
     Write,
 )
-from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
+from shadowrelay.core.identifiers import (
+    Beginning,
+    DatabaseId,
+    Incarnation,
+    Lineage,
+    MessageId,
+    RequestId,
+    ServerName,
+)
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage, Status
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.database import opening
@@ -93,6 +103,8 @@ class State:
     incarnations: tuple[tuple[Incarnation, int, int], ...] = ()
     alive_at: datetime | None = None
     chores: dict[tuple[ChoreKind, ServerName], Chore] = field(default_factory=dict)
+    requests: dict[RequestId, Request] = field(default_factory=dict)
+    progress: dict[tuple[RequestId, ServerName, ServerName], Progress] = field(default_factory=dict)
 
     def snapshot(self) -> State:
         return replace(
@@ -107,6 +119,8 @@ class State:
             known=dict(self.known),
             events=dict(self.events),
             chores=dict(self.chores),
+            requests=dict(self.requests),
+            progress=dict(self.progress),
         )
 
 
@@ -235,6 +249,16 @@ class MemoryLedger:
         ]
         return [entry[2] for entry in sorted(due, key=lambda entry: entry[:2])[:most]]
 
+    def requests(self) -> Sequence[Request]:
+        return [self.state.requests[key] for key in sorted(self.state.requests)]
+
+    def request(self, request_id: RequestId) -> Request | None:
+        return self.state.requests.get(request_id)
+
+    def progress(self, request_id: RequestId) -> Sequence[Progress]:
+        found = self.state.progress
+        return [found[key] for key in sorted(found) if key[0] == request_id]
+
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
         return [event for event in self.state.events.values() if event.addressee == addressee][:most]
 
@@ -313,6 +337,14 @@ class MemoryLedger:
                 self._put("tombstones", write.message_id, write)
             case Member():
                 self._put("known", write.name, write)
+            case Request():
+                self._put("requests", write.id, write)
+            case Progress():
+                self._put("progress", (write.request, write.node, write.owner), write)
+            case ForgetRequest(request_id):
+                for key in [key for key in self.state.progress if key[0] == request_id]:
+                    self._put("progress", key, _ABSENT)
+                self._put("requests", request_id, _ABSENT)
             case Heard(name, sequence):
                 known = self.state.known[name]
                 assert known.lineage is not None

@@ -312,7 +312,7 @@ MUTANTS = (
     Mutant(
         "AFTER without incarnation",  # counterexample 11
         (
-            (heartbeat.meet, "replace(met, applied=None, replaced=gone_for_good)", "met"),
+            (heartbeat.meet, "replace(met, applied=None, replaced=gone_for_good, broken_at=now)", "met"),
             (
                 memory_ledger.MemoryLedger._last_event_of,
                 "    for index,",

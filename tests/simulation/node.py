@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Content, DamagedRow
-from shadowrelay.core.delivery import retry, safety_net, settling
+from shadowrelay.core.delivery import retry, settling
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.events.reports import ReportKind, is_due, report_id
@@ -23,6 +23,7 @@ from shadowrelay.core.ownership.handover import hand_over
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.safety_net import expiry
 from shadowrelay.core.steps import (
     AnyStep,
     Ask,
@@ -739,10 +740,10 @@ class Node:
         def work(ledger: Transaction) -> None:
             now, reachable = self.clock(), self.boundary.reachable()
             for copy in self.ledger.settled_copies():
-                if safety_net.expire(ledger, copy, self.policy, now, reachable).writes:
+                if expiry.expire(ledger, copy, self.policy, now, reachable).writes:
                     current = ledger.copy(copy.id)
                     if current is not None:
-                        ledger.apply(safety_net.expire(ledger, current, self.policy, now, reachable))
+                        ledger.apply(expiry.expire(ledger, current, self.policy, now, reachable))
             self.ledger.expire(self.policy, now)
 
         self.transact(work, lambda _: None)

@@ -404,8 +404,10 @@ class Peers:
         recipients = []
         for text in texts[1:]:
             rcpt = parse_rcpt(text.removeprefix("RCPT "), smtputf8=False, keywords=RCPT_HERE)
-            number, hop, status = parse_fork(rcpt.extra["XFORK"])
-            recipients.append(Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt, status))
+            number, hop, status, settled_at = parse_fork(rcpt.extra["XFORK"])
+            recipients.append(
+                Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt, status, settled_at=settled_at)
+            )
         envelope = Envelope(
             sender=mail.sender, size=mail.size or 0, body=mail.body, ret=mail.ret, envid=mail.envid
         )

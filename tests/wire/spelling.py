@@ -67,11 +67,16 @@ offers = st.one_of(
         given_for=st.one_of(st.none(), server_names),
     ),
 )
-forks = st.tuples(
-    st.integers(1, 1_000_000),
-    st.text(st.characters(codec="utf-8"), max_size=30).map(NextHop),
-    st.sampled_from(Status),
+moments = st.integers(0, 4_000_000_000_000).map(lambda ms: EPOCH + timedelta(milliseconds=ms))
+outcomes = st.one_of(
+    st.just((Status.READY, None)),
+    st.tuples(
+        st.sampled_from([Status.DELIVERED, Status.RELAYED, Status.FAILED]), st.one_of(st.none(), moments)
+    ),
 )
+forks = st.tuples(
+    st.integers(1, 1_000_000), st.text(st.characters(codec="utf-8"), max_size=30).map(NextHop), outcomes
+).map(lambda fork: (*fork[:2], *fork[2]))
 questions = st.builds(Question, message_ids, numbers, st.one_of(st.none(), numbers), st.booleans())
 wanted = st.one_of(st.builds(Wanted, message_ids), st.builds(Wanted, message_ids, numbers, digests))
 queries = st.builds(
@@ -99,7 +104,8 @@ def verdicts(draw: st.DrawFn) -> Verdict:
         VerdictKind.DELIVERED: st.sampled_from(["", "relayed", "failed"]),
     }
     argument = draw(arguments.get(kind, st.just("")))
-    return Verdict(draw(message_ids), draw(numbers), kind, argument, draw(recipient_lists))
+    settled_at = draw(st.one_of(st.none(), moments)) if kind is VerdictKind.DELIVERED else None
+    return Verdict(draw(message_ids), draw(numbers), kind, argument, draw(recipient_lists), settled_at)
 
 
 lines = st.builds(Line, st.one_of(st.none(), numbers), verdicts())

@@ -26,7 +26,7 @@ Delivery
     11. A holder's copy leaves the shadow queue when all recipients are settled:
         ``reception.holding.settle_held``.
     12. A settled message is kept for a while, and its outcome is remembered after that:
-        ``delivery.safety_net.expire``.
+        ``safety_net.expiry.expire``.
 
 Promotion
     13. A broken lineage leads to promotion at first contact, silence after the time span:

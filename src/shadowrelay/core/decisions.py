@@ -18,9 +18,11 @@ from shadowrelay.core.identifiers import (
     Lineage,
     Mark,
     MessageId,
+    RequestId,
     ServerName,
 )
 from shadowrelay.core.messages import Copy, Status
+from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import dataclass, replace
@@ -51,6 +53,8 @@ class VerdictKind(StrEnum):
 class Verdict:
     """One statement about a message, as a discard event or as the answer to a question.
 
+    ``settled_at``: with DELIVERED, when those recipients were settled, by the clock of the node that did it.
+
     ``argument`` is the owner's name for TAKEN, the outcome for DELIVERED, and a holder's rank for RECORDED,
     SUPERSEDED and PENDING. ``recipients`` are recipient numbers; empty means all. DAMAGED: the speaker has a
     copy that cannot be relied on.
@@ -61,6 +65,7 @@ class Verdict:
     kind: VerdictKind
     argument: str = ""
     recipients: tuple[int, ...] = ()
+    settled_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +128,8 @@ class Member:
 
     ``applied``: the last of its discard events that this node applied, None before the first.
     ``knows_ours``: the latest of our incarnations that it named. ``replaced``: the last known incarnation of
-    the lineage that this one replaced.
+    the lineage that this one replaced. ``broken_at``: when this node saw that the
+    database of before is gone (replaced or rolled back).
     """
 
     name: ServerName
@@ -132,6 +138,7 @@ class Member:
     applied: Mark | None = None
     retired: bool = False
     replaced: Incarnation | None = None
+    broken_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +288,13 @@ class AcknowledgeEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetRequest:
+    """Forget a resubmit request that ended long ago, and its progress."""
+
+    id: RequestId
+
+
+@dataclass(frozen=True, slots=True)
 class DropEvents:
     """Delete all events for a database that no longer exists."""
 
@@ -303,6 +317,9 @@ Write: TypeAlias = (
     | Tombstone
     | Member
     | Heard
+    | Request
+    | Progress
+    | ForgetRequest
 )
 
 

@@ -20,6 +20,9 @@ Incarnation = NewType("Incarnation", str)
 MessageId = NewType("MessageId", str)
 """UUIDv7 given at reception: the tracking log's network-message-id, the same on every node and fork."""
 
+RequestId = NewType("RequestId", str)
+"""UUIDv7 of a resubmit request."""
+
 FIRST = MessageId("")
 """Comes before every id: a walk through all messages begins after it."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

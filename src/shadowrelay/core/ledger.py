@@ -19,8 +19,9 @@ from shadowrelay.core.decisions import (
     Part,
     Tombstone,
 )
-from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, ServerName
+from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, RequestId, ServerName
 from shadowrelay.core.messages import Copy
+from shadowrelay.core.requests import Progress, Request
 
 T = TypeVar("T")
 
@@ -109,6 +110,16 @@ class Ledger(Protocol):
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         """Copies held for that owner whose ``check_at`` has come, oldest first."""
+        ...
+
+    def requests(self) -> Sequence[Request]:
+        """The resubmit requests, in the order of their ids, which is that of their making."""
+        ...
+
+    def request(self, request_id: RequestId) -> Request | None: ...
+
+    def progress(self, request_id: RequestId) -> Sequence[Progress]:
+        """How far each node that told has come with it, and this node itself."""
         ...
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:

@@ -6,7 +6,16 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from enum import StrEnum
 
-from shadowrelay.core.identifiers import DatabaseId, Digest, Incarnation, Mark, MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import (
+    DatabaseId,
+    Digest,
+    Incarnation,
+    Mark,
+    MessageId,
+    NextHop,
+    RequestId,
+    ServerName,
+)
 from shadowrelay.core.values import dataclass, replace
 
 
@@ -108,6 +117,7 @@ class Recipient:
     last_reply: str = ""
     delay_notified: bool = False
     report: MessageId | None = None  # the DSN that must be safe before the settlement is announced
+    settled_at: datetime | None = None  # by the clock of the node that settled it; None also if not known
 
     @property
     def settled(self) -> bool:
@@ -182,6 +192,8 @@ class Copy:
     digests: Digests | None = None  # None: the row is of a version before digests, its content not read since
     damage: Damage | None = None
     renewed_at: datetime | None = None  # a shadow copy: when its owner last said that it has the message
+    content_of: MessageId | None = None  # made of another message: whose content it has, octet for octet
+    request: RequestId | None = None  # resubmitted: the resubmit request that called for it
 
     @property
     def damaged(self) -> bool:

@@ -166,7 +166,7 @@ class Copies:
         for recipient in after.recipients:
             row = records.recipient_row(after, recipient)
             if row not in old:
-                self._run(SQL["put_recipient"], (*row, sums.row_sum(*row[:-1])))
+                self._run(SQL["put_recipient"], (*row, records.recipient_sum(row)))
                 self.planned += row[-1] is not None
         old = {records.holder_row(before, item) for item in before.holders} if before else set()
         new = {records.holder_row(after, item) for item in after.holders}

@@ -26,6 +26,7 @@ from shadowrelay.core.decisions import (
     DropCopy,
     DropDamaged,
     DropEvents,
+    ForgetRequest,
     Found,
     Heard,
     Member,
@@ -37,13 +38,22 @@ from shadowrelay.core.decisions import (
     Tombstone,
     Write,
 )
-from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
+from shadowrelay.core.identifiers import (
+    Beginning,
+    DatabaseId,
+    Incarnation,
+    Lineage,
+    MessageId,
+    RequestId,
+    ServerName,
+)
 from shadowrelay.core.members.damage import counted
 from shadowrelay.core.messages import Copy, Role, Stage
+from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.tracking import Load, RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import replace
-from shadowrelay.database import records, sums
+from shadowrelay.database import records, request_rows, sums
 from shadowrelay.database.copies import Copies
 from shadowrelay.database.listing import Listing
 from shadowrelay.database.queries import load
@@ -199,6 +209,18 @@ class SqlLedger(Copies):
         # The addressee asks later about every copy it holds, and so learns what an unreadable event said.
         return [event for row in rows if (event := sums.readable(records.event_of, row))]
 
+    def requests(self) -> Sequence[Request]:
+        # An unreadable row counts as none: a member has the request, and gives it again.
+        rows = self._run(SQL["requests"]).fetchall()
+        return [request for row in rows if (request := sums.readable(request_rows.request_of, row))]
+
+    def request(self, request_id: RequestId) -> Request | None:
+        return next((one for one in self.requests() if one.id == request_id), None)
+
+    def progress(self, request_id: RequestId) -> Sequence[Progress]:
+        rows = self._run(SQL["progress"], (request_id,)).fetchall()
+        return [found for row in rows if (found := sums.readable(request_rows.progress_of, row))]
+
     def apply(self, decision: Decision[T]) -> T:
         """Store writes and events; they and ``then`` are valid once the transaction commits."""
         for write in decision.writes:
@@ -247,12 +269,8 @@ class SqlLedger(Copies):
                 self.connection.executemany(SQL["ask_about"], [(records.micros(since), id_) for id_ in ids])
                 self.connection.executemany(SQL["hold_back"], [(id_,) for id_ in ids])
                 self.forget_recent()
-            case Chore():
-                self._run(SQL["put_chore"], records.chore_row(write))
-                self._read_chores()
-            case ChoreDone(chore):
-                self._run(SQL["drop_chore"], (chore.work, chore.member))
-                self._read_chores()
+            case Chore() | ChoreDone():
+                self._write_of_chore(write)
             case AcknowledgeEvents(addressee, upto):
                 last = self._last_event_of(upto.incarnation)
                 if last is not None:
@@ -272,8 +290,28 @@ class SqlLedger(Copies):
                 if (known := self.member(name)) and known.lineage:
                     self._members[name] = replace(known, lineage=known.lineage.at(sequence))
                     self._run(SQL["heard"], (sequence, name))
+            case Request() | Progress() | ForgetRequest():
+                self._write_of_request(write)
             case _:
                 assert_never(write)
+
+    def _write_of_chore(self, write: Chore | ChoreDone) -> None:
+        match write:
+            case Chore():
+                self._run(SQL["put_chore"], records.chore_row(write))
+            case ChoreDone(chore):
+                self._run(SQL["drop_chore"], (chore.work, chore.member))
+        self._read_chores()
+
+    def _write_of_request(self, write: Request | Progress | ForgetRequest) -> None:
+        match write:
+            case Request():
+                self._run(SQL["put_request"], request_rows.request_row(write))
+            case Progress():
+                self._run(SQL["put_progress"], request_rows.progress_row(write))
+            case ForgetRequest(request_id):
+                self._run(SQL["drop_progress"], (request_id,))
+                self._run(SQL["drop_request"], (request_id,))
 
     def _last_event_of(self, incarnation: Incarnation) -> int | None:
         """The last event number when ``incarnation`` ended; None if this node does not know it.

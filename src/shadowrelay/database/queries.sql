@@ -5,13 +5,13 @@
 -- name: message
 SELECT id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body, smtputf8, ret, envid,
        message_id, subject, ranks_given, former_owner, received_at, settled_at, reports_on, pending, content_digest,
-       envelope_digest, digests_late, damage, renewed_at, confirmation, confirm_since, check_at, row_sum, asked_sum,
-       exposed
+       envelope_digest, digests_late, damage, renewed_at, content_of, request, confirmation, confirm_since, check_at,
+       row_sum, asked_sum, exposed
   FROM message WHERE id = ?;
 
 -- name: recipients
 SELECT message_id, number, address, next_hop, notify, orcpt, status, attempts, next_attempt, last_reply,
-       delay_notified, report, row_sum
+       delay_notified, report, settled_at, row_sum
   FROM recipient WHERE message_id = ? ORDER BY number;
 
 -- name: holders
@@ -21,14 +21,14 @@ SELECT message_id, database_id, name, incarnation, sequence, rank, state, row_su
 -- name: put_message
 INSERT OR REPLACE INTO message (id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body,
        smtputf8, ret, envid, message_id, subject, ranks_given, former_owner, received_at, settled_at, reports_on,
-       pending, content_digest, envelope_digest, digests_late, damage, renewed_at, confirmation, confirm_since,
-       check_at, exposed, row_sum, asked_sum)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+       pending, content_digest, envelope_digest, digests_late, damage, renewed_at, content_of, request, confirmation,
+       confirm_since, check_at, exposed, row_sum, asked_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_recipient
 INSERT OR REPLACE INTO recipient (message_id, number, address, next_hop, notify, orcpt, status, attempts,
-       next_attempt, last_reply, delay_notified, report, due_at, row_sum)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+       next_attempt, last_reply, delay_notified, report, settled_at, due_at, row_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_holder
 INSERT OR REPLACE INTO holder (message_id, database_id, name, incarnation, sequence, rank, state, row_sum)
@@ -97,17 +97,19 @@ SELECT EXISTS (SELECT 1 FROM message WHERE id = ?1) OR EXISTS (SELECT 1 FROM out
     OR EXISTS (SELECT 1 FROM content WHERE message_id = ?1);
 
 -- name: member
-SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced
+SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced,
+       broken_at
   FROM member WHERE name = ?;
 
 -- name: members
-SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced
+SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced,
+       broken_at
   FROM member ORDER BY name;
 
 -- name: put_member
 INSERT OR REPLACE INTO member (name, database_id, beginnings, sequence, knows_ours, applied_incarnation,
-       applied_event, retired, replaced)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+       applied_event, retired, replaced, broken_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: heard
 UPDATE member SET sequence = max(sequence, ?) WHERE name = ?;
@@ -175,12 +177,12 @@ SELECT EXISTS (SELECT 1 FROM message WHERE owner = :owner AND role = 'shadow' AN
                   AND ifnull(check_at > :at, 1));
 
 -- name: events_for
-SELECT number, addressee, message_id, epoch, kind, argument, recipients, created_at
+SELECT number, addressee, message_id, epoch, kind, argument, recipients, created_at, settled_at
   FROM discard_event WHERE addressee = ? ORDER BY number LIMIT ?;
 
 -- name: put_event
-INSERT INTO discard_event (addressee, message_id, epoch, kind, argument, recipients, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?);
+INSERT INTO discard_event (addressee, message_id, epoch, kind, argument, recipients, created_at, settled_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: acknowledge_events
 DELETE FROM discard_event WHERE addressee = ? AND number <= ?;
@@ -233,6 +235,24 @@ UPDATE message SET confirmation = 'ask', confirm_since = ?1, asked_sum = row_sum
 
 -- name: hold_back
 UPDATE recipient SET due_at = NULL WHERE message_id = ? AND due_at IS NOT NULL;
+
+-- name: requests
+SELECT id, told FROM request ORDER BY id;
+
+-- name: put_request
+INSERT OR REPLACE INTO request (id, told) VALUES (?, ?);
+
+-- name: drop_request
+DELETE FROM request WHERE id = ?;
+
+-- name: progress
+SELECT request, node, owner, told FROM progress WHERE request = ? ORDER BY node, owner;
+
+-- name: put_progress
+INSERT OR REPLACE INTO progress (request, node, owner, told) VALUES (?, ?, ?, ?);
+
+-- name: drop_progress
+DELETE FROM progress WHERE request = ?;
 
 -- name: chores
 SELECT work, member, at, step, place FROM chore ORDER BY at, work, member;
@@ -296,7 +316,7 @@ SELECT owner, COUNT(*) FROM message
  WHERE role = 'shadow' AND stage = 'queued' AND offered_in = ? AND check_at IS NOT NULL GROUP BY owner;
 
 -- name: settled_before
--- Leaves out messages whose report is not safe yet (core/delivery/safety_net.py): they would always come first.
+-- Leaves out messages whose report is not safe yet (core/safety_net/expiry.py): they would always come first.
 SELECT id FROM message
  WHERE settled_at <= ?
    AND NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id AND r.report IS NOT NULL)

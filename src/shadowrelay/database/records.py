@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from shadowrelay.core import digests
@@ -25,6 +26,7 @@ from shadowrelay.core.identifiers import (
     Mark,
     MessageId,
     NextHop,
+    RequestId,
     ServerName,
 )
 from shadowrelay.core.messages import (
@@ -71,11 +73,11 @@ def copy_of(row: SqlRow, recipients: list[SqlRow], holders: list[SqlRow], *, old
     """
     try:
         *stable, confirmation, confirm_since, check_at, found, asked = row
-        believed(tuple(stable), found, old=old)
+        believed(_given(stable, _MADE_OF), found, old=old)
         believed((_hex(row[0]), confirmation, confirm_since, check_at), asked, old=old)
         copy = _copy(
             row,
-            tuple(_recipient(believed(one[:-1], one[-1], old=old)) for one in recipients),
+            tuple(_recipient_row(one, old=old) for one in recipients),
             tuple(_holder(believed(one[:-1], one[-1], old=old)) for one in holders),
         )
     except IMPOSSIBLE as error:
@@ -114,9 +116,11 @@ def _copy(row: SqlRow, recipients: tuple[Recipient, ...], holders: tuple[Holder,
         digests=None if row[23] is None else Digests(_maybe_digest(row[22]), Digest(row[23]), bool(row[24])),
         damage=None if row[25] is None else Damage(row[25]),
         renewed_at=maybe_moment(row[26]),
-        confirmation=Confirmation(row[27]),
-        confirm_since=maybe_moment(row[28]),
-        check_at=maybe_moment(row[29]),
+        content_of=None if row[27] is None else MessageId(row[27]),
+        request=None if row[28] is None else RequestId(row[28]),
+        confirmation=Confirmation(row[29]),
+        confirm_since=maybe_moment(row[30]),
+        check_at=maybe_moment(row[31]),
         recipients=recipients,
         holders=holders,
     )
@@ -139,7 +143,13 @@ def _recipient(row: SqlRow) -> Recipient:
         last_reply=row[9],
         delay_notified=bool(row[10]),
         report=None if row[11] is None else MessageId(row[11]),
+        settled_at=maybe_moment(row[12]),
     )
+
+
+def _recipient_row(row: SqlRow, *, old: bool) -> Recipient:
+    believed(_given(row[:-1], _SETTLED_AT), row[-1], old=old)
+    return _recipient(row)
 
 
 def sound_recipients(rows: list[SqlRow]) -> tuple[Recipient, ...]:
@@ -147,7 +157,7 @@ def sound_recipients(rows: list[SqlRow]) -> tuple[Recipient, ...]:
     found = []
     for row in rows:
         try:
-            found.append(_recipient(believed(row[:-1], row[-1], old=False)))
+            found.append(_recipient_row(row, old=False))
         except (Unbelievable, *IMPOSSIBLE):
             continue
     return tuple(found)
@@ -190,6 +200,8 @@ def message_row(copy: Copy) -> SqlRow:
         None if found is None else int(found.late),
         None if copy.damage is None else copy.damage._value_,
         maybe_micros(copy.renewed_at),
+        copy.content_of,
+        copy.request,
         copy.confirmation._value_,
         maybe_micros(copy.confirm_since),
         maybe_micros(copy.check_at),
@@ -197,13 +209,32 @@ def message_row(copy: Copy) -> SqlRow:
     )
 
 
-_ASKED = 27
+_MADE_OF = 27
+"""The first of the columns of a message that came after the sums: see ``_given``."""
+
+_ASKED = 29
 """The first column of those that one statement changes for many messages; the last column is derived."""
+
+_SETTLED_AT = 12
+"""The column of a recipient that came after the sums."""
+
+
+def _given(columns: Sequence[object], later: int) -> SqlRow:
+    """The columns of which a row's sum is made. Columns from ``later`` on count only if one has a value: they
+    came after the sums, and the sums of older rows stay right.
+    """
+    more = columns[later:]
+    return (*columns[:later], *more) if any(value is not None for value in more) else tuple(columns[:later])
 
 
 def message_sums(row: SqlRow) -> SqlRow:
     """The two sums of a ``message_row``: over stable columns, and over those changed for many messages."""
-    return row_sum(*row[:_ASKED]), row_sum(_hex(row[0]), *row[_ASKED:-1])
+    return row_sum(*_given(row[:_ASKED], _MADE_OF)), row_sum(_hex(row[0]), *row[_ASKED:-1])
+
+
+def recipient_sum(row: SqlRow) -> int:
+    """The sum of a ``recipient_row``, which leaves out the last column: that one is derived."""
+    return row_sum(*_given(row[:-1], _SETTLED_AT))
 
 
 def _hex(message_id: str) -> str:
@@ -219,7 +250,7 @@ def due_at(copy: Copy, recipient: Recipient) -> int | None:
 
 
 def recipient_row(copy: Copy, recipient: Recipient) -> SqlRow:
-    """The row of a recipient, without its sum, which leaves out the last column: that one is derived."""
+    """The row of a recipient, without its sum: see ``recipient_sum``."""
     return (
         copy.id,
         recipient.number,
@@ -233,6 +264,7 @@ def recipient_row(copy: Copy, recipient: Recipient) -> SqlRow:
         recipient.last_reply,
         int(recipient.delay_notified),
         recipient.report,
+        maybe_micros(recipient.settled_at),
         due_at(copy, recipient),
     )
 
@@ -279,7 +311,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def event_of(row: SqlRow) -> DiscardEvent:
-    verdict = Verdict(MessageId(row[2]), row[3], VerdictKind(row[4]), row[5], _numbers(row[6]))
+    numbers, settled_at = _numbers(row[6]), maybe_moment(row[8])
+    verdict = Verdict(MessageId(row[2]), row[3], VerdictKind(row[4]), row[5], numbers, settled_at)
     return DiscardEvent(DatabaseId(row[1]), verdict, moment(row[7]), row[0])
 
 
@@ -293,6 +326,7 @@ def event_row(event: DiscardEvent) -> SqlRow:
         told.argument,
         numbers_text(told.recipients),
         micros(event.created_at),
+        maybe_micros(told.settled_at),
     )
 
 
@@ -331,6 +365,7 @@ def _member(row: SqlRow) -> Member:
         applied=None if row[5] is None else Mark(Incarnation(row[5]), int(row[6])),
         retired=bool(row[7]),
         replaced=None if row[8] is None else Incarnation(row[8]),
+        broken_at=maybe_moment(row[9]),
     )
 
 
@@ -355,4 +390,5 @@ def member_row(member: Member) -> SqlRow:
         applied.sequence if applied else None,
         int(member.retired),
         member.replaced,
+        maybe_micros(member.broken_at),
     )

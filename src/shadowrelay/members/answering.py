@@ -172,7 +172,7 @@ class AnsweringSession:
         accepted: Sequence[RcptTo],
     ) -> Reply | None:
         try:
-            number, _, _ = parse_fork(rcpt.extra.get("XFORK", ""))
+            number, *_ = parse_fork(rcpt.extra.get("XFORK", ""))
         except Malformed as error:
             return Reply(501, "5.5.4", str(error))
         if any(parse_fork(other.extra["XFORK"])[0] == number for other in accepted[-1:]):
@@ -188,10 +188,11 @@ class AnsweringSession:
             return DRAINING
         if self._opening() or chores.takes_no_copies(self.database.ledger):
             return OPENING
-        numbered = sorted((*parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
+        forks = ((parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
+        numbered = sorted(forks, key=lambda one: one[0][0])
         known = tuple(
-            Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt, status)
-            for number, hop, status, rcpt in numbered
+            Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt, status, settled_at=settled_at)
+            for (number, hop, status, settled_at), rcpt in numbered
         )
         if len({recipient.number for recipient in known}) != len(known):
             return Reply(501, "5.5.4", "Recipient number used twice")

@@ -8,9 +8,9 @@ from datetime import datetime
 
 import structlog
 
-from shadowrelay.core.delivery.safety_net import expire
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.safety_net.expiry import expire
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (
     forget_expired,

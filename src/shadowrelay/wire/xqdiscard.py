@@ -15,7 +15,8 @@ rank it holds a copy. SEEN asks for a second opinion on an owner; a ``seen`` lin
 contact. CLAIM names copies, held for an owner that is gone, that the asker is about to promote. ``damaged``:
 the asker's own copy is damaged. FETCH asks for a good copy in place of a damaged one. ``<event>`` is ``-`` in
 answers to CHECK, CLAIM, FETCH and REVOKE. The argument is the owner's name for ``taken``, a rank for
-``held``, ``superseded``, ``pending`` and ``damaged``, and the outcome for ``delivered``. Recipients are ``*``
+``held``, ``superseded``, ``pending`` and ``damaged``, and the outcome for ``delivered``. From version 3 on
+``@<milliseconds>`` follows the outcome: when those recipients were settled, since 1970. Recipients are ``*``
 or number ranges such as ``1-3,7``.
 """
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
 from shadowrelay.core.identifiers import ServerName
@@ -31,18 +33,21 @@ from shadowrelay.core.members.conversation import MAX_LINES, MAX_QUESTIONS, Line
 from shadowrelay.core.members.damage import Wanted
 from shadowrelay.core.messages import Reason
 from shadowrelay.wire.xshadow import (
+    VERSION,
     Malformed,
     database_id,
     digest,
     format_mark,
     message_id,
+    milliseconds,
+    moment,
     number,
     parse_mark,
     server_name,
 )
 
 _OWNER = re.compile(r"[a-z0-9.-]{1,255}")
-_OUTCOME = re.compile(r"relayed|failed")
+_OUTCOME = re.compile(r"(?:relayed|failed)(?:@[0-9]{1,15})?|@[0-9]{1,15}")
 _RANK = re.compile(r"[0-9]{1,18}")
 _ARGUMENTS = {
     VerdictKind.TAKEN: _OWNER,
@@ -174,11 +179,14 @@ def parse_seen(text: str) -> ServerName | None:
     return server_name(name) if word == "seen" else None
 
 
-def format_line(line: Line) -> str:
-    """One line of the answer, without code and enhanced code."""
+def format_line(line: Line, version: int = VERSION) -> str:
+    """One line of the answer, without code and enhanced code, in that version of the protocol."""
     verdict = line.verdict
     event = "-" if line.event is None else str(line.event)
-    kind = f"{verdict.kind}={verdict.argument}" if verdict.argument else str(verdict.kind)
+    argument = verdict.argument
+    if verdict.settled_at and version > 2:
+        argument = f"{argument}@{milliseconds(verdict.settled_at)}"
+    kind = f"{verdict.kind}={argument}" if argument else str(verdict.kind)
     return f"{event} {verdict.message_id} {verdict.epoch} {kind} {format_recipients(verdict.recipients)}"
 
 
@@ -198,8 +206,14 @@ def parse_line(text: str) -> Line:
         raise Malformed("bad argument")
     if kind is VerdictKind.TAKEN:
         server_name(argument)
+    settled_at: datetime | None = None
+    if kind is VerdictKind.DELIVERED:
+        argument, _, at = argument.partition("@")
+        settled_at = moment(at) if at else None
     recipients = parse_recipients(words[4])
-    return Line(event, Verdict(message_id(words[1]), number(words[2]), kind, argument, recipients))
+    return Line(
+        event, Verdict(message_id(words[1]), number(words[2]), kind, argument, recipients, settled_at)
+    )
 
 
 def format_recipients(numbers: Iterable[int]) -> str:

@@ -2,14 +2,15 @@
 
 ::
 
-    XSHADOW <name> <database-id> <mark> <incarnation>@<beginning>,... [KNOWN=<incarnation>] [VERSION=2]
+    XSHADOW <name> <database-id> <mark> <incarnation>@<beginning>,... [KNOWN=<incarnation>] [VERSION=3]
     MAIL FROM:<...> XSHADOW=<message-id>;<epoch>;<rank>;<mark>;<age>;<envelope digest>[;<owner>] ...
-    RCPT TO:<...> XFORK=<number>;<xtext next hop>[;<outcome>] ...
+    RCPT TO:<...> XFORK=<number>;<xtext next hop>[;<outcome>[@<milliseconds>]] ...
     BDAT <octets> LAST <content digest>
 
 A mark is ``<incarnation>:<sequence>``. ``<age>`` is the message's age in milliseconds: a takeover does not
 reset it, and no node counts it by the clock of another. In version 1 the fifth word of MAIL's parameter is
-the time of reception, in Unix milliseconds, and is the last; XFORK has no outcome, and BDAT no digest.
+the time of reception, in Unix milliseconds, and is the last; XFORK has no outcome, and BDAT no digest. Before
+version 3 no outcome says when.
 """
 
 from __future__ import annotations
@@ -36,13 +37,15 @@ from shadowrelay.core.messages import Status
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire.xtext import decode_xtext, encode_xtext
 
-VERSION = 2
-VERSIONS = (1, 2)  # 1 is still spoken for one release, with members that know no other version
+VERSION = 3
+VERSIONS = (1, 2, 3)  # 1 is still spoken for one release, with members that know no other version
 MAX_LINE = 4096  # octets of a command or reply line between members, CRLF included
 
 _INCARNATION = re.compile(r"[0-9a-f]{16}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,253}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]{1,18}")
+_LAST = 253_402_300_799_000  # milliseconds: the year 9999, where datetime ends
+_LATER = {f"VERSION={version}": version for version in VERSIONS[1:]}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -74,6 +77,18 @@ def number(text: str) -> int:
     if not _NUMBER.fullmatch(text):
         raise Malformed("bad number")
     return int(text)
+
+
+def milliseconds(at: datetime) -> int:
+    """An aware datetime as milliseconds since 1970."""
+    return (at - _EPOCH) // _MILLISECOND
+
+
+def moment(text: str) -> datetime:
+    """Read a time in milliseconds since 1970. Raises Malformed."""
+    if number(text) > _LAST:
+        raise Malformed("bad time")
+    return _EPOCH + number(text) * _MILLISECOND
 
 
 def incarnation(text: str) -> Incarnation:
@@ -147,9 +162,8 @@ def parse_greeting(text: str) -> Greeting:
     known, version, more = None, 1, words[4:]
     if more and more[0].startswith("KNOWN="):
         known = incarnation(more.pop(0).removeprefix("KNOWN="))
-    if more and more[0] == f"VERSION={VERSION}":
-        version = VERSION
-        more.pop(0)
+    if more and more[0] in _LATER:
+        version = _LATER[more.pop(0)]
     if more:
         raise Malformed("unknown argument")
     lineage = Lineage(DatabaseId(words[1]), tuple(beginnings), mark.sequence)
@@ -162,7 +176,7 @@ def format_offer(offer: OfferParameter) -> str:
     if offer.age is not None and offer.envelope is not None:
         words += [str(offer.age // _MILLISECOND), offer.envelope]
     elif offer.received_at is not None:
-        words.append(str((offer.received_at - _EPOCH) // _MILLISECOND))
+        words.append(str(milliseconds(offer.received_at)))
     if offer.given_for:
         words.append(offer.given_for)
     return ";".join(words)
@@ -173,15 +187,15 @@ def parse_offer(text: str) -> OfferParameter:
     parts = text.split(";")
     if len(parts) not in (5, 6, 7):
         raise Malformed("XSHADOW needs message id, epoch, rank, mark, age and digest")
-    milliseconds = number(parts[4])
-    if milliseconds > 253_402_300_799_000:  # the year 9999, where datetime ends
+    length = number(parts[4])
+    if length > _LAST:
         raise Malformed("bad time")
     named = message_id(parts[0]), number(parts[1]), number(parts[2]), parse_mark(parts[3])
     if len(parts) == 5:
-        return OfferParameter(*named, received_at=_EPOCH + milliseconds * _MILLISECOND)
+        return OfferParameter(*named, received_at=_EPOCH + length * _MILLISECOND)
     return OfferParameter(
         *named,
-        age=milliseconds * _MILLISECOND,
+        age=length * _MILLISECOND,
         envelope=digest(parts[5]),
         given_for=server_name(parts[6]) if len(parts) == 7 else None,
     )
@@ -190,18 +204,23 @@ def parse_offer(text: str) -> OfferParameter:
 _OUTCOMES = frozenset({Status.DELIVERED, Status.RELAYED, Status.FAILED})
 
 
-def format_fork(recipient: int, next_hop: NextHop, status: Status = Status.READY) -> str:
+def format_fork(
+    recipient: int, next_hop: NextHop, status: Status = Status.READY, settled_at: datetime | None = None
+) -> str:
     """The value of RCPT's XFORK parameter."""
     hop = encode_xtext(next_hop).replace(";", "+3B")
     text = f"{recipient};{hop}"
-    return text if status is Status.READY else f"{text};{status.value}"
+    if status is Status.READY:
+        return text
+    return f"{text};{status.value}" + (f"@{milliseconds(settled_at)}" if settled_at else "")
 
 
 @lru_cache(maxsize=1024)  # read at its RCPT, at the next RCPT, and when the content comes
-def parse_fork(text: str) -> tuple[int, NextHop, Status]:
-    """Read RCPT's XFORK parameter: recipient number, next hop and status. Raises Malformed."""
+def parse_fork(text: str) -> tuple[int, NextHop, Status, datetime | None]:
+    """Read XFORK of RCPT: recipient number, next hop, status, when it was settled. Raises Malformed."""
     index, semicolon, hop = text.partition(";")
     before, another, status = hop.rpartition(";")
+    status, timed, at = status.partition("@")
     if outcome := bool(another) and status in _OUTCOMES:
         hop = before
     if not semicolon:
@@ -210,6 +229,9 @@ def parse_fork(text: str) -> tuple[int, NextHop, Status]:
     if not 1 <= position <= 1_000_000:
         raise Malformed("bad recipient number")
     try:
-        return position, NextHop(decode_xtext(hop)), Status(status) if outcome else Status.READY
+        next_hop = NextHop(decode_xtext(hop))
     except ValueError as error:
         raise Malformed("bad next hop") from error
+    if not outcome:
+        return position, next_hop, Status.READY, None
+    return position, next_hop, Status(status), moment(at) if timed else None

@@ -10,7 +10,6 @@ import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, message
 
 from shadowrelay.core.decisions import Content, DamagedRow, Outcome, Verdict, VerdictKind
-from shadowrelay.core.delivery.safety_net import expire
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
@@ -34,6 +33,7 @@ from shadowrelay.core.ownership.transfer import intend, promote, yields
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold, revoke
 from shadowrelay.core.reception.redundancy import Leg, OfferAttempt, repaired, reserve_rank
+from shadowrelay.core.safety_net.expiry import expire
 
 POLICY = Policy()
 SPEAKS = {name: Speaker(name, DB[name], Mark(RUN[name], 10)) for name in (A, B, C)}

@@ -144,9 +144,9 @@ def _after(
     match result.ending:
         case Ending.ACCEPTED | Ending.DUPLICATE:
             status = Status.DELIVERED if hop.inside else Status.RELAYED
-            return replace(tried, status=status, next_attempt=None, report=waits)
+            return replace(tried, status=status, next_attempt=None, report=waits, settled_at=now)
         case Ending.REJECTED | Ending.EXPIRED:
-            return replace(tried, status=Status.FAILED, next_attempt=None, report=waits)
+            return replace(tried, status=Status.FAILED, next_attempt=None, report=waits, settled_at=now)
         case Ending.DEFERRED | Ending.IN_DOUBT:
             notified = recipient.delay_notified or result.late
             return replace(tried, next_attempt=now + result.retry_after, delay_notified=notified)

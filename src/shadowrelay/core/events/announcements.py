@@ -21,17 +21,18 @@ STATUS = {argument: status for status, argument in OUTCOME.items()}
 def delivered(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...]:
     """DELIVERED verdicts about those of the recipients that are settled and wait for no report."""
     verdicts: list[Verdict] = []
-    groups: dict[str, list[int]] = {}
+    groups: dict[tuple[str, datetime | None], list[int]] = {}
     for recipient in recipients:
         if recipient.settled and recipient.report is None:
-            groups.setdefault(OUTCOME[recipient.status], []).append(recipient.number)
-    for outcome, numbers in groups.items():
+            ending = OUTCOME[recipient.status], recipient.settled_at
+            groups.setdefault(ending, []).append(recipient.number)
+    for (outcome, at), numbers in groups.items():
         if len(numbers) == len(copy.recipients):
-            verdicts.append(Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED, outcome))
+            verdicts.append(Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED, outcome, (), at))
             continue
         for start in range(0, len(numbers), RECIPIENTS_PER_EVENT):
             part = tuple(numbers[start : start + RECIPIENTS_PER_EVENT])
-            verdicts.append(Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED, outcome, part))
+            verdicts.append(Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED, outcome, part, at))
     return tuple(verdicts)
 
 

@@ -49,7 +49,7 @@ class Speaker:
     name: ServerName
     database_id: DatabaseId
     mark: Mark
-    version: int = 2  # of the protocol, as its session speaks it
+    version: int = 3  # of the protocol, as its session speaks it
 
 
 def as_holder(ledger: Ledger, speaker: Speaker, rank: int) -> Holder:
@@ -109,7 +109,9 @@ def _learn(
 ) -> Decision[None]:
     match verdict.kind:
         case VerdictKind.DELIVERED:
-            return settle_held(ledger, copy, _settled(copy, verdict), speaker.database_id, now)
+            known = _dated(copy, verdict, now)
+            settled = _settled(known, verdict, now)
+            return settle_held(ledger, known, settled, speaker.database_id, now).after(saved(copy, known))
         case VerdictKind.TAKEN:
             return _taken(ledger, copy, verdict, speaker, owner_database, now)
         case VerdictKind.REJECTED | VerdictKind.SUPERSEDED:
@@ -133,14 +135,33 @@ def _learn(
             return _damaged(copy, verdict, speaker)
 
 
-def _settled(copy: Copy, verdict: Verdict) -> tuple[Recipient, ...]:
-    status = STATUS.get(verdict.argument, Status.DELIVERED)
+def _settled(copy: Copy, verdict: Verdict, now: datetime) -> tuple[Recipient, ...]:
+    status, at = STATUS.get(verdict.argument, Status.DELIVERED), _settled_at(verdict, now)
     named = set(verdict.recipients)
     return tuple(
-        replace(recipient, status=status)
+        replace(recipient, status=status, settled_at=at)
         for recipient in copy.unsettled
         if not named or recipient.number in named
     )
+
+
+def _dated(copy: Copy, verdict: Verdict, now: datetime) -> Copy:
+    """The copy with the time of settlement of recipients of which only the outcome was known."""
+    status, at = STATUS.get(verdict.argument, Status.DELIVERED), _settled_at(verdict, now)
+    named = set(verdict.recipients)
+    undated = [
+        replace(recipient, settled_at=at)
+        for recipient in copy.recipients
+        if recipient.status is status
+        and recipient.settled_at is None
+        and (not named or recipient.number in named)
+    ]
+    return copy.with_recipients(undated) if at and undated else copy
+
+
+def _settled_at(verdict: Verdict, now: datetime) -> datetime | None:
+    """The clock of the other node may be ahead."""
+    return min(verdict.settled_at, now) if verdict.settled_at else None
 
 
 def _taken(

@@ -70,7 +70,8 @@ def meet(
     replaced = found.database_id != former.database_id
     gone = (DropEvents(former.database_id),) if replaced else ()
     gone_for_good = former.incarnation if former.incarnation != found.incarnation else member.replaced
-    ledger.apply(Decision(None, (replace(met, applied=None, replaced=gone_for_good), *gone)))
+    broken = replace(met, applied=None, replaced=gone_for_good, broken_at=now)
+    ledger.apply(Decision(None, (broken, *gone)))
     chores.begin(ledger, Chore(ChoreKind.REPLACED if replaced else ChoreKind.ROLLED_BACK, name, now))
     return continuity
 

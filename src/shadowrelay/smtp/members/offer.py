@@ -127,6 +127,8 @@ def _concern(refusal: Reply) -> Concern:
 def _offered_to(version: int, recipients: Sequence[Recipient]) -> tuple[Recipient, ...]:
     """All of them. One whose report is not safe yet is offered as unsettled; version 1 omits settled ones."""
     known = [one if one.report is None else replace(one, status=Status.READY) for one in recipients]
+    if version == 2:
+        known = [replace(one, settled_at=None) for one in known]
     return tuple(one for one in known if version > 1 or not one.settled)
 
 
@@ -148,6 +150,6 @@ def _mail(version: int, step: OfferCopy, mark: Mark, now: datetime) -> bytes:
 
 
 def _rcpt(recipient: Recipient) -> bytes:
-    fork = xshadow.format_fork(recipient.number, recipient.next_hop, recipient.status)
+    fork = xshadow.format_fork(recipient.number, recipient.next_hop, recipient.status, recipient.settled_at)
     rcpt = RcptTo(recipient.address, recipient.notify, recipient.orcpt, {"XFORK": fork})
     return format_rcpt(rcpt, _OFFERED)

@@ -115,7 +115,7 @@ class MemberSession(ReceiveSession):
         except xshadow.Malformed as error:
             raise Refused(501, "5.5.4", str(error)) from error
         said = await self.answering.ask(query)
-        lines = [xqdiscard.format_line(line) for line in said.lines]
+        lines = [xqdiscard.format_line(line, self._version) for line in said.lines]
         if said.seen:
             lines.append(xqdiscard.format_seen(said.seen))
         nothing = Reply(251, "2.0.0", "No discard events")

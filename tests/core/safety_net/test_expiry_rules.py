@@ -8,18 +8,18 @@ from datetime import timedelta
 from decision_inputs import POLICY, holder
 from ledger_at_hand import DB, NOW, A, B, C, M, ledger_of, message
 
-from shadowrelay.core.delivery import safety_net
 from shadowrelay.core.messages import Stage, Status
 from shadowrelay.core.reception.holding import settle_held
+from shadowrelay.core.safety_net import expiry
 
 
 def test_a_settled_copy_goes_after_the_hold_time_and_its_outcome_stays() -> None:
     settled = message(stage=Stage.SAFETY_NET, settled_at=NOW)
     on = ledger_of(A, settled)
     assert not on.apply(
-        safety_net.expire(on, settled, POLICY, NOW + POLICY.safety_net_hold_time - timedelta(seconds=1), ())
+        expiry.expire(on, settled, POLICY, NOW + POLICY.safety_net_hold_time - timedelta(seconds=1), ())
     )
-    assert on.apply(safety_net.expire(on, settled, POLICY, NOW + POLICY.safety_net_hold_time, ()))
+    assert on.apply(expiry.expire(on, settled, POLICY, NOW + POLICY.safety_net_hold_time, ()))
     assert on.outcomes[M].delivered == (1, 2)
 
 

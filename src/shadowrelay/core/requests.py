@@ -1,0 +1,143 @@
+"""Resubmit requests: what Safety Net is asked to give back, and how far each node has come with it.
+
+A request is on every member of the boundary. Its UUID is its identity: two nodes that cannot see each other
+may both make a request with the same number, which is for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.values import dataclass, replace
+
+
+class RequestState(StrEnum):
+    """What an operator wants of a request. REMOVED is final."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    REMOVED = "removed"
+
+
+class Skipped(StrEnum):
+    """Why a message that a request selects was not resubmitted by this node.
+
+    ELSEWHERE: another member made it, or delivers it. OUTSIDE: it crossed the boundary. RESUBMITTED: it was
+    itself resubmitted by an earlier request. DAMAGED: no good copy of its content is here. GONE: its copy
+    expired before its turn.
+    """
+
+    ELSEWHERE = "elsewhere"
+    OUTSIDE = "outside"
+    RESUBMITTED = "resubmitted"
+    DAMAGED = "damaged"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """Which settled recipients a request is about; all given conditions have to hold.
+
+    ``since`` and ``until``: the time of delivery, both ends included. ``next_hops``: names of routes.
+    ``sender`` and ``recipient``: an address, or ``*@DOMAIN``; both lower case. ``message_id``: the Message-ID
+    header. ``network_message_id``: the id of one message.
+    """
+
+    since: datetime
+    until: datetime
+    next_hops: tuple[NextHop, ...] = ()
+    sender: str | None = None
+    recipient: str | None = None
+    message_id: str | None = None
+    network_message_id: MessageId | None = None
+
+    def covers(self, settled_at: datetime | None) -> bool:
+        """Is that time of delivery in the window?"""
+        return settled_at is not None and self.since <= settled_at <= self.until
+
+
+def address_matches(pattern: str | None, address: str) -> bool:
+    """Does an address match ``pattern``: None for every address, an address, or ``*@DOMAIN``?"""
+    if pattern is None:
+        return True
+    given = address.lower()
+    return given.endswith(pattern[1:]) if pattern.startswith("*@") else given == pattern
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A resubmit request, as every member stores it.
+
+    ``gone``: members that the operator said are gone, so that holders answer for them at once. ``revision``
+    grows with each change; of two changes with the same revision, the one of the first node by name counts.
+    """
+
+    id: RequestId
+    number: int
+    made_by: ServerName
+    made_at: datetime
+    operator: str
+    reason: str
+    selector: Selector
+    gone: tuple[ServerName, ...] = ()
+    state: RequestState = RequestState.RUNNING
+    revision: int = 1
+    changed_by: ServerName
+    changed_at: datetime
+
+    def open(self, now: datetime, most: timedelta) -> bool:
+        """May messages still be made for it, now or after a ``resume``?"""
+        return self.state is not RequestState.REMOVED and now - self.made_at < most
+
+    def changed(
+        self, state: RequestState, by: ServerName, now: datetime, *, gone: tuple[ServerName, ...] = ()
+    ) -> Request:
+        """The next revision of the request. A removed request stays removed."""
+        if self.state is RequestState.REMOVED:
+            return self
+        merged = tuple(sorted({*self.gone, *gone}))
+        if state is self.state and merged == self.gone:
+            return self
+        return replace(
+            self, state=state, gone=merged, revision=self.revision + 1, changed_by=by, changed_at=now
+        )
+
+
+def newest(one: Request, other: Request) -> Request:
+    """Of two revisions of a request, the one that counts. The order of merging makes no difference."""
+    return max(one, other, key=_weight)
+
+
+def _weight(request: Request) -> tuple[bool, int, list[int]]:
+    by_name = [-ord(letter) for letter in request.changed_by] + [0]  # the first name weighs most
+    return request.state is RequestState.REMOVED, request.revision, by_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far ``node`` has come with a request, in the messages that ``owner`` owned.
+
+    A node has one for itself, and one for each owner for which it answers. ``at`` and ``after``: the delivery
+    time and id of the last message that it looked at. ``made`` counts messages; ``skipped`` counts messages
+    by ``Skipped``. ``done``: it has looked at all that it has.
+    """
+
+    request: RequestId
+    node: ServerName
+    owner: ServerName
+    at: datetime | None = None
+    after: MessageId = FIRST
+    made: int = 0
+    skipped: tuple[tuple[Skipped, int], ...] = ()
+    done: bool = False
+
+    def further(self, made: int, skipped: Mapping[Skipped, int]) -> Progress:
+        """The same with more messages made and skipped."""
+        counts = dict(self.skipped)
+        for cause, count in skipped.items():
+            counts[cause] = counts.get(cause, 0) + count
+        ordered = tuple((cause, counts[cause]) for cause in Skipped if counts.get(cause))
+        return replace(self, made=self.made + made, skipped=ordered)
