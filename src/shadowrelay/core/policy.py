@@ -148,6 +148,32 @@ class Policy:
     holder_loss_heartbeats: int = tunable(
         3, "Failed heartbeats after which a holder counts as gone.", least=1, most=100, source="ours"
     )
+    unresponsive_primary_interval: timedelta = tunable(
+        _h(12),
+        "How long an owner must be silent before its holders answer resubmit requests for it.",
+        least=_s(1),
+        most=_d(30),
+    )
+    resubmit_overlap: timedelta = tunable(
+        _h(1),
+        "By how much the part of a resubmit request for a lost database exceeds the time before its loss.",
+        least=_s(0),
+        most=_d(1),
+        source="ours",
+    )
+    resubmit_rate: int = tunable(
+        20,
+        "Messages that a node resubmits from Safety Net in a second, at most.",
+        least=1,
+        most=10_000,
+        source="ours",
+    )
+    resubmit_most_requests: int = tunable(
+        20, "Open resubmit requests in the boundary, at most.", least=1, most=100, source="ours"
+    )
+    resubmit_request_age: timedelta = tunable(
+        _d(7), "Age at which a resubmit request ends.", least=_s(10), most=_d(30), source="ours"
+    )
     loop_hop_limit: int = tunable(
         100, "Received fields past which a message loops.", least=5, most=1000, source="ours"
     )
