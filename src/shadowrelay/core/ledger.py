@@ -21,7 +21,7 @@ from shadowrelay.core.decisions import (
 )
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, RequestId, ServerName
 from shadowrelay.core.messages import Copy
-from shadowrelay.core.requests import Progress, Request
+from shadowrelay.core.requests import Progress, Request, Selector
 
 T = TypeVar("T")
 
@@ -120,6 +120,20 @@ class Ledger(Protocol):
 
     def progress(self, request_id: RequestId) -> Sequence[Progress]:
         """How far each node that told has come with it, and this node itself."""
+        ...
+
+    def resubmittable(
+        self, selector: Selector, owner: ServerName, at: datetime | None, after: MessageId, most: int
+    ) -> Sequence[tuple[datetime, MessageId]]:
+        """Settled messages that a request may be about, in the order of (time of settlement, id), beginning
+        after ``at`` and ``after``. ``owner``: ours if it is our name, else shadow copies of that owner.
+
+        A message comes once for each moment at which recipients of it that match were settled.
+        """
+        ...
+
+    def resubmitting(self) -> int:
+        """How many messages of this node that were resubmitted are not settled yet."""
         ...
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:

@@ -122,7 +122,8 @@ class Progress:
 
     A node has one for itself, and one for each owner for which it answers. ``at`` and ``after``: the delivery
     time and id of the last message that it looked at. ``made`` counts messages; ``skipped`` counts messages
-    by ``Skipped``. ``done``: it has looked at all that it has.
+    by ``Skipped``. ``done``: it has looked at all that it has. ``whole``: all that it keeps for that owner,
+    not only what the owner has lost.
     """
 
     request: RequestId
@@ -133,6 +134,7 @@ class Progress:
     made: int = 0
     skipped: tuple[tuple[Skipped, int], ...] = ()
     done: bool = False
+    whole: bool = True
 
     def further(self, made: int, skipped: Mapping[Skipped, int]) -> Progress:
         """The same with more messages made and skipped."""

@@ -146,6 +146,11 @@ class MemberConnector(Section):
     max_inbound_connection: Integer = Field(
         1000, ge=1, le=100_000, description="Sessions at a time, and as many TLS handshakes."
     )
+    peer_operate: Scope = Field(
+        Scope.OPERATE,
+        description="What members may do here for operators on their nodes: `none`, `read`, or `operate`, which is "
+        "what this node itself may do.",
+    )
 
     @property
     def tls(self) -> bool:
