@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.values import dataclass, replace
@@ -141,3 +142,23 @@ class Progress:
             counts[cause] = counts.get(cause, 0) + count
         ordered = tuple((cause, counts[cause]) for cause in Skipped if counts.get(cause))
         return replace(self, made=self.made + made, skipped=ordered)
+
+
+class Place(NamedTuple):
+    """A place in the order of (delivery time, id). ``at`` is None at the beginning."""
+
+    at: datetime | None = None
+    after: MessageId = FIRST
+
+
+BEGIN = Place()
+
+
+class Selected(NamedTuple):
+    """What one part of a window has: for each selected message the delivery time of its first recipient that
+    matches, and its id, in this order. ``rest``: where the next part begins; None at the end of the window.
+    A part may have no message and still not be the last.
+    """
+
+    messages: list[tuple[datetime, MessageId]]
+    rest: Place | None = None

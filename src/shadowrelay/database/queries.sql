@@ -254,6 +254,28 @@ INSERT OR REPLACE INTO progress (request, node, owner, told) VALUES (?, ?, ?, ?)
 -- name: drop_progress
 DELETE FROM progress WHERE request = ?;
 
+-- name: resubmittable
+-- A part of the window, in the order of (settled_at, message_id), with a flag for the first recipient of each message
+-- that the selector means: it never looks at more than LIMIT recipients, however few match.
+SELECT r.settled_at, r.message_id,
+       r.settled_at = (
+           SELECT min(x.settled_at) FROM recipient x
+            WHERE x.message_id = r.message_id AND x.settled_at BETWEEN :since AND :until
+              AND x.status IN ('delivered', 'relayed')
+              AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops)))
+              AND (:recipient IS NULL OR folded(x.address) = :recipient)
+              AND (:recipient_end IS NULL OR substr(folded(x.address), -length(:recipient_end)) = :recipient_end))
+       AND EXISTS (
+           SELECT 1 FROM message m
+            WHERE m.id = r.message_id AND m.stage = 'safety_net'
+              AND CASE WHEN :owner IS NULL THEN m.role = 'primary' ELSE m.role = 'shadow' AND m.owner = :owner END
+              AND (:message_id IS NULL OR m.message_id = :message_id)
+              AND (:sender IS NULL OR folded(m.sender) = :sender)
+              AND (:sender_end IS NULL OR substr(folded(m.sender), -length(:sender_end)) = :sender_end))
+  FROM recipient r INDEXED BY recipient_settled
+ WHERE r.settled_at IS NOT NULL AND r.settled_at <= :until AND (r.settled_at, r.message_id) > (:at, :after)
+ ORDER BY r.settled_at, r.message_id LIMIT :most;
+
 -- name: chores
 SELECT work, member, at, step, place FROM chore ORDER BY at, work, member;
 
