@@ -21,7 +21,7 @@ from shadowrelay.core.decisions import (
 )
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, RequestId, ServerName
 from shadowrelay.core.messages import Copy
-from shadowrelay.core.requests import Progress, Request, Selector
+from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 
 T = TypeVar("T")
 
@@ -123,12 +123,11 @@ class Ledger(Protocol):
         ...
 
     def resubmittable(
-        self, selector: Selector, owner: ServerName, at: datetime | None, after: MessageId, most: int
-    ) -> Sequence[tuple[datetime, MessageId]]:
-        """Settled messages that a request may be about, in the order of (time of settlement, id), beginning
-        after ``at`` and ``after``. ``owner``: ours if it is our name, else shadow copies of that owner.
-
-        A message comes once for each moment at which recipients of it that match were settled.
+        self, selector: Selector, owner: ServerName | None, place: Place, most: int
+    ) -> Selected:
+        """Messages in Safety Net that a selector means, whatever a request then makes of them: each once, in
+        the order of (delivery time, id), behind ``place``. ``owner`` None: messages of this node; else what
+        it holds for that owner, of every database of the owner. Looks at up to ``most`` settled recipients.
         """
         ...
 

@@ -24,7 +24,7 @@ class ActRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What can be done: the scope that it takes, and how. ``quiet``: only what it changes is logged elsewhere."""
+    """What can be done: the scope that it takes, and how. ``quiet``: what it changes is logged elsewhere."""
 
     needs: Scope
     perform: Callable[[ServerName, Act], Awaitable[Told]]

@@ -33,7 +33,7 @@ MOST_PROGRESS = 8
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What giving the records to a member came to. ``refused``: by request, why the member does not have it."""
+    """What giving the records to a member came to. ``refused``: why the member does not have a request."""
 
     given: tuple[tuple[RequestId, int], ...]
     refused: tuple[tuple[RequestId, str], ...] = ()

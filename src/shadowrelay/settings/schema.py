@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from shadowrelay.core.operating import Scope
 from shadowrelay.core.policy import Policy
 from shadowrelay.settings.origins import DEFAULT, Origin, origin_of
 from shadowrelay.settings.values import (
@@ -148,8 +149,7 @@ class MemberConnector(Section):
     )
     peer_operate: Scope = Field(
         Scope.OPERATE,
-        description="What members may do here for operators on their nodes: `none`, `read`, or `operate`, which is "
-        "what this node itself may do.",
+        description="What members may do here for operators elsewhere; `operate`: what this node may do.",
     )
 
     @property

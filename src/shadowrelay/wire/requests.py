@@ -11,7 +11,7 @@ from typing import Any
 
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId
 from shadowrelay.core.operating import Told
-from shadowrelay.core.requests import Progress, Request, RequestState, Selector, Skipped
+from shadowrelay.core.requests import Place, Progress, Request, RequestState, Selector, Skipped
 from shadowrelay.wire.xshadow import Malformed, message_id, server_name
 
 MOST_TEXT = 500
@@ -98,8 +98,8 @@ def progress_told(progress: Progress) -> dict[str, Any]:
         "request": progress.request,
         "node": progress.node,
         "owner": progress.owner,
-        "at": None if progress.at is None else _micros(progress.at),
-        "after": progress.after,
+        "at": None if progress.place.at is None else _micros(progress.place.at),
+        "after": progress.place.after,
         "made": progress.made,
         "skipped": {cause.value: count for cause, count in progress.skipped},
         "done": progress.done,
@@ -116,8 +116,10 @@ def progress_from(told: object) -> Progress:
         request=RequestId(message_id(_text(found, "request"))),
         node=server_name(_text(found, "node")),
         owner=server_name(_text(found, "owner")),
-        at=None if found.get("at") is None else _moment(found, "at"),
-        after=message_id(after) if after else MessageId(""),
+        place=Place(
+            None if found.get("at") is None else _moment(found, "at"),
+            message_id(after) if after else MessageId(""),
+        ),
         made=_count(found, "made"),
         skipped=tuple((_one_of(Skipped, cause), _count(skipped, cause)) for cause in skipped),
         done=found.get("done") is True,

@@ -18,19 +18,16 @@ from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Recipient, Role, Stage, Status
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.requests import (
-    Progress,
-    Request,
-    RequestState,
-    Selector,
-    Skipped,
-    address_matches,
-)
+from shadowrelay.core.requests import BEGIN, Place, Progress, Request, RequestState, Selector, Skipped
+from shadowrelay.core.safety_net.selection import matching
 from shadowrelay.core.tracking import Resubmit
 from shadowrelay.core.values import dataclass, replace
 
 AT_ONCE = 50
-"""Messages that one step of a request looks at; members are asked about them in one command."""
+"""Messages that one step of a request makes; members are asked about them in one command."""
+
+LOOKS = 500
+"""Settled recipients that one step looks at, however few of them the request means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,33 +90,20 @@ def turn(ledger: Ledger, request: Request, owner: ServerName, contacts: Contacts
     if known is None:
         return Progress(request=request.id, node=ledger.name, owner=owner, whole=whole)
     if whole and not known.whole:  # what was passed over, because its owner had it, comes again
-        return replace(known, at=None, after=MessageId(""), done=False, whole=True)
+        return replace(known, place=BEGIN, done=False, whole=True)
     return None if known.done else known
 
 
-def matching(selector: Selector, copy: Copy, status: Status = Status.DELIVERED) -> tuple[Recipient, ...]:
-    """The recipients of a copy that the selector names and that ended so."""
-    if selector.network_message_id not in {None, copy.id}:
-        return ()
-    if selector.message_id not in {None, copy.envelope.message_id}:
-        return ()
-    if not address_matches(selector.sender, copy.envelope.sender):
-        return ()
-    return tuple(
-        one
-        for one in copy.recipients
-        if one.status is status
-        and selector.covers(one.settled_at)
-        and (not selector.next_hops or one.next_hop in selector.next_hops)
-        and address_matches(selector.recipient, one.address)
-    )
+def inside(selector: Selector, copy: Copy) -> tuple[Recipient, ...]:
+    """The recipients that a selector means and that ended delivered inside the boundary: no others."""
+    return tuple(one for one in matching(selector, copy) if one.status is Status.DELIVERED)
 
 
 def refusal(ledger: Ledger, request: Request, copy: Copy | None) -> Skipped | None:
     """Why a message that the request's window has is not made; None if it is to be made."""
     if copy is None or copy.stage is not Stage.SAFETY_NET:
         return Skipped.GONE
-    if not matching(request.selector, copy):
+    if not inside(request.selector, copy):
         return Skipped.OUTSIDE
     if copy.request is not None:
         return Skipped.RESUBMITTED
@@ -143,7 +127,7 @@ def make(
     waits = now + policy.shadow_time_cap if others else None
     recipients = tuple(
         Recipient(one.number, one.address, one.next_hop, ("NEVER",), one.orcpt, next_attempt=waits)
-        for one in matching(request.selector, original)
+        for one in inside(request.selector, original)
     )
     envelope = replace(original.envelope, ret=None, envid=None)
     content = original.digests.content if original.digests else None
@@ -173,7 +157,7 @@ class Batch:
     request: Request
     progress: Progress
     originals: tuple[tuple[datetime, MessageId], ...]
-    whole: bool  # there are no more after them
+    rest: Place | None  # where the next batch begins
 
     @property
     def ids(self) -> tuple[MessageId, ...]:
@@ -198,8 +182,11 @@ def batch(
     progress = turn(ledger, request, owner, contacts)
     if progress is None:
         return None
-    found = ledger.resubmittable(request.selector, owner, progress.at, progress.after, most)
-    return Batch(request, progress, tuple(found), len(found) < most)
+    whose = None if owner == ledger.name else owner
+    found, rest = ledger.resubmittable(request.selector, whose, progress.place, LOOKS)
+    if len(found) > most:
+        found, rest = found[:most], Place(*found[most - 1])
+    return Batch(request, progress, tuple(found), rest)
 
 
 def made(
@@ -222,11 +209,8 @@ def made(
     if request is None or request.state is not RequestState.RUNNING:
         return 0
     now_at = turn(ledger, request, owner, contacts)
-    if now_at is None or (now_at.at, now_at.after, now_at.whole) != (
-        looked_at.progress.at,
-        looked_at.progress.after,
-        looked_at.progress.whole,
-    ):
+    begun = looked_at.progress
+    if now_at is None or (now_at.place, now_at.whole) != (begun.place, begun.whole):
         return 0
     skipped: dict[Skipped, int] = {}
     count = 0
@@ -248,8 +232,8 @@ def made(
             count += 1
         elif why is not None:
             skipped[why] = skipped.get(why, 0) + 1
-    last = looked_at.originals[-1] if looked_at.originals else (now_at.at, now_at.after)
-    after = replace(now_at.further(count, skipped), at=last[0], after=last[1], done=looked_at.whole)
+    after = now_at.further(count, skipped)
+    after = replace(after, place=looked_at.rest) if looked_at.rest else replace(after, done=True)
     ledger.apply(Decision(None, (after,)))
     return count
 
