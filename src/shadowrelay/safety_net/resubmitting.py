@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from datetime import datetime
 from functools import partial
+from typing import TypeAlias
 
 import structlog
 
@@ -16,7 +17,7 @@ from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.members.conversation import Query, Question
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.requests import RequestState
+from shadowrelay.core.requests import Request, RequestState
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import AT_ONCE, Batch, Contacts
 from shadowrelay.core.steps import Ask, Operate, Unanswered
@@ -27,7 +28,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.running import Performer
-from shadowrelay.safety_net.sharing import Shared, share
+from shadowrelay.safety_net.sharing import Shared, own_progress, share
 
 log = structlog.get_logger(__name__)
 
@@ -57,11 +58,15 @@ async def asked_elsewhere(found: Batch, members: Collection[ServerName]) -> froz
     return frozenset(elsewhere)
 
 
+News: TypeAlias = frozenset[tuple[RequestId, int, int]]
+"""Of each record its revision, and how many parts of it are done here."""
+
+
 @dataclass(slots=True)
 class Given:
     """What this process knows of the records that a member has."""
 
-    revisions: Mapping[RequestId, int] = field(default_factory=dict)
+    news: News = frozenset()
     refused: Mapping[RequestId, str] = field(default_factory=dict)
     at: float | None = None  # when it answered last, since it can be reached
 
@@ -95,9 +100,9 @@ class Resubmitting:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            records = await self._database.transact(lambda ledger: tuple(ledger.requests()))
+            records, news = await self._database.transact(_records)
             if records:
-                await self._share(records_changed={one.id: one.revision for one in records})
+                await self._share(news)
                 open_ones = [
                     one.id
                     for one in records
@@ -115,7 +120,7 @@ class Resubmitting:
 
     # Sharing
 
-    async def _share(self, records_changed: Mapping[RequestId, int]) -> None:
+    async def _share(self, news: News) -> None:
         """Give the records to each member that can be reached and does not have them as they are now."""
         contacts, now = self._contacts(), seconds()
         for name in set(self.given) - contacts.reachable:
@@ -126,11 +131,11 @@ class Resubmitting:
             known = self.given.setdefault(name, Given())
             self._waits.setdefault(name, now)
             fresh = known.at is not None and now - known.at < REFRESH
-            if not fresh or known.revisions != records_changed:
+            if not fresh or known.news != news:
                 due.append(name)
-        await asyncio.gather(*(self._give(name) for name in due))
+        await asyncio.gather(*(self._give(name, news) for name in due))
 
-    async def _give(self, name: ServerName) -> None:
+    async def _give(self, name: ServerName, news: News) -> None:
         script = share(name, self._policy, self._clock)
         shared: Shared = await self._performer().run(script)
         if shared.failed is not None:
@@ -138,11 +143,11 @@ class Resubmitting:
         known = self.given.get(name)
         if known is None:
             return
-        news = dict(shared.refused)
-        for request, why in news.items():
+        refused = dict(shared.refused)
+        for request, why in refused.items():
             if known.refused.get(request) != why:
                 log.warning("request_refused_by_member", member=name, request=request, why=why)
-        known.revisions, known.refused, known.at = dict(shared.given), news, seconds()
+        known.news, known.refused, known.at = news, refused, seconds()
 
     def _may_go_on(self) -> bool:
         """Has every member that can be reached told what it knows of the requests? This waits for it for the
@@ -223,6 +228,14 @@ class Resubmitting:
             return await self._members.operate(step, PATIENCE)
 
         return Performer(transact=self._database.transact, ask=ask, operate=operate)
+
+
+def _records(ledger: SqlLedger) -> tuple[tuple[Request, ...], News]:
+    """The records, and what of them members have to be told at once: revisions, and parts that are done."""
+    records = tuple(ledger.requests())
+    return records, frozenset(
+        (one.id, one.revision, sum(part.done for part in own_progress(ledger, one.id))) for one in records
+    )
 
 
 def _stored(ledger: SqlLedger, message_id: MessageId):  # type: ignore[no-untyped-def]
