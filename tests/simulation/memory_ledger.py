@@ -320,7 +320,8 @@ class MemoryLedger:
                 table = "arriving" if after.stage is Stage.ARRIVING else "copies"
                 self._put(table, after.id, _ordered(after))
                 if content is not None:
-                    self._put("contents", after.id, content.data or b"")
+                    octets = self.state.contents.get(content.of) if content.of else content.data
+                    self._put("contents", after.id, octets or b"")
             case DropCopy(copy):
                 self._put("arriving" if copy.stage is Stage.ARRIVING else "copies", copy.id, _ABSENT)
                 self._put("contents", copy.id, _ABSENT)
