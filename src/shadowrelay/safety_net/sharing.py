@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 import structlog
 
@@ -29,6 +30,10 @@ ACTION = "request"
 
 MOST_PROGRESS = 8
 """Parts of one record in one command or answer: it has to fit into a line."""
+
+
+News: TypeAlias = frozenset[tuple[RequestId, int, int]]
+"""Of each record its revision, and how many parts of it are done here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,14 @@ def read_record(told: Told) -> tuple[Request, list[Progress]]:
     if not isinstance(parts, list) or len(parts) > MOST_PROGRESS:
         raise Malformed("bad progress")
     return request_from(told.get("request")), [progress_from(one) for one in parts]
+
+
+def news_of(ledger: Ledger) -> News:
+    """What members have to be told at once."""
+    return frozenset(
+        (one.id, one.revision, sum(part.done for part in own_progress(ledger, one.id)))
+        for one in ledger.requests()
+    )
 
 
 def own_progress(ledger: Ledger, request_id: RequestId) -> list[Progress]:
