@@ -166,7 +166,8 @@ def _journal(m: Message) -> None:
 
 
 def _copied(m: Message, name: str) -> Message:
-    copy = Message(name, m.at, m.owner, m.holder, ("journal@example.com",), [], sender="<>", content=m.id)
+    copy = Message(name, m.at, m.owner, m.holder, ("journal@example.com",), [], sender=m.sender)
+    copy.content = m.id
     row = copy.row("RECEIVE", source="AGENT", server=m.owner, reference=m.id)
     copy.add(1, OWNER, row)
     _sent(copy)
