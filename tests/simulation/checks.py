@@ -89,9 +89,8 @@ class Invariants:
             self._tracked(node, before, after, told)
             self._learns(node, before, after)
             self._same_as_the_owners(node, after)
-            gone = (
-                message_id not in node.ledger.state.contents and (node.name, message_id) not in self.world.hit
-            )
+            there = node.ledger.state.content(message_id) is not None
+            gone = not there and (node.name, message_id) not in self.world.hit
             if after is not None and gone:
                 raise Broken(f"{node.name} has {message_id} without its content")
             self.available(message_id)
@@ -314,7 +313,7 @@ class Invariants:
         found = []
         for node in self.world.nodes.values():
             copy = node.ledger.durable_copy(message_id)
-            if copy is not None and node.ledger.state.contents.get(message_id) == message_id.encode():
+            if copy is not None and node.ledger.state.content(message_id) == message_id.encode():
                 found.append(copy)
         return found
 
@@ -353,7 +352,7 @@ def _not_there(world: World, copy: Copy) -> str | None:
 
 def _as_it_was(node: Node, copy: Copy) -> bool:
     """Is what the disk has of its content what its digest says?"""
-    octets = node.ledger.state.contents.get(copy.id, b"")
+    octets = node.ledger.state.content(copy.id) or b""
     return copy.digests is not None and of_content(octets) == copy.digests.content
 
 

@@ -302,7 +302,7 @@ class Node:
         generation = self.generation
         self.durable = ledger.lineage
         for message_id in touched:
-            copy, octets = ledger.state.copies.get(message_id), ledger.state.contents.get(message_id)
+            copy, octets = ledger.state.copies.get(message_id), ledger.state.content(message_id)
             if copy and octets:
                 self.versions.setdefault(message_id, []).append((copy, octets))
         self.checks.committed(self, touched, told)
@@ -467,7 +467,7 @@ class Node:
 
     def read(self, message_id: MessageId) -> bytes | None:
         """The content of a copy, compared with its digest; what is damaged is written down."""
-        copy, content = self.ledger.copy(message_id), self.ledger.state.contents.get(message_id, b"")
+        copy, content = self.ledger.copy(message_id), self.ledger.state.content(message_id) or b""
         if copy is None or copy.damaged or copy.digests is None:
             return None
         if of_content(content) == copy.digests.content:
@@ -616,7 +616,7 @@ class Node:
         low, high = sink.delay
         there, back = (low + (high - low) * world.random.random() for _ in range(2))
         recipients = tuple((r.number, r.address) for r in step.recipients)
-        content = self.ledger.state.contents[copy.id]
+        content = self.ledger.state.content(copy.id) or b""
 
         def finish(answers: dict[int, str] | None, made: tuple[Delivery, ...]) -> None:
             results = tuple(self._result(r.number, r.attempts, answers) for r in step.recipients)

@@ -212,10 +212,13 @@ class ChoreDone:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Where the octets of a message are: in memory, or in a file already flushed to disk."""
+    """Where the octets of a message are: in memory, in a file already flushed to disk, or stored ``of``
+    another message that this node has. Whoever stores a reference has compared those octets.
+    """
 
     data: bytes | None = None
     path: str | None = None
+    of: MessageId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members.conversation import Answered, Greeting, Query
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
+from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.reception.redundancy import Arrival, OfferAttempt
 from shadowrelay.core.values import dataclass
 
@@ -129,6 +130,14 @@ class Ask(Step[Answered | Unanswered]):
 
 
 @dataclass(frozen=True, slots=True)
+class Operate(Step[ActAnswer | Unanswered]):
+    """Send an XOPERATE command; the result is the whole answer."""
+
+    to: ServerName
+    act: Act
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
     """How an attempt ended: per recipient, and at which hop.
 
@@ -161,4 +170,6 @@ class WriteReports(Step[tuple[Report, ...]]):
     dsn_offered: bool  # the next hop offers DSN, so it has the duty to report success
 
 
-AnyStep: TypeAlias = Transact[Any] | OfferCopy | Beside[Any] | Pause | Greet | Ask | SendOn | WriteReports
+AnyStep: TypeAlias = (
+    Transact[Any] | OfferCopy | Beside[Any] | Pause | Greet | Ask | Operate | SendOn | WriteReports
+)

@@ -1,0 +1,115 @@
+"""Gives resubmit requests to the other members, and learns theirs: every member has every request.
+
+Each record is given whole, and the answer is the record as the other node has it after merging, with its own
+progress. So a member that was away learns at its return what was paused or removed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import structlog
+
+from shadowrelay.core.identifiers import RequestId, ServerName
+from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.operating import Act, Scope, Told
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.requests import Progress, Request
+from shadowrelay.core.safety_net import requesting
+from shadowrelay.core.steps import Operate, Transact, Unanswered
+from shadowrelay.core.values import dataclass
+from shadowrelay.wire.requests import progress_from, progress_told, request_from, request_told
+from shadowrelay.wire.xshadow import Malformed
+
+log = structlog.get_logger(__name__)
+
+ACTION = "request"
+"""The action of XOPERATE that gives a record."""
+
+MOST_PROGRESS = 8
+"""Parts of one record in one command or answer: it has to fit into a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What giving the records to a member came to. ``refused``: why the member does not have a request."""
+
+    given: tuple[tuple[RequestId, int], ...]
+    refused: tuple[tuple[RequestId, str], ...] = ()
+    failed: Unanswered | None = None
+
+
+async def share(member: ServerName, policy: Policy, clock: Callable[[], datetime]) -> Shared:
+    """Give all records to a member, one by one, and merge what it answers."""
+    records = await Transact(lambda ledger: [(one, _own(ledger, one.id)) for one in ledger.requests()])
+    given: list[tuple[RequestId, int]] = []
+    refused: list[tuple[RequestId, str]] = []
+    for request, progress in records:
+        answer = await Operate(member, _act(request, progress))
+        if isinstance(answer, Unanswered):
+            return Shared(tuple(given), tuple(refused), answer)
+        if answer.refused:
+            refused.append((request.id, answer.refused))
+            continue
+        found = _record(answer.told)
+
+        def merge(
+            ledger: Transaction, found: tuple[Request, list[Progress]] | None = found
+        ) -> Request | None:
+            if found is None:
+                return None
+            return ledger.apply(requesting.merge(ledger, *found, member, policy, clock()))
+
+        merged = await Transact(merge)
+        given.append((request.id, merged.revision if merged else request.revision))
+    return Shared(tuple(given), tuple(refused))
+
+
+def _act(request: Request, progress: Sequence[Progress]) -> Act:
+    return Act(
+        job=request.id,
+        action=ACTION,
+        scope=Scope.OPERATE,
+        operator=request.operator,
+        reason=request.reason,
+        arguments=told_record(request, progress),
+    )
+
+
+def told_record(request: Request | None, progress: Sequence[Progress]) -> Told:
+    """A record as arguments or as an answer."""
+    if request is None:
+        return {}
+    return {
+        "request": request_told(request),
+        "progress": [progress_told(one) for one in progress[:MOST_PROGRESS]],
+    }
+
+
+def _record(told: Told) -> tuple[Request, list[Progress]] | None:
+    """The record in arguments or in an answer; None if there is none, or it is malformed."""
+    try:
+        return read_record(told) if told else None
+    except Malformed as error:
+        log.error("request_skipped", error=str(error))
+        return None
+
+
+def read_record(told: Told) -> tuple[Request, list[Progress]]:
+    """Raises Malformed."""
+    parts = told.get("progress", [])
+    if not isinstance(parts, list) or len(parts) > MOST_PROGRESS:
+        raise Malformed("bad progress")
+    return request_from(told.get("request")), [progress_from(one) for one in parts]
+
+
+def _own(ledger: Transaction, request_id: RequestId) -> list[Progress]:
+    return [one for one in ledger.progress(request_id) if one.node == ledger.name]
+
+
+def received(ledger: Transaction, member: ServerName, told: Told, policy: Policy, now: datetime) -> Told:
+    """A member gave a record: merge it, and answer with ours. Raises Malformed."""
+    request, progress = read_record(told)
+    merged = ledger.apply(requesting.merge(ledger, request, progress, member, policy, now))
+    return told_record(merged, _own(ledger, request.id))
