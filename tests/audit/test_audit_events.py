@@ -8,8 +8,9 @@ import pytest
 
 from shadowaudit.core.events import COMPARED, Kind, kind_by, kind_of
 from shadowaudit.core.reported import report_id as expected
-from shadowrelay.core.events.reports import ReportKind, report_id
-from shadowrelay.core.identifiers import MessageId
+from shadowaudit.core.resubmitted import resubmission_id
+from shadowrelay.core.events.reports import ReportKind, report_id, resubmitted_id
+from shadowrelay.core.identifiers import MessageId, RequestId
 from shadowrelay.core.tracking import Told
 from shadowrelay.core.tracking_row import TrackingEvent
 
@@ -38,3 +39,8 @@ def test_both_derive_the_same_id_for_a_report() -> None:
     for number in (1, 2, 200):
         message = f"01a1f0be-24e4-766c-be62-{number:012x}"
         assert expected(message, number) == report_id(MessageId(message), number, ReportKind.FAILED)
+
+
+def test_both_derive_the_same_id_for_what_is_given_back() -> None:
+    request, original = "5afe7e70-0000-4000-8000-000000000001", "01a1f0be-24e4-766c-be62-dc047c6895f0"
+    assert resubmission_id(request, original) == resubmitted_id(RequestId(request), MessageId(original))
