@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from auditing import Auditor
+from click.testing import CliRunner
 from plainly import judged
 from test_audit_verdicts import DELIVERED, EVIDENCE, again, row
 
+from shadowaudit.cli import main
 from shadowaudit.core.events import Event, Kind
 from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.findings import MEANING, Class, Finding, Severity
@@ -259,3 +262,20 @@ def test_an_original_in_logs_that_are_gone_is_named_by_its_own_id(tmp_path: Path
     tables = [digest_file(path)[1].to_pylist() for path in sorted((tmp_path / "logs").rglob("*.LOG"))]
     rows = {(one["high"], one["low"]): one for table in tables for one in table}
     assert (rows[key_of(original)]["rows"], rows[key_of(original)]["odd"]) == (0, 1)
+
+
+def test_what_is_given_back_is_told_where_totals_are_and_explained_with_the_other_id(tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    generate(logs, messages=3, faults={"resubmitted": 1}, seed=2)
+    told = CliRunner().invoke(main, ["verify", str(logs), "--engine", "here", "--out", str(out)])
+    assert (told.exit_code, " 1 given back;" in told.output) == (0, True), told.output
+    assert "given back by Safety Net" in (out / "report.html").read_text("utf-8")
+    assert json.loads((out / "verdict.json").read_text("utf-8"))["totals"]["resubmitted"] == 1
+    lines = (line for path in logs.rglob("*.LOG") for line in path.read_text("utf-8").splitlines())
+    (row,) = (line for line in lines if "SAFETYNET" in line)
+    cells = row.split(",")
+    new, original = cells[11], cells[17]
+    for asked, other in ((new, f"of {original}"), (original, f"as {new}")):
+        shown = CliRunner().invoke(main, ["explain", asked, str(logs)])
+        assert other in " ".join(shown.output.split()), shown.output
+        assert "nothing to remark" in shown.output
