@@ -56,7 +56,8 @@ from shadowrelay.core.identifiers import (
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage, Status
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.requests import Progress, Request
+from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
+from shadowrelay.core.safety_net import selection
 from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.database import opening
@@ -271,6 +272,26 @@ class MemoryLedger:
     def progress(self, request_id: RequestId) -> Sequence[Progress]:
         found = self.state.progress
         return [found[key] for key in sorted(found) if key[0] == request_id]
+
+    def resubmitting(self) -> int:
+        return sum(copy.owned and copy.request is not None for copy in self.state.copies.values())
+
+    def resubmittable(
+        self, selector: Selector, owner: ServerName | None, place: Place, most: int
+    ) -> Selected:
+        copies = list(self.state.copies.values())
+        found = selection.selected(selector, copies, owner, place)
+        if selector.network_message_id:
+            return found
+        looked_at = sorted(
+            (one.settled_at, copy.id)
+            for copy in (*copies, *self.state.rotten.values())
+            for one in copy.recipients
+            if one.settled_at is not None and selector.covers(one.settled_at)
+            if place.at is None or (one.settled_at, copy.id) > place
+        )[:most]
+        rest = None if len(looked_at) < most else Place(*looked_at[-1])
+        return Selected([one for one in found.messages if one in set(looked_at)], rest)
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
         return [event for event in self.state.events.values() if event.addressee == addressee][:most]
@@ -722,7 +743,7 @@ class CheckedLedger(MemoryLedger):
 # What decisions read, SQLite answers.
 _READ = """copy arrival damaged outcome tombstone knows member members copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
-events_for"""
+resubmittable events_for"""
 
 
 def _asked(name: str) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerNa
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members.conversation import Answered, Greeting, Query
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
+from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.reception.redundancy import Arrival, OfferAttempt
 from shadowrelay.core.values import dataclass
 
@@ -143,6 +144,21 @@ class Ask(Step[Answered | Unanswered]):
 
 
 @dataclass(frozen=True, slots=True)
+class Operate(Step[ActAnswer | Unanswered]):
+    """Send an XOPERATE command; the result is the whole answer."""
+
+    to: ServerName
+    act: Act
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Step[frozenset[MessageId]]):
+    """Read the contents of stored messages; the result: those that differ from their digests."""
+
+    messages: tuple[MessageId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
     """How an attempt ended: per recipient, and at which hop.
 
@@ -175,4 +191,6 @@ class WriteReports(Step[tuple[Report, ...]]):
     dsn_offered: bool  # the next hop offers DSN, so it has the duty to report success
 
 
-AnyStep: TypeAlias = Transact[Any] | OfferCopy | Beside[Any] | Pause | Greet | Ask | SendOn | WriteReports
+AnyStep: TypeAlias = (
+    Transact[Any] | OfferCopy | Beside[Any] | Pause | Greet | Ask | Operate | Compare | SendOn | WriteReports
+)

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum, StrEnum
 from typing import ClassVar
 
-from shadowrelay.core.identifiers import Mark, MessageId, ServerName
+from shadowrelay.core.identifiers import Mark, MessageId, RequestId, ServerName
 from shadowrelay.core.messages import Holder
 from shadowrelay.core.tracking_row import Columns, TrackingEvent, entries, fork, listed, numbers, timestamp
 from shadowrelay.core.values import dataclass
@@ -169,6 +169,24 @@ class Promote(TrackingEvent):
 
     def custom(self) -> dict[str, str]:
         return {"Owner": self.former_owner, "OwnerDb": self.former_database, "Reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resubmit(TrackingEvent):
+    """A message was made of one in Safety Net, for a resubmit request. ``owner`` owned that one."""
+
+    event_id: ClassVar[str] = "RESUBMIT"
+    digested: ClassVar[bool] = True
+    source: ClassVar[str] = "SAFETYNET"
+    original: MessageId
+    request: RequestId
+    owner: ServerName
+
+    def more(self) -> Columns:
+        return {"source-context": f"request {self.request}", "reference": self.original}
+
+    def custom(self) -> dict[str, str]:
+        return {"Request": self.request, "Owner": self.owner}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.database import records, sharing, sums
 from shadowrelay.database.queries import load
+from shadowrelay.database.selectors import know_folded
 from shadowrelay.database.tally import Tally
 
 SQL = load("queries.sql")
@@ -38,6 +39,7 @@ class Copies:
     def __init__(self, connection: sqlite3.Connection) -> None:
         connection.text_factory = sums.tolerant
         connection.create_function("row_sum", -1, sums.row_sum, deterministic=True)
+        know_folded(connection)
         self.connection = connection
         self.suspects: dict[MessageId, str] = {}
         self.freed: list[str] = []

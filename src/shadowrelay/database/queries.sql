@@ -282,6 +282,32 @@ INSERT OR REPLACE INTO progress (request, node, owner, told) VALUES (?, ?, ?, ?)
 -- name: drop_progress
 DELETE FROM progress WHERE request = ?;
 
+-- name: resubmitting
+SELECT COUNT(*) FROM message INDEXED BY message_resubmitted
+ WHERE request IS NOT NULL AND stage <> 'safety_net' AND role = 'primary' AND stage = 'queued';
+
+-- name: resubmittable
+-- A part of the window, in the order of (settled_at, message_id), with a flag for the first recipient of each message
+-- that the selector means: it never looks at more than LIMIT recipients, however few match.
+SELECT r.settled_at, r.message_id,
+       r.settled_at = (
+           SELECT min(x.settled_at) FROM recipient x
+            WHERE x.message_id = r.message_id AND x.settled_at BETWEEN :since AND :until
+              AND x.status IN ('delivered', 'relayed')
+              AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops)))
+              AND (:recipient IS NULL OR folded(x.address) = :recipient)
+              AND (:recipient_end IS NULL OR substr(folded(x.address), -length(:recipient_end)) = :recipient_end))
+       AND EXISTS (
+           SELECT 1 FROM message m
+            WHERE m.id = r.message_id AND m.stage = 'safety_net'
+              AND CASE WHEN :owner IS NULL THEN m.role = 'primary' ELSE m.role = 'shadow' AND m.owner = :owner END
+              AND (:message_id IS NULL OR m.message_id = :message_id)
+              AND (:sender IS NULL OR folded(m.sender) = :sender)
+              AND (:sender_end IS NULL OR substr(folded(m.sender), -length(:sender_end)) = :sender_end))
+  FROM recipient r INDEXED BY recipient_settled
+ WHERE r.settled_at IS NOT NULL AND r.settled_at <= :until AND (r.settled_at, r.message_id) > (:at, :after)
+ ORDER BY r.settled_at, r.message_id LIMIT :most;
+
 -- name: chores
 SELECT work, member, at, step, place FROM chore ORDER BY at, work, member;
 
@@ -343,10 +369,10 @@ SELECT m.id FROM message AS m
 SELECT owner, COUNT(*) FROM message
  WHERE role = 'shadow' AND stage = 'queued' AND offered_in = ? AND check_at IS NOT NULL GROUP BY owner;
 
--- name: settled_before
+-- name: settled_between
 -- Leaves out messages whose report is not safe yet (core/safety_net/expiry.py): they would always come first.
 SELECT id FROM message
- WHERE settled_at <= ?
+ WHERE settled_at > ? AND settled_at <= ?
    AND NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id AND r.report IS NOT NULL)
  ORDER BY settled_at LIMIT ?;
 

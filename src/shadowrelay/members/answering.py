@@ -15,6 +15,7 @@ from shadowrelay.core.identifiers import Digest, Mark, MessageId, ServerName
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse, asked, introduce
 from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
+from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.by_reference import Origin, may_refer
@@ -62,6 +63,7 @@ class AnsweringSessions:
     meet: Callable[[Greeting], Awaitable[None]]  # stores the greeting of a member that called
     in_flight: Collection[MessageId]
     met: Callable[[ServerName], None]  # called after the greeting of a new or restarted member is stored
+    operate: Callable[[ServerName, Act], Awaitable[ActAnswer]]  # acts for an operator on another node
     give: Callable[[MessageId, ServerName], None]  # gives a good copy to a member whose own is damaged
     draining: Callable[[], bool] = lambda: False  # being drained, this node takes no more copies
     opening: Callable[[], bool] = lambda: False  # being opened, it takes no copies and answers *pending*
@@ -83,6 +85,7 @@ class AnsweringSession:
         self._meet = sessions.meet
         self._met = sessions.met
         self._give = sessions.give
+        self._operate = sessions.operate
         self._draining = sessions.draining
         self._opening = sessions.opening
         self._greeting: Greeting | None = None
@@ -145,6 +148,9 @@ class AnsweringSession:
         )
         self.boundary.called(asker.name, seconds())
         return said
+
+    async def operate(self, act: Act) -> ActAnswer:
+        return await self._operate(self._member().name, act)
 
     def said(self, said: QueryResponse) -> None:
         if said.give is not None:

@@ -17,9 +17,10 @@ import structlog
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, met
+from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
-from shadowrelay.core.steps import Ask, Greet, OfferCopy, Unanswered
+from shadowrelay.core.steps import Ask, Greet, OfferCopy, Operate, Unanswered
 from shadowrelay.core.values import replace
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
@@ -218,6 +219,26 @@ class Members:
             log.error("discard_line_skipped", member=step.to, line=line[:200])
         self.release(step.to, session)
         return answered
+
+    async def operate(self, step: Operate, timeout: float | None = None) -> ActAnswer | Unanswered:
+        """Send one XOPERATE in a session from the pool, within ``timeout`` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                session = await self.acquire(step.to)
+                try:
+                    answer = await session.operate(step.act)
+                except (
+                    MemberGone
+                ):  # perhaps only this session broke; an act with the same job changes nothing
+                    self._distrust(step.to)
+                    session = await self.acquire(step.to)
+                    answer = await session.operate(step.act)
+        except MemberFailed as failed:
+            return Unanswered(failed.step, failed.error)
+        except TimeoutError:
+            return Unanswered("xoperate", NO_ANSWER)
+        self.release(step.to, session)
+        return answer
 
     async def close(self) -> None:
         """Send QUIT on all idle sessions at once, and wait only a moment: a frozen member never answers."""

@@ -193,6 +193,7 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
         group.create_task(
             Expiry(database, node.policy, utcnow, node.boundary.reachable).run(), name="expiry"
         ),
+        group.create_task(node.resubmitting.run(), name="resubmitting"),
         group.create_task(take_snapshots(database, listed=listed), name="snapshots"),
     ]
 

@@ -7,6 +7,7 @@ ALTER TABLE discard_event ADD COLUMN settled_at INTEGER;
 -- A message made of another one: whose content it has, and the resubmit request that called for it.
 ALTER TABLE message ADD COLUMN content_of TEXT;
 ALTER TABLE message ADD COLUMN request TEXT;
+CREATE INDEX message_resubmitted ON message (role, stage) WHERE request IS NOT NULL AND stage <> 'safety_net';
 
 -- A content that several messages use is stored once, with one of them: the others name that one.
 CREATE TABLE shared_content (
