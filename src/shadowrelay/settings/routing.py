@@ -19,8 +19,7 @@ def journals(settings: Settings) -> dict[NextHop, tuple[str, NextHop]]:
     ways = routes(settings)
     found = {}
     for name, route in settings.routes.items():
-        address = settings.journal if route.journal is None else route.journal
-        way = route_for(address, ways) if address else None
-        if way is not None:
+        address = (settings.journal if route.journal is None else route.journal) or ""
+        if way := route_for(address, ways):
             found[NextHop(name)] = (address, way.name)
     return found
