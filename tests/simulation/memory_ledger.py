@@ -93,6 +93,7 @@ class State:
     copies: dict[MessageId, Copy] = field(default_factory=dict)
     arriving: dict[MessageId, Copy] = field(default_factory=dict)
     contents: dict[MessageId, bytes] = field(default_factory=dict)
+    shared: dict[MessageId, MessageId] = field(default_factory=dict)  # whose content a message uses
     rotten: dict[MessageId, Copy] = field(default_factory=dict)  # rows that nobody has read since they rotted
     damaged: dict[MessageId, DamagedRow] = field(default_factory=dict)
     outcomes: dict[MessageId, Outcome] = field(default_factory=dict)
@@ -107,9 +108,21 @@ class State:
     requests: dict[RequestId, Request] = field(default_factory=dict)
     progress: dict[tuple[RequestId, ServerName, ServerName], Progress] = field(default_factory=dict)
 
+    def keeper(self, message_id: MessageId) -> MessageId:
+        """The message that has the octets."""
+        return message_id if message_id in self.contents else self.shared.get(message_id, message_id)
+
+    def content(self, message_id: MessageId) -> bytes | None:
+        return self.contents.get(self.keeper(message_id))
+
+    def users(self, keeper: MessageId) -> list[MessageId]:
+        """The messages that use what ``keeper`` has, in order, without ``keeper``."""
+        return sorted(user for user, of in self.shared.items() if of == keeper and user not in self.contents)
+
     def snapshot(self) -> State:
         return replace(
             self,
+            shared=dict(self.shared),
             copies=dict(self.copies),
             arriving=dict(self.arriving),
             contents=dict(self.contents),
@@ -319,16 +332,19 @@ class MemoryLedger:
                     )
                 table = "arriving" if after.stage is Stage.ARRIVING else "copies"
                 self._put(table, after.id, _ordered(after))
-                if content is not None:
-                    self._put("contents", after.id, content.data or b"")
+                if content is not None and before is None:
+                    self._store(after.id, content)
+                elif content is not None:
+                    self._renew(after, content)
             case DropCopy(copy):
                 self._put("arriving" if copy.stage is Stage.ARRIVING else "copies", copy.id, _ABSENT)
-                self._put("contents", copy.id, _ABSENT)
+                self._leave(copy.id)
             case SaveDamaged(rows):
                 self._put("damaged", rows.message_id, rows)
             case DropDamaged(message_id):
-                for table in ("damaged", "rotten", "contents"):
+                for table in ("damaged", "rotten"):
                     self._put(table, message_id, _ABSENT)
+                self._leave(message_id)
             case CheckCopies(owner, at, most):
                 for copy in self._unchecked(owner, at)[:most]:
                     self._put("copies", copy.id, replace(copy, check_at=at))
@@ -371,6 +387,46 @@ class MemoryLedger:
                 assert known.lineage is not None
                 self._put("known", name, replace(known, lineage=known.lineage.at(sequence)))
 
+    def _store(self, message_id: MessageId, content: Content) -> None:
+        if content.of is None:
+            self._put("contents", message_id, content.data or b"")
+        else:
+            self._put("shared", message_id, self.state.keeper(content.of))
+
+    def _leave(self, message_id: MessageId) -> None:
+        """As ``sharing.leave`` does it."""
+        users, octets = self.state.users(message_id), self.state.contents.get(message_id, _ABSENT)
+        self._put("contents", message_id, _ABSENT)
+        self._put("shared", message_id, _ABSENT)
+        if users:
+            self._put("shared", users[0], _ABSENT)
+            self._put("contents", users[0], octets)
+        for user in users[1:]:
+            self._put("shared", user, users[0])
+
+    def _renew(self, after: Copy, content: Content) -> None:
+        """As ``sharing.renew`` does it."""
+        state = self.state
+        former = state.keeper(after.id)
+        if content.of is not None:
+            if state.keeper(content.of) != former:
+                self._leave(after.id)
+                self._store(after.id, content)
+            return
+        wanted = after.digests and after.digests.content
+        alike = [
+            user
+            for user in (former, *state.users(former))
+            if user != after.id
+            for kept in (state.copies, state.arriving, state.rotten)
+            if user in kept and (digests := kept[user].digests) and digests.content == wanted
+        ]
+        for user in (after.id, *alike):
+            self._leave(user)
+        self._store(after.id, content)
+        for user in alike:
+            self._put("shared", user, after.id)
+
     def _drop_events(self, addressee: DatabaseId, upto: int | None) -> None:
         for number in [
             event.number
@@ -397,7 +453,8 @@ class MemoryLedger:
         """A page is the one of before: what it says of the message is sound, and out of date."""
         assert not self.dirty
         self.state.copies.pop(message_id, None)
-        self.state.contents.pop(message_id, None)
+        self._leave(message_id)
+        self._undo.clear()
         if former is not None and content is not None:
             self.state.copies[message_id] = former
             self.state.contents[message_id] = content
@@ -653,6 +710,14 @@ class CheckedLedger(MemoryLedger):
         for mine, other in pairs:
             if mine != other:
                 raise Disagreement(f"{self.name}: SQLite says {mine}, memory {other}")
+
+    def compare_contents(self) -> None:
+        """Who has which octets, and who uses those of whom: no decision reads that."""
+        run = self.connection.execute
+        kept = dict(run("SELECT message_id, data FROM content").fetchall())
+        shared = dict(run("SELECT message_id, content_of FROM shared_content").fetchall())
+        if (kept, shared) != (self.state.contents, self.state.shared):
+            raise Disagreement(f"{self.name}: SQLite says {kept} {shared}, memory {self.state}")
 
     def expire(self, policy: Policy, now: datetime) -> None:
         from shadowrelay.database.records import micros

@@ -212,8 +212,8 @@ class ChoreDone:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Where the octets of a message are: in memory, in a file already flushed to disk, or stored with another
-    message, whose content this one has too.
+    """Where the octets of a message are: in memory, in a file already flushed to disk, or stored ``of``
+    another message that this node has. Whoever stores a reference has compared those octets.
     """
 
     data: bytes | None = None

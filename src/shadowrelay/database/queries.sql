@@ -43,6 +43,33 @@ INSERT INTO content (message_id, data, path) VALUES (?, ?, ?);
 -- name: content
 SELECT data, path FROM content WHERE message_id = ?;
 
+-- name: content_of
+SELECT content_of FROM shared_content WHERE message_id = ?;
+
+-- name: share_content
+INSERT OR REPLACE INTO shared_content (message_id, content_of) VALUES (?, ?);
+
+-- name: stop_sharing
+DELETE FROM shared_content WHERE message_id = ?;
+
+-- name: heir
+-- A message that uses the octets of this one. One that has octets of its own needs none.
+SELECT min(message_id) FROM shared_content AS s WHERE content_of = ?
+   AND NOT EXISTS (SELECT 1 FROM content c WHERE c.message_id = s.message_id);
+
+-- name: inherit_content
+UPDATE content SET message_id = ? WHERE message_id = ?;
+
+-- name: follow_heir
+UPDATE shared_content SET content_of = ? WHERE content_of = ?;
+
+-- name: users_alike
+-- Other messages that use the same octets, and expect the same digest.
+SELECT m.id FROM message m
+ WHERE m.content_digest = :digest AND m.id <> :id
+   AND (m.id = :keeper OR m.id IN (SELECT s.message_id FROM shared_content s WHERE s.content_of = :keeper))
+ ORDER BY m.id;
+
 -- name: content_paths
 SELECT path FROM content WHERE path IS NOT NULL;
 
@@ -94,7 +121,8 @@ INSERT OR REPLACE INTO tombstone (message_id, owner, epoch, rank, keep_until) VA
 -- name: knows
 SELECT EXISTS (SELECT 1 FROM message WHERE id = ?1) OR EXISTS (SELECT 1 FROM outcome WHERE message_id = ?1)
     OR EXISTS (SELECT 1 FROM tombstone WHERE message_id = ?1) OR EXISTS (SELECT 1 FROM damaged WHERE message_id = ?1)
-    OR EXISTS (SELECT 1 FROM content WHERE message_id = ?1);
+    OR EXISTS (SELECT 1 FROM content WHERE message_id = ?1)
+    OR EXISTS (SELECT 1 FROM shared_content WHERE message_id = ?1);
 
 -- name: member
 SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced,
