@@ -26,8 +26,8 @@ from shadowrelay.core.members import answers
 from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Copy, Damage, Digests
 from shadowrelay.core.ownership.set_aside import set_aside
-from shadowrelay.core.tracking import HaDamage, HaRestore, RowsDamaged, SnapshotEnd, Told
-from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.tracking import HaDamage, HaRestore, RowsDamaged, Told
+from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
 NO_GOOD_COPY = "damaged, and no member has a good copy"
