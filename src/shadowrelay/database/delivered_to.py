@@ -19,12 +19,9 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.database.queries import load
 
 MOST_TRACKING = timedelta(days=49)
-"""Exchange's bound: its interval is a 32-bit count of milliseconds."""
-
-
-def too_long(track: timedelta) -> str:
-    """Why duplicates are not tracked for so long."""
-    return f"duplicates are tracked for at most {MOST_TRACKING.days} days, not {track}"
+TOO_LONG = (
+    "duplicates are tracked for at most 49 days: Exchange counts its interval in 32 bits of milliseconds"
+)
 
 
 _SQL = load("delivered_to.sql")
@@ -101,7 +98,7 @@ class DeliveredTo:
         the file is not ours.
         """
         if not timedelta(0) <= track <= MOST_TRACKING:
-            raise ValueError(too_long(track))
+            raise ValueError(TOO_LONG)
         connection = await aiosqlite.connect(path, timeout=0)
         try:
             await _prepare(connection)

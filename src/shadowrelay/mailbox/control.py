@@ -86,7 +86,7 @@ async def asked(path: Path, request: Mapping[str, Any]) -> Tree:
 
     It does not make a table where there is none.
     """
-    if not path.is_file():
+    if not await asyncio.to_thread(path.is_file):
         raise TableUnusable(f"{path}: there is no such table")
     deadline = asyncio.get_running_loop().time() + _STARTS_WITHIN
     while True:
@@ -109,8 +109,10 @@ async def asked(path: Path, request: Mapping[str, Any]) -> Tree:
 
 
 async def performed(table: DeliveredTo, request: Mapping[str, Any]) -> Tree:
-    """Do what is asked: ``{"do": "count" | "forget", "recipients": [ADDRESS] | null, "since", "until": TIME |
-    null}`` or ``{"do": "show", "domains": MOST}``. Raises TableError; KeyError and ValueError for anything else.
+    """Do what is asked: ``{"do": "count" | "forget", "recipients": [ADDRESS] | null, "since": TIME | null,
+    "until": TIME | null}``, or ``{"do": "show", "domains": MOST}``.
+
+    Raises TableError; KeyError, TypeError and ValueError for what is none of this.
     """
     match request["do"]:
         case "count":

@@ -48,12 +48,15 @@ class LmtpOptions:
 
 
 class LmtpStore:
-    """Sends letters on, over at most ``max_sessions`` sessions. ``failures`` counts letters of which the
-    store's answer for somebody is not known, or that did not reach the store.
+    """Sends letters on, over at most ``max_sessions`` sessions.
+
+    ``failures`` counts letters that did not reach the store, or of which its answer for somebody is not
+    known. ``reachable``: the last attempt at a session succeeded.
     """
 
     def __init__(self, options: LmtpOptions) -> None:
         self.failures = 0
+        self.reachable = True
         self._options = options
         self._places = asyncio.Semaphore(options.max_sessions)
         self._idle: list[tuple[DeliverySession, float]] = []
@@ -154,6 +157,7 @@ class LmtpStore:
             except BaseException:
                 session.abort()
                 raise
+            self.reachable = True
             self._keep(session)
             return result
 

@@ -194,7 +194,7 @@ class MailboxSink:
 
         async def heard(replies: Mapping[int, Reply]) -> None:
             stored = [keys[index] for index, reply in replies.items() if reply.positive]
-            # The relay hears 250 for what is in the table: if this process ends before, the relay tries again.
+            # In the table first: if this process ends before the relay hears 250, the relay tries again.
             await self._record(stored)
             answers.update((keys[index], reply) for index, reply in replies.items())
 
