@@ -17,7 +17,7 @@ from shadowrelay.cli.viewing import console, counted, print_json, print_table
 if TYPE_CHECKING:
     from shadowrelay.settings.mailbox import MailboxSettings
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
@@ -77,7 +77,7 @@ def _run(file: Path | None, options: dict[str, str]) -> None:
         raise click.ClickException(str(error)) from None
 
 
-def _table_options(command: Command) -> Command:
+def _table_options(command: _Command) -> _Command:
     """Options that name a table; the command gets its path as ``table``."""
     config = click.option("--config", "file", type=_FILE, help="The settings of its service.")
     directory = click.option("--dir", "directory", type=_DIRECTORY, help="The directory of its Maildirs.")

@@ -32,7 +32,7 @@ from shadowrelay.mailbox.counts import MailboxCounts
 
 log = structlog.get_logger(__name__)
 
-Tree = dict[str, Any]
+_Tree = dict[str, Any]
 
 _LONGEST = 2**20  # octets of a line
 _ANSWER_WITHIN = 120.0  # seconds
@@ -81,7 +81,7 @@ class ControlServer:
         writer.close()
 
 
-async def asked(path: Path, request: Mapping[str, Any]) -> Tree:
+async def asked(path: Path, request: Mapping[str, Any]) -> _Tree:
     """What ``performed`` returns for the table at ``path``, whoever has it open. Raises TableError.
 
     It does not make a table where there is none.
@@ -108,7 +108,7 @@ async def asked(path: Path, request: Mapping[str, Any]) -> Tree:
         await asyncio.sleep(0.05)
 
 
-async def performed(table: DeliveredTo, request: Mapping[str, Any]) -> Tree:
+async def performed(table: DeliveredTo, request: Mapping[str, Any]) -> _Tree:
     """Do what is asked: ``{"do": "count" | "forget", "recipients": [ADDRESS] | null, "since": TIME | null,
     "until": TIME | null}``, or ``{"do": "show", "domains": MOST}``.
 
@@ -138,7 +138,7 @@ def _which(request: Mapping[str, Any]) -> Deliveries:
     )
 
 
-def _shown(part: Remembered) -> Tree:
+def _shown(part: Remembered) -> _Tree:
     return {
         "rows": part.rows,
         "oldest": part.oldest.isoformat() if part.oldest else None,
@@ -175,7 +175,7 @@ def _listening(path: Path) -> socket.socket:
     return listening
 
 
-async def _of_the_service(path: Path, request: Mapping[str, Any]) -> Tree:
+async def _of_the_service(path: Path, request: Mapping[str, Any]) -> _Tree:
     """Raises TableError with the service's refusal, OSError if it does not answer."""
     with _short(path) as name:
         reader, writer = await asyncio.open_unix_connection(name, limit=_LONGEST)
@@ -187,7 +187,7 @@ async def _of_the_service(path: Path, request: Mapping[str, Any]) -> Tree:
         writer.close()
     if not line:
         raise ConnectionResetError(None, "the service ended before it answered")
-    answer: Tree = json.loads(line)
+    answer: _Tree = json.loads(line)
     if "error" in answer:
         raise TableError(answer["error"])
     return answer

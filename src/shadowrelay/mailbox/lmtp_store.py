@@ -15,7 +15,7 @@ from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.values import dataclass
-from shadowrelay.mailbox.store import ContentFile, Heard, Letter
+from shadowrelay.mailbox.store import ContentFile, MailboxMessage, TellAnswers
 from shadowrelay.smtp.sending.message import BLOCK
 from shadowrelay.smtp.sending.session import (
     ConnectionFailed,
@@ -33,7 +33,7 @@ NO_PLACE = Reply(451, "4.3.2", "All sessions with the mailbox store are busy, tr
 
 _IDLE = 20.0  # seconds that an unused session is kept: less than any server's patience
 _NAME = NextHop("store")
-_Heard: TypeAlias = Callable[[DeliveryResult], Awaitable[None]]
+_TellResult: TypeAlias = Callable[[DeliveryResult], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,9 @@ class LmtpOptions:
 
 
 class LmtpStore:
-    """Sends letters on, over at most ``max_sessions`` sessions.
+    """Sends messages on, over at most ``max_sessions`` sessions.
 
-    ``failures`` counts letters that did not reach the store, or of which its answer for somebody is not
+    ``failures`` counts messages that did not reach the store, or of which its answer for somebody is not
     known. ``reachable``: the last attempt at a session succeeded.
     """
 
@@ -85,23 +85,23 @@ class LmtpStore:
         )
 
     def judges(self, mailbox: str | None) -> Reply | None:
-        """The store judges for itself, when it gets the letter."""
+        """The store judges for itself, when it gets the message."""
         del mailbox
         return None
 
-    async def deliver(self, letter: Letter, heard: Heard) -> None:
-        trace = self._trace(letter)
+    async def deliver(self, message: MailboxMessage, heard: TellAnswers) -> None:
+        trace = self._trace(message)
         envelope = Envelope(
-            sender=letter.mail.sender,
-            size=letter.size + len(trace),
-            body="8BITMIME" if letter.eight_bit else letter.mail.body,
-            smtputf8=letter.mail.smtputf8,
-            ret=letter.mail.ret,
-            envid=letter.mail.envid,
+            sender=message.mail.sender,
+            size=message.size + len(trace),
+            body="8BITMIME" if message.eight_bit else message.mail.body,
+            smtputf8=message.mail.smtputf8,
+            ret=message.mail.ret,
+            envid=message.mail.envid,
         )
         pending = [
             Recipient(index, one.rcpt.address, _NAME, one.rcpt.notify, one.rcpt.orcpt)
-            for index, one in enumerate(letter.addressees)
+            for index, one in enumerate(message.addressees)
         ]
         told: set[int] = set()
 
@@ -110,7 +110,7 @@ class LmtpStore:
             told.update(one.number for one in fresh)
             if any(one.ending is not Ending.REJECTED and not one.remote for one in fresh):
                 self.failures += 1
-                log.warning("store_session_lost", session=letter.client.id, reply=fresh[0].reply)
+                log.warning("store_session_lost", session=message.client.id, reply=fresh[0].reply)
             await heard({one.number: answer(one) for one in fresh})
 
         async def as_it_comes(result: DeliveryResult) -> None:
@@ -118,7 +118,7 @@ class LmtpStore:
 
         async with self._place():
             while pending:
-                result = await self._attempt(envelope, pending, trace, letter, as_it_comes)
+                result = await self._attempt(envelope, pending, trace, message, as_it_comes)
                 await tell(result.results, result.overflow)
                 pending = [one for one in pending if one.number in result.overflow]
 
@@ -130,7 +130,12 @@ class LmtpStore:
         await asyncio.gather(*(session.close() for session, _ in idle), *self._closing)
 
     async def _attempt(
-        self, envelope: Envelope, recipients: list[Recipient], trace: bytes, letter: Letter, heard: _Heard
+        self,
+        envelope: Envelope,
+        recipients: list[Recipient],
+        trace: bytes,
+        message: MailboxMessage,
+        heard: _TellResult,
     ) -> DeliveryResult:
         """One transaction. If a kept session turns out to be dead, a fresh one is tried. Raises Refused."""
         while True:
@@ -141,14 +146,15 @@ class LmtpStore:
                 result = await session.deliver(
                     envelope,
                     recipients,
-                    _pieces(trace, letter.content),
-                    eight_bit=letter.eight_bit,
+                    _pieces(trace, message.content),
+                    eight_bit=message.eight_bit,
                     heard=heard,
                 )
             except ConnectionFailed as failed:
                 session.abort()
                 if failed.reused:
                     continue
+                self.reachable = False
                 self.failures += 1
                 log.warning(
                     "store_unreachable", store=f"{self._server.host}:{self._server.port}", error=str(failed)
@@ -202,21 +208,21 @@ class LmtpStore:
         self._idle = [(session, since) for session, since in self._idle if since > old]
         self._tidying = loop.call_later(_IDLE, self._tidy) if self._idle else None
 
-    def _trace(self, letter: Letter) -> bytes:
-        client = letter.client
+    def _trace(self, message: MailboxMessage) -> bytes:
+        client = message.client
         address = f"[{'IPv6:' if ':' in client.address else ''}{client.address}]"
-        protocol = client.protocol(smtputf8=letter.mail.smtputf8)
+        protocol = client.protocol(smtputf8=message.mail.smtputf8)
         return (
             f"Received: from {client.helo} ({address})\r\n"
             f"\tby {self._options.hostname} with {protocol} id {client.id};\r\n"
-            f"\t{format_datetime(letter.at)}\r\n" + ("\r\n" if letter.headless else "")
+            f"\t{format_datetime(message.at)}\r\n" + ("\r\n" if message.headless else "")
         ).encode()
 
 
 def answer(result: RecipientResult) -> Reply:
     """What the relay is told: the store's reply, with its codes and text.
 
-    A reply that says nothing of the letter becomes 451: no answer after the final dot, 421 (the store ended
+    A reply that says nothing of the message becomes 451: no answer after the final dot, 421 (the store ended
     its session with us), and a 5yz that is about us (530: log in first).
     """
     try:
@@ -242,7 +248,8 @@ def _unreachable(failed: ConnectionFailed) -> Reply:
 
 
 async def _pieces(trace: bytes, content: ContentFile) -> AsyncIterator[bytes]:
-    yield trace
+    """The content below the trace. The first piece has the header, by which some stores refuse it."""
     content.seek(0)
+    yield trace + await asyncio.to_thread(content.read, BLOCK)
     while block := await asyncio.to_thread(content.read, BLOCK):
         yield block

@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from shadowrelay.mailbox.maildir import MailboxCopy, folder_of, prepare, store
-from shadowrelay.mailbox.store import Heard, Letter
+from shadowrelay.mailbox.store import MailboxMessage, TellAnswers
 from shadowrelay.wire.replies import Refused, Reply
 
 log = structlog.get_logger(__name__)
@@ -42,30 +42,30 @@ class MaildirStore:
             return NO_FOLDER
         return REFUSING if (self._root / REFUSE_FILE).exists() else None
 
-    async def deliver(self, letter: Letter, heard: Heard) -> None:
-        end = b"\r\n" if letter.headless else b""
+    async def deliver(self, message: MailboxMessage, heard: TellAnswers) -> None:
+        end = b"\r\n" if message.headless else b""
         copies = [
-            MailboxCopy(one.mailbox, self._prefix(letter, one.mailbox) + end) for one in letter.addressees
+            MailboxCopy(one.mailbox, self._prefix(message, one.mailbox) + end) for one in message.addressees
         ]
         try:
-            await asyncio.to_thread(store, self._root, copies, letter.content, host=self._hostname)
+            await asyncio.to_thread(store, self._root, copies, message.content, host=self._hostname)
         except OSError as error:
             raise refused(error) from None
         await heard(dict.fromkeys(range(len(copies)), DELIVERED))
 
     async def close(self) -> None:
-        """Nothing is open between two letters."""
+        """Nothing is open between two messages."""
 
-    def _prefix(self, letter: Letter, recipient: str) -> bytes:
-        client = letter.client
-        protocol = client.protocol(smtputf8=letter.mail.smtputf8)
+    def _prefix(self, message: MailboxMessage, recipient: str) -> bytes:
+        client = message.client
+        protocol = client.protocol(smtputf8=message.mail.smtputf8)
         address = f"[{'IPv6:' if ':' in client.address else ''}{client.address}]"
         return (
-            f"Return-Path: <{letter.mail.sender}>\r\n"
+            f"Return-Path: <{message.mail.sender}>\r\n"
             f"Delivered-To: {recipient}\r\n"
             f"Received: from {client.helo} ({address})\r\n"
             f"\tby {self._hostname} with {protocol} id {client.id}\r\n"
-            f"\tfor <{recipient}>; {format_datetime(letter.at)}\r\n"
+            f"\tfor <{recipient}>; {format_datetime(message.at)}\r\n"
         ).encode()
 
 

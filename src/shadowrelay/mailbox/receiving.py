@@ -17,7 +17,7 @@ from shadowrelay.mailbox.counts import MailboxCounts
 from shadowrelay.mailbox.identity import Fingerprint
 from shadowrelay.mailbox.maildir import mailbox_of
 from shadowrelay.mailbox.maildir_store import FAILED, refused
-from shadowrelay.mailbox.store import Addressee, Letter, Store
+from shadowrelay.mailbox.store import Addressee, MailboxMessage, Store
 from shadowrelay.smtp.receiving.contract import Client, Service, Sink
 from shadowrelay.smtp.receiving.session import ReceiveSession
 from shadowrelay.wire.delivered_to import format_delivered_to
@@ -198,7 +198,7 @@ class MailboxSink:
             await self._record(stored)
             answers.update((keys[index], reply) for index, reply in replies.items())
 
-        letter = Letter(
+        message = MailboxMessage(
             client=self._session,
             mail=self._mail,
             addressees=[Addressee(key.recipient, rcpt) for key, rcpt in fresh.items()],
@@ -208,7 +208,7 @@ class MailboxSink:
             headless=lacks_header(self._content.read(LONGEST_FIELD_NAME)),
             at=receiver.clock(),
         )
-        await receiver.store.deliver(letter, heard)
+        await receiver.store.deliver(message, heard)
 
     async def _record(self, stored: Sequence[Delivered]) -> None:
         if not stored:

@@ -22,14 +22,14 @@ class ContentFile(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Addressee:
-    """One mailbox of a letter. ``mailbox``: its canonical address; ``rcpt``: as the relay named it."""
+    """One mailbox of a message. ``mailbox``: its canonical address; ``rcpt``: as the relay named it."""
 
     mailbox: str
     rcpt: RcptTo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class MailboxMessage:
     """A message for mailboxes of a store, each named once.
 
     ``content`` is the store's alone until ``deliver`` returns. ``size`` is in octets; ``eight_bit``: there
@@ -47,7 +47,7 @@ class Letter:
     at: datetime
 
 
-Heard: TypeAlias = Callable[[Mapping[int, Reply]], Awaitable[None]]
+TellAnswers: TypeAlias = Callable[[Mapping[int, Reply]], Awaitable[None]]
 """Told what a store answers for addressees, by their index, as soon as it is known."""
 
 
@@ -58,10 +58,10 @@ class Store(Protocol):
         """The reply that refuses a mailbox, or (None) all mail for now; None takes it."""
         ...
 
-    async def deliver(self, letter: Letter, heard: Heard) -> None:
-        """Store a letter. ``heard`` is told of each addressee once.
+    async def deliver(self, message: MailboxMessage, heard: TellAnswers) -> None:
+        """Store a message. ``heard`` is told of each addressee once.
 
-        250 means that the letter is stored, and stays so if the power fails. Whatever is not certain is a
+        250 means that the message is stored, and stays so if the power fails. Whatever is not certain is a
         4yz: the relay tries it again. An addressee of whom ``heard`` was not told was not reached. Raises
         Refused for all of whom ``heard`` was not told.
         """

@@ -69,7 +69,7 @@ def _tracked(value: timedelta) -> timedelta:
     return value
 
 
-Store = Annotated[
+StoreUrl = Annotated[
     LmtpAddress,
     BeforeValidator(parse_lmtp),
     PlainSerializer(str, return_type=str),
@@ -92,7 +92,7 @@ class MailboxSettings(BaseSettings):
         default_factory=lambda: ServerName(socket.getfqdn()),
         description="Its name in LHLO and in Received. Default: this host's.",
     )
-    deliver: Store | None = Field(None, description="The store that mail is delivered to, by LMTP.")
+    deliver: StoreUrl | None = Field(None, description="The store that mail is delivered to, by LMTP.")
     directory: FilePath | None = Field(
         None, description="Deliver into Maildirs below this directory instead; for labs."
     )
