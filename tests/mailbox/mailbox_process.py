@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ async def dies(self, *arguments):
 DeliveredTo.record = dies
 """
 BEFORE_COMMIT, AFTER_COMMIT = _DIES.format(after=False), _DIES.format(after=True)
-"""The process kills itself when the store has answered 250 for somebody: before, or after, the row is on disk."""
+"""The process kills itself once the store has answered 250: before, or after, the row is on disk."""
 
 
 class MailboxProcess:
@@ -62,10 +63,14 @@ class MailboxProcess:
 
 @asynccontextmanager
 async def mailbox_process(directory: Path, *options: Any, dies: str = "") -> AsyncIterator[MailboxProcess]:
-    """Run ``shadowrelay mailbox`` with its table in a directory; it is killed at the end, if it still runs."""
-    directory.mkdir(exist_ok=True)
+    """Run ``shadowrelay mailbox`` with its table in a directory.
+
+    At the end it is killed, if it still runs.
+    """
     ready = directory / "ready"
-    ready.unlink(missing_ok=True)
+    os.makedirs(directory, exist_ok=True)
+    with suppress(FileNotFoundError):
+        os.unlink(ready)
     words = ["--table", directory / "table", "--inside", "127.0.0.1:0", "--ready-file", ready, *options]
     with (directory / "log").open("ab") as log:
         process = await asyncio.create_subprocess_exec(

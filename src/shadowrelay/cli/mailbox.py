@@ -62,7 +62,6 @@ def mailbox(context: click.Context, /, file: Path | None, **options: Path | str 
 
 def _run(file: Path | None, options: dict[str, str]) -> None:
     from shadowrelay import logs
-    from shadowrelay.admin.server import AdminCannotListen
     from shadowrelay.database.delivered_to import TableUnusable
     from shadowrelay.mailbox.server import MailboxCannotListen
     from shadowrelay.service.mailbox import run_mailbox
@@ -73,7 +72,7 @@ def _run(file: Path | None, options: dict[str, str]) -> None:
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run_mailbox(settings))
-    except (MailboxCannotListen, AdminCannotListen, TableUnusable, OSError) as error:
+    except (MailboxCannotListen, TableUnusable, OSError) as error:
         raise click.ClickException(str(error)) from None
 
 

@@ -14,7 +14,7 @@ import structlog
 from shadowrelay import signals
 from shadowrelay.mailbox.lmtp_store import LmtpOptions, LmtpStore
 from shadowrelay.mailbox.maildir_store import MaildirStore
-from shadowrelay.mailbox.server import MailboxOptions, MailboxServer
+from shadowrelay.mailbox.server import MailboxCannotListen, MailboxOptions, MailboxServer
 from shadowrelay.mailbox.store import Store
 from shadowrelay.settings.mailbox import MailboxSettings
 from shadowrelay.settings.values import HostPort
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 async def run_mailbox(settings: MailboxSettings) -> None:
-    """Serve until a signal stops it. Raises as ``MailboxServer.start`` does, and AdminCannotListen."""
+    """Serve until a signal stops it. Raises as ``MailboxServer.start`` does."""
     server = MailboxServer(options_of(settings))
     with signals.heard() as stop:
         async with _admin(server, settings) as admin:
@@ -83,11 +83,14 @@ async def _admin(server: MailboxServer, settings: MailboxSettings) -> AsyncItera
         return
     # Imported here: labs do without, and start sooner.
     from shadowrelay.admin.mailbox import build_mailbox_app
-    from shadowrelay.admin.server import bind, serve
+    from shadowrelay.admin.server import AdminCannotListen, bind, serve
 
     token = settings.admin.token
     app = build_mailbox_app(server, token=token.get_secret_value() if token else None)
-    sock = bind(listen.host, listen.port)
+    try:
+        sock = bind(listen.host, listen.port)
+    except AdminCannotListen as error:
+        raise MailboxCannotListen(str(error)) from None
     address = str(HostPort(*sock.getsockname()[:2]))
     stop = asyncio.Event()
     serving = asyncio.create_task(serve(app, sock, stop), name="admin")
