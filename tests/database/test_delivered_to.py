@@ -142,6 +142,7 @@ async def filled(tmp_path: Path) -> AsyncIterator[DeliveredTo]:
         (Deliveries(), []),
         (Deliveries(recipients=("ANNA@inside.test", "anna@inside.test")), [2]),
         (Deliveries(recipients=("anna@inside.test",), since=NOW + HOUR), [0, 2]),
+        (Deliveries(recipients=("anna@inside.test", "b@c@other.test")), []),
         (Deliveries(recipients=()), [0, 1, 2]),
         (Deliveries(since=NOW + HOUR), [0]),
         (Deliveries(until=NOW + HOUR), [1, 2]),

@@ -65,14 +65,13 @@ MAILBOX = (
         test=_COMMANDS + "test_what_is_forgotten_is_delivered_again_by_the_service_that_runs",
     ),
     Fault(
-        name="forget leaves what is spelt in other letters",
+        name="forget leaves the rows of all recipients but the first",
         rule="what an operator has forgotten is delivered again",
-        file="database/delivered_to.sql",
+        file="database/delivered_to.py",
         edits=(
             (
-                "DELETE FROM delivered_to WHERE delivered_at >= ? AND delivered_at < ?"
-                " AND recipient = ? COLLATE NOCASE;",
-                "DELETE FROM delivered_to WHERE delivered_at >= ? AND delivered_at < ? AND recipient = ?;",
+                "    return [(first, last, one) for one in {one.lower(): one for one in which.recipients}.values()]\n",
+                "    return [(first, last, one) for one in which.recipients[:1]]\n",
             ),
         ),
         test="database/test_delivered_to.py::test_exactly_what_was_named_is_forgotten_and_counted_before",
