@@ -70,7 +70,7 @@ MAILBOX = (
         file="database/delivered_to.py",
         edits=(
             (
-                "    return [(first, last, one) for one in {one.lower(): one for one in which.recipients}.values()]\n",
+                "    return [(first, last, one) for one in {one.lower(): one for one in which.recipients}.values()]\n",  # noqa: E501
                 "    return [(first, last, one) for one in which.recipients[:1]]\n",
             ),
         ),
