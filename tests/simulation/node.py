@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Content, DamagedRow
@@ -21,6 +22,7 @@ from shadowrelay.core.messages import Confirmation, Copy, Recipient, Status
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.ownership.handover import hand_over
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.by_reference import keepers
 from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.safety_net import expiry, requesting
@@ -697,7 +699,8 @@ class Node:
                 self.repairing.discard(message_id)
 
             candidates = self.boundary.candidates(self.world.now)
-            self.start(repair.copy_again(copy.id, candidates.healthy, self.clock), done)
+            whom = partial(candidates.healthy, first=keepers(self.ledger, copy))
+            self.start(repair.copy_again(copy.id, whom, self.clock), done)
 
     # Draining.
 

@@ -20,10 +20,12 @@ from shadowrelay.wire.xshadow import (
     format_greeting,
     format_mark,
     format_offer,
+    format_origin,
     parse_fork,
     parse_greeting,
     parse_mark,
     parse_offer,
+    parse_origin,
 )
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "protocol.md").read_text("utf-8")
@@ -63,8 +65,10 @@ def written(verb: str, arguments: str) -> str | None:
         case "XQDISCARD":
             return format_query(parse_query(arguments))
         case "MAIL":
-            offer = parse_mail(arguments, keywords={"XSHADOW", "RET", "ENVID"}).extra.get("XSHADOW", "")
+            extra = parse_mail(arguments, keywords={"XSHADOW", "XMADEOF", "RET", "ENVID"}).extra
+            offer, origin = extra.get("XSHADOW", ""), extra.get("XMADEOF")
             assert format_offer(parse_offer(offer)) == offer
+            assert origin is None or format_origin(parse_origin(origin)) == origin
         case "RCPT":
             keywords = {"XFORK", "NOTIFY", "ORCPT"}
             fork = parse_rcpt(arguments, smtputf8=False, keywords=keywords).extra.get("XFORK", "")

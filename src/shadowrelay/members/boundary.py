@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import field
 
 from shadowrelay.core.identifiers import ServerName
@@ -180,9 +180,13 @@ class Candidates:
             return self.first  # a session with it may be open already
         return next_turn(self._order(), attempts, self.boundary.skipped(self.began), self.boundary.policy)
 
-    def healthy(self, attempts: Sequence[OfferAttempt]) -> Turn | None:
-        """The next member that did not fail lately and can be reached; None if there is none."""
-        return healthy_turn(self._order(), attempts, self.boundary.skipped(self.began))
+    def healthy(
+        self, attempts: Sequence[OfferAttempt], first: Collection[ServerName] = frozenset()
+    ) -> Turn | None:
+        """The next member that did not fail lately and can be reached, those of ``first`` before all others;
+        None if there is none.
+        """
+        return healthy_turn(self._order(), attempts, self.boundary.skipped(self.began), first)
 
     def _order(self) -> tuple[Sites, ...]:
         return preferred(self.boundary.own, self.boundary.places, self.boundary.policy, turn=self.turn)

@@ -32,7 +32,7 @@ from shadowrelay.smtp.members.client import (
     MemberFailed,
     MemberGone,
 )
-from shadowrelay.smtp.members.offer import OutgoingOffer
+from shadowrelay.smtp.members.offer import OutgoingOffer, may_refer
 
 log = structlog.get_logger(__name__)
 
@@ -131,7 +131,10 @@ class Members:
             raise MemberFailed("connect", NO_ANSWER) from None
 
     async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> OfferAttempt:
-        """Offer a copy in a session of its own. A failure of the member is a result, not an exception."""
+        """Offer a copy in a session of its own. A failure of the member is a result, not an exception.
+
+        A member that has the content is sent it only if it asks for it, and then at once.
+        """
         pooled = self.pooled(step.to)
         try:
             session = pooled or await self.acquire_for_copy(step.to)
@@ -139,7 +142,14 @@ class Members:
             return self.unreachable(step, failed)
         offering = self.offering(session, step)
         digest = step.digests.content if step.digests else None
-        attempt = await offering.send(content, digest)
+        if may_refer(session.version, step):
+            attempt = await offering.refer(digest)
+            if offering.send_it:
+                log.info("content_not_referred_to", message=step.message_id, member=step.to)
+                offering = self.offering(session, replace(step, refers=False))
+                attempt = await offering.send(content, digest)
+        else:
+            attempt = await offering.send(content, digest)
         if attempt.concern is Concern.SESSION and pooled is None:
             attempt = replace(attempt, concern=Concern.MEMBER)  # the session was new, so the member failed
         return self.offered(session, offering, attempt)

@@ -65,7 +65,7 @@ class MemberReceivers(Protocol):
 class MemberSession(ReceiveSession):
     """One session of a member, or of a client that claims to be one."""
 
-    extra_mail_parameters: ClassVar[frozenset[str]] = frozenset({"XSHADOW"})
+    extra_mail_parameters: ClassVar[frozenset[str]] = frozenset({"XSHADOW", "XMADEOF"})
     extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset({"XFORK"})
 
     def __init__(self, receiver: Receiver, options: ConnectorOptions, register: Register) -> None:
