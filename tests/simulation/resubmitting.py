@@ -12,7 +12,7 @@ from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.safety_net.making import Made, make
 from shadowrelay.safety_net.pace import Pace
-from shadowrelay.safety_net.sharing import Shared, share
+from shadowrelay.safety_net.sharing import News, Shared, news_of, share
 
 if TYPE_CHECKING:
     from .node import Node
@@ -34,20 +34,20 @@ class Resubmitter:
         if self.busy or not records:
             return
         self.busy = True
-        now, revisions = self.node.world.now, {one.id: one.revision for one in records}
-        due = self.pace.due(self.contacts().reachable, revisions, now)
+        now, news = self.node.world.now, news_of(self.node.ledger)
+        due = self.pace.due(self.contacts().reachable, news, now)
         self.waits_for = set(due)
         for name in due:
             script = share(name, self.node.policy, self.node.clock)
-            self.node.start(script, partial(self.given, name))
+            self.node.start(script, partial(self.given, name, news))
         if not due:
             self.work()
 
     def contacts(self) -> Contacts:
         return self.node.boundary.contacts(self.node.world.now)
 
-    def given(self, name: ServerName, shared: Shared) -> None:
-        self.pace.answered(name, shared, self.node.world.now)
+    def given(self, name: ServerName, news: News, shared: Shared) -> None:
+        self.pace.answered(name, shared, news, self.node.world.now)
         self.waits_for.discard(name)
         if not self.waits_for:
             self.work()
@@ -61,7 +61,7 @@ class Resubmitter:
         ]
         if running and self.pace.may_go_on(node.world.now):
             owners = resubmission.owners(node.ledger, self.contacts())
-            self.left = [(request, owner) for request in running for owner in owners]
+            self.left = [(request, owner) for request in self.pace.in_turn(running) for owner in owners]
         self.go_on()
 
     def go_on(self) -> None:

@@ -6,14 +6,14 @@ Times are seconds of a clock that counts suspension.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 
 from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.safety_net.resubmission import AT_ONCE
 from shadowrelay.core.values import dataclass
-from shadowrelay.safety_net.sharing import Shared
+from shadowrelay.safety_net.sharing import News, Shared
 
 REFRESH = 5.0  # seconds after which members are given the requests again, and tell how far they are
 
@@ -22,7 +22,7 @@ REFRESH = 5.0  # seconds after which members are given the requests again, and t
 class Given:
     """What this process knows of the records that a member has."""
 
-    revisions: Mapping[RequestId, int] = field(default_factory=dict)
+    news: News = frozenset()
     refused: Mapping[RequestId, str] = field(default_factory=dict)
     at: float | None = None  # when it answered last, since it can be reached
 
@@ -36,10 +36,9 @@ class Pace:
     given: dict[ServerName, Given] = field(default_factory=dict)
     _waits: dict[ServerName, float] = field(default_factory=dict)  # since when an answer is waited for
     _allowance: float = 0.0
+    _turn: int = 0
 
-    def due(
-        self, reachable: Collection[ServerName], revisions: Mapping[RequestId, int], now: float
-    ) -> tuple[ServerName, ...]:
+    def due(self, reachable: Collection[ServerName], news: News, now: float) -> tuple[ServerName, ...]:
         """The members that can be reached, and do not have the records as they are now, or not lately."""
         for name in self.given.keys() - reachable:
             del self.given[name]
@@ -49,18 +48,18 @@ class Pace:
             known = self.given.setdefault(name, Given())
             self._waits.setdefault(name, now)
             fresh = known.at is not None and now - known.at < REFRESH
-            if not fresh or known.revisions != revisions:
+            if not fresh or known.news != news:
                 found.append(name)
         return tuple(found)
 
-    def answered(self, name: ServerName, shared: Shared, now: float) -> Mapping[RequestId, str]:
-        """A member was given the records. Returns the refusals that are news."""
+    def answered(self, name: ServerName, shared: Shared, told: News, now: float) -> Mapping[RequestId, str]:
+        """A member was given the records, when they were as ``told``. Returns the refusals that are new."""
         known = self.given.get(name)
         if known is None or shared.failed is not None:
             return {}
         refused = dict(shared.refused)
         news = {request: why for request, why in refused.items() if known.refused.get(request) != why}
-        known.revisions, known.refused, known.at = dict(shared.given), refused, now
+        known.news, known.refused, known.at = told, refused, now
         return news
 
     def may_go_on(self, now: float) -> bool:
@@ -73,6 +72,12 @@ class Pace:
             for name, since in self._waits.items()
             if name in self.given
         )
+
+    def in_turn(self, requests: Sequence[RequestId]) -> tuple[RequestId, ...]:
+        """Each turn begins with another request, so that a large one does not keep the others waiting."""
+        self._turn += 1
+        first = self._turn % max(1, len(requests))
+        return (*requests[first:], *requests[:first])
 
     def most(self, now: float) -> int:
         """How many messages may be made now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -24,7 +24,7 @@ from shadowrelay.members.pool import Members, seconds
 from shadowrelay.running import Performer
 from shadowrelay.safety_net.making import make
 from shadowrelay.safety_net.pace import Given, Pace
-from shadowrelay.safety_net.sharing import share
+from shadowrelay.safety_net.sharing import News, news_of, share
 
 log = structlog.get_logger(__name__)
 
@@ -63,11 +63,12 @@ class Resubmitting:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            records = await self._database.transact(lambda ledger: tuple(ledger.requests()))
+            records, news = await self._database.transact(
+                lambda ledger: (tuple(ledger.requests()), news_of(ledger))
+            )
             if records:
-                revisions = {one.id: one.revision for one in records}
-                due = self._pace.due(self._contacts().reachable, revisions, seconds())
-                await asyncio.gather(*(self._give(name) for name in due))
+                due = self._pace.due(self._contacts().reachable, news, seconds())
+                await asyncio.gather(*(self._give(name, news) for name in due))
                 open_ones = [
                     one.id
                     for one in records
@@ -83,16 +84,16 @@ class Resubmitting:
                 continue
             self.wake.clear()
 
-    async def _give(self, name: ServerName) -> None:
+    async def _give(self, name: ServerName, news: News) -> None:
         shared = await self._performer().run(share(name, self._policy, self._clock))
-        for request, why in self._pace.answered(name, shared, seconds()).items():
+        for request, why in self._pace.answered(name, shared, news, seconds()).items():
             log.warning("request_refused_by_member", member=name, request=request, why=why)
 
-    async def _work(self, requests: Collection[RequestId]) -> None:
+    async def _work(self, requests: Sequence[RequestId]) -> None:
         """One turn: every request, and every owner for which this node answers, as far as the rate allows."""
         contacts = self._contacts()
         owners = await self._database.transact(lambda ledger: resubmission.owners(ledger, contacts))
-        for request in requests:
+        for request in self._pace.in_turn(requests):
             for owner in owners:
                 while await self._step(request, owner):
                     pass
