@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import partial
 from hashlib import blake2b
 from types import BuiltinFunctionType, CoroutineType, FunctionType, MethodType
 from typing import Any
@@ -141,6 +142,11 @@ class Walk:
     def method(self, value: MethodType) -> None:
         self.out.append(value.__func__.__qualname__)
         self.see(value.__self__)
+
+    def partly(self, value: partial[Any]) -> None:
+        self.see(value.func)
+        self.see(value.args)
+        self.see(value.keywords)
 
     def session(self, value: Session) -> None:
         self._session(value.theirs.name, value.number, value.theirs)
@@ -297,6 +303,7 @@ EXACTLY: dict[tuple[type, ...], Callable[[Walk, Any], None]] = {
     (timedelta,): Walk.text,
     (FunctionType,): Walk.function,
     (MethodType,): Walk.method,
+    (partial,): Walk.partly,
     (CoroutineType,): Walk.script,
     (Node, Patient, Elsewhere, Beyond): Walk.name,
     (Peers,): Walk.sessions,
