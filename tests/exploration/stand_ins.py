@@ -193,6 +193,9 @@ class Rules(Invariants):
     def _same_as_the_owners(self, node: Node, copy: Copy | None) -> None:
         """What others have is not here; no scenario has a message that two make."""
 
+    def _gives_back(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
+        """Whose it was to make is asked of the whole boundary."""
+
     def committed(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
         for event in told:
             if getattr(event, "copy", None) is not None:

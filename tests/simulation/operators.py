@@ -19,7 +19,7 @@ AGAIN = 1.0
 
 def add(node: Node, request_id: RequestId, selector: Selector, gone: tuple[ServerName, ...] = ()) -> None:
     """Make a request on that node."""
-    world, now = node.world, node.clock()
+    now = node.clock()
     request = Request(
         id=request_id,
         number=0,
@@ -32,12 +32,21 @@ def add(node: Node, request_id: RequestId, selector: Selector, gone: tuple[Serve
         changed_by=node.name,
         changed_at=now,
     )
-    world.requests[request_id] = Asked(request_id, node.name, world.now, selector, due(world, selector))
-    world.say("operator", f"makes request {request_id} at {node.name}: {selector}, gone {gone}")
+    put(node, request)
+
+
+def put(node: Node, request: Request) -> None:
+    """The same, of a whole record."""
+    world, now = node.world, node.clock()
+    asked = Asked(request.id, node.name, world.now, request.selector, due(world, request.selector))
+    world.requests[request.id] = asked
+    world.say(
+        "operator", f"makes request {request.id} at {node.name}: {request.selector}, gone {request.gone}"
+    )
 
     def added(result: Request | requesting.RequestRefused) -> None:
         if isinstance(result, requesting.RequestRefused):
-            del world.requests[request_id]
+            del world.requests[request.id]
         node.resubmit()
 
     ready, result = node.transact(

@@ -33,6 +33,7 @@ class Pace:
 
     policy: Policy
     refilled: float  # when the allowance was counted last
+    refresh: float = REFRESH
     given: dict[ServerName, Given] = field(default_factory=dict)
     _waits: dict[ServerName, float] = field(default_factory=dict)  # since when an answer is waited for
     _allowance: float = 0.0
@@ -47,7 +48,7 @@ class Pace:
         for name in sorted(reachable):
             known = self.given.setdefault(name, Given())
             self._waits.setdefault(name, now)
-            fresh = known.at is not None and now - known.at < REFRESH
+            fresh = known.at is not None and now - known.at < self.refresh
             if not fresh or known.news != news:
                 found.append(name)
         return tuple(found)
