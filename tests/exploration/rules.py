@@ -139,7 +139,7 @@ class Rules:
         raise Broken(f"{name} made what was {owner}'s to make")
 
     def _check_given_back(self, at: Situation) -> None:
-        """At rest, what was asked for was delivered once more: unless nobody has it, or the request, any more,
+        """At rest, what was asked for was delivered once more: unless nobody has it any more, or the request,
         or something of it was damaged.
         """
         views = self.views(at)
