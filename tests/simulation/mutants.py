@@ -30,7 +30,7 @@ from shadowrelay.delivery.queue import deliver
 from shadowrelay.members import repair
 from shadowrelay.members.link import unreachable
 from shadowrelay.reception import two_copies
-from shadowrelay.safety_net import making, pace
+from shadowrelay.safety_net import making
 from tests.proof.planting import Edit, Fault
 
 from . import memory_ledger, node, peers
@@ -782,12 +782,7 @@ MUTANTS = (
     Mutant(
         "nobody is asked before a message is given back",
         ((making.asked_elsewhere, "for member in sorted(members) if by_id else ():", "for member in ():"),),
-        scenario="given_back_while_the_owner_returns",
+        scenario="given_back_after_the_interval",
         breaks=Breaks.HISTORY,
-    ),
-    Mutant(
-        "a node that returns goes on with a request before it has asked",
-        ((pace.Pace.may_go_on, "return all(", "return True or all("),),
-        scenario="removed_while_its_maker_was_away",
     ),
 )
