@@ -92,7 +92,7 @@ class Invariants:
                 and world.policy.reject_message_on_shadow_failure
             ):
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
-        given_back.committed(self, node, touched, told)
+        self._gives_back(node, touched, told)
         for message_id, before in touched.items():
             after = node.ledger.state.copies.get(message_id)
             self._epochs(node, message_id, after)
@@ -104,6 +104,9 @@ class Invariants:
             if after is not None and gone:
                 raise Broken(f"{node.name} has {message_id} without its content")
             self.available(message_id)
+
+    def _gives_back(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
+        given_back.committed(self, node, touched, told)
 
     def _logs(self, node: Node, event: Any) -> None:
         if isinstance(event, Send):
@@ -385,19 +388,12 @@ def describe(event: TrackingEvent) -> str:
     words = [event.event_id, copy.id]
     if event.recipients and len(event.recipients) != len(copy.recipients):
         words.append("to=" + "+".join(str(r.number) for r in event.recipients))
-    for name in (
-        "shadow",
-        "primary",
-        "new_owner",
-        "reason",
-        "redundant",
-        "former_owner",
-        "in_doubt",
-        "original",
-    ):
+    for name in ("shadow", "primary", "new_owner", "reason", "redundant", "former_owner", "in_doubt"):
         value = getattr(event, name, None)
         if value:
             words.append(f"{name.replace('_', '-')}={value}")
+    if isinstance(event, Resubmit):
+        words += [f"original={event.original}", f"owner={event.owner}"]
     words.append(f"epoch={copy.epoch}")
     return " ".join(words)
 
