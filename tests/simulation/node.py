@@ -23,14 +23,16 @@ from shadowrelay.core.ownership.handover import hand_over
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace
-from shadowrelay.core.safety_net import expiry
+from shadowrelay.core.safety_net import expiry, requesting
 from shadowrelay.core.steps import (
     AnyStep,
     Ask,
     Beside,
     Both,
+    Compare,
     Greet,
     OfferCopy,
+    Operate,
     Pause,
     Script,
     SendOn,
@@ -45,9 +47,11 @@ from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
 from shadowrelay.reception import two_copies
+from shadowrelay.safety_net.pace import Pace
 
 from .memory_ledger import CheckedLedger, MemoryLedger, State
 from .peers import Peers
+from .resubmitting import Resubmitter
 from .world import START, Delivery, World, seconds
 
 if TYPE_CHECKING:
@@ -87,6 +91,8 @@ class Task:
                 return
             elif type(step) is WriteReports:
                 value = node.write_reports(step)
+            elif type(step) is Compare:
+                value = frozenset(one for one in step.messages if node.read(one) is None)
             else:
                 node.perform(step, self.resume)
                 return
@@ -190,6 +196,7 @@ class Node:
         self.repairing: set[MessageId] = set()
         self.concluding = self.carrying = False
         self.pump_at: float | None = None
+        self.resubmitter: Resubmitter | None = None  # since there was a request
         token = Incarnation(self.world.token(64))
         now = self.clock()
         away_since = self.ledger.open(token, now)
@@ -334,6 +341,8 @@ class Node:
                 self.peers.greet(step, resume)
             case Ask():
                 self.peers.ask(step, resume)
+            case Operate():
+                self.peers.operate(step, resume)
             case SendOn():
                 self._send_on(step, resume)
             case Pause(length):
@@ -438,6 +447,14 @@ class Node:
         if exposed:
             self._repair()
         self._mend()
+        self.resubmit()
+
+    def resubmit(self) -> None:
+        """Share the requests, and carry them out."""
+        if self.resubmitter is None and self.ledger.state.requests:
+            self.resubmitter = Resubmitter(self, Pace(self.policy, self.world.now))
+        if self.resubmitter is not None:
+            self.resubmitter.look()
 
     def _conclude(self) -> None:
         reachable = self.boundary.reachable()
@@ -739,11 +756,13 @@ class Node:
 
         def work(ledger: Transaction) -> None:
             now, reachable = self.clock(), self.boundary.reachable()
+            kept = requesting.kept(ledger, self.policy, now)
             for copy in self.ledger.settled_copies():
-                if expiry.expire(ledger, copy, self.policy, now, reachable).writes:
+                if expiry.expire(ledger, copy, self.policy, now, reachable, kept).writes:
                     current = ledger.copy(copy.id)
                     if current is not None:
-                        ledger.apply(expiry.expire(ledger, current, self.policy, now, reachable))
+                        ledger.apply(expiry.expire(ledger, current, self.policy, now, reachable, kept))
+            ledger.apply(requesting.forget(ledger, self.policy, now))
             self.ledger.expire(self.policy, now)
 
         self.transact(work, lambda _: None)

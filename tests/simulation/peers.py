@@ -15,10 +15,12 @@ from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import conversation
 from shadowrelay.core.members.conversation import Answered, Greeting
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Status
+from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
-from shadowrelay.core.steps import Ask, Greet, OfferCopy, Step, Unanswered
+from shadowrelay.core.steps import Ask, Greet, OfferCopy, Operate, Step, Unanswered
+from shadowrelay.safety_net.sharing import received
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
     RCPT_KEYWORDS,
@@ -29,6 +31,7 @@ from shadowrelay.wire.esmtp import (
     parse_mail,
     parse_rcpt,
 )
+from shadowrelay.wire.xoperate import format_act, format_answer, parse_act, parse_answer
 from shadowrelay.wire.xqdiscard import (
     format_line,
     format_query,
@@ -169,7 +172,7 @@ class Peers:
         self.exchange(step.to, number, [line], timeout, answered)
 
     def ask(self, step: Ask, resume: Callable[[Any], None]) -> None:
-        if step.query.revoke or step.query.sighting or step.query.wanted:
+        if not step.query.most:  # not a poll: on a session from the pool
             timeout = self.node.policy.revoke_timeout.total_seconds()
             self._acquire(step.to, lambda opened: self._ask(opened, step, timeout, resume))
         else:
@@ -192,6 +195,27 @@ class Peers:
             resume(Answered(found, parse_mark(answer[-1].rpartition(" ")[2]), seen[0] if seen else None))
 
         self.exchange(step.to, session.number, ["XQDISCARD " + format_query(step.query)], timeout, done)
+
+    def operate(self, step: Operate, resume: Callable[[Any], None]) -> None:
+        self._acquire(step.to, lambda opened: self._operate(opened, step, resume))
+
+    def _operate(self, session: Session | None, step: Operate, resume: Callable[[Any], None]) -> None:
+        if session is None:
+            resume(Unanswered("xoperate", "no session"))
+            return
+
+        def done(answer: tuple[str, ...] | None, why: str) -> None:
+            if answer is None:
+                if self.shadow.get(step.to) is session:
+                    del self.shadow[step.to]
+                resume(Unanswered("xoperate", why))
+            elif answer[0].startswith("5"):
+                resume(ActAnswer({}, answer[0]))
+            else:
+                resume(parse_answer([line[len("250 2.0.0 ") :] for line in answer]))
+
+        timeout = self.node.policy.shadow_attempt_timeout.total_seconds()
+        self.exchange(step.to, session.number, ["XOPERATE " + format_act(step.act)], timeout, done)
 
     def offer(self, step: OfferCopy, resume: Callable[[Any], None]) -> None:
         """With what is stored, once it is compared; what arrives is at hand."""
@@ -323,6 +347,8 @@ class Peers:
         verb, _, rest = first.partition(" ")
         if verb == "XSHADOW":
             self._serve_greeting(session, rest, reply)
+        elif verb == "XOPERATE":
+            self._serve_act(session, rest, reply)
         else:
             self._serve_query(session, rest, reply)
 
@@ -387,6 +413,24 @@ class Peers:
             reply((*found, f"{last} {format_mark(node.durable.mark)}"))
             for message_id in given:
                 node.give(message_id, asker.name)
+
+        self._transact(work, then)
+
+    def _serve_act(self, session: int, text: str, reply: Reply) -> None:
+        node = self.node
+        theirs = self.speakers.get(session)
+        if theirs is None:
+            reply(())
+            return
+        act = parse_act(text)
+
+        def work(ledger: Transaction) -> tuple[str, ...]:
+            told = received(ledger, theirs.name, act.arguments, node.policy, node.clock())
+            return tuple(f"250-2.0.0 {part}" for part in format_answer(told))
+
+        def then(lines: tuple[str, ...]) -> None:
+            node.boundary.called(theirs.name, self.world.now)
+            reply(lines)
 
         self._transact(work, then)
 

@@ -138,6 +138,13 @@ class Operate(Step[ActAnswer | Unanswered]):
 
 
 @dataclass(frozen=True, slots=True)
+class Compare(Step[frozenset[MessageId]]):
+    """Read the contents of stored messages; the result: those that differ from their digests."""
+
+    messages: tuple[MessageId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
     """How an attempt ended: per recipient, and at which hop.
 
@@ -171,5 +178,5 @@ class WriteReports(Step[tuple[Report, ...]]):
 
 
 AnyStep: TypeAlias = (
-    Transact[Any] | OfferCopy | Beside[Any] | Pause | Greet | Ask | Operate | SendOn | WriteReports
+    Transact[Any] | OfferCopy | Beside[Any] | Pause | Greet | Ask | Operate | Compare | SendOn | WriteReports
 )

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 import structlog
 
 from shadowrelay.core.identifiers import RequestId, ServerName
-from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Progress, Request
@@ -31,24 +32,28 @@ MOST_PROGRESS = 8
 """Parts of one record in one command or answer: it has to fit into a line."""
 
 
+News: TypeAlias = frozenset[tuple[RequestId, int, int]]
+"""Of each record its revision, and how many parts of it are done here."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What giving the records to a member came to. ``refused``: why the member does not have a request."""
 
-    given: tuple[tuple[RequestId, int], ...]
     refused: tuple[tuple[RequestId, str], ...] = ()
     failed: Unanswered | None = None
 
 
 async def share(member: ServerName, policy: Policy, clock: Callable[[], datetime]) -> Shared:
     """Give all records to a member, one by one, and merge what it answers."""
-    records = await Transact(lambda ledger: [(one, _own(ledger, one.id)) for one in ledger.requests()])
-    given: list[tuple[RequestId, int]] = []
+    records = await Transact(
+        lambda ledger: [(one, own_progress(ledger, one.id)) for one in ledger.requests()]
+    )
     refused: list[tuple[RequestId, str]] = []
     for request, progress in records:
         answer = await Operate(member, _act(request, progress))
         if isinstance(answer, Unanswered):
-            return Shared(tuple(given), tuple(refused), answer)
+            return Shared(tuple(refused), answer)
         if answer.refused:
             refused.append((request.id, answer.refused))
             continue
@@ -61,9 +66,8 @@ async def share(member: ServerName, policy: Policy, clock: Callable[[], datetime
                 return None
             return ledger.apply(requesting.merge(ledger, *found, member, policy, clock()))
 
-        merged = await Transact(merge)
-        given.append((request.id, merged.revision if merged else request.revision))
-    return Shared(tuple(given), tuple(refused))
+        await Transact(merge)
+    return Shared(tuple(refused))
 
 
 def _act(request: Request, progress: Sequence[Progress]) -> Act:
@@ -104,7 +108,16 @@ def read_record(told: Told) -> tuple[Request, list[Progress]]:
     return request_from(told.get("request")), [progress_from(one) for one in parts]
 
 
-def _own(ledger: Transaction, request_id: RequestId) -> list[Progress]:
+def news_of(ledger: Ledger) -> News:
+    """What members have to be told at once."""
+    return frozenset(
+        (one.id, one.revision, sum(part.done for part in own_progress(ledger, one.id)))
+        for one in ledger.requests()
+    )
+
+
+def own_progress(ledger: Ledger, request_id: RequestId) -> list[Progress]:
+    """How far this node itself has come."""
     return [one for one in ledger.progress(request_id) if one.node == ledger.name]
 
 
@@ -112,4 +125,4 @@ def received(ledger: Transaction, member: ServerName, told: Told, policy: Policy
     """A member gave a record: merge it, and answer with ours. Raises Malformed."""
     request, progress = read_record(told)
     merged = ledger.apply(requesting.merge(ledger, request, progress, member, policy, now))
-    return told_record(merged, _own(ledger, request.id))
+    return told_record(merged, own_progress(ledger, request.id))

@@ -130,17 +130,7 @@ class Node:
 
     def contacts(self) -> Contacts:
         """The other members, as far as it matters for whom this node answers."""
-        patience, at = self.policy.unresponsive_primary_interval.total_seconds(), seconds()
-        watches = self.boundary.watches
-        return Contacts(
-            members=frozenset(watches),
-            reachable=self.boundary.reachable(),
-            silent=frozenset(
-                name
-                for name, watch in watches.items()
-                if watch.failing_since is not None and at - watch.failing_since >= patience
-            ),
-        )
+        return self.boundary.contacts(seconds())
 
     def has_room(self) -> bool:
         """May this node make messages of its own accord now?"""
