@@ -16,6 +16,7 @@ from shadowlab.cli import main as lab
 from shadowrelay import authority
 from shadowrelay.cli import main
 from shadowrelay.settings import settings_from_tree
+from shadowrelay.settings.mailbox import load_mailbox_settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -113,6 +114,10 @@ def test_settings_of_an_example_are_settings(page: str, text: str, tmp_path: Pat
         there = KINDS.get(Path(written).suffix, "ca.pem")
         text = text.replace(f'"{written}"', f'"{certificates / there}"')
     tree = tomllib.loads(text)
+    if "deliver" in tree:  # of a mailbox service
+        (tmp_path / "mailbox.toml").write_text(text)
+        load_mailbox_settings(tmp_path / "mailbox.toml", {})
+        return
     if "name" not in tree:
         tree |= {"name": "mx1.example.net", "receive": {"default": {"listen": "127.0.0.1:0"}}}
     settings_from_tree(tree, source=page)
