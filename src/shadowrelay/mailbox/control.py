@@ -1,8 +1,8 @@
 """What an operator asks of a DeliveredTo table, whether or not a service has it open.
 
-One process alone may have the table open (see docs/dependencies.md, SQLite). A running service therefore answers at a
-Unix socket beside the table: one line of JSON is asked, one is answered. Who may open the socket may also
-open the table: both belong to the service's user.
+One process alone may have the table open (docs/dependencies.md, first row). A running service therefore
+answers at a Unix socket beside the table: one line of JSON is asked, one is answered. Who may open the
+socket may also open the table: both belong to the service's user.
 """
 
 from __future__ import annotations
