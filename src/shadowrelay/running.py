@@ -8,16 +8,19 @@ from typing import Any, NoReturn, TypeVar, assert_never
 
 from shadowrelay.core.decisions import Member
 from shadowrelay.core.delivery.settling import Report
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting
+from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.reception.redundancy import OfferAttempt
 from shadowrelay.core.steps import (
     AnyStep,
     Ask,
     Beside,
     Both,
+    Compare,
     Greet,
     OfferCopy,
+    Operate,
     Pause,
     Script,
     SendOn,
@@ -61,6 +64,8 @@ class Performer:
     known: Callable[[ServerName], Member | None] = _never
     greet: Callable[[Greet], Awaitable[Greeting | Unanswered]] = _never
     ask: Callable[[Ask], Awaitable[Answered | Unanswered]] = _never
+    operate: Callable[[Operate], Awaitable[ActAnswer | Unanswered]] = _never
+    compare: Callable[[Compare], Awaitable[frozenset[MessageId]]] = _never
     send: Callable[[SendOn], Awaitable[Sent]] = _never
     report: Callable[[WriteReports], Awaitable[tuple[Report, ...]]] = _never
 
@@ -93,6 +98,10 @@ class Performer:
                 return await self.greet(step)
             case Ask():
                 return await self.ask(step)
+            case Operate():
+                return await self.operate(step)
+            case Compare():
+                return await self.compare(step)
             case SendOn():
                 return await self.send(step)
             case WriteReports():

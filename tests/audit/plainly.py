@@ -8,9 +8,10 @@ from pathlib import Path
 
 from shadowaudit.core.copies import distinct
 from shadowaudit.core.findings import Class
+from shadowaudit.core.fingerprint import uuid_of
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.core.weighing import weigh
-from shadowaudit.engine.exact import judge_any
+from shadowaudit.engine.exact import judge_any, message_id
 from shadowaudit.logs.extract import Key, Piece, Source, rows_of
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.grown import without_beginnings
@@ -39,7 +40,7 @@ def judged(
     for key, parts in pieces.items():
         events = rows_of(key, parts)
         for finding in judge_any(events, evidence).findings:
-            found.setdefault(events[0].message, set()).add(finding.what)
+            found.setdefault(message_id(events) or uuid_of(*key), set()).add(finding.what)
     classes = Counter(str(one) for names in found.values() for one in names)
     totals = {"messages": len(pieces)}
     verdict = Verdict(

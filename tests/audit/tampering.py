@@ -24,6 +24,9 @@ _OTHER_ID = "01a1f0be-24e4-766c-be62-dc047c6895f0"
 CLOSING = "closing LOAD"
 """A row LOAD about no message."""
 
+GIVEN_BACK, COPIED = "RESUBMIT SAFETYNET", "RECEIVE AGENT"
+"""Rows that begin a message of our own: by event and source."""
+
 
 _EMPTY = "it is always empty"
 _ORIGIN = "nobody else tells where a message came from, and nothing is promised about that"
@@ -37,7 +40,7 @@ ANYWHERE = {
     "connector-id": _ORIGIN,
     "client-hostname": _SERVER,
     "server-hostname": _SERVER,
-    "source": "the event says what happened, whichever part of the relay wrote it",
+    "source": "the event says what happened, but for two events (it is seen there)",
     "message-id": _HEADER,
     "message-subject": _HEADER,
     "return-path": "sender-address, which is compared, again",
@@ -54,7 +57,7 @@ ANYWHERE = {
 """Columns whose change is not seen in any event, and why."""
 
 _PASSING = {"DEFER", "HADAMAGE", "HAREDIRECT", "HAREDIRECTFAIL", "LOAD", "RESUBMIT", "TRANSFER", CLOSING}
-_WITHOUT_REPLY = {"DSN", "HADISCARD", "HARECEIVE", "HARESTORE", "RECEIVE", *_PASSING}
+_WITHOUT_REPLY = {"DSN", "HADISCARD", "HARECEIVE", "HARESTORE", "RECEIVE", GIVEN_BACK, COPIED, *_PASSING}
 _SENT = {"DELIVER", "SENDEXTERNAL"}
 _COMPARED = "it is compared on rows that accept, hold or settle: this row says that again"
 _MACHINE = "a machine may get another name between the two rows; one row that names one twice is enough"
@@ -65,6 +68,7 @@ IN_SOME: dict[str, tuple[set[str], str]] = {
     "S:Host": ({"HARECEIVE", "HAREDIRECT"}, _MACHINE),
     "S:OwnerHost": ({"HARECEIVE"}, _MACHINE),
     "S:ShadowHost": ({"HAREDIRECT"}, _MACHINE),
+    "S:Owner": ({GIVEN_BACK}, "which part of a request it was, for people: no rule depends on it"),
     "S:Rank": ({"HARECEIVE"}, "the order in which holders ask: each of them may promote"),
     "S:Recipients": ({"DEFER"}, _ATTEMPT),
     "recipient-address": ({"DEFER"}, _ATTEMPT),
@@ -115,6 +119,8 @@ def changes(directory: Path) -> Iterator[Change]:
             event = cells[COLUMNS.index("event-id")]
             if not cells[COLUMNS.index("network-message-id")]:
                 event = CLOSING
+            elif f"{event} {cells[COLUMNS.index('source')]}" in (GIVEN_BACK, COPIED):
+                event = f"{event} {cells[COLUMNS.index('source')]}"
             for name, text, others in _changed(cells):
                 if (event, name, bool(text)) not in seen:
                     seen.add((event, name, bool(text)))

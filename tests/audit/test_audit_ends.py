@@ -14,7 +14,8 @@ from test_audit_histories import AFTER, BEGIN, LOST, OTHER, begin, delivered, lo
 from shadowaudit.cli import main
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
-from shadowaudit.generate.stories import FAULTS, OWNER, Message
+from shadowaudit.generate.message import OWNER, Message
+from shadowaudit.generate.stories import FAULTS
 from shadowaudit.generate.writing import Log, Row
 from shadowaudit.logs.file import digest_file
 

@@ -36,6 +36,12 @@ NOTES = frozenset(
         "damaged-copy",
         "restored",
         "refused",
+        "resubmitted",
+        "resubmitted-by-holder",
+        "resubmitted-in-part",
+        "resubmitted-alone",
+        "resubmitted-by-two",
+        "journal-copy",
     ]
 )
 """Faults that the promise allows: counted, and no violation."""
@@ -128,13 +134,16 @@ def test_a_violation_is_told_even_when_evidence_is_missing(here: Auditor, tmp_pa
 
 TOTALS = """
 WITH rows AS (
-  SELECT column08 AS event, column11 AS id, CAST(NULLIF(column15, '') AS BIGINT) AS n
+  SELECT CASE WHEN column07 IN ('SAFETYNET', 'AGENT') THEN column07 ELSE column08 END AS event,
+         column11 AS id, CAST(NULLIF(column15, '') AS BIGINT) AS n
   FROM read_csv(?, header=false, delim=',', quote='"', escape='"', comment='#', all_varchar=true,
                 null_padding=false, auto_detect=false, columns={{{columns}}})
 )
 SELECT count(DISTINCT NULLIF(id, '')) AS messages,
        count(*) FILTER (event = 'RECEIVE') AS received,
-       coalesce(sum(n) FILTER (event IN ('RECEIVE', 'DSN')), 0) AS recipients,
+       count(*) FILTER (event = 'SAFETYNET') AS resubmitted,
+       count(*) FILTER (event IN ('DSN', 'AGENT')) AS made_here,
+       coalesce(sum(n) FILTER (event IN ('RECEIVE', 'DSN', 'SAFETYNET', 'AGENT')), 0) AS recipients,
        coalesce(sum(n) FILTER (event IN ('DELIVER', 'SEND', 'SENDEXTERNAL')), 0) AS delivered,
        coalesce(sum(n) FILTER (event = 'FAIL'), 0) AS bounced,
        count(DISTINCT id) FILTER (event = 'DEFER') AS deferred,

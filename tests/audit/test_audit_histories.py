@@ -16,7 +16,8 @@ from shadowaudit.cli import main
 from shadowaudit.cli.shown import show
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
-from shadowaudit.generate.stories import FAULTS, OWNER, Message
+from shadowaudit.generate.message import OWNER, Message
+from shadowaudit.generate.stories import FAULTS
 from shadowaudit.generate.writing import Log
 
 BEGIN = 1_790_000_000_000

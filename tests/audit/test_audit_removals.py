@@ -20,6 +20,8 @@ STORIES = ("promotion", "handover", "exposed", "in-transit", "orphan")
 TWICE = ("dropped-duplicate", "in-doubt", "false-promotion")
 """Of these any one delivery would do."""
 
+GIVEN_BACK = ("resubmitted", "resubmitted-by-holder", "resubmitted-in-part", "journal-copy")
+
 HEAD = 5  # lines before the first row
 
 
@@ -30,7 +32,9 @@ def clean(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tmp_path / "clean"
 
 
-@pytest.mark.parametrize("clean", [STORIES, TWICE], ids=["", "delivered twice"], indirect=True)
+@pytest.mark.parametrize(
+    "clean", [STORIES, TWICE, GIVEN_BACK], ids=["", "delivered twice", "given back"], indirect=True
+)
 def test_a_row_that_is_missing_is_seen_and_held_against_no_node(clean: Path, tmp_path: Path) -> None:
     for number in range(each_row(clean)):
         gone = removed(clean, tmp_path / "logs", number)
@@ -40,7 +44,7 @@ def test_a_row_that_is_missing_is_seen_and_held_against_no_node(clean: Path, tmp
         assert accused == set(), (number, gone)
 
 
-@pytest.mark.parametrize("clean", [(*STORIES, *TWICE)], ids=[""], indirect=True)
+@pytest.mark.parametrize("clean", [(*STORIES, *TWICE), GIVEN_BACK[:2]], ids=["", "given back"], indirect=True)
 def test_a_log_of_a_node_that_runs_may_end_with_any_row(clean: Path, tmp_path: Path) -> None:
     for path in logs(copied(clean, tmp_path / "logs")):
         whole = path.read_bytes()
@@ -63,3 +67,13 @@ def test_a_row_that_is_missing_in_files_sealed_again_is_seen(clean: Path, tmp_pa
             missed[gone] += 1
     assert set(missed) <= {"DEFER", "HAREDIRECT", "HAREDIRECTFAIL"}
     assert missed["HAREDIRECT"] <= 1, "only that of the copy which was made again"
+
+
+@pytest.mark.parametrize("clean", [GIVEN_BACK], ids=[""], indirect=True)
+def test_so_is_one_about_what_is_given_back(clean: Path, tmp_path: Path) -> None:
+    """But for HAREDIRECT of what no sender was answered for: one copy was allowed, and is told as such."""
+    for number in range(each_row(clean)):
+        gone = removed(clean, tmp_path / "logs", number)
+        resealed(tmp_path / "logs")
+        if judged(tmp_path / "logs")[0].status == PROVEN:
+            assert gone in ("DEFER", "HAREDIRECT"), number

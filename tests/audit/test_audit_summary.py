@@ -52,7 +52,8 @@ def hour(day: int, number: int, node: str, **flow: int) -> dict[str, Any]:
 SMALL: dict[str, list[dict[str, Any]]] = {
     "traffic": [
         hour(20, 9, "mx1", received=100, octets=5_000_000, delivered=98, deferred=4, failed=1),
-        hour(20, 10, "mx2", received=50, octets=2_500_000, delivered=50, promoted=3, exposed=2),
+        hour(20, 10, "mx2", received=50, octets=2_500_000, delivered=50, promoted=3, exposed=2)
+        | {"resubmitted": 7},
         hour(22, 9, "mx1", received=10, octets=100_000, delivered=12, dropped_as_duplicates=1),
     ],
     "domains": [

@@ -42,6 +42,20 @@ def once(rows: Iterable[Row]) -> list[Row]:
     return found
 
 
+def resubmits(row: Row) -> bool:
+    ours = row["software"] == "shadowrelay"
+    return bool(ours and row["event_id"] == "RESUBMIT" and row["source"] == "SAFETYNET")
+
+
+def received(row: Row) -> bool:
+    copied = row["software"] == "shadowrelay" and row["source"] == "AGENT" and row["reference"] is not None
+    return row["event_id"] == "RECEIVE" and not copied
+
+
+def begins_a_message(row: Row) -> bool:
+    return row["event_id"] in ("RECEIVE", "DSN") or resubmits(row)
+
+
 def messages(rows: Iterable[Row]) -> list[Row]:
     """As the table ``messages``, in the order of ids."""
     by_id: dict[str, list[Row]] = defaultdict(list)
@@ -63,13 +77,14 @@ def _moment(row: Row) -> tuple[datetime, int]:
 
 
 def _message(name: str, rows: list[Row]) -> Row:
-    ordered = sorted(rows, key=lambda row: (row["event_id"] not in ("RECEIVE", "DSN"), _order(row)))
+    ordered = sorted(rows, key=lambda row: (not begins_a_message(row), _order(row)))
 
     def first(column: str, entry: str = "") -> Any:
         values = ((row["custom_data"] or {}).get(entry) if entry else row[column] for row in ordered)
         return next((value for value in values if value is not None), None)
 
-    begins = [row for row in rows if row["event_id"] in ("RECEIVE", "DSN")]
+    begins = [row for row in rows if begins_a_message(row)]
+    given_back = [row["reference"] for row in rows if resubmits(row) and row["reference"]]
     promoted = [row for row in rows if row["event_id"] == "RESUBMIT" and row["source"] == "REDUNDANCY"]
     owners = sorted([*begins, *promoted], key=lambda row: (row["epoch"] or 1, _order(row)))
     recipients, duplicates = _recipients(rows)
@@ -99,6 +114,7 @@ def _message(name: str, rows: list[Row]) -> Row:
         "deferrals": sum(row["event_id"] == "DEFER" for row in rows),
         "promotions": len(promoted),
         "duplicates": duplicates,
+        "original": min(given_back, default=None),
         "nodes": sorted({row["node"] for row in rows}),
         "events": len(rows),
         "day": min(at).date(),
@@ -167,7 +183,7 @@ def latencies(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
     rows = [row for row in rows if row["date_time"]]
     began: dict[tuple[str, str], datetime] = {}
     for row in rows:
-        if row["event_id"] in ("RECEIVE", "DSN") and row["network_message_id"]:
+        if begins_a_message(row) and row["network_message_id"]:
             key = (row["database"] or row["node"], row["network_message_id"])
             began[key] = min(began.get(key, row["date_time"]), row["date_time"])
     found: Counter[tuple[Any, ...]] = Counter()

@@ -10,7 +10,17 @@ from opened import database
 
 from shadowrelay.database.ledger import SQL
 
-SMALL = {"member", "chore", "request", "incarnation", "sqlite_sequence", "CONSTANT", "hop", "temp.active"}
+SMALL = {
+    "json_each",
+    "member",
+    "chore",
+    "request",
+    "incarnation",
+    "sqlite_sequence",
+    "CONSTANT",
+    "hop",
+    "temp.active",
+}
 """Tables of few rows, and what is no table."""
 
 ALLOWED = {

@@ -286,8 +286,10 @@ class Alone(World):
 
     def _content(self, message_id: MessageId) -> None:
         """Whatever is wrong with a content, its digest says no more than that it is another one."""
-        self.hit.add((self.me, message_id))
-        self.node.ledger.state.contents[message_id] = b"damaged"
+        state = self.node.ledger.state
+        keeper = state.keeper(message_id)
+        self.hit |= {(self.me, one) for one in (message_id, keeper, *state.users(keeper))}
+        state.contents[keeper] = b"damaged"
 
     def _row(self, message_id: MessageId) -> None:
         self.hit.add((self.me, message_id))
@@ -295,7 +297,7 @@ class Alone(World):
 
     def _note_page(self, message_id: MessageId) -> None:
         state = self.node.ledger.state
-        self.page = (message_id, state.copies.get(message_id), state.contents.get(message_id))
+        self.page = (message_id, state.copies.get(message_id), state.content(message_id))
 
     def _forget_page(self, message_id: MessageId) -> None:
         """The page is the one of before there was anything of that message."""

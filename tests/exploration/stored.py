@@ -78,9 +78,17 @@ def durable_copies(ledger: MemoryLedger) -> dict[str, Copy]:
 
 
 def durable_contents(ledger: MemoryLedger) -> dict[str, bytes]:
-    found: dict[str, Any] = dict(ledger.state.contents)
-    found |= {key: old for (table, key), old in ledger._undo.items() if table == "contents"}
-    return {id_: octets for id_, octets in found.items() if isinstance(octets, bytes)}
+    """The octets that each message uses: its own, or those of another one."""
+    found, shared = _durable(ledger, "contents"), _durable(ledger, "shared")
+    found |= {id_: found[of] for id_, of in shared.items() if id_ not in found and of in found}
+    return found
+
+
+def _durable(ledger: MemoryLedger, table: str) -> dict[str, Any]:
+    rows = dict(getattr(ledger.state, table)) | {
+        key: old for (changed, key), old in ledger._undo.items() if changed == table
+    }
+    return {id_: row for id_, row in rows.items() if isinstance(row, bytes | str)}
 
 
 def is_good(copy: Copy, contents: dict[str, bytes]) -> bool:

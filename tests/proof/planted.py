@@ -13,6 +13,7 @@ from .planted_audit_judging import JUDGING
 from .planted_audit_knowing import KNOWING
 from .planted_audit_reading import READING
 from .planted_audit_replaying import REPLAYING
+from .planted_audit_resubmitting import RESUBMITTING
 from .planted_audit_settling import SETTLING
 from .planted_audit_spark import SPARK
 from .planted_audit_summary import SUMMARY
@@ -42,6 +43,7 @@ RELAY: tuple[Fault, ...] = (
 )
 AUDIT: tuple[Fault, ...] = (
     *READING,
+    *RESUBMITTING,
     *SUMMING,
     *WEIGHING,
     *KNOWING,

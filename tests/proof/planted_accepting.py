@@ -200,8 +200,8 @@ ACCEPTING = (
         file="members/repair.py",
         edits=(
             (
-                "            return ledger.apply(reserve_rank(ledger, message_id, member))\n",
-                "            return reserve_rank(ledger, message_id, member).then\n",
+                "            copy = ledger.apply(reserve_rank(ledger, message_id, member))\n",
+                "            copy = reserve_rank(ledger, message_id, member).then\n",
             ),
         ),
         test="members/test_repair_steps.py::"

@@ -159,8 +159,8 @@ ASKING = (
         file="members/repair.py",
         edits=(
             (
-                "copy_again, message_id, candidates.healthy, self._clock, lately)",
-                "copy_again, message_id, candidates.healthy, self._clock)",
+                "copy_again(message_id, whom, self._clock, lately)",
+                "copy_again(message_id, whom, self._clock)",
             ),
             ("candidates.healthy(lately) is None", "candidates.healthy(()) is None"),
         ),

@@ -357,8 +357,8 @@ COMPARING = (
         (
             "rows of reports are not read",
             _CLEAN,
-            "            elif event[1].kind is Kind.DSN and key_of(event[1].reference) == key:",
-            "            elif event[1].kind is Kind.REPORT and key_of(event[1].reference) == key:",
+            "_ABOUT = {Kind.DSN: Kind.REPORT, ",
+            "_ABOUT = {",
             "faults.py::test_no_message_that_the_sums_clear_would_be_found_by_its_rows",
         ),
     ),

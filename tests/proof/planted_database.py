@@ -7,6 +7,7 @@ from .planting import Fault
 _OPENING = "database/test_database_opening.py::"
 _COMMIT = "database/test_database_commit.py::"
 _DURABLE = "what is answered for survives a power cut"
+_SHARING = "database/test_sharing.py::"
 _FLUSHED = "database/test_database_content.py::test_more_goes_to_a_file_that_is_flushed_before_it_is_used"
 
 DATABASE = (
@@ -169,5 +170,19 @@ DATABASE = (
         file="reception/intake.py",
         edits=(("        if not is_full(error):\n", "        if False:\n"),),
         test="reception/test_failing_disk.py::test_a_content_that_cannot_be_flushed_ends_the_node",
+    ),
+    Fault(
+        name="octets that other messages use are dropped with their message",
+        rule="content that a message uses does not expire",
+        file="database/sharing.py",
+        edits=(("    if heir is not None:\n", "    if heir is not None and not heir:\n"),),
+        test=_SHARING + "test_the_octets_stay_until_the_last_message_that_uses_them_is_dropped",
+    ),
+    Fault(
+        name="a good content is given to one of the messages that use it, and the others lose theirs",
+        rule="a content stays as long as a message uses it",
+        file="database/sharing.py",
+        edits=(("    for one in alike:\n        put(run, one, Content(of=message_id))\n", ""),),
+        test=_SHARING + "test_a_good_content_replaces_the_damaged_one_for_all_that_expect_it",
     ),
 )

@@ -303,4 +303,29 @@ HOLDING = (
         edits=(("speaker.name == (owner if copy.owned else copy.owner)\n", "copy.owned\n"),),
         test="core/ownership/test_transfer.py::test_an_owner_yields_at_equal_epoch_to_the_rival_itself_and_asks_after_hearsay",
     ),
+    Fault(
+        name="a holder takes a reference from a member that is neither owner nor holder of the original",
+        rule="no member can read mail by guessing ids",
+        file="core/reception/by_reference.py",
+        edits=(
+            (
+                "    return asker in {original.owner, *(holder.name for holder in original.holders)}\n",
+                "    return True\n",
+            ),
+        ),
+        test="members/test_content_by_reference.py::"
+        "test_a_member_that_does_not_have_a_message_cannot_get_it_by_its_id",
+    ),
+    Fault(
+        name="a holder refers to stored octets without comparing them",
+        rule="nothing whose digest was not compared counts as a copy",
+        file="members/answering.py",
+        edits=(
+            (
+                "        return found if await examiner.look(found.id) is Finding.SOUND else None\n",
+                "        return found\n",
+            ),
+        ),
+        test="members/test_content_by_reference.py::test_a_holder_whose_original_is_damaged_is_sent_the_content",
+    ),
 )

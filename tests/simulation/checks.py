@@ -13,13 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Outcome
 from shadowrelay.core.digests import of_content
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.messages import Copy, HolderState, Reason, Recipient, Role, Stage, Status
-from shadowrelay.core.tracking import Deliver, Dsn, DuplicateDeliver, HaRestore, Promote, Receive, Send
+from shadowrelay.core.requests import Request
+from shadowrelay.core.tracking import (
+    Deliver,
+    Dsn,
+    DuplicateDeliver,
+    HaRestore,
+    Promote,
+    Receive,
+    Resubmit,
+    Send,
+)
 from shadowrelay.core.tracking_row import TrackingEvent
 
-from . import rot
-from .world import Delivery, World
+from . import given_back, rot
+from .world import LATE, SLACK, Broken, Delivery, World, healthy_for
 
 if TYPE_CHECKING:
     from .node import Node
@@ -33,10 +43,6 @@ A_MOMENT = 0.2
 
 DECIDED = 7.0
 """Seconds in which a promotion is done that was decided on before its node was cut off."""
-
-
-class Broken(AssertionError):
-    """An invariant does not hold."""
 
 
 @dataclass(slots=True)
@@ -59,6 +65,9 @@ class Invariants:
     log: list[tuple[float, str, TrackingEvent]] = field(default_factory=list)
     logged: dict[tuple[str, MessageId], dict[int, Status]] = field(default_factory=dict)  # as settled
     rotten_since: dict[tuple[str, MessageId], float] = field(default_factory=dict)  # contents
+    records: dict[tuple[str, RequestId], tuple[Request, float]] = field(
+        default_factory=dict
+    )  # on disks, since
     keep_log: bool = False
 
     # Reported by nodes.
@@ -83,15 +92,15 @@ class Invariants:
                 and world.policy.reject_message_on_shadow_failure
             ):
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
+        given_back.committed(self, node, touched, told)
         for message_id, before in touched.items():
             after = node.ledger.state.copies.get(message_id)
             self._epochs(node, message_id, after)
             self._tracked(node, before, after, told)
             self._learns(node, before, after)
             self._same_as_the_owners(node, after)
-            gone = (
-                message_id not in node.ledger.state.contents and (node.name, message_id) not in self.world.hit
-            )
+            there = node.ledger.state.content(message_id) is not None
+            gone = not there and (node.name, message_id) not in self.world.hit
             if after is not None and gone:
                 raise Broken(f"{node.name} has {message_id} without its content")
             self.available(message_id)
@@ -113,6 +122,7 @@ class Invariants:
         world.point("event", kind, node.name, message_id, *rest)
 
     def opened(self, node: Node) -> None:
+        given_back.forget(self, node)
         for message_id, copy in node.ledger.state.copies.items():
             self.epochs[node.name, message_id] = copy.epoch
 
@@ -213,7 +223,9 @@ class Invariants:
         if before is None and after is not None and not about:
             raise Broken(f"{node.name}: {copy.id} appeared without a row")
         accepted = before is None and after is not None and after.role is Role.PRIMARY
-        if accepted and not any(isinstance(event, Receive | Dsn | Promote | HaRestore) for event in about):
+        if accepted and not any(
+            isinstance(event, Receive | Dsn | Promote | HaRestore | Resubmit) for event in about
+        ):
             raise Broken(f"{node.name}: {copy.id} was accepted without RECEIVE")
         if after is not None:
             newly = {r.number for r in after.recipients if r.settled} - settled_before
@@ -314,7 +326,7 @@ class Invariants:
         found = []
         for node in self.world.nodes.values():
             copy = node.ledger.durable_copy(message_id)
-            if copy is not None and node.ledger.state.contents.get(message_id) == message_id.encode():
+            if copy is not None and node.ledger.state.content(message_id) == message_id.encode():
                 found.append(copy)
         return found
 
@@ -353,7 +365,7 @@ def _not_there(world: World, copy: Copy) -> str | None:
 
 def _as_it_was(node: Node, copy: Copy) -> bool:
     """Is what the disk has of its content what its digest says?"""
-    octets = node.ledger.state.contents.get(copy.id, b"")
+    octets = node.ledger.state.content(copy.id) or b""
     return copy.digests is not None and of_content(octets) == copy.digests.content
 
 
@@ -373,7 +385,16 @@ def describe(event: TrackingEvent) -> str:
     words = [event.event_id, copy.id]
     if event.recipients and len(event.recipients) != len(copy.recipients):
         words.append("to=" + "+".join(str(r.number) for r in event.recipients))
-    for name in ("shadow", "primary", "new_owner", "reason", "redundant", "former_owner", "in_doubt"):
+    for name in (
+        "shadow",
+        "primary",
+        "new_owner",
+        "reason",
+        "redundant",
+        "former_owner",
+        "in_doubt",
+        "original",
+    ):
         value = getattr(event, name, None)
         if value:
             words.append(f"{name.replace('_', '-')}={value}")
@@ -393,7 +414,9 @@ class Verdict:
     unexpected: int = 0
     recovered: int = 0
     excused: int = 0
+    resubmitted: int = 0
     duplicates: Counter[str] = field(default_factory=Counter)
+    missing: Counter[str] = field(default_factory=Counter)  # recipients that were not given a message back
     faults: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     virtual: float = 0.0
@@ -401,33 +424,6 @@ class Verdict:
     @property
     def ok(self) -> bool:
         return not self.problems
-
-
-def healthy_for(world: World, one: str, other: str, start: float, end: float) -> float:
-    """The longest stretch between the two moments in which nothing was wrong with either, or their link."""
-    wrong = sorted(
-        (entry.start, entry.end)
-        for entry in world.impairments
-        if (entry.other is None and entry.one in (one, other))
-        or (entry.other is not None and {entry.one, entry.other} == {one, other})
-    )
-    longest, at = 0.0, start
-    for begins, ends in wrong:
-        if ends <= at:
-            continue
-        if begins >= end:
-            break
-        longest = max(longest, begins - at)
-        at = max(at, ends)
-    return max(longest, end - at)
-
-
-SLACK = 4.5
-"""Seconds in which two healthy members are sure to have talked: idle interval, a poll, some delays."""
-
-
-LATE = 7.0
-"""Seconds more where packets were lost, or late."""
 
 
 AFTERMATH = 6.0
@@ -537,6 +533,12 @@ def judge(checks: Invariants) -> Verdict:
     per_client: dict[tuple[int, int], list[Delivery]] = {}
     attempted = {(s.message_id, n) for s in world.submissions.values() for n, _, _ in s.recipients}
     attempted |= {(report, 1) for report in world.reports}
+    given = {(e.id, n) for entries in world.resubmissions.values() for e in entries for n in e.numbers}
+    attempted |= given
+    verdict.resubmitted = len(given & world.deliveries.keys())
+    for cause in given_back.missing(checks):
+        verdict.missing[cause] += 1
+        verdict.problems += [f"not given back: {cause[1:]}"] if cause.startswith("!") else []
     verdict.attempted = len(attempted)
     for key, deliveries in world.deliveries.items():
         verdict.delivered += len(deliveries)
@@ -588,6 +590,10 @@ def judge(checks: Invariants) -> Verdict:
 
 def unrest(world: World) -> str:
     """What still keeps the boundary from being empty and quiet; '' when nothing does."""
+    return _queues(world) or given_back.unfinished(world)
+
+
+def _queues(world: World) -> str:
     live = {node.ledger.state.database_id for node in world.nodes.values()}
     # Of a report whose only copy was damaged an operator has to be told; the message that it is about waits.
     damaged = {message_id for _, message_id in world.hit}

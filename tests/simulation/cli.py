@@ -35,15 +35,26 @@ class Totals:
         self.counts: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.duplicates: Counter[str] = Counter()
+        self.missing: Counter[str] = Counter()
         self.failures: dict[int, list[str]] = {}
 
     def add(self, verdict: Verdict) -> None:
-        for name in ("acknowledged", "attempted", "delivered", "lost", "unexpected", "recovered", "excused"):
+        for name in (
+            "acknowledged",
+            "attempted",
+            "delivered",
+            "lost",
+            "unexpected",
+            "recovered",
+            "excused",
+            "resubmitted",
+        ):
             self.counts[name] += getattr(verdict, name)
         self.counts["seeds"] += 1
         self.counts["virtual seconds"] += round(verdict.virtual)
         self.faults += verdict.faults
         self.duplicates += verdict.duplicates
+        self.missing += verdict.missing
         if not verdict.ok:
             self.failures[verdict.seed] = verdict.problems
 
@@ -52,13 +63,15 @@ class Totals:
             **self.counts,
             "faults": dict(sorted(self.faults.items())),
             "duplicates": dict(sorted(self.duplicates.items())),
+            "not resubmitted": dict(sorted(self.missing.items())),
             "failures": {str(seed): problems for seed, problems in sorted(self.failures.items())},
         }
 
     def lines(self) -> Iterator[str]:
         for name, count in self.counts.items():
             yield f"{name:<18}{count:>10,}"
-        for title, counter in (("faults", self.faults), ("duplicates", self.duplicates)):
+        sums = (("faults", self.faults), ("duplicates", self.duplicates), ("not resubmitted", self.missing))
+        for title, counter in sums:
             yield f"{title:<18}{sum(counter.values()):>10,}"
             for name, count in sorted(counter.items()):
                 yield f"  {name:<44}{count:>8,}"

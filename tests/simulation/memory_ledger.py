@@ -56,9 +56,10 @@ from shadowrelay.core.identifiers import (
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage, Status
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.requests import Progress, Request
-from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
-from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
+from shadowrelay.core.safety_net import selection
+from shadowrelay.core.tracking import RowsDamaged
+from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.database import opening
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.tally import Tally
@@ -92,6 +93,7 @@ class State:
     copies: dict[MessageId, Copy] = field(default_factory=dict)
     arriving: dict[MessageId, Copy] = field(default_factory=dict)
     contents: dict[MessageId, bytes] = field(default_factory=dict)
+    shared: dict[MessageId, MessageId] = field(default_factory=dict)  # whose content a message uses
     rotten: dict[MessageId, Copy] = field(default_factory=dict)  # rows that nobody has read since they rotted
     damaged: dict[MessageId, DamagedRow] = field(default_factory=dict)
     outcomes: dict[MessageId, Outcome] = field(default_factory=dict)
@@ -106,9 +108,21 @@ class State:
     requests: dict[RequestId, Request] = field(default_factory=dict)
     progress: dict[tuple[RequestId, ServerName, ServerName], Progress] = field(default_factory=dict)
 
+    def keeper(self, message_id: MessageId) -> MessageId:
+        """The message that has the octets."""
+        return message_id if message_id in self.contents else self.shared.get(message_id, message_id)
+
+    def content(self, message_id: MessageId) -> bytes | None:
+        return self.contents.get(self.keeper(message_id))
+
+    def users(self, keeper: MessageId) -> list[MessageId]:
+        """The messages that use what ``keeper`` has, in order, without ``keeper``."""
+        return sorted(user for user, of in self.shared.items() if of == keeper and user not in self.contents)
+
     def snapshot(self) -> State:
         return replace(
             self,
+            shared=dict(self.shared),
             copies=dict(self.copies),
             arriving=dict(self.arriving),
             contents=dict(self.contents),
@@ -259,6 +273,26 @@ class MemoryLedger:
         found = self.state.progress
         return [found[key] for key in sorted(found) if key[0] == request_id]
 
+    def resubmitting(self) -> int:
+        return sum(copy.owned and copy.request is not None for copy in self.state.copies.values())
+
+    def resubmittable(
+        self, selector: Selector, owner: ServerName | None, place: Place, most: int
+    ) -> Selected:
+        copies = list(self.state.copies.values())
+        found = selection.selected(selector, copies, owner, place)
+        if selector.network_message_id:
+            return found
+        looked_at = sorted(
+            (one.settled_at, copy.id)
+            for copy in (*copies, *self.state.rotten.values())
+            for one in copy.recipients
+            if one.settled_at is not None and selector.covers(one.settled_at)
+            if place.at is None or (one.settled_at, copy.id) > place
+        )[:most]
+        rest = None if len(looked_at) < most else Place(*looked_at[-1])
+        return Selected([one for one in found.messages if one in set(looked_at)], rest)
+
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
         return [event for event in self.state.events.values() if event.addressee == addressee][:most]
 
@@ -298,16 +332,19 @@ class MemoryLedger:
                     )
                 table = "arriving" if after.stage is Stage.ARRIVING else "copies"
                 self._put(table, after.id, _ordered(after))
-                if content is not None:
-                    self._put("contents", after.id, content.data or b"")
+                if content is not None and before is None:
+                    self._store(after.id, content)
+                elif content is not None:
+                    self._renew(after, content)
             case DropCopy(copy):
                 self._put("arriving" if copy.stage is Stage.ARRIVING else "copies", copy.id, _ABSENT)
-                self._put("contents", copy.id, _ABSENT)
+                self._leave(copy.id)
             case SaveDamaged(rows):
                 self._put("damaged", rows.message_id, rows)
             case DropDamaged(message_id):
-                for table in ("damaged", "rotten", "contents"):
+                for table in ("damaged", "rotten"):
                     self._put(table, message_id, _ABSENT)
+                self._leave(message_id)
             case CheckCopies(owner, at, most):
                 for copy in self._unchecked(owner, at)[:most]:
                     self._put("copies", copy.id, replace(copy, check_at=at))
@@ -350,6 +387,46 @@ class MemoryLedger:
                 assert known.lineage is not None
                 self._put("known", name, replace(known, lineage=known.lineage.at(sequence)))
 
+    def _store(self, message_id: MessageId, content: Content) -> None:
+        if content.of is None:
+            self._put("contents", message_id, content.data or b"")
+        else:
+            self._put("shared", message_id, self.state.keeper(content.of))
+
+    def _leave(self, message_id: MessageId) -> None:
+        """As ``sharing.leave`` does it."""
+        users, octets = self.state.users(message_id), self.state.contents.get(message_id, _ABSENT)
+        self._put("contents", message_id, _ABSENT)
+        self._put("shared", message_id, _ABSENT)
+        if users:
+            self._put("shared", users[0], _ABSENT)
+            self._put("contents", users[0], octets)
+        for user in users[1:]:
+            self._put("shared", user, users[0])
+
+    def _renew(self, after: Copy, content: Content) -> None:
+        """As ``sharing.renew`` does it."""
+        state = self.state
+        former = state.keeper(after.id)
+        if content.of is not None:
+            if state.keeper(content.of) != former:
+                self._leave(after.id)
+                self._store(after.id, content)
+            return
+        wanted = after.digests and after.digests.content
+        alike = [
+            user
+            for user in (former, *state.users(former))
+            if user != after.id
+            for kept in (state.copies, state.arriving, state.rotten)
+            if user in kept and (digests := kept[user].digests) and digests.content == wanted
+        ]
+        for user in (after.id, *alike):
+            self._leave(user)
+        self._store(after.id, content)
+        for user in alike:
+            self._put("shared", user, after.id)
+
     def _drop_events(self, addressee: DatabaseId, upto: int | None) -> None:
         for number in [
             event.number
@@ -376,7 +453,8 @@ class MemoryLedger:
         """A page is the one of before: what it says of the message is sound, and out of date."""
         assert not self.dirty
         self.state.copies.pop(message_id, None)
-        self.state.contents.pop(message_id, None)
+        self._leave(message_id)
+        self._undo.clear()
         if former is not None and content is not None:
             self.state.copies[message_id] = former
             self.state.contents[message_id] = content
@@ -633,6 +711,14 @@ class CheckedLedger(MemoryLedger):
             if mine != other:
                 raise Disagreement(f"{self.name}: SQLite says {mine}, memory {other}")
 
+    def compare_contents(self) -> None:
+        """Who has which octets, and who uses those of whom: no decision reads that."""
+        run = self.connection.execute
+        kept = dict(run("SELECT message_id, data FROM content").fetchall())
+        shared = dict(run("SELECT message_id, content_of FROM shared_content").fetchall())
+        if (kept, shared) != (self.state.contents, self.state.shared):
+            raise Disagreement(f"{self.name}: SQLite says {kept} {shared}, memory {self.state}")
+
     def expire(self, policy: Policy, now: datetime) -> None:
         from shadowrelay.database.records import micros
 
@@ -657,7 +743,7 @@ class CheckedLedger(MemoryLedger):
 # What decisions read, SQLite answers.
 _READ = """copy arrival damaged outcome tombstone knows member members copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
-events_for"""
+resubmittable events_for"""
 
 
 def _asked(name: str) -> Callable[..., Any]:

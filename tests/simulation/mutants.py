@@ -336,9 +336,9 @@ MUTANTS = (
         (
             (
                 reports.report_id,
-                'about = f"report',
+                'return derived_id("report",',
                 'import itertools; report_id.__dict__.setdefault("n", itertools.count())\n'
-                '    about = f"{next(report_id.n)}report',
+                '    return derived_id(f"{next(report_id.n)}report",',
             ),
         ),
         seed=213,

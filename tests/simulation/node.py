@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Content, DamagedRow
@@ -21,16 +22,19 @@ from shadowrelay.core.messages import Confirmation, Copy, Recipient, Status
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.ownership.handover import hand_over
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.by_reference import keepers
 from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace
-from shadowrelay.core.safety_net import expiry
+from shadowrelay.core.safety_net import expiry, requesting
 from shadowrelay.core.steps import (
     AnyStep,
     Ask,
     Beside,
     Both,
+    Compare,
     Greet,
     OfferCopy,
+    Operate,
     Pause,
     Script,
     SendOn,
@@ -45,9 +49,11 @@ from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
 from shadowrelay.reception import two_copies
+from shadowrelay.safety_net.pace import Pace
 
 from .memory_ledger import CheckedLedger, MemoryLedger, State
 from .peers import Peers
+from .resubmitting import Resubmitter
 from .world import START, Delivery, World, seconds
 
 if TYPE_CHECKING:
@@ -87,6 +93,8 @@ class Task:
                 return
             elif type(step) is WriteReports:
                 value = node.write_reports(step)
+            elif type(step) is Compare:
+                value = frozenset(one for one in step.messages if node.read(one) is None)
             else:
                 node.perform(step, self.resume)
                 return
@@ -190,6 +198,7 @@ class Node:
         self.repairing: set[MessageId] = set()
         self.concluding = self.carrying = False
         self.pump_at: float | None = None
+        self.resubmitter: Resubmitter | None = None  # since there was a request
         token = Incarnation(self.world.token(64))
         now = self.clock()
         away_since = self.ledger.open(token, now)
@@ -302,7 +311,7 @@ class Node:
         generation = self.generation
         self.durable = ledger.lineage
         for message_id in touched:
-            copy, octets = ledger.state.copies.get(message_id), ledger.state.contents.get(message_id)
+            copy, octets = ledger.state.copies.get(message_id), ledger.state.content(message_id)
             if copy and octets:
                 self.versions.setdefault(message_id, []).append((copy, octets))
         self.checks.committed(self, touched, told)
@@ -334,6 +343,8 @@ class Node:
                 self.peers.greet(step, resume)
             case Ask():
                 self.peers.ask(step, resume)
+            case Operate():
+                self.peers.operate(step, resume)
             case SendOn():
                 self._send_on(step, resume)
             case Pause(length):
@@ -438,6 +449,14 @@ class Node:
         if exposed:
             self._repair()
         self._mend()
+        self.resubmit()
+
+    def resubmit(self) -> None:
+        """Share the requests, and carry them out."""
+        if self.resubmitter is None and self.ledger.state.requests:
+            self.resubmitter = Resubmitter(self, Pace(self.policy, self.world.now))
+        if self.resubmitter is not None:
+            self.resubmitter.look()
 
     def _conclude(self) -> None:
         reachable = self.boundary.reachable()
@@ -467,7 +486,7 @@ class Node:
 
     def read(self, message_id: MessageId) -> bytes | None:
         """The content of a copy, compared with its digest; what is damaged is written down."""
-        copy, content = self.ledger.copy(message_id), self.ledger.state.contents.get(message_id, b"")
+        copy, content = self.ledger.copy(message_id), self.ledger.state.content(message_id) or b""
         if copy is None or copy.damaged or copy.digests is None:
             return None
         if of_content(content) == copy.digests.content:
@@ -616,7 +635,7 @@ class Node:
         low, high = sink.delay
         there, back = (low + (high - low) * world.random.random() for _ in range(2))
         recipients = tuple((r.number, r.address) for r in step.recipients)
-        content = self.ledger.state.contents[copy.id]
+        content = self.ledger.state.content(copy.id) or b""
 
         def finish(answers: dict[int, str] | None, made: tuple[Delivery, ...]) -> None:
             results = tuple(self._result(r.number, r.attempts, answers) for r in step.recipients)
@@ -680,7 +699,8 @@ class Node:
                 self.repairing.discard(message_id)
 
             candidates = self.boundary.candidates(self.world.now)
-            self.start(repair.copy_again(copy.id, candidates.healthy, self.clock), done)
+            whom = partial(candidates.healthy, first=keepers(self.ledger, copy))
+            self.start(repair.copy_again(copy.id, whom, self.clock), done)
 
     # Draining.
 
@@ -739,11 +759,13 @@ class Node:
 
         def work(ledger: Transaction) -> None:
             now, reachable = self.clock(), self.boundary.reachable()
+            kept = requesting.kept(ledger, self.policy, now)
             for copy in self.ledger.settled_copies():
-                if expiry.expire(ledger, copy, self.policy, now, reachable).writes:
+                if expiry.expire(ledger, copy, self.policy, now, reachable, kept).writes:
                     current = ledger.copy(copy.id)
                     if current is not None:
-                        ledger.apply(expiry.expire(ledger, current, self.policy, now, reachable))
+                        ledger.apply(expiry.expire(ledger, current, self.policy, now, reachable, kept))
+            ledger.apply(requesting.forget(ledger, self.policy, now))
             self.ledger.expire(self.policy, now)
 
         self.transact(work, lambda _: None)

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.greeting import greet
-from shadowrelay.core.identifiers import Mark, MessageId, ServerName
+from shadowrelay.core.identifiers import Digest, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import conversation
 from shadowrelay.core.members.conversation import Answered, Greeting
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Status
+from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.ownership import chores
+from shadowrelay.core.reception.by_reference import Origin, may_refer
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
-from shadowrelay.core.steps import Ask, Greet, OfferCopy, Step, Unanswered
+from shadowrelay.core.steps import Ask, Greet, OfferCopy, Operate, Step, Unanswered
+from shadowrelay.safety_net.sharing import received
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
     RCPT_KEYWORDS,
@@ -29,6 +32,7 @@ from shadowrelay.wire.esmtp import (
     parse_mail,
     parse_rcpt,
 )
+from shadowrelay.wire.xoperate import format_act, format_answer, parse_act, parse_answer
 from shadowrelay.wire.xqdiscard import (
     format_line,
     format_query,
@@ -43,18 +47,21 @@ from shadowrelay.wire.xshadow import (
     format_greeting,
     format_mark,
     format_offer,
+    format_origin,
     parse_fork,
     parse_greeting,
     parse_mark,
     parse_offer,
+    parse_origin,
 )
 
 if TYPE_CHECKING:
     from .node import Node
 
 OFFERED = frozenset({"SIZE", "8BITMIME", "SMTPUTF8", "DSN"})
-MAIL_HERE = MAIL_KEYWORDS | {"XSHADOW"}
+MAIL_HERE = MAIL_KEYWORDS | {"XSHADOW", "XMADEOF"}
 RCPT_HERE = RCPT_KEYWORDS | {"XFORK"}
+SEND_IT = "450 4.6.0 "
 RESET = "connection reset"
 Reply = Callable[[tuple[str, ...]], None]
 
@@ -169,7 +176,7 @@ class Peers:
         self.exchange(step.to, number, [line], timeout, answered)
 
     def ask(self, step: Ask, resume: Callable[[Any], None]) -> None:
-        if step.query.revoke or step.query.sighting or step.query.wanted:
+        if not step.query.most:  # not a poll: on a session from the pool
             timeout = self.node.policy.revoke_timeout.total_seconds()
             self._acquire(step.to, lambda opened: self._ask(opened, step, timeout, resume))
         else:
@@ -192,6 +199,27 @@ class Peers:
             resume(Answered(found, parse_mark(answer[-1].rpartition(" ")[2]), seen[0] if seen else None))
 
         self.exchange(step.to, session.number, ["XQDISCARD " + format_query(step.query)], timeout, done)
+
+    def operate(self, step: Operate, resume: Callable[[Any], None]) -> None:
+        self._acquire(step.to, lambda opened: self._operate(opened, step, resume))
+
+    def _operate(self, session: Session | None, step: Operate, resume: Callable[[Any], None]) -> None:
+        if session is None:
+            resume(Unanswered("xoperate", "no session"))
+            return
+
+        def done(answer: tuple[str, ...] | None, why: str) -> None:
+            if answer is None:
+                if self.shadow.get(step.to) is session:
+                    del self.shadow[step.to]
+                resume(Unanswered("xoperate", why))
+            elif answer[0].startswith("5"):
+                resume(ActAnswer({}, answer[0]))
+            else:
+                resume(parse_answer([line[len("250 2.0.0 ") :] for line in answer]))
+
+        timeout = self.node.policy.shadow_attempt_timeout.total_seconds()
+        self.exchange(step.to, session.number, ["XOPERATE " + format_act(step.act)], timeout, done)
 
     def offer(self, step: OfferCopy, resume: Callable[[Any], None]) -> None:
         """With what is stored, once it is compared; what arrives is at hand."""
@@ -270,6 +298,10 @@ class Peers:
             envelope=step.digests.envelope,
             given_for=step.given_for,
         )
+        extra = {"XSHADOW": format_offer(mark)}
+        if step.content_of is not None:
+            octets = envelope.size if step.refers else None
+            extra["XMADEOF"] = format_origin(Origin(step.content_of, step.request, octets))
         lines: list[str | bytes] = [
             format_mail(
                 MailFrom(
@@ -278,7 +310,7 @@ class Peers:
                     body=envelope.body,
                     ret=envelope.ret,
                     envid=envelope.envid,
-                    extra={"XSHADOW": format_offer(mark)},
+                    extra=extra,
                 ),
                 OFFERED,
             )
@@ -286,7 +318,8 @@ class Peers:
         for r in step.recipients:
             fork = format_fork(r.number, r.next_hop, Status.READY if r.report else r.status)
             lines.append(format_rcpt(RcptTo(r.address, r.notify, r.orcpt, {"XFORK": fork}), OFFERED))
-        lines.append(f"BDAT {len(content)} LAST {step.digests.content}\r\n".encode() + content)
+        sent = b"" if step.refers else content
+        lines.append(f"BDAT {len(sent)} LAST {step.digests.content}\r\n".encode() + sent)
         database = session.theirs.lineage.database_id
 
         def done(answer: tuple[str, ...] | None, why: str) -> None:
@@ -297,6 +330,9 @@ class Peers:
                 ended(OfferAttempt(step.to, Leg.LOST, step.rank, why, database, concern=concern))
                 return
             reply, _, told = answer[-1].rpartition(" ")
+            if step.refers and reply.startswith(SEND_IT):
+                self._offer(session, replace(step, refers=False), content, ended)
+                return
             if reply[0] != "2":
                 concern = Concern.MEMBER if reply.startswith("451 4.3.") else Concern.COPY
                 ended(OfferAttempt(step.to, Leg.REFUSED, step.rank, reply, database, concern=concern))
@@ -323,6 +359,8 @@ class Peers:
         verb, _, rest = first.partition(" ")
         if verb == "XSHADOW":
             self._serve_greeting(session, rest, reply)
+        elif verb == "XOPERATE":
+            self._serve_act(session, rest, reply)
         else:
             self._serve_query(session, rest, reply)
 
@@ -390,6 +428,24 @@ class Peers:
 
         self._transact(work, then)
 
+    def _serve_act(self, session: int, text: str, reply: Reply) -> None:
+        node = self.node
+        theirs = self.speakers.get(session)
+        if theirs is None:
+            reply(())
+            return
+        act = parse_act(text)
+
+        def work(ledger: Transaction) -> tuple[str, ...]:
+            told = received(ledger, theirs.name, act.arguments, node.policy, node.clock())
+            return tuple(f"250-2.0.0 {part}" for part in format_answer(told))
+
+        def then(lines: tuple[str, ...]) -> None:
+            node.boundary.called(theirs.name, self.world.now)
+            reply(lines)
+
+        self._transact(work, then)
+
     def _serve_offer(self, session: int, lines: Sequence[str | bytes], reply: Reply) -> None:
         node = self.node
         theirs = self.speakers.get(session)
@@ -401,6 +457,7 @@ class Peers:
         chunk, _, octets = last.partition(b"\r\n")
         mail = parse_mail(texts[0].removeprefix("MAIL "), keywords=MAIL_HERE)
         told = parse_offer(mail.extra["XSHADOW"])
+        origin = parse_origin(mail.extra["XMADEOF"]) if "XMADEOF" in mail.extra else None
         recipients = []
         for text in texts[1:]:
             rcpt = parse_rcpt(text.removeprefix("RCPT "), smtputf8=False, keywords=RCPT_HERE)
@@ -411,7 +468,14 @@ class Peers:
         envelope = Envelope(
             sender=mail.sender, size=mail.size or 0, body=mail.body, ret=mail.ret, envid=mail.envid
         )
-        digests = Digests(of_content(octets), of_envelope(envelope, recipients))
+        digest, content = of_content(octets), Content(data=octets)
+        if origin is not None and origin.octets is not None:
+            found = self._referred_to(theirs.name, origin, chunk.decode().rpartition(" ")[2])
+            if found is None:
+                reply((f"{SEND_IT}Send the content {format_mark(node.durable.mark)}",))
+                return
+            digest, content = of_content(found), Content(of=origin.message_id)
+        digests = Digests(digest, of_envelope(envelope, recipients))
         assert told.age is not None
         if (told.envelope, chunk.decode().rpartition(" ")[2]) != (digests.envelope, digests.content):
             reply((f"554 5.6.0 Differs from its digest {format_mark(node.durable.mark)}",))
@@ -428,12 +492,13 @@ class Peers:
             recipients=tuple(recipients),
             digests=digests,
             given_for=told.given_for,
+            content_of=origin.message_id if origin else None,
+            request=origin.request if origin else None,
         )
 
         def work(ledger: Transaction) -> OfferAnswer | None:
             if chores.refuses(ledger, offer.message_id):
                 return None
-            content = Content(data=octets)
             return ledger.apply(hold(ledger, offer, content, node.policy, node.clock()))
 
         def then(held: OfferAnswer | None) -> None:
@@ -441,9 +506,16 @@ class Peers:
             node.boundary.called(theirs.name, self.world.now)
             if held is OfferAnswer.QUEUED:
                 reply((f"250 2.6.0 {offer.message_id} Queued mail for redundancy {format_mark(mark)}",))
+            elif held is OfferAnswer.SEND:
+                reply((f"{SEND_IT}Send the content {format_mark(mark)}",))
             elif held is None:
                 reply((f"451 4.3.2 Being opened, ask another member {format_mark(mark)}",))
             else:
                 reply((f"451 4.4.0 {offer.message_id} {held.value} {format_mark(mark)}",))
 
         self._transact(work, then)
+
+    def _referred_to(self, asker: ServerName, origin: Origin, digest: str) -> bytes | None:
+        """As ``answering`` does it: who may refer to the content, and then what the disk has now."""
+        allowed = may_refer(self.node.ledger, asker, origin.message_id, origin.octets or 0, Digest(digest))
+        return self.node.read(origin.message_id) if allowed else None

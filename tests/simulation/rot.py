@@ -21,13 +21,13 @@ def _flipped(draw: random.Random, octets: bytes) -> bytes:
     return octets[:at] + bytes([octets[at] ^ (1 << draw.randrange(8))]) + octets[at + 1 :]
 
 
-CONTENTS: tuple[Callable[[random.Random, bytes], bytes | None], ...] = (
+CONTENTS: tuple[Callable[[random.Random, bytes], bytes], ...] = (
     _flipped,
     lambda _, octets: octets[: len(octets) // 2],
     lambda _, octets: bytes(len(octets)),
     lambda _, octets: octets + b"\r\n",
     lambda _, __: b"",
-    lambda _, __: None,  # it is gone
+    lambda _, __: b"",  # it is gone: there is nothing to read
 )
 
 
@@ -41,13 +41,9 @@ def damage_content(node: Node, draw: random.Random) -> list[MessageId]:
     other = draw.choice(there)
     if contents[first] != contents[other] and draw.random() < 0.3:
         contents[first], contents[other] = contents[other], contents[first]
-        return [first, other]
-    octets = draw.choice(CONTENTS)(draw, contents[first])
-    if octets is None:
-        del contents[first]
-    else:
-        contents[first] = octets
-    return [first]
+        return [user for one in (first, other) for user in (one, *node.ledger.state.users(one))]
+    contents[first] = draw.choice(CONTENTS)(draw, contents[first])
+    return [first, *node.ledger.state.users(first)]
 
 
 def damage_row(node: Node, draw: random.Random) -> list[MessageId]:

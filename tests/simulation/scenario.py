@@ -226,7 +226,8 @@ class Scenario:
         node, message_id = self._stored(words)
         if words[2] == "content":
             contents = node.ledger.state.contents
-            contents[message_id] = contents[message_id][:-1] + b"?"
+            keeper = node.ledger.state.keeper(message_id)
+            contents[keeper] = contents[keeper][:-1] + b"?"
         else:
             node.ledger.rot_row(message_id)
         self.checks.rotted(node, [message_id], rot.CONTENT if words[2] == "content" else rot.ROW)

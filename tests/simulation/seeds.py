@@ -16,6 +16,7 @@ from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
 from .clients import Client
 from .memory_ledger import CheckedLedger, Disagreement
 from .node import Node
+from .operators import Operator
 from .world import Noise, Sink, World, seconds
 
 SCALED = Policy(
@@ -123,6 +124,10 @@ class Run:
         if draw.random() < 0.1 and not shared:  # there may be nobody then
             policy = replace(policy, shadow_message_preference_setting=ShadowMessagePreference.REMOTE_ONLY)
         self.short = draw.random() < 0.1
+        self.asking = random.Random(seed ^ 0x5AFE)  # what operators ask of Safety Net: drawn apart too
+        asks = self.asking.random() < 0.3
+        if asks:
+            policy = self._unhurried(policy)
         if self.short:
             policy = replace(policy, safety_net_hold_time=seconds(3))
         self.world = World(seed, policy, together(FOUR[:nodes], shared), verbose=verbose)
@@ -137,6 +142,7 @@ class Run:
             self.world.at_once = 1 + seed % 3
         self.world.say("plan", str(self.plan))
         self.checks = make_boundary(self.world, sql=self.plan.sql)
+        self.operator = Operator(self.world, self.asking) if asks else None
         self.clients: list[Client] = []
         self.healed = 0
         self._hanging(seed)
@@ -151,6 +157,17 @@ class Run:
                 sink.closed_until = draw.choice((float("inf"), 40.0))  # the queue is full between the faults
             if shared and self.machines.random() < 0.7:
                 sink.closed_until = float("inf")
+
+    def _unhurried(self, policy: Policy) -> Policy:
+        """Timings of resubmission that fit into the world's time, or do not."""
+        draw = self.asking
+        return replace(
+            policy,
+            unresponsive_primary_interval=seconds(draw.choice((2.0, 6.0, 30.0))),
+            resubmit_overlap=seconds(draw.choice((0.0, 2.0, 10.0))),
+            resubmit_rate=draw.choice((1, 2, 50)),
+            resubmit_request_age=draw.choice((policy.resubmit_request_age,) * 8 + (seconds(12.0),)),
+        )
 
     def _hanging(self, seed: int) -> None:
         """In every third run attempts may hang before their content; drawn apart from everything else."""
@@ -181,6 +198,13 @@ class Run:
                 for number in range(1, draw.choice((1, 1, 2, 3, 4)) + 1)
                 for hop in (draw.choice(hops),)
             )
+            if self.operator:  # most of it stays inside
+                recipients = tuple(
+                    (number, address.replace("example.net", "inside.example"), "inside.example")
+                    if self.asking.random() < 0.6
+                    else (number, address, hop)
+                    for number, address, hop in recipients
+                )
             sender = "" if draw.random() < 0.1 else "sender@example.org"
             client = Client(world, self.checks, len(self.clients) + 1, sender, recipients, homes)
             self.clients.append(client)
@@ -389,6 +413,8 @@ class Run:
             self._mail(start, draw.randint(2, 5))
             self._fault(kind, start)
             self._hand_overs(start)
+            if self.operator:
+                self.operator.plan(start)
             healed = index + 1
             if problem := self._until(
                 lambda healed=healed: "" if self.healed >= healed else "not healed", 60.0
@@ -403,6 +429,8 @@ class Run:
             sink.delay = (0.005, 0.05)
         if problem := self._until(self._clients, 90.0):
             return problem
+        if self.operator:
+            self.operator.finish()
         world.noise = replace(world.noise, loss=0.0, repeat=0.0)
         if problem := self._until(lambda: unrest(world), 120.0):
             return f"not drained: {problem}"

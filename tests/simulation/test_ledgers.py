@@ -62,6 +62,7 @@ from .memory_ledger import CheckedLedger, State
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 NAMES = [ServerName(name) for name in ("mx1", "mx2", "mx3")]
 DATABASES = [DatabaseId(f"0000000{n}-0000-4000-8000-000000000000") for n in range(3)]
+CONTENTS = (b"x", b"y")
 IDS = [MessageId(f"01900000-0000-7000-8000-{n:012d}") for n in range(6)]
 
 
@@ -104,7 +105,9 @@ def _copy(draw: random.Random, message_id: MessageId) -> Copy:
         owner_database=draw.choice(DATABASES),
         offered_in=Incarnation(draw.choice(("a" * 16, ""))),
         envelope=envelope,
-        digests=draw.choice((None, Digests(of_content(b"x"), of_envelope(envelope, recipients)))),
+        digests=draw.choice(
+            (None, *(Digests(of_content(c), of_envelope(envelope, recipients)) for c in CONTENTS))
+        ),
         damage=draw.choice((None, None, *Damage)),
         renewed_at=moment(),
         recipients=recipients,
@@ -121,13 +124,22 @@ def _copy(draw: random.Random, message_id: MessageId) -> Copy:
     )
 
 
+def _content(draw: random.Random, ledger: CheckedLedger, stored: Copy | None, after: Copy) -> Content | None:
+    """Of a new message, or in place of a damaged one: octets, or those of another message."""
+    if stored and not (stored.damage and after.damage is None):
+        return None
+    others = [one for one in IDS if one != after.id and ledger.state.content(one) is not None]
+    if others and draw.random() < 0.6:
+        return Content(of=draw.choice(others))
+    return Content(data=draw.choice(CONTENTS))
+
+
 def _write(draw: random.Random, ledger: CheckedLedger) -> Write:
     message_id = draw.choice(IDS)
     stored = ledger.copy(message_id)
     match draw.randrange(10):
         case 0 | 1 | 2:
-            content = None if stored else Content(data=b"x")
-            return SaveCopy(stored, _copy(draw, message_id), content)
+            return SaveCopy(stored, after := _copy(draw, message_id), _content(draw, ledger, stored, after))
         case 3:
             return DropCopy(stored) if stored else Tombstone(message_id, NAMES[0], 1, draw.randrange(3), NOW)
         case 4 | 5:
@@ -218,6 +230,7 @@ def test_both_ledgers_answer_alike(seed: int) -> None:
             case _:
                 ledger.commit()
         ledger.compare()
+        ledger.compare_contents()
         _compare_questions(ledger)
 
 

@@ -9,12 +9,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.requests import Selector
 
 if TYPE_CHECKING:
     from .node import Node
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -70,6 +76,29 @@ class Submission:
     acknowledged: float | None = None  # when the client had its 250
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A resubmit request, as an operator made it. ``due``: what it has to bring back, per recipient."""
+
+    id: RequestId
+    node: str
+    at: float
+    selector: Selector
+    due: frozenset[tuple[MessageId, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmission:
+    """A message that a node made of another one for a request."""
+
+    id: MessageId
+    original: MessageId
+    request: RequestId
+    node: str
+    at: float
+    numbers: frozenset[int]
+
+
 class World:
     """One boundary and its surroundings. ``say`` records history when somebody wants to read it."""
 
@@ -95,6 +124,10 @@ class World:
         self.deliveries: dict[tuple[MessageId, int], list[Delivery]] = {}
         self.reports: dict[MessageId, tuple[MessageId, int]] = {}  # DSN to (message, recipient)
         self.refused: set[MessageId] = set()  # answered 451
+        self.requests: dict[RequestId, Asked] = {}
+        self.resubmissions: dict[tuple[RequestId, MessageId], list[Resubmission]] = {}  # by original
+        self.originals: dict[MessageId, MessageId] = {}  # of what was made for requests
+        self.expired: dict[tuple[str, MessageId], float] = {}  # from whose Safety Net, when
         self.excused: set[MessageId] = set()  # exposed by policy when their owner's disk was lost
         self.impairments: list[Impairment] = []
         self.scrub = True  # do nodes read all that they keep, and ask who else has it?
@@ -182,12 +215,13 @@ class World:
 
     def compare(self, message_id: MessageId, recipients: tuple[tuple[int, str], ...], content: bytes) -> None:
         """What a next hop is given is what a client sent, or a report, for those it was sent to."""
-        sent = self.submissions.get(message_id)
+        original = self.originals.get(message_id, message_id)
+        sent = self.submissions.get(original)
         if sent is None:
             if not content.startswith(f"report {message_id} made by".encode()):
                 self.wrong.append(f"a damaged report: {content!r}")
             return
-        if content != message_id.encode():
+        if content != original.encode():
             self.wrong.append(f"DAMAGED: {message_id} was delivered as {content!r}")
         addresses = {number: address for number, address, _ in sent.recipients}
         for number, address in recipients:
@@ -196,6 +230,33 @@ class World:
 
     def was_delivered(self, message_id: MessageId, recipient: int) -> bool:
         return (message_id, recipient) in self.deliveries
+
+
+def healthy_for(world: World, one: str, other: str, start: float, end: float) -> float:
+    """The longest stretch between the two moments in which nothing was wrong with either, or their link."""
+    wrong = sorted(
+        (entry.start, entry.end)
+        for entry in world.impairments
+        if (entry.other is None and entry.one in (one, other))
+        or (entry.other is not None and {entry.one, entry.other} == {one, other})
+    )
+    longest, at = 0.0, start
+    for begins, ends in wrong:
+        if ends <= at:
+            continue
+        if begins >= end:
+            break
+        longest = max(longest, begins - at)
+        at = max(at, ends)
+    return max(longest, end - at)
+
+
+SLACK = 4.5
+"""Seconds in which two healthy members are sure to have talked: idle interval, a poll, some delays."""
+
+
+LATE = 7.0
+"""Seconds more where packets were lost, or late."""
 
 
 @dataclass(slots=True)

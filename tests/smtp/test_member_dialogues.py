@@ -14,7 +14,7 @@ from receiving import RawClient
 from stations import Station, database_id, full, incarnation, offer, station
 
 from shadowrelay.core.decisions import Content, Decision, DiscardEvent, Outcome, SaveCopy
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.damage import found
 from shadowrelay.core.messages import Copy, Role
 from shadowrelay.core.tracking import Receive
@@ -25,8 +25,9 @@ CALLER, CALLED = full("mx1"), full("mx2")
 
 
 async def prepare(holder: Station, given: str) -> None:
-    """``tell``: an event for the caller; ``hold``, ``own``: a copy here; ``damage``: that of before;
-    ``remember``: an outcome; ``refuse``: that of an arrival.
+    """``tell``: an event for the caller; ``hold``, ``own``: a copy here; ``keep``: a copy with a content of
+    eight octets, for that owner; ``damage``: that of before; ``remember``: an outcome; ``refuse``: that of an
+    arrival.
     """
     word, _, rest = given.partition(" ")
     if word == "tell":
@@ -37,6 +38,8 @@ async def prepare(holder: Station, given: str) -> None:
     if word == "refuse":
         refused = Decision(None, (Outcome(MessageId(rest), 1, (), NOW + timedelta(days=1), refused=True),))
         return await holder.read(lambda ledger: ledger.apply(refused))
+    if word == "keep":
+        return await keep(holder, *rest.split(" "))
     message, epoch = rest.split(" ")
     if word == "remember":
         outcome = Outcome(MessageId(message), int(epoch), (1,), NOW + timedelta(days=1))
@@ -61,6 +64,26 @@ async def prepare(holder: Station, given: str) -> None:
     return await holder.read(
         lambda ledger: ledger.apply(Decision(None, (save,), (Receive(at=NOW, copy=copy),)))
     )
+
+
+async def keep(holder: Station, message: str, owner: str) -> None:
+    octets = b"\r\nbody\r\n"
+    step = offer(CALLED, content=octets)
+    copy = Copy(
+        id=MessageId(message),
+        epoch=1,
+        rank=1,
+        role=Role.SHADOW,
+        owner=ServerName(owner),
+        owner_database=database_id(1),
+        offered_in=incarnation(1),
+        envelope=replace(step.envelope, size=len(octets)),
+        recipients=step.recipients,
+        digests=step.digests,
+        received_at=NOW,
+    )
+    save = SaveCopy(None, copy, Content(data=octets))
+    await holder.read(lambda ledger: ledger.apply(Decision(None, (save,))))
 
 
 DIALOGUES = {file.stem: file.read_text("utf-8") for file in FILES}

@@ -16,6 +16,7 @@ from shadowrelay.core.identifiers import (
     Mark,
     MessageId,
     NextHop,
+    RequestId,
     ServerName,
 )
 from shadowrelay.core.members.conversation import (
@@ -29,6 +30,7 @@ from shadowrelay.core.members.conversation import (
 )
 from shadowrelay.core.members.damage import Wanted
 from shadowrelay.core.messages import Status
+from shadowrelay.core.reception.by_reference import Origin
 from shadowrelay.wire.xshadow import VERSIONS, OfferParameter
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -66,6 +68,12 @@ offers = st.one_of(
         envelope=digests,
         given_for=st.one_of(st.none(), server_names),
     ),
+)
+origins = st.builds(
+    Origin,
+    message_ids,
+    st.one_of(st.none(), st.uuids().map(lambda value: RequestId(str(value)))),
+    st.one_of(st.none(), numbers),
 )
 moments = st.integers(0, 4_000_000_000_000).map(lambda ms: EPOCH + timedelta(milliseconds=ms))
 outcomes = st.one_of(

@@ -11,6 +11,7 @@ from golden_dialogues import FILES, Exchange, read
 from shadowrelay.core.decisions import VerdictKind
 from shadowrelay.core.members.conversation import MAX_LINES, MAX_QUESTIONS
 from shadowrelay.wire.esmtp import parse_mail, parse_rcpt
+from shadowrelay.wire.xoperate import format_act, parse_act
 from shadowrelay.wire.xqdiscard import format_line, format_query, parse_line, parse_query
 from shadowrelay.wire.xshadow import (
     MAX_LINE,
@@ -20,10 +21,12 @@ from shadowrelay.wire.xshadow import (
     format_greeting,
     format_mark,
     format_offer,
+    format_origin,
     parse_fork,
     parse_greeting,
     parse_mark,
     parse_offer,
+    parse_origin,
 )
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "protocol.md").read_text("utf-8")
@@ -46,7 +49,7 @@ def test_every_line_of_a_dialogue_is_read_and_written_the_same(file: Path) -> No
         if exchange.reply[-1].startswith("501 5.5.4 ") and "Age and digest" not in exchange.reply[-1]:
             with pytest.raises(Malformed):
                 written(verb, exchange.arguments)
-        elif verb in {"XSHADOW", "XQDISCARD"} or exchange.reply[-1].startswith("250 "):
+        elif verb in {"XSHADOW", "XQDISCARD", "XOPERATE"} or exchange.reply[-1].startswith("250 "):
             assert written(verb, exchange.arguments) in {None, exchange.arguments}
         greeted = greeted or (verb == "XSHADOW" and exchange.reply[-1].startswith("250 "))
         if greeted:
@@ -62,9 +65,13 @@ def written(verb: str, arguments: str) -> str | None:
             return format_greeting(parse_greeting(arguments))
         case "XQDISCARD":
             return format_query(parse_query(arguments))
+        case "XOPERATE":
+            return format_act(parse_act(arguments))
         case "MAIL":
-            offer = parse_mail(arguments, keywords={"XSHADOW", "RET", "ENVID"}).extra.get("XSHADOW", "")
+            extra = parse_mail(arguments, keywords={"XSHADOW", "XMADEOF", "RET", "ENVID"}).extra
+            offer, origin = extra.get("XSHADOW", ""), extra.get("XMADEOF")
             assert format_offer(parse_offer(offer)) == offer
+            assert origin is None or format_origin(parse_origin(origin)) == origin
         case "RCPT":
             keywords = {"XFORK", "NOTIFY", "ORCPT"}
             fork = parse_rcpt(arguments, smtputf8=False, keywords=keywords).extra.get("XFORK", "")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from spelling import forks, greetings, offers
+from spelling import forks, greetings, offers, origins
 
 from shadowrelay.core.identifiers import (
     Beginning,
@@ -20,10 +20,12 @@ from shadowrelay.core.identifiers import (
     Mark,
     MessageId,
     NextHop,
+    RequestId,
     ServerName,
 )
 from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.messages import Status
+from shadowrelay.core.reception.by_reference import Origin
 from shadowrelay.wire.esmtp import (
     RCPT_KEYWORDS,
     MailFrom,
@@ -40,9 +42,11 @@ from shadowrelay.wire.xshadow import (
     format_fork,
     format_greeting,
     format_offer,
+    format_origin,
     parse_fork,
     parse_greeting,
     parse_offer,
+    parse_origin,
 )
 
 NAME = "mx1.example.org"
@@ -54,7 +58,7 @@ DIGEST = "xxh3-128:00112233445566778899aabbccddeeff"
 OFFER = f"{MESSAGE};1;2;{TWO}:9;1795255200123;{DIGEST}"
 OFFER_1 = OFFER.rpartition(";")[0]  # of version 1
 
-PARSERS = [parse_greeting, parse_offer, parse_fork]
+PARSERS = [parse_greeting, parse_offer, parse_origin, parse_fork]
 anything = st.one_of(
     st.text(),
     st.text(alphabet=string.hexdigits + " ;:,@=-+.KNOW"),
@@ -75,6 +79,11 @@ def test_a_greeting_is_read_as_it_was_written(greeting: Greeting) -> None:
 @given(offers)
 def test_an_offer_is_read_as_it_was_written(offer: OfferParameter) -> None:
     assert parse_offer(format_offer(offer)) == offer
+
+
+@given(origins)
+def test_an_origin_is_read_as_it_was_written(origin: Origin) -> None:
+    assert parse_origin(format_origin(origin)) == origin
 
 
 @given(forks)
@@ -150,6 +159,25 @@ def test_an_offer_that_is_not_of_the_grammar_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "more",
+    [
+        "x",
+        ";",
+        ";x",
+        ";-1",
+        ";5;6",
+        f";5;{MESSAGE}",
+        f";{MESSAGE};",
+        f";{MESSAGE};5;",
+        f";{MESSAGE.upper()}x",
+    ],
+)
+def test_an_origin_that_is_not_of_the_grammar_is_refused(more: str) -> None:
+    with pytest.raises(Malformed):
+        parse_origin(MESSAGE + more)
+
+
+@pytest.mark.parametrize(
     "text", ["", "1", ";inside", "0;inside", "1000001;inside", "1;in side", "1;a+", "1;+FF"]
 )
 def test_a_fork_that_is_not_of_the_grammar_is_refused(text: str) -> None:
@@ -212,7 +240,10 @@ def test_the_longest_mail_and_rcpt_fit_into_a_line() -> None:
         smtputf8=True,
         ret="HDRS",
         envid="e" * 100,
-        extra={"XSHADOW": format_offer(offer)},
+        extra={
+            "XSHADOW": format_offer(offer),
+            "XMADEOF": format_origin(Origin(MessageId(MESSAGE), RequestId(MESSAGE), 10**18 - 1)),
+        },
     )
     offered = {"8BITMIME", "SMTPUTF8", "DSN"}
     assert len(format_mail(mail, offered)) <= MAX_LINE

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from shadowaudit.cli import options
 from shadowaudit.cli.progress import Shown
-from shadowaudit.core.events import Event
+from shadowaudit.core.events import Event, Kind
 from shadowaudit.core.findings import MEANING, Finding
 from shadowaudit.core.weighing import weigh
 from shadowaudit.engine.exact import looked_at
@@ -134,4 +134,7 @@ def _rest(one: Event, short: Mapping[str, str]) -> str:
     """The other side, the first recipients, and what was said, without the ids that stand above."""
     named = ", ".join(one.addresses[:3]) + (" …" if len(one.addresses) > 3 else "")
     said = one.reason.removeprefix(f"{one.peer}=").replace(one.message, "").strip()
-    return "; ".join(part for part in (short.get(one.peer, one.peer), named, said[:60]) if part)
+    other = f"as {one.message}" if one.kind is Kind.RESUBMISSION else ""
+    if one.kind in (Kind.RESUBMITTED, Kind.JOURNAL):
+        other = f"of {one.reference}"
+    return "; ".join(part for part in (short.get(one.peer, one.peer), named, other, said[:60]) if part)

@@ -22,11 +22,12 @@ def show(verdict: Verdict, out: Path, console: Console, *, report: bool, at: str
     ``at``: the time, where one verdict follows another.
     """
     totals = verdict.totals
+    given_back = f"{many:,} given back; " if (many := totals.get("resubmitted", 0)) else ""
     console.print(
         f"{at}{' ' if at else ''}{counted(verdict.files, 'file')} of {counted(verdict.nodes, 'node')}: "
         f"{counted(totals.get('rows', 0), 'row')} about "
         f"{counted(totals.get('messages', 0), 'message')}; {totals.get('delivered', 0):,} deliveries; "
-        f"{totals.get('suspects', 0):,} judged row by row",
+        f"{given_back}{totals.get('suspects', 0):,} judged row by row",
         highlight=False,
         soft_wrap=True,
     )

@@ -1,14 +1,15 @@
 """Is what was held and sent what was accepted? Size, sender and digests tell, on every node.
 
 A report is made by two nodes at times: its id is the same, its envelope too, and each maker has a content of
-its own. So what is held and sent has to have the content and the size of one of its makers.
+its own. So what is held and sent has to have the content and the size of one of its makers. What two nodes
+resubmit has one content.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from shadowaudit.core.events import COMPARED, ORIGINS, Event, Kind
+from shadowaudit.core.events import COMPARED, ORIGINS, Event, Kind, is_derived
 from shadowaudit.core.findings import Class, Finding
 
 _OF_ITS_MAKER = frozenset({"content", "size"})
@@ -16,8 +17,11 @@ _OF_ITS_MAKER = frozenset({"content", "size"})
 
 def altered(events: Mapping[int, Event], *, untold: bool) -> Iterator[Finding]:
     """``events`` by their index. ``untold``: there may be more rows than these."""
+    given_back = any(event.kind is Kind.RESUBMITTED for event in events.values())
     for name, said in _told(events):
-        several = name in _OF_ITS_MAKER and any(_is_report(events[index]) for index in said)
+        several = (
+            name in _OF_ITS_MAKER and not given_back and any(_is_report(events[index]) for index in said)
+        )
         if several and untold:
             continue  # the row of another maker may be one that is missing
         origins = [index for index in said if events[index].kind in ORIGINS]
@@ -45,5 +49,4 @@ def _where(events: Mapping[int, Event], rows: tuple[int, ...]) -> str:
 
 
 def _is_report(event: Event) -> bool:
-    """Its id is derived then, not drawn: a UUID of version 8."""
-    return event.kind is Kind.DSN or event.message[14:15] == "8"
+    return event.kind is Kind.DSN or is_derived(event.message)

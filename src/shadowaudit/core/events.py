@@ -41,6 +41,12 @@ class Kind(StrEnum):
     OTHER = "OTHER"
     REPORT = "DSN about it"
     """No event-id: the row DSN of a report, among the rows of the message that it reports on."""
+    RESUBMITTED = "RESUBMIT as new"
+    """No event-id: RESUBMIT of Safety Net, which begins a message. Other rows RESUBMIT are promotions."""
+    RESUBMISSION = "RESUBMIT of it"
+    """No event-id: that row among the rows of the message that is given back."""
+    JOURNAL = "RECEIVE as copy"
+    """No event-id: RECEIVE of a journal copy. No sender was answered."""
 
 
 DELIVERIES = frozenset({Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER})
@@ -52,8 +58,14 @@ SENT = DELIVERIES | {Kind.DUPLICATEDELIVER}
 FINALS = SENT | {Kind.FAIL}
 """The recipient is settled: nobody owes it anything any more."""
 
-ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN})
+ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.JOURNAL})
 """The message begins: accepted from a sender, or made here."""
+
+ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION})
+"""Rows of another message, which name this one."""
+
+SAFETY_NET, AGENT = "SAFETYNET", "AGENT"
+"""Sources: RESUBMIT of the one begins a message, RECEIVE of the other is a journal copy."""
 
 COMPARED = ORIGINS | FINALS | {Kind.HARECEIVE, Kind.HARESTORE, Kind.HADISCARD}
 """Rows that say which content and envelope they are about, and how many octets."""
@@ -102,6 +114,18 @@ def kind_of(event_id: str) -> Kind:
         return Kind(event_id)
     except ValueError:
         return Kind.OTHER
+
+
+def kind_by(kind: Kind, source: str, reference: str) -> Kind:
+    """The kind of a row of ours with that event, source and reference."""
+    if kind is Kind.RESUBMIT and source == SAFETY_NET:
+        return Kind.RESUBMITTED
+    return Kind.JOURNAL if kind is Kind.RECEIVE and source == AGENT and reference else kind
+
+
+def is_derived(message: str) -> bool:
+    """Was that id derived (a UUID of version 8), and not drawn?"""
+    return message[14:15] == "8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

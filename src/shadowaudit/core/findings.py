@@ -31,6 +31,9 @@ class Class(StrEnum):
     ALTERED = "altered"
     MISDELIVERED = "misdelivered"
     REPORT_MISSING = "report-missing"
+    RESUBMITTED_OUTSIDE = "resubmitted-across-the-boundary"
+    RESUBMITTED_EARLY = "resubmitted-though-never-delivered"
+    RESUBMITTED_AGAIN = "resubmitted-again"
     DAMAGED = "damaged-everywhere"
     UNEXPLAINED = "duplicate-unexplained"
     UNPROVEN_LOSS = "fate-not-known"
@@ -47,6 +50,7 @@ class Class(StrEnum):
     LATE_DISCARD = "late-discard"
     NEVER_ACKNOWLEDGED = "delivered-never-acknowledged"
     REPORT_UNKNOWN = "report-not-known"
+    RESUBMITTED_UNVERIFIED = "resubmitted-unverified"
     SET_ASIDE = "set-aside"
     IN_DOUBT = "sent-in-doubt"
 
@@ -67,6 +71,9 @@ MEANING: dict[Class, tuple[Severity, str]] = {
     Class.ALTERED: (_V, "held or sent with another content, envelope, size or recipient than accepted"),
     Class.MISDELIVERED: (_V, "delivered to another address than it was accepted for"),
     Class.REPORT_MISSING: (_V, "bounced, and no node made the report that its sender is owed"),
+    Class.RESUBMITTED_OUTSIDE: (_V, "given back to a recipient whose mail crossed the boundary, or bounced"),
+    Class.RESUBMITTED_EARLY: (_V, "given back to a recipient to whom no node had delivered it"),
+    Class.RESUBMITTED_AGAIN: (_V, "given back, though it had been given back itself"),
     Class.DAMAGED: (
         _V,
         "acknowledged; every copy is damaged, and it is set aside: not lost, never delivered",
@@ -89,6 +96,7 @@ MEANING: dict[Class, tuple[Severity, str]] = {
         "delivered, though its sender got no reply: it died before it could answer",
     ),
     Class.REPORT_UNKNOWN: (_N, "bounced without a report; its log is too old to say whether one was wanted"),
+    Class.RESUBMITTED_UNVERIFIED: (_N, "given back; the logs cannot tell whether it was delivered before"),
     Class.SET_ASIDE: (_N, "set aside for an operator"),
     Class.IN_DOUBT: (_N, "sent while a holder could not be asked"),
 }

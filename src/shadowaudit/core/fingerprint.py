@@ -72,6 +72,14 @@ def uuid_of(high: int, low: int) -> str:
     return dashed(high.to_bytes(8, "big", signed=True) + low.to_bytes(8, "big", signed=True))
 
 
+def derived(text: str) -> str:
+    """The id that the nodes derive from that text: a UUID of version 8."""
+    raw = bytearray(hashlib.sha256(text.encode()).digest()[:16])
+    raw[6] = 0x80 | (raw[6] & 0x0F)
+    raw[8] = 0x80 | (raw[8] & 0x3F)
+    return dashed(bytes(raw))
+
+
 def dashed(octets: bytes) -> str:
     """Sixteen octets as a UUID is written."""
     text = octets.hex()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from shadowaudit.core.addresses import misdirected
 from shadowaudit.core.altered import altered
 from shadowaudit.core.events import (
+    ABOUT,
     FINALS,
     ORIGINS,
     SENT,
@@ -25,6 +26,7 @@ from shadowaudit.core.redundancy import Copies
 from shadowaudit.core.replay import Ending, replay
 from shadowaudit.core.replies import epochs, unfitting
 from shadowaudit.core.reported import unreported
+from shadowaudit.core.resubmitted import contradictory, undue
 
 _THERE = frozenset({Ending.HELD, Ending.TAIL, Ending.UNBELIEVED})
 """The node has what was left, or its rows."""
@@ -53,10 +55,10 @@ class _Case:
         # A row that two files tell happened once: that they do is held against the files, not the nodes.
         rows: dict[tuple[str, str, int], int] = {}
         for index, event in enumerate(events):
-            if event.kind is not Kind.REPORT:
+            if event.kind not in ABOUT:
                 rows.setdefault((event.database, event.boot, event.sequence), index)
         self.told_once = sorted(rows.values())
-        self.reports = {index: event for index, event in enumerate(events) if event.kind is Kind.REPORT}
+        self.about = {index: event for index, event in enumerate(events) if event.kind in ABOUT}
         for index in self.told_once:
             self.by_kind[events[index].kind].append(index)
         self.traces = {name: replay(*found) for name, found in self._by_database().items()}
@@ -103,7 +105,9 @@ class _Case:
         yield from misdirected(told)
         yield from unfitting(told)
         yield from epochs(told, untold=self.untold)
-        yield from unreported(told, self.reports, untold=self.untold)
+        yield from unreported(told, self.about, untold=self.untold)
+        yield from contradictory(told)
+        yield from undue(told, self.about, self.evidence, untold=self.untold)
 
     def _origin(self) -> Iterator[Finding]:
         origins = self._rows(*ORIGINS)

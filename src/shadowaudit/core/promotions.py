@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shadowaudit.core.events import SENT, Event, Kind
+from shadowaudit.core.events import ORIGINS, SENT, Event, Kind
 from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.findings import Class, Finding
 
@@ -12,7 +12,7 @@ from shadowaudit.core.findings import Class, Finding
 def promotions(events: Sequence[Event], evidence: Evidence) -> Iterator[Finding]:
     """One finding for each RESUBMIT of a holder."""
     for index, event in enumerate(events):
-        if event.kind is Kind.RESUBMIT and event.source != "SAFETYNET":
+        if event.kind is Kind.RESUBMIT:
             what, detail = _judge(event, events, evidence)
             yield Finding(what, f"{event.node}: {event.reason}; {detail}", event.recipients, (index,))
 
@@ -47,8 +47,8 @@ def _judge(resubmit: Event, events: Sequence[Event], evidence: Evidence) -> tupl
             if former is not None and (former.lost or others):
                 return Class.PROMOTED, "that database is gone"
         case "owner-forgot":
-            received = any(event.kind is Kind.RECEIVE and event.node == resubmit.peer for event in events)
-            if former is None or former.lost or former.rolled_back or others or not received:
+            begun = any(event.kind in ORIGINS and event.node == resubmit.peer for event in events)
+            if former is None or former.lost or former.rolled_back or others or not begun:
                 return Class.PROMOTED, "its owner's log does not know it, or was lost"
         case "handed-over":
             given = (one for one in events if one.kind is Kind.TRANSFER and one.node == resubmit.peer)

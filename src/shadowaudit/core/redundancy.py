@@ -38,6 +38,9 @@ class Copies:
             yield from self._redundant(index)
         for index in self._rows(Kind.RESUBMIT):
             yield self._alone(index, "after it was promoted")
+        for index in self._rows(Kind.RESUBMITTED):
+            if self._sent_alone(index):
+                yield self._alone(index, "after it was resubmitted")
         yield from self._beside()
         for trace in self.traces.values():
             for begin, end in trace.damages:
@@ -67,6 +70,13 @@ class Copies:
         else:
             yield Finding(Class.ONE_COPY, "no HAREDIRECT before RECEIVE, and no word of it", rows=(index,))
 
+    def _sent_alone(self, index: int) -> bool:
+        """Had the node no other copy when it sent what it had resubmitted, or has it none to this day?"""
+        begin, after = self.events[index], self._copy_after(index)
+        ends = (self.events[at] for at in self._rows(*FINALS))
+        sent = min((one.sequence for one in ends if one.database == begin.database), default=None)
+        return after is None or (sent is not None and sent < self.events[after].sequence)
+
     def _copy_after(self, index: int) -> int | None:
         """The first HAREDIRECT of that node after that row, of a copy on another machine."""
         since = self.events[index]
@@ -94,7 +104,9 @@ class Copies:
 
     def _beside(self) -> Iterator[Finding]:
         """What the holders' rows say, where the rows of their owner are missing."""
-        told = {self.events[index].node for index in self._rows(Kind.RECEIVE, Kind.HAREDIRECT)}
+        told = {
+            self.events[index].node for index in self._rows(Kind.RECEIVE, Kind.RESUBMITTED, Kind.HAREDIRECT)
+        }
         copies = [index for index in self._rows(Kind.HARECEIVE) if not self.events[index].reason]
         for owner in sorted({self.events[index].peer for index in copies} - told):
             rows = [index for index in copies if self.events[index].peer == owner]

@@ -108,7 +108,7 @@ def _play(trace: Trace, index: int, event: Event) -> None:
         trace.contradict("TRANSFER without the copy that is kept", index)
     trace.yielding = event.kind is Kind.TRANSFER
     match event.kind:
-        case Kind.RECEIVE | Kind.DSN:
+        case kind if kind in ORIGINS:
             if trace.role is not Role.NONE:
                 trace.contradict("received twice", index)
             _enter(trace, Role.PRIMARY, named)

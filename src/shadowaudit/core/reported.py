@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 
 from shadowaudit.core.events import SAYS_WHO_ASKED, Event, Kind
 from shadowaudit.core.findings import Class, Finding
-from shadowaudit.core.fingerprint import dashed
+from shadowaudit.core.fingerprint import derived
 from shadowaudit.core.text import numbers_in
 
 _NOBODY = frozenset({"", "<>"})
 
 
-def unreported(
-    events: Mapping[int, Event], reports: Mapping[int, Event], *, untold: bool
-) -> Iterator[Finding]:
-    """``reports``: rows of reports about this message, on any node (``Kind.REPORT``).
+def unreported(events: Mapping[int, Event], about: Mapping[int, Event], *, untold: bool) -> Iterator[Finding]:
+    """``about``: rows that name this message, on any node: those of reports (``Kind.REPORT``), and others.
 
     ``untold``: there may be more rows than these. Older logs do not say who asked for no report.
     """
-    made = {report.message for report in reports.values()}
+    made = {report.message for report in about.values() if report.kind is Kind.REPORT}
     for index, event in events.items():
         if event.kind is not Kind.FAIL or (not event.reference and event.sender in _NOBODY):
             continue
@@ -40,8 +37,5 @@ def _derived(event: Event) -> list[str]:
 
 
 def report_id(message: str, recipient: int) -> str:
-    """The id of the report that a recipient failed: the nodes derive it (a UUID of version 8)."""
-    raw = bytearray(hashlib.sha256(f"report\0{message}\0{recipient}\0failed".encode()).digest()[:16])
-    raw[6] = 0x80 | (raw[6] & 0x0F)
-    raw[8] = 0x80 | (raw[8] & 0x3F)
-    return dashed(bytes(raw))
+    """The id of the report that a recipient failed."""
+    return derived(f"report\0{message}\0{recipient}\0failed")

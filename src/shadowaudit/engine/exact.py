@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from shadowaudit.core.events import Event, Kind
+from shadowaudit.core.events import ABOUT, Event
 from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.exchange import judge_exchange
 from shadowaudit.core.facts import Flavour
@@ -89,7 +89,7 @@ def judge_any(events: Sequence[Event], evidence: Evidence) -> Judgement:
 
 def message_id(events: Sequence[Event]) -> str:
     """The id that its rows give the message."""
-    return next((one.message for one in events if one.message and one.kind is not Kind.REPORT), "")
+    return next((one.message for one in events if one.message and one.kind not in ABOUT), "")
 
 
 def _row(

@@ -55,7 +55,8 @@ def tally(messages: Rows, width: int) -> dict[str, Any]:
     totals = {
         "messages": int((messages["rows"] > 0).sum()),  # of others only a report tells
         "received": int(messages["received"].sum()),
-        "made_here": int((messages["origins"] - messages["received"]).sum()),
+        "made_here": int((messages["origins"] - messages["received"] - messages["resubmitted"]).sum()),
+        "resubmitted": int(messages["resubmitted"].sum()),
         "recipients": int(messages["recipients"].sum()),
         "ended": int(messages["ended"].sum()),
         "delivered": int(messages["settled"].sum()),

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shadowaudit.generate.message import Message
 from shadowaudit.generate.spoiling import spoil
-from shadowaudit.generate.stories import FAULTS, FILE_FAULTS, Message, ordinary
+from shadowaudit.generate.stories import FAULTS, FILE_FAULTS, ordinary
 from shadowaudit.generate.writing import Log, Row
 
 BEGIN = 1_795_000_000_000  # 2026-11-18
@@ -26,8 +27,8 @@ _NODES = ("mx1.example.net", "mx2.example.net", "mx3.example.net")
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What the logs hold. ``messages``: with the reports among them. ``found``: message id to the classes
-    that an audit has to find.
+    """What the logs hold. ``messages``: with reports, and what gives others back. ``found``: message id to
+    the classes that an audit has to find.
     """
 
     messages: int
@@ -97,17 +98,18 @@ def _written(
     found: dict[str, tuple[str, ...]] = {}
     left: list[Message] = []
     waiting: list[tuple[int, int, int, Row]] = []
-    count = reports = 0
+    count = others = 0
     at = BEGIN
     for message in _messages(messages, places, chance, found):
         at = message.at
         if message.left:
             left.append(message)
-        owner, holder = _NODES.index(message.owner), _NODES.index(message.holder)
-        reports += len(message.reports)
-        for moment, who, row in [step for one in (message, *message.reports) for step in one.steps]:
-            count += 1
-            heapq.heappush(waiting, (moment, count, holder if who else owner, row))
+        others += len(message.others)
+        for one in (message, *message.others):
+            owner, holder = _NODES.index(one.owner), _NODES.index(one.holder)
+            for moment, who, row in one.steps:
+                count += 1
+                heapq.heappush(waiting, (moment, count, holder if who else owner, row))
         while waiting and waiting[0][0] < message.at - 10:
             moment, _, node, row = heapq.heappop(waiting)
             logs[node].write(moment, row)
@@ -118,7 +120,7 @@ def _written(
         log.snapshot(at + 1000, _uuid(chance), list(_held(left, number)))
         log.close(at + 1000)
     spoilt = spoil([log.files for log in logs], faults, chance)
-    truth = Truth(messages + reports, sum(log.sequence for log in logs), dict(faults), found, tuple(spoilt))
+    truth = Truth(messages + others, sum(log.sequence for log in logs), dict(faults), found, tuple(spoilt))
     (directory / _TRUTH).write_text(json.dumps(truth.as_dict(), indent=1) + "\n", "utf-8")
     return truth
 
@@ -163,7 +165,7 @@ def _messages(
             tell(message)
             if classes:
                 found[name] = classes
-            found |= {one.id: one.found for one in message.reports if one.found}
+            found |= {one.id: one.found for one in message.others if one.found}
         else:
             ordinary(message, chance)
         yield message

@@ -1,178 +1,12 @@
-"""What happens to one message: rows with their moments and nodes. An ordinary one, and one for each fault."""
+"""What happens to messages: an ordinary one, and one for each fault."""
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
-from shadowaudit.core.reported import report_id
-from shadowaudit.generate.writing import Row
-
-OWNER, HOLDER = 0, 1
-
-_DIGESTED = frozenset(
-    {"RECEIVE", "HARECEIVE", "HARESTORE", "HADISCARD", "DSN", "FAIL", "SEND", "SENDEXTERNAL", "DELIVER"}
-    | {"DUPLICATEDELIVER"}
-)
-"""Rows that say which content and envelope they are about."""
-
-
-@dataclass(slots=True)
-class Message:
-    """One message, and who owns and holds it. ``steps``: (milliseconds, owner or holder, row)."""
-
-    id: str
-    at: int
-    owner: str
-    holder: str
-    recipients: tuple[str, ...]
-    steps: list[tuple[int, int, Row]]
-    left: tuple[tuple[int, str], ...] = ()  # (node, role) that still have it when the log ends
-    sender: str = "sender@example.org"
-    content: str = ""  # another than that of its id
-    size: int = 4096
-    reports: list[Message] = field(default_factory=list)
-    found: tuple[str, ...] = ()  # of a report: the classes that the audit has to find
-
-    def row(self, event: str, which: tuple[int, ...] = (), **more: Any) -> Row:
-        """A row about these recipients, all of them unless named."""
-        chosen = which or tuple(range(1, len(self.recipients) + 1))
-        some = "+".join(map(str, chosen)) if len(chosen) < len(self.recipients) else ""
-        custom = (f";S:Recipients={some}" if some else "") + str(more.pop("custom", ""))
-        addresses = ";".join(self.recipients[number - 1] for number in chosen)
-        digests = self.digests() if event in _DIGESTED else ""
-        told: dict[str, Any] = {"sender": self.sender, "size": self.size, **more}
-        return Row(event, self.id, addresses, len(chosen), custom=custom, digests=digests, **told)
-
-    def digests(self, content: str = "") -> str:
-        """The entries that say what it is; of another ``content``, if one is named."""
-        made = hashlib.blake2b(f"{self.id}{content}".encode(), digest_size=32).hexdigest()
-        return f";S:Content=xxh3-128:{made[:32]};S:Envelope=xxh3-128:{self.id.replace('-', '')}"
-
-    def add(self, after: int, who: int, row: Row) -> None:
-        self.steps.append((self.at + after, who, row))
-
-    # The rows of ordinary life.
-
-    def hold(self, after: int = -3, *, host: str = "", **more: Any) -> None:
-        """``host``: the holder's machine, its own unless named."""
-        row = self.row("HARECEIVE", client=self.owner, server=self.holder, **more)
-        row.custom += f";S:Rank=1;S:Host={host or _host(self.holder)};S:OwnerHost={_host(self.owner)}"
-        self.add(after, HOLDER, row)
-
-    def redirect(self, after: int = 0, *, host: str = "") -> None:
-        context = f"{self.holder}=250 2.6.0 {self.id} Queued mail for redundancy"
-        custom = (
-            f";S:Shadow={self.holder};S:Host={_host(self.owner)};S:ShadowHost={host or _host(self.holder)}"
-        )
-        self.add(
-            after,
-            OWNER,
-            self.row("HAREDIRECT", client=self.owner, server=self.holder, context=context, custom=custom),
-        )
-
-    def receive(self, after: int = 0, custom: str = "") -> None:
-        self.add(
-            after,
-            OWNER,
-            self.row(
-                "RECEIVE", client="client.example.org", server=self.owner, context="08DE", custom=custom
-            ),
-        )
-
-    def deliver(
-        self,
-        after: int,
-        which: tuple[int, ...] = (),
-        who: int = OWNER,
-        event: str = "DELIVER",
-        **more: Any,
-    ) -> None:
-        source = "STOREDRIVER" if event in ("DELIVER", "DUPLICATEDELIVER") else "SMTP"
-        me = (self.owner, self.holder)[who]
-        hop = "mailbox.example.net" if event == "DELIVER" else "mx.example.com"
-        row = self.row(event, which, client=me, server=hop, source=source, context="250 2.0.0 OK", **more)
-        row.custom += f";S:Fork={which[0] if which else 1}"
-        self.add(after, who, row)
-
-    def fail(self, after: int, number: int = 1, *, reported: bool = True) -> None:
-        """The next hop refuses that recipient, and its sender gets a report: a message of its own."""
-        report = Message(
-            report_id(self.id, number),
-            self.at + after,
-            self.owner,
-            self.holder,
-            (self.sender,),
-            [],
-            sender="<>",
-        )
-        row = self.row(
-            "FAIL",
-            (number,),
-            client=self.owner,
-            server="mx.example.com",
-            source="QUEUE",
-            context="550 5.1.1 no such user",
-            reference=report.id,
-        )
-        self.add(after, OWNER, row)
-        if not reported:
-            return
-        made = report.row("DSN", source="DSN", server=self.owner, reference=self.id)
-        report.add(0, OWNER, made)
-        report.hold(2)
-        report.redirect(4)
-        report.deliver(30, event="SENDEXTERNAL")
-        report.discard(700)
-        self.reports.append(report)
-
-    def discard(self, after: int, which: tuple[int, ...] = (), who: int = HOLDER, **more: Any) -> None:
-        reason = str(more.pop("reason", "ExplicitlyDiscarded"))
-        me, other = (self.owner, self.holder) if who == OWNER else (self.holder, self.owner)
-        self.add(
-            after,
-            who,
-            self.row("HADISCARD", which, client=other, server=me, context=f"{reason};{self.id}", **more),
-        )
-
-    def defer(self, after: int, custom: str = "") -> None:
-        self.add(
-            after,
-            OWNER,
-            self.row(
-                "DEFER", client=self.owner, server="mx.example.com", context="451 4.3.0 later", custom=custom
-            ),
-        )
-
-    def damaged(self, after: int, who: int, damage: str = "content") -> None:
-        row = self.row("HADAMAGE", source="REDUNDANCY", context="it is not the one of the digest")
-        if damage == "rows":
-            row = Row("HADAMAGE", self.id, "", 0, "REDUNDANCY", context="its rows cannot be believed")
-        row.custom += f";S:Damaged={damage}"
-        self.add(after, who, row)
-
-    def restored(self, after: int) -> None:
-        """The holder gives its copy to the owner; both say so."""
-        for who in (HOLDER, OWNER):
-            row = self.row("HARESTORE", client=self.holder, server=self.owner, source="REDUNDANCY")
-            self.add(after, who, row)
-
-    def set_aside(self, after: int, who: int = OWNER) -> None:
-        context = "damaged everywhere"
-        self.add(after, who, self.row("SUSPEND", context=context, source="QUEUE"))
-
-    def accepted(self) -> None:
-        self.hold()
-        self.redirect()
-        self.receive()
-
-
-def _host(server: str) -> str:
-    """The machine of a server."""
-    return server.partition(".")[0]
+from shadowaudit.generate.message import HOLDER, OWNER, Message, host_of
+from shadowaudit.generate.resubmitting import RESUBMITTING
 
 
 def ordinary(message: Message, chance: random.Random) -> None:
@@ -408,13 +242,13 @@ def _not_told(m: Message) -> None:
 
 def _report_lost(m: Message) -> None:
     _bounced(m)
-    m.reports[0].steps[3:] = []
-    m.reports[0].found = ("lost", "vanished-copy")
+    m.others[0].steps[3:] = []
+    m.others[0].found = ("lost", "vanished-copy")
 
 
 def _beside(m: Message) -> None:
-    m.hold(host=_host(m.owner))
-    m.redirect(host=_host(m.owner))
+    m.hold(host=host_of(m.owner))
+    m.redirect(host=host_of(m.owner))
     m.receive()
     m.deliver(40)
     m.discard(800)
@@ -499,6 +333,7 @@ FAULTS: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
     "damaged-everywhere": (_damaged_everywhere, ("damaged-everywhere", "exposed", "set-aside")),
     "refused": (_refused, ("delivered-never-acknowledged", "promoted-rightly", "exposed")),
     "in-transit": (_in_transit, ("in-transit",)),
+    **RESUBMITTING,
 }
 """Faults of messages: how each is told, and the classes that the audit has to find."""
 

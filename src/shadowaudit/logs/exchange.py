@@ -12,9 +12,10 @@ from shadowaudit.core.events import FINALS, Kind, kind_of, listed
 from shadowaudit.core.fingerprint import digest, weights
 from shadowaudit.core.text import number_in
 from shadowaudit.logs.cells import Cells, keys
+from shadowaudit.logs.kinds import KINDS, is_any
 from shadowaudit.logs.loops import NONE
 from shadowaudit.logs.rows import Table, members, moments, uniques
-from shadowaudit.logs.steps import KINDS, Learnt, Steps, is_any
+from shadowaudit.logs.steps import Learnt, Steps
 
 COLUMNS = (
     "date-time", "client-hostname", "server-hostname", "source-context", "source", "event-id", "message-id",

@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shadowaudit.core.events import FINALS, Event, Kind, closes, entries_of, kind_of, listed, numbers_of
+from shadowaudit.core.events import (
+    FINALS,
+    Event,
+    Kind,
+    closes,
+    entries_of,
+    kind_by,
+    kind_of,
+    listed,
+    numbers_of,
+)
 from shadowaudit.core.facts import FileFacts, Flavour
 from shadowaudit.core.fingerprint import digest, key_of, uuid_of
 from shadowaudit.core.text import moment_in, number_in, restored, split_row
@@ -19,6 +29,7 @@ Octets = Callable[[str, int, int], bytes]
 
 _HEAD = 1 << 16
 _COUNTED = {Kind.RECEIVE, *FINALS}
+_ABOUT = {Kind.DSN: Kind.REPORT, Kind.RESUBMITTED: Kind.RESUBMISSION}
 _OUTWARD = FINALS | {Kind.HAREDIRECT, Kind.TRANSFER, Kind.DEFER}
 
 
@@ -60,7 +71,7 @@ class Piece:
 
 
 def rows_of(key: Key, pieces: Iterable[Piece], octets: Octets = in_file) -> list[Event]:
-    """Every row about that message, and those of reports on it (``Kind.REPORT``).
+    """Every row about that message, and those of other messages that name it (``core.events.ABOUT``).
 
     What two of Exchange's logs tell in the same octets happened once: one may be the other, collected later.
     Raises OSError when a file cannot be read any more.
@@ -88,8 +99,8 @@ def _read(key: Key, pieces: Iterable[Piece], octets: Octets) -> Iterator[Event]:
                 continue
             if event[0] == key:
                 yield event[1]
-            elif event[1].kind is Kind.DSN and key_of(event[1].reference) == key:
-                yield replace(event[1], kind=Kind.REPORT)
+            elif event[1].kind in _ABOUT and key_of(event[1].reference) == key:
+                yield replace(event[1], kind=_ABOUT[event[1].kind])
 
 
 def _candidates(data: bytes, key: Key, source: Source) -> Iterator[tuple[int, bytes]]:
@@ -151,6 +162,8 @@ def _event(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None
     own = entries_of(cell.get("custom-data", ""))
     event_id = cell["event-id"].upper()
     kind = kind_of(event_id)
+    if relay:
+        kind = kind_by(kind, cell.get("source", ""), cell.get("reference", ""))
     addresses = listed(cell["recipient-address"])
     at, epoch = moment_in(cell["date-time"]), number_in(own.get("Epoch", "1")) if relay else 1
     size, count = number_in(cell.get("total-bytes", "")), number_in(cell.get("recipient-count", "") or "0")

@@ -16,10 +16,11 @@ from shadowaudit.core.facts import Fault, FileFacts, Flavour, Snapshot
 from shadowaudit.logs import exchange, steps
 from shadowaudit.logs.fold import fold, joined
 from shadowaudit.logs.grid import split
+from shadowaudit.logs.kinds import KINDS
 from shadowaudit.logs.layout import NAME, encoding_of
 from shadowaudit.logs.lines import Begun, Block, Readable, Reading, Room
 from shadowaudit.logs.rows import read
-from shadowaudit.logs.steps import KINDS, Learnt, RelaySteps, Steps
+from shadowaudit.logs.steps import Learnt, RelaySteps, Steps
 
 _SHOWN = 120  # characters of an unreadable row that are shown
 

@@ -13,16 +13,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from shadowaudit.core.events import DELIVERIES, FINALS, Kind
+from shadowaudit.core.events import DELIVERIES, FINALS, ORIGINS, Kind
 from shadowaudit.logs.groups import NONE_GREATEST, NONE_LEAST, Groups
+from shadowaudit.logs.kinds import is_any
 from shadowaudit.logs.lines import Block
-from shadowaudit.logs.steps import Steps, is_any
+from shadowaudit.logs.steps import Steps
 
 Long = NDArray[np.int64]
 
 SUMS = (
     "rows", "origins", "received", "recipients", "owed", "ended", "settled", "balance", "residue",
-    "redirects", "holds", "holders", "odd", "defers", "bounced", "copied", "reports",
+    "redirects", "holds", "holders", "odd", "defers", "bounced", "copied", "reports", "resubmitted",
 )  # fmt: skip
 LEAST = ("redirect_at", "accepted_at", "file_from", "held_at", "digests_least")
 GREATEST = ("origin_at", "final_at", "discard_at", "hop", "file_to", "digests_greatest")
@@ -35,6 +36,7 @@ _COUNTS = (
     "holds",
     "odd",
     "defers",
+    "resubmitted",
 )  # no more than a block's rows
 
 _HELD: int = 0x1E3779B97F4A7C15 >> 20
@@ -54,7 +56,7 @@ def fold(steps: Steps, block: Block) -> Any:
     kind, count = steps.kind, steps.count
     digested = np.flatnonzero(steps.digests >= 0)
     groups = Groups(steps.message, len(steps.high))
-    origin = np.flatnonzero(is_any(kind, Kind.RECEIVE, Kind.DSN))
+    origin = np.flatnonzero(is_any(kind, *ORIGINS))
     final = np.flatnonzero(is_any(kind, *FINALS))
     redirect = np.flatnonzero(is_any(kind, Kind.HAREDIRECT))
     received = np.flatnonzero(is_any(kind, Kind.RECEIVE))
@@ -81,12 +83,11 @@ def fold(steps: Steps, block: Block) -> Any:
         + groups.total(steps.print * _HELD, np.flatnonzero(steps.copies < 0))
         - groups.total(steps.print * (_HELD + 1), origin),
         "reports": groups.total(steps.reports),
+        "resubmitted": groups.count(np.flatnonzero(is_any(kind, Kind.RESUBMITTED))),
         "redirect_at": groups.least(steps.sequence, redirect),
         "accepted_at": groups.least(steps.at, origin),
         "file_from": groups.least(block.at + block.begins[steps.row]),
-        "held_at": groups.least(
-            steps.at, np.flatnonzero(steps.enters & ~is_any(kind, Kind.RECEIVE, Kind.DSN))
-        ),
+        "held_at": groups.least(steps.at, np.flatnonzero(steps.enters & ~is_any(kind, *ORIGINS))),
         "origin_at": groups.greatest(steps.sequence, origin),
         "final_at": groups.greatest(steps.at, final),
         "discard_at": groups.greatest(steps.at, np.flatnonzero(is_any(kind, Kind.HADISCARD))),
@@ -98,11 +99,11 @@ def fold(steps: Steps, block: Block) -> Any:
     about = (steps.high != 0) | (steps.low != 0)
     if not about.all():
         columns = {name: values[about] for name, values in columns.items()}
-    return joined([_table(columns), *([_reported(steps, block)] if steps.made else [])])
+    return joined([_table(columns), *([_told_of(steps, block)] if steps.made else [])])
 
 
-def _reported(steps: Steps, block: Block) -> Any:
-    """States of messages that are reported on: a row of another message tells that the report was made."""
+def _told_of(steps: Steps, block: Block) -> Any:
+    """States of messages of which rows of others tell: they were reported on, or given back."""
     made = steps.made
     rows = steps.row[[one.row for one in made]]
     columns = {name: np.zeros(len(made), dtype=np.int64) for name in SCHEMA.names}
@@ -112,6 +113,7 @@ def _reported(steps: Steps, block: Block) -> Any:
         "high": np.array([one.high for one in made], dtype=np.int64),
         "low": np.array([one.low for one in made], dtype=np.int64),
         "reports": -np.array([one.print for one in made], dtype=np.int64),
+        "odd": np.array([one.odd for one in made], dtype=np.int64),
         "file_from": block.at + block.begins[rows],
         "file_to": block.at + block.ends[rows],
     }

@@ -19,6 +19,7 @@ from shadowaudit.core.events import (
     DELIVERIES,
     DISCARDED,
     FINALS,
+    ORIGINS,
     SENT,
     STOP,
     Kind,
@@ -35,33 +36,36 @@ from shadowaudit.core.text import number_in, restored
 from shadowaudit.logs import loops
 from shadowaudit.logs.cells import KEEP, Cells, Numbers, keys, packed
 from shadowaudit.logs.grid import Grid
+from shadowaudit.logs.kinds import KINDS, by_source, is_any
 from shadowaudit.logs.replies import elsewhere, unfitting
 from shadowaudit.logs.rows import moments
 
 Long = NDArray[np.int64]
 
-KINDS = {kind: 1 << number for number, kind in enumerate(Kind)}
-"""A bit for each kind: so a row is asked for several at once."""
-
 _MIXING = np.int64(0x1E3779B97F4A7C15)
+_DERIVED = 8  # version of a UUID
 _PART = 1500  # rows: their octets fit into the cache of the processor
 
 COLUMNS = (
-    "date-time", "client-hostname", "server-hostname", "source-context", "event-id", "network-message-id",
-    "recipient-address", "recipient-status", "total-bytes", "recipient-count", "reference", "sender-address",
-    "custom-data", "log-id",
+    "date-time", "client-hostname", "server-hostname", "source-context", "source", "event-id",
+    "network-message-id", "recipient-address", "recipient-status", "total-bytes", "recipient-count",
+    "reference", "sender-address", "custom-data", "log-id",
 )  # fmt: skip
 """What is read of our logs' rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A report that a row makes: which row that is, its fingerprint, and the message that it is about."""
+    """What a row makes of another message: which row that is, and the message that it is about.
+
+    ``print``: of a report, its fingerprint; ``odd``: only the exact pass knows what that row means for it.
+    """
 
     row: int
     print: int
     high: int
     low: int
+    odd: bool = False
 
 
 @dataclass(slots=True)
@@ -143,6 +147,7 @@ class RelaySteps:
         events = found.events.distinct.texts()
         kind = np.array([KINDS[kind_of(name)] for name in events], dtype=np.int64)[found.events.of]
         high, low = found.high, found.low
+        kind = by_source(table, kind)
         context = table["source-context"]
         new = is_any(kind, Kind.HARECEIVE) & (context.lengths == 0)
         discarded = is_any(kind, Kind.HADISCARD)
@@ -150,9 +155,10 @@ class RelaySteps:
         leaves = is_any(kind, *FINALS) | discarded
         taken = np.array([_needs_a_look(one) for one in parsed])
         odd = taken[which] | ~is_any(
-            kind, Kind.RECEIVE, Kind.DSN, Kind.HAREDIRECT, Kind.HARECEIVE, Kind.HADISCARD, Kind.SEND,
-            Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER, Kind.LOAD,
+            kind, Kind.RECEIVE, Kind.DSN, Kind.JOURNAL, Kind.HAREDIRECT, Kind.HARECEIVE, Kind.HADISCARD,
+            Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER, Kind.LOAD,
         )  # fmt: skip
+        odd |= is_any(kind, Kind.JOURNAL) & ((high[message] >> 12) & 15 != _DERIVED)
         odd |= (is_any(kind, Kind.HARECEIVE) & ~new) | (is_any(kind, Kind.HADISCARD) & ~discarded)
         failing = is_any(kind, Kind.FAIL)
         odd |= unfitting(
@@ -185,7 +191,7 @@ class RelaySteps:
             digests=self._promised(found, kind),
             reports=reports,
             made=self._made(table, found, kind),
-            enters=is_any(kind, Kind.RECEIVE, Kind.DSN) | new,
+            enters=is_any(kind, *ORIGINS) | new,
             leaves=leaves,
         )
 
@@ -212,12 +218,13 @@ class RelaySteps:
         return np.where(compared, all_three & np.iinfo(np.int64).max, -1)
 
     def _made(self, table: Grid, found: _Columns, kind: Long) -> tuple[Made, ...]:
-        """The reports that the rows make, with the messages that they are about."""
+        """The reports and resubmissions that the rows make, with the messages that they are about."""
         made = []
-        for row in np.flatnonzero(is_any(kind, Kind.DSN)).tolist():
+        for row in np.flatnonzero(is_any(kind, Kind.DSN, Kind.RESUBMITTED)).tolist():
             if about := table["reference"].text(row):
                 own = int(found.high[found.ids.of[row]]), int(found.low[found.ids.of[row]])
-                made.append(Made(row, print_of(*own), *key_of(about)))
+                report = kind[row] == KINDS[Kind.DSN]
+                made.append(Made(row, print_of(*own) if report else 0, *key_of(about), odd=not report))
         return tuple(made)
 
     def _snapshots(
@@ -375,9 +382,3 @@ def _moments(times: Cells, found: Long) -> None:
     left = np.flatnonzero(found == loops.NONE)
     if len(left):
         found[left] = moments(pa.array(times.at(left).texts(), pa.string()))
-
-
-def is_any(kind: Long, *kinds: Kind) -> NDArray[np.bool_]:
-    """Where the row is of one of these kinds."""
-    found: NDArray[np.bool_] = (kind & sum(KINDS[one] for one in kinds)) != 0
-    return found

@@ -76,7 +76,9 @@ def _tiles(verdict: Verdict) -> list[dict[str, str]]:
                 ("bounced", "bounced"),
                 ("rows", "rows read"),
                 ("suspects", "judged row by row"),
+                ("resubmitted", "given back by Safety Net"),
             )
+            if name != "resubmitted" or totals.get(name)
         ),
     ]
 

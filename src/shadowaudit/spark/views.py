@@ -6,6 +6,25 @@ from typing import Any
 
 EVENTS = "events"
 
+RESUBMITTED = "(event_id = 'RESUBMIT' AND source <=> 'SAFETYNET' AND software = 'shadowrelay')"
+"""A message of our own begins, which gives another one back."""
+
+RECEIVED = """(
+    event_id = 'RECEIVE' AND NOT (source <=> 'AGENT' AND reference IS NOT NULL AND software = 'shadowrelay')
+)"""
+"""Accepted from a sender, and no journal copy of our own."""
+
+BEGINS = f"(event_id IN ('RECEIVE', 'DSN') OR {RESUBMITTED})"
+"""A message begins."""
+
+
+def worded(query: str) -> str:
+    """With these conditions in the places of ``{begins}``, ``{received}`` and ``{resubmitted}``."""
+    conditions = {"{begins}": BEGINS, "{received}": RECEIVED, "{resubmitted}": RESUBMITTED}
+    for place, condition in conditions.items():
+        query = query.replace(place, condition)
+    return query
+
 
 SUMS = {
     "reasons": """
@@ -72,7 +91,7 @@ SUMS = {
                 sender_address,
                 recipient_address
             FROM events
-            WHERE event_id = 'RECEIVE'
+            WHERE {received}
         ),
         named AS (
             SELECT day, node, 'sender' AS side, id, total_bytes, sender_address AS address FROM received
@@ -107,15 +126,15 @@ SUMS = {
 
 def summed(name: str, by: str = "") -> str:
     """That one of ``SUMS``. ``by``: ``day,`` or ``day, node,``."""
-    return SUMS[name].replace("{by}", by)
+    return worded(SUMS[name].replace("{by}", by))
 
 
 VIEWS = {
-    "deliveries": """
+    "deliveries": worded("""
         WITH accepted AS (
             SELECT coalesce(database, node) AS log, network_message_id AS id, min(date_time) AS accepted_at
             FROM events
-            WHERE event_id IN ('RECEIVE', 'DSN') AND network_message_id IS NOT NULL
+            WHERE {begins} AND network_message_id IS NOT NULL
             GROUP BY coalesce(database, node), network_message_id
         )
         SELECT
@@ -131,7 +150,7 @@ VIEWS = {
         FROM events AS sent LEFT JOIN accepted
             ON accepted.log = coalesce(sent.database, sent.node) AND accepted.id = sent.network_message_id
         WHERE sent.event_id IN ('SEND', 'SENDEXTERNAL', 'DELIVER')
-    """,
+    """),
     "latencies": """
         SELECT
             next_hop,
@@ -145,22 +164,23 @@ VIEWS = {
         WHERE seconds IS NOT NULL
         GROUP BY next_hop
     """,
-    "traffic": """
+    "traffic": worded("""
         SELECT
             date_trunc('HOUR', date_time) AS hour,
             node,
-            count_if(event_id = 'RECEIVE') AS received,
-            coalesce(sum(CASE WHEN event_id = 'RECEIVE' THEN total_bytes END), 0) AS octets,
+            count_if({received}) AS received,
+            coalesce(sum(CASE WHEN {received} THEN total_bytes END), 0) AS octets,
             count_if(event_id IN ('SEND', 'SENDEXTERNAL', 'DELIVER')) AS delivered,
             count_if(event_id = 'DUPLICATEDELIVER') AS dropped_as_duplicates,
             count_if(event_id = 'DEFER') AS deferred,
             count_if(event_id = 'FAIL') AS failed,
             count_if(event_id = 'RESUBMIT' AND source = 'REDUNDANCY') AS promoted,
-            count_if(event_id = 'RECEIVE' AND custom_data['Replication'] IS NOT NULL) AS exposed
+            count_if(event_id = 'RECEIVE' AND custom_data['Replication'] IS NOT NULL) AS exposed,
+            count_if({resubmitted}) AS resubmitted
         FROM events
         WHERE date_time IS NOT NULL
         GROUP BY date_trunc('HOUR', date_time), node
-    """,
+    """),
     "reasons": summed("reasons"),
     "promotions": summed("promotions"),
     "domains": summed("domains"),

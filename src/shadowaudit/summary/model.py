@@ -22,6 +22,7 @@ class Flow:
     failed: int = 0
     promoted: int = 0
     exposed: int = 0
+    resubmitted: int = 0
 
 
 FLOWS = tuple(field.name for field in fields(Flow))

@@ -77,10 +77,12 @@ def _tiles(summary: Summary) -> list[dict[str, str]]:
     flow = summary.totals
     within = summary.hops.together.percentiles.get(95)
     told = sheets.totals(summary)
-    received, size, recipients, _, _, delivered, deferred, failed, promoted, _, dropped, _ = told
+    received, size, recipients, _, _, delivered, deferred, failed, promoted, given_back, _, dropped, _ = told
     exposed = (f"{flow.exposed:,}", f"accepted with one copy, {share(flow.exposed, flow.received)}")
     time_taken = (at_most(within), "95 % are delivered within")
-    shown = (received, size, recipients, delivered, time_taken, deferred, failed, promoted, exposed, dropped)
+    shown = [received, size, recipients, delivered, time_taken, deferred, failed, promoted, exposed, dropped]
+    if flow.resubmitted:
+        shown.append(given_back)
     return [{"value": value, "label": label, "kind": ""} for value, label in shown]
 
 

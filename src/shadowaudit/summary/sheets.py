@@ -57,6 +57,7 @@ def totals(summary: Summary) -> list[tuple[str, str]]:
         _total(flow.deferred, "deferral"),
         _total(flow.failed, "bounce"),
         _total(flow.promoted, "promotion"),
+        _total(flow.resubmitted, "message", " given back by Safety Net"),
         (f"{flow.exposed:,}", f"accepted with one copy ({share(flow.exposed, flow.received)})"),
         _total(dropped, "duplicate", " dropped by a mailbox server"),
         unread(summary),

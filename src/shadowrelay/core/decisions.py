@@ -23,8 +23,8 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.messages import Copy, Status
 from shadowrelay.core.requests import Progress, Request
-from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
-from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.tracking import RowsDamaged
+from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
 T = TypeVar("T")
@@ -212,10 +212,13 @@ class ChoreDone:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Where the octets of a message are: in memory, or in a file already flushed to disk."""
+    """Where the octets of a message are: in memory, in a file already flushed to disk, or stored ``of``
+    another message that this node has. Whoever stores a reference has compared those octets.
+    """
 
     data: bytes | None = None
     path: str | None = None
+    of: MessageId | None = None
 
 
 @dataclass(frozen=True, slots=True)

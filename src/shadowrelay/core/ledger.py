@@ -21,7 +21,7 @@ from shadowrelay.core.decisions import (
 )
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, RequestId, ServerName
 from shadowrelay.core.messages import Copy
-from shadowrelay.core.requests import Progress, Request
+from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 
 T = TypeVar("T")
 
@@ -120,6 +120,19 @@ class Ledger(Protocol):
 
     def progress(self, request_id: RequestId) -> Sequence[Progress]:
         """How far each node that told has come with it, and this node itself."""
+        ...
+
+    def resubmittable(
+        self, selector: Selector, owner: ServerName | None, place: Place, most: int
+    ) -> Selected:
+        """Messages in Safety Net that a selector means, whatever a request then makes of them: each once, in
+        the order of (delivery time, id), behind ``place``. ``owner`` None: messages of this node; else what
+        it holds for that owner, of every database of the owner. Looks at up to ``most`` settled recipients.
+        """
+        ...
+
+    def resubmitting(self) -> int:
+        """How many messages of this node that were resubmitted are not settled yet."""
         ...
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.values import dataclass, replace
@@ -57,6 +58,26 @@ class Selector:
     def covers(self, settled_at: datetime | None) -> bool:
         """Is that time of delivery in the window?"""
         return settled_at is not None and self.since <= settled_at <= self.until
+
+
+class Place(NamedTuple):
+    """A place in the order of (delivery time, id). ``at`` is None at the beginning."""
+
+    at: datetime | None = None
+    after: MessageId = FIRST
+
+
+BEGIN = Place()
+
+
+class Selected(NamedTuple):
+    """What one part of a window has: for each selected message the delivery time of its first recipient that
+    matches, and its id, in this order. ``rest``: where the next part begins; None at the end of the window.
+    A part may have no message and still not be the last.
+    """
+
+    messages: list[tuple[datetime, MessageId]]
+    rest: Place | None = None
 
 
 def address_matches(pattern: str | None, address: str) -> bool:
@@ -120,19 +141,20 @@ def _weight(request: Request) -> tuple[bool, int, list[int]]:
 class Progress:
     """How far ``node`` has come with a request, in the messages that ``owner`` owned.
 
-    A node has one for itself, and one for each owner for which it answers. ``at`` and ``after``: the delivery
-    time and id of the last message that it looked at. ``made`` counts messages; ``skipped`` counts messages
-    by ``Skipped``. ``done``: it has looked at all that it has.
+    A node has one for itself, and one for each owner for which it answers. ``place``: how far it has looked.
+    ``made`` counts messages; ``skipped`` counts messages
+    by ``Skipped``. ``done``: it has looked at all that it has. ``whole``: all that it keeps for that owner,
+    not only what the owner has lost.
     """
 
     request: RequestId
     node: ServerName
     owner: ServerName
-    at: datetime | None = None
-    after: MessageId = FIRST
+    place: Place = BEGIN
     made: int = 0
     skipped: tuple[tuple[Skipped, int], ...] = ()
     done: bool = False
+    whole: bool = True
 
     def further(self, made: int, skipped: Mapping[Skipped, int]) -> Progress:
         """The same with more messages made and skipped."""

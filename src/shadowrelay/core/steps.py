@@ -14,10 +14,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from shadowrelay.core.decisions import Member
 from shadowrelay.core.delivery.settling import AttemptResult, Hop, Report
-from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members.conversation import Answered, Greeting, Query
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
+from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.reception.redundancy import Arrival, OfferAttempt
 from shadowrelay.core.values import dataclass
 
@@ -49,7 +50,8 @@ class OfferCopy(Step[OfferAttempt]):
     """Send a copy to member ``to`` in a shadow session.
 
     ``recipients`` are all recipients of the message, settled ones included. ``given_for``: this node holds
-    the copy for that owner, and gives it to the owner in place of a damaged one.
+    the copy for that owner, and gives it to the owner in place of a damaged one. ``refers``: the member has
+    the content, as that of the message ``content_of``; it is sent only if the member asks for it.
     """
 
     to: ServerName
@@ -61,12 +63,22 @@ class OfferCopy(Step[OfferAttempt]):
     digests: Digests | None
     received_at: datetime
     given_for: ServerName | None = None
+    content_of: MessageId | None = None
+    request: RequestId | None = None
+    refers: bool = False
 
     @staticmethod
     def of(
-        message: Arrival | Copy, to: ServerName, *, epoch: int, rank: int, given_for: ServerName | None = None
+        message: Arrival | Copy,
+        to: ServerName,
+        *,
+        epoch: int,
+        rank: int,
+        given_for: ServerName | None = None,
+        refers: bool = False,
     ) -> OfferCopy:
         """The offer of a message that is arriving, or of one that we have."""
+        made = message if isinstance(message, Copy) else None
         return OfferCopy(
             to=to,
             message_id=message.id,
@@ -77,6 +89,9 @@ class OfferCopy(Step[OfferAttempt]):
             digests=message.digests,
             received_at=message.received_at,
             given_for=given_for,
+            content_of=made.content_of if made else None,
+            request=made.request if made else None,
+            refers=refers,
         )
 
 
@@ -129,6 +144,21 @@ class Ask(Step[Answered | Unanswered]):
 
 
 @dataclass(frozen=True, slots=True)
+class Operate(Step[ActAnswer | Unanswered]):
+    """Send an XOPERATE command; the result is the whole answer."""
+
+    to: ServerName
+    act: Act
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Step[frozenset[MessageId]]):
+    """Read the contents of stored messages; the result: those that differ from their digests."""
+
+    messages: tuple[MessageId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
     """How an attempt ended: per recipient, and at which hop.
 
@@ -161,4 +191,6 @@ class WriteReports(Step[tuple[Report, ...]]):
     dsn_offered: bool  # the next hop offers DSN, so it has the duty to report success
 
 
-AnyStep: TypeAlias = Transact[Any] | OfferCopy | Beside[Any] | Pause | Greet | Ask | SendOn | WriteReports
+AnyStep: TypeAlias = (
+    Transact[Any] | OfferCopy | Beside[Any] | Pause | Greet | Ask | Operate | Compare | SendOn | WriteReports
+)

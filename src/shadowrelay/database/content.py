@@ -1,7 +1,8 @@
 """Stores message content: small in the database, large in files flushed to disk before their row.
 
-Content is stored once and never rewritten. A file without a row is left from a crash, and swept at start. A
-file leaves the page cache once it was sent (docs/decisions/0021-page-cache.md).
+Content is stored once, for all messages that use it (``sharing``), and never rewritten. A file without a row
+is left from a crash, and swept at start. A file leaves the page cache once it was sent
+(docs/decisions/0021-page-cache.md).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import ContentDigest, of_content
 from shadowrelay.core.identifiers import Digest, MessageId
+from shadowrelay.database import sharing
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import sync_directory
 
@@ -109,12 +111,12 @@ class Spool:
 
 
 def stored(ledger: SqlLedger, message_id: MessageId) -> Content | None:
-    """Where the content of a message is; None if there is no such message.
+    """Where the content of a message is, or of the message whose content it uses; None if there is none.
 
     A row with impossible values gives empty content: that differs from every digest but the digest of empty
     content, which cannot lose anything.
     """
-    row = ledger.connection.execute(SQL["content"], (message_id,)).fetchone()
+    row = sharing.find(ledger.connection.execute, message_id)
     if row is None:
         return None
     data, path = row

@@ -11,8 +11,9 @@ from shadowrelay.core.decisions import DamagedRow, SaveCopy
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.messages import Copy, Stage
-from shadowrelay.database import records, sums
+from shadowrelay.database import records, sharing, sums
 from shadowrelay.database.queries import load
+from shadowrelay.database.selectors import know_folded
 from shadowrelay.database.tally import Tally
 
 SQL = load("queries.sql")
@@ -38,6 +39,7 @@ class Copies:
     def __init__(self, connection: sqlite3.Connection) -> None:
         connection.text_factory = sums.tolerant
         connection.create_function("row_sum", -1, sums.row_sum, deterministic=True)
+        know_folded(connection)
         self.connection = connection
         self.suspects: dict[MessageId, str] = {}
         self.freed: list[str] = []
@@ -176,11 +178,11 @@ class Copies:
                 self._run(SQL["drop_holder"], row[:2])
         for row in new - old:
             self._run(SQL["put_holder"], (*row, sums.row_sum(*row)))
-        if write.content:
-            if before:  # it replaces a damaged content
-                self._free_content(after.id)
-                self._run(SQL["drop_content"], (after.id,))
-            self._run(SQL["put_content"], (after.id, write.content.data, write.content.path))
+        if write.content and before:  # it replaces a damaged content
+            digest = after.digests.content if after.digests else None
+            self.freed.extend(sharing.renew(self._run, after.id, write.content, digest))
+        elif write.content:
+            sharing.put(self._run, after.id, write.content)
         self.tally.changed(before, after)
         self._remember(after)
 
@@ -197,17 +199,12 @@ class Copies:
         self._recent[copy.id] = copy
 
     def _drop(self, message_id: MessageId) -> None:
-        self._free_content(message_id)
+        self.freed.extend(sharing.leave(self._run, message_id))
         self._recent.pop(message_id, None)
         self._undisturbed.discard(message_id)
         self.suspects.pop(message_id, None)
-        for query in ("drop_content", "drop_holders", "drop_recipients", "drop_message"):
+        for query in ("drop_holders", "drop_recipients", "drop_message"):
             self._run(SQL[query], (message_id,))
-
-    def _free_content(self, message_id: MessageId) -> None:
-        row = self._run(SQL["content"], (message_id,)).fetchone()
-        if row and isinstance(row[1], str):
-            self.freed.append(row[1])
 
     def _quarantine(self, found: DamagedRow) -> None:
         """Hide the rows from the queries of decisions; they stay stored, for an operator to look at."""

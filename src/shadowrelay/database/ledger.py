@@ -49,14 +49,16 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.members.damage import counted
 from shadowrelay.core.messages import Copy, Role, Stage
-from shadowrelay.core.requests import Progress, Request
-from shadowrelay.core.tracking import Load, RowsDamaged, SnapshotEnd
-from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
+from shadowrelay.core.safety_net import selection
+from shadowrelay.core.tracking import Load, RowsDamaged
+from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import replace
 from shadowrelay.database import records, request_rows, sums
 from shadowrelay.database.copies import Copies
 from shadowrelay.database.listing import Listing
 from shadowrelay.database.queries import load
+from shadowrelay.database.selectors import parameters, part
 
 T = TypeVar("T")
 
@@ -220,6 +222,18 @@ class SqlLedger(Copies):
     def progress(self, request_id: RequestId) -> Sequence[Progress]:
         rows = self._run(SQL["progress"], (request_id,)).fetchall()
         return [found for row in rows if (found := sums.readable(request_rows.progress_of, row))]
+
+    def resubmitting(self) -> int:
+        return int(self._run(SQL["resubmitting"]).fetchone()[0])
+
+    def resubmittable(
+        self, selector: Selector, owner: ServerName | None, place: Place, most: int
+    ) -> Selected:
+        if selector.network_message_id:
+            copy = self.copy(selector.network_message_id)
+            return selection.selected(selector, [copy] if copy else [], owner, place)
+        asked = parameters(selector, place) | {"owner": owner, "most": most}
+        return part(self._run(SQL["resubmittable"], asked).fetchall(), most)
 
     def apply(self, decision: Decision[T]) -> T:
         """Store writes and events; they and ``then`` are valid once the transaction commits."""

@@ -21,7 +21,7 @@ SQL = load("offline.sql")
 ROWS = ("message", "recipient", "holder")
 """Tables whose rows decide what becomes of a message."""
 
-TABLES = (*ROWS, "content")
+TABLES = (*ROWS, "content", "shared_content")
 _IN_ONE_PAGE = 480  # octets: the part of a row that is in one page, however long the row is
 _PIECE = 64  # octets of a content by which it is found in the file
 
@@ -58,8 +58,13 @@ def flip_row(directory: Path, message_id: MessageId, chance: Random) -> bool:
 
 
 def flip_body(directory: Path, message_id: MessageId, chance: Random) -> bool:
-    """Flip a bit of a content in the database. Returns False if there is none, or it is not found."""
-    for _, data, _ in rows_of(directory, (message_id,))[message_id]["content"]:
+    """Flip a bit of the content that a message uses. Returns False if the database has none, or it is not
+    found in the file.
+    """
+    found = rows_of(directory, (message_id,))[message_id]
+    for _, of in found["shared_content"]:
+        found = rows_of(directory, (MessageId(str(of)),))[MessageId(str(of))]
+    for _, data, _ in found["content"]:
         if isinstance(data, bytes) and data:
             at = chance.randrange(max(1, len(data) - _PIECE))
             return _flip(directory / FILE, data[at : at + _PIECE], chance)

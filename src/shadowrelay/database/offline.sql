@@ -12,6 +12,9 @@ SELECT * FROM holder WHERE message_id = ?;
 -- name: content
 SELECT message_id, data, path FROM content WHERE message_id = ?;
 
+-- name: shared_content
+SELECT message_id, content_of FROM shared_content WHERE message_id = ?;
+
 -- name: drop_message
 DELETE FROM message WHERE id = ?;
 
@@ -23,6 +26,9 @@ DELETE FROM holder WHERE message_id = ?;
 
 -- name: drop_content
 DELETE FROM content WHERE message_id = ?;
+
+-- name: drop_shared_content
+DELETE FROM shared_content WHERE message_id = ?;
 
 -- name: put
 INSERT INTO {table} VALUES ({values});

@@ -43,6 +43,33 @@ INSERT INTO content (message_id, data, path) VALUES (?, ?, ?);
 -- name: content
 SELECT data, path FROM content WHERE message_id = ?;
 
+-- name: content_of
+SELECT content_of FROM shared_content WHERE message_id = ?;
+
+-- name: share_content
+INSERT OR REPLACE INTO shared_content (message_id, content_of) VALUES (?, ?);
+
+-- name: stop_sharing
+DELETE FROM shared_content WHERE message_id = ?;
+
+-- name: heir
+-- A message that uses the octets of this one. One that has octets of its own needs none.
+SELECT min(message_id) FROM shared_content AS s WHERE content_of = ?
+   AND NOT EXISTS (SELECT 1 FROM content c WHERE c.message_id = s.message_id);
+
+-- name: inherit_content
+UPDATE content SET message_id = ? WHERE message_id = ?;
+
+-- name: follow_heir
+UPDATE shared_content SET content_of = ? WHERE content_of = ?;
+
+-- name: users_alike
+-- Other messages that use the same octets, and expect the same digest.
+SELECT m.id FROM message m
+ WHERE m.content_digest = :digest AND m.id <> :id
+   AND (m.id = :keeper OR m.id IN (SELECT s.message_id FROM shared_content s WHERE s.content_of = :keeper))
+ ORDER BY m.id;
+
 -- name: content_paths
 SELECT path FROM content WHERE path IS NOT NULL;
 
@@ -94,7 +121,8 @@ INSERT OR REPLACE INTO tombstone (message_id, owner, epoch, rank, keep_until) VA
 -- name: knows
 SELECT EXISTS (SELECT 1 FROM message WHERE id = ?1) OR EXISTS (SELECT 1 FROM outcome WHERE message_id = ?1)
     OR EXISTS (SELECT 1 FROM tombstone WHERE message_id = ?1) OR EXISTS (SELECT 1 FROM damaged WHERE message_id = ?1)
-    OR EXISTS (SELECT 1 FROM content WHERE message_id = ?1);
+    OR EXISTS (SELECT 1 FROM content WHERE message_id = ?1)
+    OR EXISTS (SELECT 1 FROM shared_content WHERE message_id = ?1);
 
 -- name: member
 SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced,
@@ -254,6 +282,32 @@ INSERT OR REPLACE INTO progress (request, node, owner, told) VALUES (?, ?, ?, ?)
 -- name: drop_progress
 DELETE FROM progress WHERE request = ?;
 
+-- name: resubmitting
+SELECT COUNT(*) FROM message INDEXED BY message_resubmitted
+ WHERE request IS NOT NULL AND stage <> 'safety_net' AND role = 'primary' AND stage = 'queued';
+
+-- name: resubmittable
+-- A part of the window, in the order of (settled_at, message_id), with a flag for the first recipient of each message
+-- that the selector means: it never looks at more than LIMIT recipients, however few match.
+SELECT r.settled_at, r.message_id,
+       r.settled_at = (
+           SELECT min(x.settled_at) FROM recipient x
+            WHERE x.message_id = r.message_id AND x.settled_at BETWEEN :since AND :until
+              AND x.status IN ('delivered', 'relayed')
+              AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops)))
+              AND (:recipient IS NULL OR iif(:plain, lower(x.address), folded(x.address)) = :recipient)
+              AND (:recipient_end IS NULL OR substr(iif(:plain, lower(x.address), folded(x.address)), -length(:recipient_end)) = :recipient_end))
+       AND EXISTS (
+           SELECT 1 FROM message m
+            WHERE m.id = r.message_id AND m.stage = 'safety_net'
+              AND CASE WHEN :owner IS NULL THEN m.role = 'primary' ELSE m.role = 'shadow' AND m.owner = :owner END
+              AND (:message_id IS NULL OR m.message_id = :message_id)
+              AND (:sender IS NULL OR iif(:plain, lower(m.sender), folded(m.sender)) = :sender)
+              AND (:sender_end IS NULL OR substr(iif(:plain, lower(m.sender), folded(m.sender)), -length(:sender_end)) = :sender_end))
+  FROM recipient r INDEXED BY recipient_settled
+ WHERE r.settled_at IS NOT NULL AND r.settled_at <= :until AND (r.settled_at, r.message_id) > (:at, :after)
+ ORDER BY r.settled_at, r.message_id LIMIT :most;
+
 -- name: chores
 SELECT work, member, at, step, place FROM chore ORDER BY at, work, member;
 
@@ -315,10 +369,10 @@ SELECT m.id FROM message AS m
 SELECT owner, COUNT(*) FROM message
  WHERE role = 'shadow' AND stage = 'queued' AND offered_in = ? AND check_at IS NOT NULL GROUP BY owner;
 
--- name: settled_before
+-- name: settled_between
 -- Leaves out messages whose report is not safe yet (core/safety_net/expiry.py): they would always come first.
 SELECT id FROM message
- WHERE settled_at <= ?
+ WHERE settled_at > ? AND settled_at <= ?
    AND NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id AND r.report IS NOT NULL)
  ORDER BY settled_at LIMIT ?;
 

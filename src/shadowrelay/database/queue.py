@@ -166,9 +166,23 @@ def awaited(ledger: SqlLedger) -> dict[ServerName, int]:
     return {ServerName(owner): count for owner, count in rows}
 
 
-def settled_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:
-    """Messages settled before that time, oldest first, without those whose report is not known to be safe."""
-    return _copies(ledger, SQL["settled_before"], before, most)
+def settled_before(
+    ledger: SqlLedger, before: datetime, most: int, kept: tuple[datetime, datetime] | None = None
+) -> Iterator[Copy]:
+    """Messages settled before that time, oldest first, without those whose report is not known to be safe.
+
+    ``kept``: those settled in this span are left out, however many there are.
+    """
+    end = records.micros(before)
+    spans = [(-1, end)]
+    if kept:
+        spans = [(-1, min(end, records.micros(kept[0]) - 1)), (records.micros(kept[1]), end)]
+    for span in spans:
+        rows = ledger.connection.execute(SQL["settled_between"], (*span, most)).fetchall()
+        most -= len(rows)
+        for (message_id,) in rows:
+            if copy := ledger.expected(message_id):
+                yield copy
 
 
 def waiting_since_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:

@@ -21,8 +21,10 @@ from shadowrelay.database.sums import tolerant
 _NEEDED = ("meta", "incarnation", "member", "chore", "sqlite_sequence")
 """Tables of which every row is needed: whose database it is, and what it told which member."""
 
-_OF_MESSAGES = ("message", "recipient", "holder", "content")
-"""Tables with the same ids: an id that one table lost may be in another."""
+_OF_MESSAGES = ("message", "recipient", "holder", "shared_content", "content")
+"""Tables with the same ids: an id that one table lost may be in another. An old schema lacks some of them."""
+
+_SHARES = "SELECT 1 FROM sqlite_master WHERE name = 'shared_content'"
 
 _MOST_SPLITS = 4000  # splits of a range of numbers, to get past unreadable pages
 
@@ -92,7 +94,7 @@ def _filled(source: sqlite3.Connection, target: sqlite3.Connection, there: set[s
     if not all(isinstance(last, int) for (last,) in target.execute("SELECT seq FROM sqlite_sequence")):
         return None
     target.execute("DELETE FROM temp.found")
-    of_messages = [_Table(source, target, name) for name in _OF_MESSAGES]
+    of_messages = [_Table(source, target, name) for name in _OF_MESSAGES if name in wanted]
     whole = [table.note_keys() for table in of_messages]
     for table, all_read in zip(of_messages, whole, strict=True):
         table.copy()
@@ -158,10 +160,15 @@ class _Table:
         return whole
 
     def missing(self) -> int:
-        """How many messages have no row here; 0 for holders, which a message need not have."""
+        """How many messages have no row here; 0 for rows that a message need not have."""
+        if self.name in {"holder", "shared_content"}:
+            return 0
         of = "temp.found" if self.name == "message" else "(SELECT id AS key FROM message)"
-        found = f"SELECT COUNT(*) FROM {of} WHERE key NOT IN (SELECT {self._key} FROM {self.name})"
-        return 0 if self.name == "holder" else int(self._target.execute(found).fetchone()[0])
+        here = f"SELECT {self._key} FROM {self.name}"
+        if self.name == "content" and self._target.execute(_SHARES).fetchone():
+            here += " UNION ALL SELECT message_id FROM shared_content"
+        found = f"SELECT COUNT(*) FROM {of} WHERE key NOT IN ({here})"
+        return int(self._target.execute(found).fetchone()[0])
 
     def _row(self, condition: str, *values: object) -> bool:
         try:

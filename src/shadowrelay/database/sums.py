@@ -27,7 +27,7 @@ class Unbelievable(Exception):
     """A row is not what was written: its sum differs, or a value is impossible."""
 
 
-IMPOSSIBLE = (ValueError, TypeError, OverflowError, AttributeError, IndexError, KeyError)
+IMPOSSIBLE = (ValueError, TypeError, OverflowError, AttributeError, IndexError)
 """What converting an impossible value raises."""
 
 T = TypeVar("T")

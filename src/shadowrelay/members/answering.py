@@ -9,31 +9,36 @@ from pathlib import Path
 
 import structlog
 
-from shadowrelay.core.decisions import SaveCopy
+from shadowrelay.core.decisions import Content, SaveCopy
 from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.identifiers import Digest, Mark, MessageId, ServerName
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse, asked, introduce
 from shadowrelay.core.members.questions import Speaker
-from shadowrelay.core.messages import Digests, Envelope, Recipient
+from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
+from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.by_reference import Origin, may_refer
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
-from shadowrelay.core.values import dataclass
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
+from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import seconds
+from shadowrelay.smtp.members.offer import SEND_CONTENT
 from shadowrelay.smtp.receiving.contract import Client, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
-from shadowrelay.wire.xshadow import Malformed, OfferParameter, parse_fork, parse_offer
+from shadowrelay.wire.xshadow import Malformed, OfferParameter, parse_fork, parse_offer, parse_origin
 
 log = structlog.get_logger(__name__)
 
 DRAINING = Reply(451, "4.3.2", "Being drained, ask another member")
+SEND_IT = Reply(*SEND_CONTENT, "Send the content")
 OPENING = Reply(451, "4.3.2", "Being opened, ask another member")
 
 
@@ -58,6 +63,7 @@ class AnsweringSessions:
     meet: Callable[[Greeting], Awaitable[None]]  # stores the greeting of a member that called
     in_flight: Collection[MessageId]
     met: Callable[[ServerName], None]  # called after the greeting of a new or restarted member is stored
+    operate: Callable[[ServerName, Act], Awaitable[ActAnswer]]  # acts for an operator on another node
     give: Callable[[MessageId, ServerName], None]  # gives a good copy to a member whose own is damaged
     draining: Callable[[], bool] = lambda: False  # being drained, this node takes no more copies
     opening: Callable[[], bool] = lambda: False  # being opened, it takes no copies and answers *pending*
@@ -79,10 +85,12 @@ class AnsweringSession:
         self._meet = sessions.meet
         self._met = sessions.met
         self._give = sessions.give
+        self._operate = sessions.operate
         self._draining = sessions.draining
         self._opening = sessions.opening
         self._greeting: Greeting | None = None
         self._offer: OfferParameter | None = None
+        self._origin: Origin | None = None
         self._offers = 0
         self.digest: Digest | None = None  # that the content of this transaction must have
 
@@ -141,6 +149,9 @@ class AnsweringSession:
         self.boundary.called(asker.name, seconds())
         return said
 
+    async def operate(self, act: Act) -> ActAnswer:
+        return await self._operate(self._member().name, act)
+
     def said(self, said: QueryResponse) -> None:
         if said.give is not None:
             self._give(said.give, self._member().name)
@@ -157,11 +168,18 @@ class AnsweringSession:
             return Reply(501, "5.5.4", "XSHADOW needed")
         try:
             self._offer = parse_offer(mail.extra["XSHADOW"])
+            self._origin = parse_origin(mail.extra["XMADEOF"]) if "XMADEOF" in mail.extra else None
         except Malformed as error:
             return Reply(501, "5.5.4", str(error))
         self.digest = None
         if self._member().version > 1 and self._offer.envelope is None:
             return Reply(501, "5.5.4", "Age and digest needed")
+        if (origin := self._origin) and (
+            self._member().version < 3
+            or origin.message_id == self._offer.message_id
+            or (origin.octets is not None and self._offer.given_for)
+        ):
+            return Reply(501, "5.5.4", "XMADEOF names nothing that this copy can be made of")
         return None
 
     async def rcpt(
@@ -198,10 +216,10 @@ class AnsweringSession:
             return Reply(501, "5.5.4", "Recipient number used twice")
         self._offers += 1
         name = f"{self._offer.message_id}-{session.id}-{self._offers}"
-        return HoldSink(self, name, self._offer, self._member(), mail, known)
+        return HoldSink(self, name, self._offer, self._origin, self._member(), mail, known)
 
     async def reset(self, session: Client) -> None:  # noqa: ARG002
-        self._offer = None
+        self._offer = self._origin = None
 
     def _member(self) -> Greeting:
         if self._greeting is None or self._greeting.name not in self.boundary.watches:
@@ -217,12 +235,14 @@ class HoldSink:
         answering: AnsweringSession,
         name: str,
         offer: OfferParameter,
+        origin: Origin | None,
         owner: Greeting,
         mail: MailFrom,
         recipients: tuple[Recipient, ...],
     ) -> None:
         self._answering = answering
         self._offer = offer
+        self._origin = origin
         self._owner = owner
         self._mail = mail
         self._recipients = recipients
@@ -257,7 +277,16 @@ class HoldSink:
             message_id=self._scan.message_id,
             subject=self._scan.subject,
         )
-        digests = Digests(self._spool.digest, of_envelope(envelope, self._recipients), offer.envelope is None)
+        digest = self._spool.digest
+        if self._origin is not None and self._origin.octets is not None:
+            original = await self._referred_to(self._origin)
+            if original is None or original.digests is None or original.digests.content is None:
+                self._spool.discard()
+                return [SEND_IT]
+            kept = original.envelope
+            envelope = replace(envelope, size=kept.size, message_id=kept.message_id, subject=kept.subject)
+            digest, content = original.digests.content, Content(of=original.id)
+        digests = Digests(digest, of_envelope(envelope, self._recipients), offer.envelope is None)
         if offer.envelope is not None and self._differs(digests):
             self._spool.discard()
             return [Reply(554, "5.6.0", f"{offer.message_id} differs from its digest")]
@@ -274,6 +303,8 @@ class HoldSink:
             recipients=self._recipients,
             digests=digests,
             given_for=offer.given_for,
+            content_of=self._origin.message_id if self._origin else None,
+            request=self._origin.request if self._origin else None,
         )
 
         def work(ledger: SqlLedger) -> tuple[OfferAnswer | None, bool]:
@@ -289,10 +320,30 @@ class HoldSink:
             self._spool.discard()
         if held is None:
             return [OPENING]
+        if held is OfferAnswer.SEND:
+            return [SEND_IT]
         if held is OfferAnswer.QUEUED:
             return [Reply(250, "2.6.0", f"{offer.message_id} Queued mail for redundancy")]
         log.warning("copy_refused", message=offer.message_id, owner=self._owner.name, reason=held.value)
         return [Reply(451, "4.4.0", f"{offer.message_id} {held.value}")]
+
+    async def _referred_to(self, origin: Origin) -> Copy | None:
+        """The message whose content the owner refers to, with octets that were compared just now; None if it
+        must send them.
+        """
+        asker, digest = ServerName(self._owner.name), self._answering.digest
+        octets = origin.octets
+
+        def work(ledger: SqlLedger) -> Copy | None:
+            allowed = may_refer(ledger, asker, origin.message_id, octets or 0, digest)
+            return ledger.copy(origin.message_id) if allowed else None
+
+        found = None if self._spool.size else await self._answering.database.transact_briefly(work)
+        if found is None:
+            log.warning("reference_refused", message=self._offer.message_id, owner=asker)
+            return None
+        examiner = Examiner(self._answering.database, self._answering.clock)
+        return found if await examiner.look(found.id) is Finding.SOUND else None
 
     async def abort(self) -> None:
         self._spool.discard()

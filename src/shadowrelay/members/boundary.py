@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import field
 
 from shadowrelay.core.identifiers import ServerName
@@ -18,6 +18,7 @@ from shadowrelay.core.reception.shadow_servers import (
     next_turn,
     preferred,
 )
+from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.values import dataclass, replace
 
 SECOND_CHANCE = 1.0
@@ -83,6 +84,16 @@ class Boundary:
         """That member called us."""
         if name in self.watches:
             self.watches[name] = self.watches[name].called(at)
+
+    def contacts(self, at: float) -> Contacts:
+        """The members, as far as it matters for whom this node answers when a request is carried out."""
+        patience = self.policy.unresponsive_primary_interval.total_seconds()
+        silent = (
+            name
+            for name, watch in self.watches.items()
+            if watch.failing_since is not None and at - watch.failing_since >= patience
+        )
+        return Contacts(frozenset(self.watches), self.reachable(), frozenset(silent))
 
     def sighted(self, at: float) -> frozenset[ServerName]:
         """The members with which there was contact within three heartbeats, for second opinions."""
@@ -169,9 +180,13 @@ class Candidates:
             return self.first  # a session with it may be open already
         return next_turn(self._order(), attempts, self.boundary.skipped(self.began), self.boundary.policy)
 
-    def healthy(self, attempts: Sequence[OfferAttempt]) -> Turn | None:
-        """The next member that did not fail lately and can be reached; None if there is none."""
-        return healthy_turn(self._order(), attempts, self.boundary.skipped(self.began))
+    def healthy(
+        self, attempts: Sequence[OfferAttempt], first: Collection[ServerName] = frozenset()
+    ) -> Turn | None:
+        """The next member that did not fail lately and can be reached, those of ``first`` before all others;
+        None if there is none.
+        """
+        return healthy_turn(self._order(), attempts, self.boundary.skipped(self.began), first)
 
     def _order(self) -> tuple[Sites, ...]:
         return preferred(self.boundary.own, self.boundary.places, self.boundary.policy, turn=self.turn)

@@ -238,6 +238,11 @@ class Giver:
 
     async def _give(self, message_id: MessageId, to: ServerName) -> None:
         async with self._slots:
-            script = partial(give, message_id, to, self._clock)
-            taken = await offered_whole(self._members, self._database, self._examiner, message_id, script)
+            taken = await offered_whole(
+                self._members,
+                self._database,
+                self._examiner,
+                message_id,
+                lambda _: give(message_id, to, self._clock),
+            )
             log.info("good_copy_given", message=message_id, to=to, taken=bool(taken))

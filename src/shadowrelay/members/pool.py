@@ -17,9 +17,10 @@ import structlog
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, met
+from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
-from shadowrelay.core.steps import Ask, Greet, OfferCopy, Unanswered
+from shadowrelay.core.steps import Ask, Greet, OfferCopy, Operate, Unanswered
 from shadowrelay.core.values import replace
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
@@ -31,7 +32,7 @@ from shadowrelay.smtp.members.client import (
     MemberFailed,
     MemberGone,
 )
-from shadowrelay.smtp.members.offer import OutgoingOffer
+from shadowrelay.smtp.members.offer import OutgoingOffer, may_refer
 
 log = structlog.get_logger(__name__)
 
@@ -130,7 +131,10 @@ class Members:
             raise MemberFailed("connect", NO_ANSWER) from None
 
     async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> OfferAttempt:
-        """Offer a copy in a session of its own. A failure of the member is a result, not an exception."""
+        """Offer a copy in a session of its own. A failure of the member is a result, not an exception.
+
+        A member that has the content is sent it only if it asks for it, and then at once.
+        """
         pooled = self.pooled(step.to)
         try:
             session = pooled or await self.acquire_for_copy(step.to)
@@ -138,7 +142,14 @@ class Members:
             return self.unreachable(step, failed)
         offering = self.offering(session, step)
         digest = step.digests.content if step.digests else None
-        attempt = await offering.send(content, digest)
+        if may_refer(session.version, step):
+            attempt = await offering.refer(digest)
+            if offering.send_it:
+                log.info("content_not_referred_to", message=step.message_id, member=step.to)
+                offering = self.offering(session, replace(step, refers=False))
+                attempt = await offering.send(content, digest)
+        else:
+            attempt = await offering.send(content, digest)
         if attempt.concern is Concern.SESSION and pooled is None:
             attempt = replace(attempt, concern=Concern.MEMBER)  # the session was new, so the member failed
         return self.offered(session, offering, attempt)
@@ -208,6 +219,26 @@ class Members:
             log.error("discard_line_skipped", member=step.to, line=line[:200])
         self.release(step.to, session)
         return answered
+
+    async def operate(self, step: Operate, timeout: float | None = None) -> ActAnswer | Unanswered:
+        """Send one XOPERATE in a session from the pool, within ``timeout`` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                session = await self.acquire(step.to)
+                try:
+                    answer = await session.operate(step.act)
+                except (
+                    MemberGone
+                ):  # perhaps only this session broke; an act with the same job changes nothing
+                    self._distrust(step.to)
+                    session = await self.acquire(step.to)
+                    answer = await session.operate(step.act)
+        except MemberFailed as failed:
+            return Unanswered(failed.step, failed.error)
+        except TimeoutError:
+            return Unanswered("xoperate", NO_ANSWER)
+        self.release(step.to, session)
+        return answer
 
     async def close(self) -> None:
         """Send QUIT on all idle sessions at once, and wait only a moment: a frozen member never answers."""

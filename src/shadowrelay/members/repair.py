@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -16,12 +16,14 @@ from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.by_reference import keepers
 from shadowrelay.core.reception.redundancy import OfferAttempt, repaired, reserve_rank
 from shadowrelay.core.reception.shadow_servers import Turn
 from shadowrelay.core.steps import OfferCopy, Script, Transact
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import ContentDamaged, stored, verified
 from shadowrelay.database.examining import Examiner, Finding
+from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import exposed
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
@@ -56,19 +58,20 @@ async def copy_again(
 
     ``whom`` chooses the next member from the attempts so far and the earlier ``refused`` ones. Each offer's
     rank is recorded before the offer: if the answer is lost, a possible holder is on record, and is told the
-    outcome like any other.
+    outcome like any other. A member that has the content, as that of another message, is not sent it.
     """
     attempts: list[OfferAttempt] = []
     while turn := whom([*refused, *attempts]):
         member = turn.to
 
-        def reserve(ledger: Transaction, member: ServerName = member) -> Copy | None:
-            return ledger.apply(reserve_rank(ledger, message_id, member))
+        def reserve(ledger: Transaction, member: ServerName = member) -> tuple[Copy | None, bool]:
+            copy = ledger.apply(reserve_rank(ledger, message_id, member))
+            return copy, copy is not None and member in keepers(ledger, copy)
 
-        copy = await Transact(reserve)
+        copy, refers = await Transact(reserve)
         if copy is None or not copy.exposed or copy.damaged:
             return Repaired(copy is not None and not copy.exposed, tuple(attempts))
-        attempt = await OfferCopy.of(copy, member, epoch=copy.epoch, rank=copy.ranks_given)
+        attempt = await OfferCopy.of(copy, member, epoch=copy.epoch, rank=copy.ranks_given, refers=refers)
         attempts.append(attempt)
 
         def record(ledger: Transaction, attempt: OfferAttempt = attempt) -> bool:
@@ -153,7 +156,11 @@ class Repair:
         lately = self.refusals.lately(message_id, seconds())
         if candidates.healthy(lately) is None:  # no member to ask, so the content need not be read
             return None
-        script = partial(copy_again, message_id, candidates.healthy, self._clock, lately)
+
+        def script(having: Collection[ServerName]) -> Script[Repaired]:
+            whom = partial(candidates.healthy, first=having)
+            return copy_again(message_id, whom, self._clock, lately)
+
         ended = await offered_whole(self._members, self._database, self._examiner, message_id, script)
         if ended is not None:
             self._note(message_id, ended)
@@ -176,16 +183,20 @@ async def offered_whole(
     database: TransportDatabase,
     examiner: Examiner,
     message_id: MessageId,
-    script: Callable[[], Script[T]],
+    script: Callable[[Collection[ServerName]], Script[T]],
 ) -> T | None:
-    """Run a script that offers copies of a stored message.
+    """Run a script that offers copies of a stored message. It is given the members that have the content.
 
     The content is compared with its digest while it is read: its end is sent only if all of it is good. None
     if there is nothing to offer, or the content is damaged or unreadable.
     """
-    copy, content = await database.transact_briefly(
-        lambda ledger: (ledger.copy(message_id), stored(ledger, message_id) or Content())
-    )
+
+    def work(ledger: SqlLedger) -> tuple[Copy | None, Content, Collection[ServerName]]:
+        copy = ledger.copy(message_id)
+        content = stored(ledger, message_id) or Content()
+        return copy, content, keepers(ledger, copy) if copy else ()
+
+    copy, content, having = await database.transact_briefly(work)
     if copy is None or copy.damaged:
         return None
     if copy.digests is None and await examiner.compare(copy, content) is not Finding.SOUND:
@@ -197,7 +208,7 @@ async def offered_whole(
         return await members.offer(step, verified(content, step.digests.content))
 
     try:
-        return await Performer(transact=database.transact_briefly, offer=offered).run(script())
+        return await Performer(transact=database.transact_briefly, offer=offered).run(script(having))
     except ContentDamaged as error:
         await examiner.damaged(message_id, str(error))
     except OSError as error:

@@ -10,6 +10,7 @@ import structlog
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.safety_net.expiry import expire
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (
@@ -56,13 +57,16 @@ class Expiry:
         policy, now = self._policy, self._clock()
         hold, reachable = policy.safety_net_hold_time, self._reachable()
         gone = 0
+        kept = requesting.kept(ledger, policy, now)
+        span = (min(one.since for one in kept), max(one.until for one in kept)) if kept else None
         old = (
-            *settled_before(ledger, now - hold, BATCH),
+            *settled_before(ledger, now - hold, BATCH, span),
             *waiting_since_before(ledger, now - hold, BATCH),
             *held_since_before(ledger, now - hold - policy.message_expiration_timeout, BATCH),
         )
         for copy in old:
-            gone += ledger.apply(expire(ledger, copy, policy, now, reachable))
+            gone += ledger.apply(expire(ledger, copy, policy, now, reachable, kept))
+        ledger.apply(requesting.forget(ledger, policy, now))
         forget_expired(ledger, now - policy.shadow_message_auto_discard_interval, now)
         if gone:
             log.info("safety_net_expired", messages=gone)

@@ -110,6 +110,7 @@ def for_members(node: Node, peer: MemberConnector) -> Connector:
         meet=node.members.meet,
         in_flight=node.in_flight,
         met=node.met,
+        operate=node.acts.perform,
         give=node.giver.give,
         draining=lambda: node.draining.active,
         opening=lambda: node.opening,

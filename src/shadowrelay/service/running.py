@@ -16,7 +16,7 @@ from shadowrelay import signals
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
-from shadowrelay.core.tracking import Taken
+from shadowrelay.core.tracking_row import Taken
 from shadowrelay.database import content, ephemeral
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.chores import Chores
@@ -193,6 +193,7 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
         group.create_task(
             Expiry(database, node.policy, utcnow, node.boundary.reachable).run(), name="expiry"
         ),
+        group.create_task(node.resubmitting.run(), name="resubmitting"),
         group.create_task(take_snapshots(database, listed=listed), name="snapshots"),
     ]
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from shadowrelay.core.operating import Scope
 from shadowrelay.core.policy import Policy
 from shadowrelay.settings.origins import DEFAULT, Origin, origin_of
 from shadowrelay.settings.values import (
@@ -145,6 +146,10 @@ class MemberConnector(Section):
     )
     max_inbound_connection: Integer = Field(
         1000, ge=1, le=100_000, description="Sessions at a time, and as many TLS handshakes."
+    )
+    peer_operate: Scope = Field(
+        Scope.OPERATE,
+        description="What members may do here for operators elsewhere; `operate`: what this node may do.",
     )
 
     @property

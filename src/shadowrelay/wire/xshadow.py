@@ -3,14 +3,15 @@
 ::
 
     XSHADOW <name> <database-id> <mark> <incarnation>@<beginning>,... [KNOWN=<incarnation>] [VERSION=3]
-    MAIL FROM:<...> XSHADOW=<message-id>;<epoch>;<rank>;<mark>;<age>;<envelope digest>[;<owner>] ...
+    MAIL FROM:<...> XSHADOW=<message-id>;<epoch>;<rank>;<mark>;<age>;<envelope digest>[;<owner>]
+        [XMADEOF=<message-id>[;<request>][;<octets>]] ...
     RCPT TO:<...> XFORK=<number>;<xtext next hop>[;<outcome>[@<milliseconds>]] ...
     BDAT <octets> LAST <content digest>
 
 A mark is ``<incarnation>:<sequence>``. ``<age>`` is the message's age in milliseconds: a takeover does not
 reset it, and no node counts it by the clock of another. In version 1 the fifth word of MAIL's parameter is
 the time of reception, in Unix milliseconds, and is the last; XFORK has no outcome, and BDAT no digest. Before
-version 3 no outcome says when.
+version 3 no outcome says when, and there is no XMADEOF.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ from shadowrelay.core.identifiers import (
     Mark,
     MessageId,
     NextHop,
+    RequestId,
     ServerName,
     is_uuid,
 )
 from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.messages import Status
+from shadowrelay.core.reception.by_reference import Origin
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire.xtext import decode_xtext, encode_xtext
 
@@ -199,6 +202,23 @@ def parse_offer(text: str) -> OfferParameter:
         envelope=digest(parts[5]),
         given_for=server_name(parts[6]) if len(parts) == 7 else None,
     )
+
+
+def format_origin(origin: Origin) -> str:
+    """The value of MAIL's XMADEOF parameter."""
+    octets = None if origin.octets is None else str(origin.octets)
+    return ";".join(word for word in (origin.message_id, origin.request, octets) if word is not None)
+
+
+def parse_origin(text: str) -> Origin:
+    """Read MAIL's XMADEOF parameter. Raises Malformed."""
+    first, *more = text.split(";")
+    original = message_id(first)
+    request = RequestId(more.pop(0)) if more and is_uuid(more[0]) else None
+    octets = number(more.pop(0)) if more else None
+    if more:
+        raise Malformed("XMADEOF needs message id, request and octets")
+    return Origin(original, request, octets)
 
 
 _OUTCOMES = frozenset({Status.DELIVERED, Status.RELAYED, Status.FAILED})

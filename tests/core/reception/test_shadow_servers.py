@@ -135,3 +135,12 @@ def test_a_repair_asks_each_healthy_member_once() -> None:
     assert healthy_turn(order, failed, {FAR[1].name}) == Turn(NEAR[0].name)
     assert healthy_turn(order, [*failed, FAILS(NEAR[0].name, 2)], {FAR[1].name}) is None
     assert healthy_turn(order, [BREAKS(FAR[0].name, 1)], {FAR[0].name}) == Turn(FAR[0].name)
+
+
+def test_members_that_have_the_content_come_first_unless_they_failed_or_were_asked() -> None:
+    order = preferred(OWN, (*NEAR, *FAR), POLICY, turn=0)
+    having = {NEAR[1].name, FAR[2].name}
+    assert healthy_turn(order, (), (), having) == Turn(FAR[2].name)
+    assert healthy_turn(order, (), {FAR[2].name}, having) == Turn(NEAR[1].name)
+    asked_both = [FAILS(FAR[2].name, 1), FAILS(NEAR[1].name, 2)]
+    assert healthy_turn(order, asked_both, (), having) == Turn(FAR[0].name)

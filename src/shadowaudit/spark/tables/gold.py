@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shadowaudit.spark.tables.schemas import DOMAINS, LATENCIES, PROMOTIONS, REASONS, SIZES, TRAFFIC
-from shadowaudit.spark.views import VIEWS, summed
+from shadowaudit.spark.views import VIEWS, summed, worded
 
 
 def _of_days(name: str, by: str) -> str:
@@ -15,7 +15,7 @@ SUMS = {
     TRAFFIC: VIEWS["traffic"],
     REASONS: _of_days("reasons", "day, node,"),
     DOMAINS: _of_days("domains", "day, node,"),
-    SIZES: """
+    SIZES: worded("""
         SELECT
             to_date(date_time) AS day,
             node,
@@ -23,9 +23,9 @@ SUMS = {
             count(*) AS messages,
             sum(total_bytes) AS octets
         FROM events
-        WHERE event_id = 'RECEIVE' AND total_bytes IS NOT NULL AND date_time IS NOT NULL
+        WHERE {received} AND total_bytes IS NOT NULL AND date_time IS NOT NULL
         GROUP BY ALL
-    """,
+    """),
     PROMOTIONS: _of_days("promotions", "day,"),
 }
 """Each needs the events of its days alone."""

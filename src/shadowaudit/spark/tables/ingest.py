@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from shadowaudit.core.events import DELIVERIES, ORIGINS
+from shadowaudit.core.events import DELIVERIES
 from shadowaudit.spark import planning
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.tables import gold, parts, silver, source, writer
@@ -24,12 +24,13 @@ from shadowaudit.spark.tables.parts import Written
 from shadowaudit.spark.tables.publishing import Run
 from shadowaudit.spark.tables.schemas import EVENTS, FILES, GOLD, LATENCIES, MESSAGES, TABLES
 from shadowaudit.spark.tables.store import DataFile, Manifest, Place
+from shadowaudit.spark.views import BEGINS
 
 TURN = 4 << 30
 """Octets of logs that a batch publishes at a time: what an interruption costs, and how much is summed up."""
 
 _AT_ONCE = 3
-_ORIGINS, _DELIVERIES = ([str(one) for one in sorted(kinds)] for kinds in (ORIGINS, DELIVERIES))
+_DELIVERIES = [str(one) for one in sorted(DELIVERIES)]
 
 _FACTS = """
     SELECT file, max(software) AS software, max(node) AS node, max(database) AS database,
@@ -198,7 +199,7 @@ class _Turn:
         many = sum(one.rows for one in new) - sum(one.rows for one in of_days) + sum(row[2] for row in spans)
         further: set[str] = set()
         if concerned - days:
-            began = with_id.where(f.col("event_id").isin(*_ORIGINS)).select("id").distinct()
+            began = with_id.where(BEGINS).select("id").distinct()
             sent = rows.where(f.col("event_id").isin(*_DELIVERIES)).withColumn("id", f.expr(silver.ID))
             found = sent.join(began, "id", "left_semi").select("day").distinct().collect()
             further = {row.day.isoformat() for row in found}
@@ -214,7 +215,7 @@ class _Turn:
         last = max((one.last or "" for one in begun), default="")
         with_origins = [one for one in current if one.day and first <= one.day <= last]
         wide = self._frame(EVENTS, with_origins, silver.COLUMNS).where(
-            f.col("event_id").isin(*_ORIGINS)
+            f.expr(BEGINS)
             | (f.col("event_id").isin(*_DELIVERIES) & f.col("day").isin(*map(date.fromisoformat, passed)))
         )
         silver.once(wide, self.doubtful).createOrReplaceTempView("events")

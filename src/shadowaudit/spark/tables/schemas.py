@@ -89,6 +89,7 @@ TABLES = {
             deferrals=INT,
             promotions=INT,
             duplicates=INT,
+            original=TEXT,
             nodes=LIST,
             events=INT,
             day=DAY,
@@ -122,6 +123,7 @@ TABLES = {
             failed=LONG,
             promoted=LONG,
             exposed=LONG,
+            resubmitted=LONG,
         ),
         _of(LATENCIES, day=DAY, node=TEXT, next_hop=TEXT, step=INT, deliveries=LONG),
         _of(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shadowaudit.spark.views import worded
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -50,7 +52,8 @@ _MESSAGES = """
             coalesce(network_message_id, message_id) AS id,
             coalesce(database, node) AS log,
             coalesce(sequence, line) AS number,
-            event_id IN ('RECEIVE', 'DSN') AS begins,
+            {begins} AS begins,
+            {resubmitted} AS resubmitted,
             event_id = 'RESUBMIT' AND source = 'REDUNDANCY' AS promoted
         FROM {events}
         WHERE date_time IS NOT NULL AND event_id IS NOT NULL
@@ -160,6 +163,7 @@ _MESSAGES = """
                 AS dropped_at,
             count_if(event_id = 'DEFER') AS deferrals,
             count_if(promoted) AS promotions,
+            min(reference) FILTER (WHERE resubmitted) AS original,
             array_sort(collect_set(node)) AS nodes,
             count(*) AS events
         FROM told
@@ -193,6 +197,7 @@ _MESSAGES = """
         CAST(deferrals AS int) AS deferrals,
         CAST(promotions AS int) AS promotions,
         CAST(duplicates AS int) AS duplicates,
+        original,
         nodes,
         CAST(events AS int) AS events,
         to_date(first_at) AS day
@@ -214,4 +219,4 @@ def once(events: DataFrame, doubtful: list[str]) -> DataFrame:
 
 def messages(events: DataFrame) -> DataFrame:
     """The messages of these events, which are all events of each. In the shape of the table."""
-    return events.sparkSession.sql(_MESSAGES, events=events)
+    return events.sparkSession.sql(worded(_MESSAGES), events=events)

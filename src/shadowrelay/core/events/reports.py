@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from enum import StrEnum
 
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.identifiers import MessageId, RequestId
 from shadowrelay.core.messages import Envelope, Recipient
 
 
@@ -50,12 +50,18 @@ def is_derived(message_id: MessageId) -> bool:
 
 
 def report_id(message_id: MessageId, recipient_number: int, kind: ReportKind) -> MessageId:
-    """The id of a report, derived from its subject, so that two nodes give the same report the same id.
+    """The id of a report, derived from its subject: two nodes give the same report the same id."""
+    return derived_id("report", message_id, str(recipient_number), kind)
 
-    It is a UUID version 8 (RFC 9562 5.8): 122 bits of SHA-256 over message id, recipient number and kind.
-    """
-    about = f"report\0{message_id}\0{recipient_number}\0{kind}"
-    digest = bytearray(hashlib.sha256(about.encode()).digest()[:16])
+
+def resubmitted_id(request: RequestId, message_id: MessageId) -> MessageId:
+    """The id of the message that a resubmit request makes of another one, on whichever node."""
+    return derived_id("resubmit", request, message_id)
+
+
+def derived_id(*about: str) -> MessageId:
+    """A UUID version 8 (RFC 9562 5.8): 122 bits of SHA-256 over the texts, with NUL between them."""
+    digest = bytearray(hashlib.sha256("\0".join(about).encode()).digest()[:16])
     digest[6] = 0x80 | (digest[6] & 0x0F)
     digest[8] = 0x80 | (digest[8] & 0x3F)
     text = digest.hex()

@@ -170,6 +170,7 @@ def with_better_holder(
         return copy.with_holder(holder), ()
     told: list[Write] = []
     others = []
+    copy = _waits_no_longer(copy)
     for other in copy.holders:
         if other.database_id != holder.database_id and other.state in instead_of:
             gone = (Verdict(copy.id, copy.epoch, VerdictKind.SUPERSEDED, str(other.rank)),)
@@ -177,6 +178,13 @@ def with_better_holder(
             other = replace(other, state=HolderState.SUPERSEDED)  # noqa: PLW2901
         others.append(other)
     return replace(copy, holders=tuple(others)).with_holder(holder), tuple(told)
+
+
+def _waits_no_longer(copy: Copy) -> Copy:
+    """A resubmitted message waits for its second copy before it is tried; now it has one."""
+    if copy.request is None:
+        return copy
+    return copy.with_recipients(replace(one, next_attempt=None) for one in copy.unsettled if not one.attempts)
 
 
 def yields(
@@ -194,7 +202,8 @@ def yields(
     The new owner is told at once what is settled here. Members that hold a copy for us are told who owns the
     message now. With the next CHECK the new owner records us as a holder. Only a report that two nodes made
     may differ from the new owner's content, if this node, or the owner for which it holds the report, made
-    one of them. Then our copy does not count until we are given the new owner's.
+    one of them. Then our copy does not count until we are given the new owner's. (A message that has the
+    content of another has the same octets wherever it is made.)
     """
     # Two copies of a report on one machine do not make it safe: then it is safe once it is settled.
     elsewhere = holding(ledger, owner) is HolderState.HOLDING
@@ -202,7 +211,8 @@ def yields(
     if copy.stage is Stage.SAFETY_NET:  # settled: the new owner only has to be told
         return Decision(None, addressed([owner_database], delivered(copy, copy.recipients), now))
     from_a_maker = copy.role is Role.SHADOW or copy.former_owner is None
-    made_by_two = copy.damage is None and from_a_maker and not handed_over and is_derived(copy.id)
+    in_own_words = is_derived(copy.id) and copy.content_of is None
+    made_by_two = copy.damage is None and from_a_maker and not handed_over and in_own_words
     held = replace(
         copy,
         epoch=epoch,

@@ -19,7 +19,7 @@ from shadowrelay.core.decisions import (
 from shadowrelay.core.events.announcements import addressed, delivered
 from shadowrelay.core.events.discard import remembered_for
 from shadowrelay.core.events.side_effects import report_is_safe
-from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
+from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, RequestId, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding, machines
 from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, Reason, Recipient, Role, Stage
@@ -33,6 +33,7 @@ from shadowrelay.core.ownership.transfer import (
     yields,
 )
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.by_reference import may_refer
 from shadowrelay.core.tracking import HaDiscard, HaReceive, HaRestore
 from shadowrelay.core.values import dataclass, replace
 
@@ -43,6 +44,7 @@ class ShadowCopyOffer:
 
     ``received_at``: by our own clock, computed from the age in the offer. ``given_for``: a holder, not an
     owner, offers its copy to replace our damaged one; this is the owner for which it holds the copy.
+    ``content_of``, ``request``: as in ``Copy``.
     """
 
     message_id: MessageId
@@ -56,6 +58,8 @@ class ShadowCopyOffer:
     recipients: tuple[Recipient, ...]
     digests: Digests
     given_for: ServerName | None = None
+    content_of: MessageId | None = None
+    request: RequestId | None = None
 
 
 ALL_EVENTS = 1 << 30
@@ -67,6 +71,7 @@ class OfferAnswer(Enum):
     QUEUED = "queued for redundancy"
     REVOKED = "revoked"
     NOT_YOURS = "owned elsewhere"
+    SEND = "send the content"
 
 
 def hold(
@@ -76,7 +81,13 @@ def hold(
 
     This node refuses a copy that was revoked, and a copy of a message that it owns, has settled, or holds for
     a later owner; the owner learns the reason from its next question. A good copy replaces a damaged one.
+    A content that only refers to that of another message (``Content.of``) was compared just now. Unless the
+    owner may refer to it, SEND asks for the octets.
     """
+    if content.of is not None and not may_refer(
+        ledger, offer.owner, content.of, offer.envelope.size, offer.digests.content
+    ):
+        return Decision(OfferAnswer.SEND)
     if offer.given_for:
         return restore(ledger, offer, content, now)
     new = not ledger.knows(offer.message_id)  # nearly always; then nothing else is looked up
@@ -101,6 +112,8 @@ def hold(
             envelope=offer.envelope,
             recipients=offer.recipients,
             digests=offer.digests,
+            content_of=offer.content_of,
+            request=offer.request,
             received_at=min(offer.received_at, now),  # a promoted copy is due by this time
             check_at=now + policy.orphan_check_interval,
         )
@@ -122,6 +135,8 @@ def hold(
         owner_database=offer.owner_database,
         offered_in=offer.mark.incarnation,
         check_at=now + policy.orphan_check_interval,
+        content_of=offer.content_of or known.content_of,
+        request=offer.request or known.request,
     )
     if better:
         copy = replace(copy, damage=None, digests=offer.digests, envelope=offer.envelope)
@@ -162,7 +177,8 @@ def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datet
         plain = made_here(
             ledger, offer.message_id, offer.envelope, offer.recipients, offer.digests, offer.received_at
         )
-        copy = asked_about(replace(plain, epoch=offer.epoch).with_holder(giver), now)
+        plain = replace(plain, epoch=offer.epoch, content_of=offer.content_of, request=offer.request)
+        copy = asked_about(plain.with_holder(giver), now)
         here = copy.with_recipients(
             replace(one, status=status)
             for one in copy.recipients

@@ -71,20 +71,25 @@ def preferred(
 
 
 def healthy_turn(
-    order: Sequence[Sites], attempts: Sequence[OfferAttempt], skipped: Collection[ServerName]
+    order: Sequence[Sites],
+    attempts: Sequence[OfferAttempt],
+    skipped: Collection[ServerName],
+    first: Collection[ServerName] = frozenset(),
 ) -> Turn | None:
     """The first member in order that did not fail lately (``skipped``) and was not asked for this message.
 
-    A member whose session broke for the first time is asked again at once, on a new session.
+    Those in ``first`` come before the order: they have the content already. A member whose session broke for
+    the first time is asked again at once, on a new session.
     """
     if attempts and _was_replaced(attempts):
         last = attempts[-1].name
         if any(last in sites.members for sites in order):
             return Turn(last)
     asked = _counted(attempts)
-    return next(
-        (Turn(name) for name in _open(order, attempts, asked) if not (name in skipped or asked[name])), None
-    )
+    left = (name for name in _open(order, attempts, asked) if not (name in skipped or asked[name]))
+    if first:
+        return next((Turn(name) for name in sorted(left, key=lambda name: name not in first)), None)
+    return next((Turn(name) for name in left), None)
 
 
 def next_turn(

@@ -13,23 +13,32 @@ from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.ownership.transfer import saved
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.requests import Selector
 from shadowrelay.core.tracking import HaDiscard
 from shadowrelay.core.values import replace
 
 
 def expire(
-    ledger: Ledger, copy: Copy, policy: Policy, now: datetime, reachable: Collection[ServerName]
+    ledger: Ledger,
+    copy: Copy,
+    policy: Policy,
+    now: datetime,
+    reachable: Collection[ServerName],
+    kept: Collection[Selector] = (),
 ) -> Decision[bool]:
     """Forget a copy that was kept long enough. Its id and outcome are remembered longer. True if it is gone.
 
     A settled copy is kept for ``safety_net_hold_time`` after its settlement. A shadow copy whose message
     nobody settled is kept for ``message_expiration_timeout`` longer than that, counted from reception, or
     from when its owner last said that it has the message. An owner that can be reached is asked first. A
-    damaged shadow copy does not expire by age.
+    damaged shadow copy does not expire by age. What was settled in a ``kept`` window, of an open resubmit
+    request, stays.
     """
     remembered = now + remembered_for(policy)
     if copy.stage is Stage.SAFETY_NET:
         if copy.settled_at is None or now - copy.settled_at < policy.safety_net_hold_time:
+            return Decision(False)
+        if any(window.covers(recipient.settled_at) for window in kept for recipient in copy.recipients):
             return Decision(False)
         if any(recipient.report for recipient in copy.recipients):
             # A DSN about it is not safe yet, so its outcome may not be told; or a page is out of date.

@@ -8,9 +8,10 @@ import ssl
 
 from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, Line, Query
+from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.duplex import BLOCK, Duplex, Interrupted, Why
-from shadowrelay.wire import xqdiscard, xshadow
+from shadowrelay.wire import xoperate, xqdiscard, xshadow
 from shadowrelay.wire.esmtp import extensions
 from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
 
@@ -160,6 +161,27 @@ class MemberConnection(asyncio.Protocol):
             except xshadow.Malformed:
                 bad.append(text)
         return Answered(tuple(lines), mark, seen), tuple(bad)
+
+    async def operate(self, act: Act) -> ActAnswer:
+        """XOPERATE. A refusal is an answer: asking again does not help."""
+        if self.version < 3:
+            return ActAnswer({}, "it runs a version that knows no resubmit requests")
+        try:
+            self.write(f"XOPERATE {xoperate.format_act(act)}\r\n".encode())
+        except xoperate.TooLong as error:
+            return ActAnswer({}, str(error))
+        reply = await self.reply("xoperate")
+        try:
+            texts, _ = marked(reply)
+            if reply.code == 250:
+                return xoperate.parse_answer(texts)
+        except xshadow.Malformed as error:
+            self.abort()
+            raise MemberFailed("xoperate", str(error)) from error
+        if reply.permanent and reply.code == 550:
+            return ActAnswer({}, " ".join(texts))
+        self.abort()
+        raise MemberFailed("xoperate", str(reply))
 
     async def close(self) -> None:
         """Say QUIT if the session is usable, and close."""

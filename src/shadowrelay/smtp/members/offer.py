@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from shadowrelay.core.identifiers import Digest, Mark
 from shadowrelay.core.messages import Recipient, Status
+from shadowrelay.core.reception.by_reference import Origin
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import replace
@@ -16,12 +17,15 @@ from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
 from shadowrelay.wire.replies import Reply
 
 _OFFERED = frozenset({"8BITMIME", "SMTPUTF8", "DSN"})
+SEND_CONTENT = (450, "4.6.0")
+"""The holder cannot, or may not, take the content from another message: it must be sent."""
 _MOST_UNHEARD = 64  # replies to chunks that may be unread: more of them could block both ends
 
 
 class OutgoingOffer:
     """One copy on its way to a holder: MAIL and RCPT leave with the first block of content, or when it is
-    announced; the other blocks as they come.
+    announced; the other blocks as they come. ``send_it``: the holder refused to refer to the content that it
+    has; the same session can take the content.
     """
 
     def __init__(self, session: MemberConnection, step: OfferCopy, mark: Mark, now: datetime) -> None:
@@ -31,6 +35,7 @@ class OutgoingOffer:
         self._unheard = 1 + len(recipients)
         self._refusal: Reply | None = None
         self._ended = False
+        self.send_it = False
         # What leaves next, in one write: a small message is one segment, and one TLS record.
         self._commands = _mail(session.version, step, mark, now) + b"".join(map(_rcpt, recipients))
         self._block = b""  # the last one is held back: it leaves with LAST
@@ -73,6 +78,10 @@ class OutgoingOffer:
             raise
         return await self.finish(digest)
 
+    async def refer(self, digest: Digest | None) -> OfferAttempt:
+        """Offer the copy without its content: the holder has it."""
+        return await self.finish(digest)
+
     async def finish(self, digest: Digest | None) -> OfferAttempt:
         """Send the end of the content with its ``digest``, and read the holder's answer.
 
@@ -90,6 +99,7 @@ class OutgoingOffer:
         except MemberFailed as failed:
             return self.failed(failed)
         if not answer.positive:
+            self.send_it = self.step.refers and (answer.code, answer.enhanced) == SEND_CONTENT
             if answer.code == 421 or self._refusal is not None:
                 session.abort()
             return self._attempt(Leg.REFUSED, str(answer), concern=_concern(answer))
@@ -132,19 +142,28 @@ def _offered_to(version: int, recipients: Sequence[Recipient]) -> tuple[Recipien
     return tuple(one for one in known if version > 1 or not one.settled)
 
 
+def may_refer(version: int, step: OfferCopy) -> bool:
+    """Whether a session of that version can offer the copy without its content."""
+    return step.refers and step.content_of is not None and version > 2
+
+
 def _mail(version: int, step: OfferCopy, mark: Mark, now: datetime) -> bytes:
     envelope, digests = step.envelope, step.digests
     offer = xshadow.OfferParameter(step.message_id, step.epoch, step.rank, mark, received_at=step.received_at)
     if version > 1 and digests is not None:
         age = max(timedelta(0), now - step.received_at)
         offer = replace(offer, age=age, envelope=digests.envelope, given_for=step.given_for)
+    extra = {"XSHADOW": xshadow.format_offer(offer)}
+    if step.content_of is not None and version > 2:
+        octets = envelope.size if may_refer(version, step) else None
+        extra["XMADEOF"] = xshadow.format_origin(Origin(step.content_of, step.request, octets))
     mail = MailFrom(
         sender=envelope.sender,
         body=envelope.body,
         smtputf8=envelope.smtputf8,
         ret=envelope.ret,
         envid=envelope.envid,
-        extra={"XSHADOW": xshadow.format_offer(offer)},
+        extra=extra,
     )
     return format_mail(mail, _OFFERED)
 

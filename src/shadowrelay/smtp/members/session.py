@@ -1,4 +1,4 @@
-"""The members' connector: XSHADOW and XQDISCARD beside ordinary SMTP (docs/reference/protocol.md).
+"""The members' connector: XSHADOW, XQDISCARD and XOPERATE beside ordinary SMTP (docs/reference/protocol.md).
 
 Members alone are offered the keywords. For anybody else the verbs are unknown commands.
 """
@@ -11,6 +11,7 @@ from shadowrelay import failpoints
 from shadowrelay.core.digests import is_digest
 from shadowrelay.core.identifiers import Digest, Mark
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse
+from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.receiving.content import Body
 from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Receiver
@@ -18,7 +19,7 @@ from shadowrelay.smtp.receiving.library import syntax
 from shadowrelay.smtp.receiving.limits import Register
 from shadowrelay.smtp.receiving.session import ReceiveSession
 from shadowrelay.smtp.receiving.transaction import MailTransaction
-from shadowrelay.wire import xqdiscard, xshadow
+from shadowrelay.wire import xoperate, xqdiscard, xshadow
 from shadowrelay.wire.esmtp import RcptTo
 from shadowrelay.wire.replies import Refused, Reply
 
@@ -42,6 +43,10 @@ class MemberReceiver(Receiver, Protocol):
         """Answer the member that introduced itself."""
         ...
 
+    async def operate(self, act: Act) -> ActAnswer:
+        """Do something for an operator who asked the member that introduced itself. Raises Refused."""
+        ...
+
     def said(self, said: QueryResponse) -> None:
         """The answer has left: what follows from it may begin."""
         ...
@@ -60,7 +65,7 @@ class MemberReceivers(Protocol):
 class MemberSession(ReceiveSession):
     """One session of a member, or of a client that claims to be one."""
 
-    extra_mail_parameters: ClassVar[frozenset[str]] = frozenset({"XSHADOW"})
+    extra_mail_parameters: ClassVar[frozenset[str]] = frozenset({"XSHADOW", "XMADEOF"})
     extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset({"XFORK"})
 
     def __init__(self, receiver: Receiver, options: ConnectorOptions, register: Register) -> None:
@@ -70,7 +75,7 @@ class MemberSession(ReceiveSession):
         self._version = 1
 
     def offers(self, verb: str) -> bool:
-        if verb in {"XSHADOW", "XQDISCARD", "MAIL", "RCPT", "DATA", "BDAT"}:
+        if verb in {"XSHADOW", "XQDISCARD", "XOPERATE", "MAIL", "RCPT", "DATA", "BDAT"}:
             return self.answering.admits(self.client)
         return super().offers(verb)
 
@@ -122,6 +127,23 @@ class MemberSession(ReceiveSession):
         await self.answer(Reply(250, "2.0.0", tuple(lines)) if lines else nothing)
         self.answering.said(said)
         return None
+
+    @syntax("XOPERATE <job> <action> <scope> <arguments>")
+    async def smtp_XOPERATE(self, argument: str | None) -> None:
+        if not self._greeted:
+            return await self.answer(Reply(503, "5.5.1", "XSHADOW needed first"))
+        try:
+            act = xoperate.parse_act(argument or "")
+        except xshadow.Malformed as error:
+            raise Refused(501, "5.5.4", str(error)) from error
+        answer = await self.answering.operate(act)
+        if answer.refused:
+            return await self.answer(Reply(550, "5.7.1", answer.refused))
+        try:
+            lines = xoperate.format_answer(answer.told)
+        except xoperate.TooLong as error:
+            raise Refused(550, "5.3.4", str(error)) from error
+        return await self.answer(Reply(250, "2.0.0", lines))
 
     @syntax("MAIL FROM:<address>")
     async def smtp_MAIL(self, argument: str | None) -> None:

@@ -1,0 +1,154 @@
+"""Was it right to give a message back? A row RESUBMIT of Safety Net begins a message, about an original.
+
+The rows of the message that it begins tell whether its id is right. All else the original's rows tell, among
+which that row stands as well (``Kind.RESUBMISSION``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from shadowaudit.core.events import (
+    COMPARED,
+    FINALS,
+    ORIGINS,
+    SETTLED_ELSEWHERE,
+    Event,
+    Kind,
+    canonical,
+    is_derived,
+)
+from shadowaudit.core.evidence import Evidence
+from shadowaudit.core.findings import Class, Finding
+from shadowaudit.core.fingerprint import derived
+
+_INSIDE = frozenset({Kind.DELIVER, Kind.DUPLICATEDELIVER, Kind.SEND})
+"""Delivered inside the boundary: what Safety Net may give back."""
+
+
+def resubmission_id(request: str, original: str) -> str:
+    """The id of the message that gives ``original`` back for that request: the nodes derive it."""
+    return derived(f"resubmit\0{request}\0{original}")
+
+
+def contradictory(events: Mapping[int, Event]) -> Iterator[Finding]:
+    """``events``: rows about one message, by their index. Find origins that cannot be so."""
+    for index, event in events.items():
+        wrong = ""
+        if event.kind is Kind.JOURNAL and not is_derived(event.message):
+            wrong = "a journal copy whose id is not derived"
+        elif event.kind is Kind.RESUBMITTED:
+            request = event.entries.get("Request", "")
+            if event.message != resubmission_id(request, event.reference):
+                wrong = "RESUBMIT with another id than its request and its original give"
+            elif event.context != f"request {request}":
+                wrong = "RESUBMIT says two things of its request"
+        if wrong:
+            yield Finding(Class.INCONSISTENT, f"{event.node}: {wrong}", event.recipients, (index,))
+
+
+def undue(
+    events: Mapping[int, Event], about: Mapping[int, Event], evidence: Evidence, *, untold: bool
+) -> Iterator[Finding]:
+    """``events``: rows about the original, by their index. ``about``: rows of other messages that name it.
+
+    ``untold``: there may be more rows than these.
+    """
+    rows = {index: event for index, event in about.items() if event.kind is Kind.RESUBMISSION}
+    if not rows:
+        return
+    case = _Original(events, evidence, untold=untold)
+    for index, event in rows.items():
+        yield from case.again(index, event)
+        yield from case.altered(index, event)
+        yield from case.recipients(index, event)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Rows that settle one recipient: by sending it inside the boundary or otherwise, on any node; and those
+    by which the node that gives it back knew of that.
+    """
+
+    inside: Collection[int]
+    outside: Collection[int]
+    known: Collection[int]
+
+
+class _Original:
+    def __init__(self, events: Mapping[int, Event], evidence: Evidence, *, untold: bool) -> None:
+        self.events, self.evidence, self.untold = events, evidence, untold
+        self.origins = [index for index, event in events.items() if event.kind in ORIGINS]
+
+    def again(self, index: int, event: Event) -> Iterator[Finding]:
+        if first := [at for at in self.origins if self.events[at].kind is Kind.RESUBMITTED]:
+            yield Finding(Class.RESUBMITTED_AGAIN, _as(event), event.recipients, (*first, index))
+
+    def altered(self, index: int, event: Event) -> Iterator[Finding]:
+        """Its content is that of the original, or of a maker of it if it is a report."""
+        if self.untold and is_derived(event.reference):
+            return
+        compared = {at: one for at, one in self.events.items() if one.kind in COMPARED}
+        contents = {at: text for at, one in compared.items() if (text := one.entries.get("Content"))}
+        sizes = {at: str(one.size) for at, one in compared.items() if one.size is not None}
+        given = {"content": event.entries.get("Content", ""), "size": str(event.size)}
+        for name, told in (("content", contents), ("size", sizes)):
+            if told and given[name] and given[name] not in told.values():
+                detail = f"another {name} than {self.events[min(told)].kind} has; {_as(event)}"
+                yield Finding(Class.ALTERED, detail, rows=(min(told), index))
+
+    def recipients(self, index: int, event: Event) -> Iterator[Finding]:
+        prefix = self._is_whole(event.database)
+        for number, address in zip(event.recipients, event.addresses, strict=False):
+            ends = self._ends(address, event)
+            if ends.outside and not ends.inside:
+                rows = (*ends.outside, index)
+                how = " and ".join(sorted({self.events[at].kind for at in ends.outside}))
+                yield Finding(Class.RESUBMITTED_OUTSIDE, f"{how}; {_as(event)}", (number,), rows)
+            elif prefix and not ends.known:
+                detail = f"that node had not heard of a delivery; {_as(event)}"
+                yield Finding(Class.RESUBMITTED_EARLY, detail, (number,), (*self.origins, index))
+            elif not ends.inside:
+                told = prefix and self._is_all_told()
+                what = Class.RESUBMITTED_EARLY if told else Class.RESUBMITTED_UNVERIFIED
+                detail = f"no log has its delivery; {_as(event)}"
+                yield Finding(what, detail, (number,), (*self.origins, index))
+
+    def _ends(self, address: str, given: Event) -> _Ends:
+        """Clocks of two nodes tell no order: only what the same database tells later came too late."""
+        inside, outside, known = [], [], []
+        for at, one in self.events.items():
+            if canonical(address) not in map(canonical, one.addresses):
+                continue
+            here = one.database == given.database
+            if here and self._place(one) > self._place(given):
+                continue
+            if one.kind in _INSIDE:
+                inside.append(at)
+            elif one.kind in FINALS:
+                outside.append(at)
+            told = one.kind is Kind.HADISCARD and one.reason in SETTLED_ELSEWHERE
+            if here and (told or one.kind in _INSIDE):
+                known.append(at)
+        return _Ends(inside, outside, known)
+
+    def _place(self, event: Event) -> tuple[int, int]:
+        """Where the row stands in its database: which life, and which row."""
+        database = self.evidence.databases.get(event.database)
+        boots = [segment.boot for segment in database.segments] if database else []
+        return boots.index(event.boot) if event.boot in boots else 0, event.sequence
+
+    def _is_whole(self, name: str) -> bool:
+        """Have we each row of that database, up to the last one that we have?"""
+        database = self.evidence.databases.get(name)
+        return database is not None and database.unbroken and not database.rolled_back
+
+    def _is_all_told(self) -> bool:
+        """Of a message that no row begins, any node may have rows that are missing."""
+        ends = (one.ends for one in self.evidence.databases.values())
+        return not self.untold and (bool(self.origins) or all(ends))
+
+
+def _as(event: Event) -> str:
+    return f"given back by {event.node} as {event.message}"

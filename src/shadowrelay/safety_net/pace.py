@@ -1,0 +1,84 @@
+"""How soon and how fast a node carries out requests: which members are due to be given the records, whether
+they have answered, and how many messages the rate allows.
+
+Times are seconds of a clock that counts suspension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import field
+
+from shadowrelay.core.identifiers import RequestId, ServerName
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.safety_net.resubmission import AT_ONCE
+from shadowrelay.core.values import dataclass
+from shadowrelay.safety_net.sharing import News, Shared
+
+REFRESH = 5.0  # seconds after which members are given the requests again, and tell how far they are
+
+
+@dataclass(slots=True)
+class Given:
+    """What this process knows of the records that a member has."""
+
+    news: News = frozenset()
+    refused: Mapping[RequestId, str] = field(default_factory=dict)
+    at: float | None = None  # when it answered last, since it can be reached
+
+
+@dataclass(slots=True)
+class Pace:
+    """In the memory of this process."""
+
+    policy: Policy
+    refilled: float  # when the allowance was counted last
+    given: dict[ServerName, Given] = field(default_factory=dict)
+    _waits: dict[ServerName, float] = field(default_factory=dict)  # since when an answer is waited for
+    _allowance: float = 0.0
+
+    def due(self, reachable: Collection[ServerName], news: News, now: float) -> tuple[ServerName, ...]:
+        """The members that can be reached, and do not have the records as they are now, or not lately."""
+        for name in self.given.keys() - reachable:
+            del self.given[name]
+            self._waits.pop(name, None)
+        found = []
+        for name in sorted(reachable):
+            known = self.given.setdefault(name, Given())
+            self._waits.setdefault(name, now)
+            fresh = known.at is not None and now - known.at < REFRESH
+            if not fresh or known.news != news:
+                found.append(name)
+        return tuple(found)
+
+    def answered(self, name: ServerName, shared: Shared, told: News, now: float) -> Mapping[RequestId, str]:
+        """A member was given the records, when they were as ``told``. Returns the refusals that are new."""
+        known = self.given.get(name)
+        if known is None or shared.failed is not None:
+            return {}
+        refused = dict(shared.refused)
+        news = {request: why for request, why in refused.items() if known.refused.get(request) != why}
+        known.news, known.refused, known.at = told, refused, now
+        return news
+
+    def may_go_on(self, now: float) -> bool:
+        """Has every member that can be reached told what it knows of the requests? This waits for it for the
+        reconcile timeout at most.
+        """
+        patience = self.policy.reconcile_timeout.total_seconds()
+        return all(
+            self.given[name].at is not None or now - since >= patience
+            for name, since in self._waits.items()
+            if name in self.given
+        )
+
+    def most(self, now: float) -> int:
+        """How many messages may be made now."""
+        rate = float(self.policy.resubmit_rate)
+        self._allowance = min(rate, self._allowance + (now - self.refilled) * rate)
+        self.refilled = now
+        return min(AT_ONCE, int(self._allowance))
+
+    def made(self, count: int) -> None:
+        """So many messages were made."""
+        self._allowance -= count

@@ -1,0 +1,142 @@
+"""The stage that carries out resubmit requests: it makes messages of those in Safety Net, at a limit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from functools import partial
+
+import structlog
+
+from shadowrelay.core.decisions import Content
+from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.requests import RequestState
+from shadowrelay.core.safety_net import resubmission
+from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.steps import Ask, Compare, Operate
+from shadowrelay.database.content import stored
+from shadowrelay.database.examining import Examiner, Finding
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.pool import Members, seconds
+from shadowrelay.running import Performer
+from shadowrelay.safety_net.making import make
+from shadowrelay.safety_net.pace import Given, Pace
+from shadowrelay.safety_net.sharing import News, news_of, share
+
+log = structlog.get_logger(__name__)
+
+INTERVAL = 1.0  # seconds between looks
+PATIENCE = 10.0  # seconds that one question may take
+
+
+class Resubmitting:
+    """Shares requests with the members, and makes the messages that they call for."""
+
+    def __init__(
+        self,
+        members: Members,
+        database: TransportDatabase,
+        contacts: Callable[[], Contacts],
+        examiner: Examiner,
+        ready: Callable[[], bool],
+        policy: Policy,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._members = members
+        self._database = database
+        self._contacts = contacts
+        self._examiner = examiner
+        self._ready = ready  # is there room, and is the node neither opening nor being drained?
+        self._policy = policy
+        self._clock = clock
+        self._pace = Pace(policy, seconds())
+        self._turn = 0
+        self.wake = asyncio.Event()
+
+    @property
+    def given(self) -> dict[ServerName, Given]:
+        """What the members that can be reached have of the records."""
+        return self._pace.given
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            records, news = await self._database.transact(
+                lambda ledger: (tuple(ledger.requests()), news_of(ledger))
+            )
+            if records:
+                due = self._pace.due(self._contacts().reachable, news, seconds())
+                await asyncio.gather(*(self._give(name, news) for name in due))
+                open_ones = [
+                    one.id
+                    for one in records
+                    if one.state is RequestState.RUNNING
+                    and one.open(self._clock(), self._policy.resubmit_request_age)
+                ]
+                if open_ones and self._pace.may_go_on(seconds()):
+                    await self._work(open_ones)
+            try:
+                async with asyncio.timeout(INTERVAL):
+                    await self.wake.wait()
+            except TimeoutError:
+                continue
+            self.wake.clear()
+
+    async def _give(self, name: ServerName, news: News) -> None:
+        shared = await self._performer().run(share(name, self._policy, self._clock))
+        for request, why in self._pace.answered(name, shared, news, seconds()).items():
+            log.warning("request_refused_by_member", member=name, request=request, why=why)
+
+    async def _work(self, requests: Sequence[RequestId]) -> None:
+        """One turn: every request, and every owner for which this node answers, as far as the rate allows.
+
+        Each turn begins with another request, so that a large one does not keep the others waiting.
+        """
+        contacts = self._contacts()
+        self._turn += 1
+        first = self._turn % len(requests)
+        owners = await self._database.transact(lambda ledger: resubmission.owners(ledger, contacts))
+        for request in (*requests[first:], *requests[:first]):
+            for owner in owners:
+                while await self._step(request, owner):
+                    pass
+
+    async def _step(self, request: RequestId, owner: ServerName) -> bool:
+        """One batch. False if nothing more is to be done for this owner now."""
+        most = self._pace.most(seconds())
+        if most < 1 or not self._ready():
+            return False
+        script = make(request, owner, most, self._contacts, self._policy, self._clock)
+        made = await self._performer().run(script)
+        self._pace.made(made.count)
+        if made.count:
+            log.info("messages_resubmitted", request=request, owner=owner, messages=made.count)
+        return made.more
+
+    async def _unsound(self, originals: Collection[MessageId]) -> frozenset[MessageId]:
+        """Those whose content differs from its digest, or cannot be read: verify, then send."""
+        unsound = set()
+        for message_id in originals:
+            copy, content = await self._database.transact_briefly(partial(_stored, message_id=message_id))
+            if copy is None or await self._examiner.compare(copy, content) is not Finding.SOUND:
+                unsound.add(message_id)
+        return frozenset(unsound)
+
+    def _performer(self) -> Performer:
+        async def ask(step: Ask):  # type: ignore[no-untyped-def]
+            return await self._members.ask(step, PATIENCE)
+
+        async def operate(step: Operate):  # type: ignore[no-untyped-def]
+            return await self._members.operate(step, PATIENCE)
+
+        async def compare(step: Compare) -> frozenset[MessageId]:
+            return await self._unsound(step.messages)
+
+        return Performer(transact=self._database.transact, ask=ask, operate=operate, compare=compare)
+
+
+def _stored(ledger: SqlLedger, message_id: MessageId):  # type: ignore[no-untyped-def]
+    return ledger.copy(message_id), stored(ledger, message_id) or Content()

@@ -1,0 +1,128 @@
+"""Gives resubmit requests to the other members, and learns theirs: every member has every request.
+
+Each record is given whole, and the answer is the record as the other node has it after merging, with its own
+progress. So a member that was away learns at its return what was paused or removed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+import structlog
+
+from shadowrelay.core.identifiers import RequestId, ServerName
+from shadowrelay.core.ledger import Ledger, Transaction
+from shadowrelay.core.operating import Act, Scope, Told
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.requests import Progress, Request
+from shadowrelay.core.safety_net import requesting
+from shadowrelay.core.steps import Operate, Transact, Unanswered
+from shadowrelay.core.values import dataclass
+from shadowrelay.wire.requests import progress_from, progress_told, request_from, request_told
+from shadowrelay.wire.xshadow import Malformed
+
+log = structlog.get_logger(__name__)
+
+ACTION = "request"
+"""The action of XOPERATE that gives a record."""
+
+MOST_PROGRESS = 8
+"""Parts of one record in one command or answer: it has to fit into a line."""
+
+
+News: TypeAlias = frozenset[tuple[RequestId, int, int]]
+"""Of each record its revision, and how many parts of it are done here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What giving the records to a member came to. ``refused``: why the member does not have a request."""
+
+    refused: tuple[tuple[RequestId, str], ...] = ()
+    failed: Unanswered | None = None
+
+
+async def share(member: ServerName, policy: Policy, clock: Callable[[], datetime]) -> Shared:
+    """Give all records to a member, one by one, and merge what it answers."""
+    records = await Transact(
+        lambda ledger: [(one, own_progress(ledger, one.id)) for one in ledger.requests()]
+    )
+    refused: list[tuple[RequestId, str]] = []
+    for request, progress in records:
+        answer = await Operate(member, _act(request, progress))
+        if isinstance(answer, Unanswered):
+            return Shared(tuple(refused), answer)
+        if answer.refused:
+            refused.append((request.id, answer.refused))
+            continue
+        found = _record(answer.told)
+
+        def merge(
+            ledger: Transaction, found: tuple[Request, list[Progress]] | None = found
+        ) -> Request | None:
+            if found is None:
+                return None
+            return ledger.apply(requesting.merge(ledger, *found, member, policy, clock()))
+
+        await Transact(merge)
+    return Shared(tuple(refused))
+
+
+def _act(request: Request, progress: Sequence[Progress]) -> Act:
+    return Act(
+        job=request.id,
+        action=ACTION,
+        scope=Scope.OPERATE,
+        operator=request.operator,
+        reason=request.reason,
+        arguments=told_record(request, progress),
+    )
+
+
+def told_record(request: Request | None, progress: Sequence[Progress]) -> Told:
+    """A record as arguments or as an answer."""
+    if request is None:
+        return {}
+    return {
+        "request": request_told(request),
+        "progress": [progress_told(one) for one in progress[:MOST_PROGRESS]],
+    }
+
+
+def _record(told: Told) -> tuple[Request, list[Progress]] | None:
+    """The record in arguments or in an answer; None if there is none, or it is malformed."""
+    try:
+        return read_record(told) if told else None
+    except Malformed as error:
+        log.error("request_skipped", error=str(error))
+        return None
+
+
+def read_record(told: Told) -> tuple[Request, list[Progress]]:
+    """Raises Malformed."""
+    parts = told.get("progress", [])
+    if not isinstance(parts, list) or len(parts) > MOST_PROGRESS:
+        raise Malformed("bad progress")
+    return request_from(told.get("request")), [progress_from(one) for one in parts]
+
+
+def news_of(ledger: Ledger) -> News:
+    """What members have to be told at once."""
+    return frozenset(
+        (one.id, one.revision, sum(part.done for part in own_progress(ledger, one.id)))
+        for one in ledger.requests()
+    )
+
+
+def own_progress(ledger: Ledger, request_id: RequestId) -> list[Progress]:
+    """How far this node itself has come."""
+    return [one for one in ledger.progress(request_id) if one.node == ledger.name]
+
+
+def received(ledger: Transaction, member: ServerName, told: Told, policy: Policy, now: datetime) -> Told:
+    """A member gave a record: merge it, and answer with ours. Raises Malformed."""
+    request, progress = read_record(told)
+    merged = ledger.apply(requesting.merge(ledger, request, progress, member, policy, now))
+    return told_record(merged, own_progress(ledger, request.id))

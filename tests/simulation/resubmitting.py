@@ -1,0 +1,82 @@
+"""The stage that carries out resubmit requests (``safety_net.resubmitting``), without asyncio."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from shadowrelay.core.identifiers import RequestId, ServerName
+from shadowrelay.core.requests import RequestState
+from shadowrelay.core.safety_net import resubmission
+from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.safety_net.making import Made, make
+from shadowrelay.safety_net.pace import Pace
+from shadowrelay.safety_net.sharing import News, Shared, news_of, share
+
+if TYPE_CHECKING:
+    from .node import Node
+
+
+@dataclass(slots=True)
+class Resubmitter:
+    """Of one process. It looks once a second, and when a request comes or changes."""
+
+    node: Node
+    pace: Pace
+    busy: bool = False
+    waits_for: set[ServerName] = field(default_factory=set)  # members that are being given the records
+    left: list[tuple[RequestId, ServerName]] = field(default_factory=list)  # of this turn
+
+    def look(self) -> None:
+        """One turn: give the records to whom they are due, then make messages."""
+        records = self.node.ledger.requests()
+        if self.busy or not records:
+            return
+        self.busy = True
+        now, news = self.node.world.now, news_of(self.node.ledger)
+        due = self.pace.due(self.contacts().reachable, news, now)
+        self.waits_for = set(due)
+        for name in due:
+            script = share(name, self.node.policy, self.node.clock)
+            self.node.start(script, partial(self.given, name, news))
+        if not due:
+            self.work()
+
+    def contacts(self) -> Contacts:
+        return self.node.boundary.contacts(self.node.world.now)
+
+    def given(self, name: ServerName, news: News, shared: Shared) -> None:
+        self.pace.answered(name, shared, news, self.node.world.now)
+        self.waits_for.discard(name)
+        if not self.waits_for:
+            self.work()
+
+    def work(self) -> None:
+        node = self.node
+        running = [
+            one.id
+            for one in node.ledger.requests()
+            if one.state is RequestState.RUNNING and one.open(node.clock(), node.policy.resubmit_request_age)
+        ]
+        if running and self.pace.may_go_on(node.world.now):
+            owners = resubmission.owners(node.ledger, self.contacts())
+            self.left = [(request, owner) for request in running for owner in owners]
+        self.go_on()
+
+    def go_on(self) -> None:
+        most = self.pace.most(self.node.world.now)
+        if not self.left or most < 1 or self.node.opening:
+            self.left.clear()
+            self.busy = False
+            return
+        node = self.node
+        request, owner = self.left[0]
+        script = make(request, owner, most, self.contacts, node.policy, node.clock)
+        node.start(script, self.made)
+
+    def made(self, made: Made) -> None:
+        self.pace.made(made.count)
+        if not made.more:
+            self.left.pop(0)
+        self.go_on()
