@@ -171,14 +171,17 @@ async def test_an_owner_that_was_retired_is_answered_for(tmp_path: Path) -> None
 async def test_a_window_older_than_safety_net_and_a_node_alone_are_warned_about(
     tmp_path: Path,
 ) -> None:
-    async with boundary(tmp_path, "mx1", "mx2") as (first, _), api(first) as port:
+    async with boundary(tmp_path, "mx1", "mx2") as (first, second), api(first) as port:
         await settled(first)
+        await meet(first, second)
+        await lose(second, first)
         found = await previewed(port, window(since=3 * 86400))
         assert [one.partition(":")[0] for one in found["warnings"]] == [
             "The window begins before what Safety Net keeps (safety_net_hold_time)",
             "No other member can be reached",
         ]
-        assert found["unreachable"][0]["why"] == "it was not tried yet"
+        (missing,) = found["unreachable"]
+        assert (missing["member"], missing["held"]["messages"]) == (MX2, 0)
 
 
 @pytest.mark.parametrize(
@@ -229,9 +232,12 @@ async def test_a_request_is_made_on_any_node_and_shown_with_how_far_each_node_is
             assert (found["made"], found["left"], found["done"]) == (0, 20, False)
             for one in (first, second):
                 one.run(one.node.resubmitting.run())
-            while not found["done"]:
-                await asyncio.sleep(0.05)
-                found = await shown()
+
+            async def done() -> bool:
+                return bool((await shown())["done"])
+
+            await eventually(done, within=20)
+            found = await shown()
             assert (found["made"], found["left"], found["skipped"]) == (20, 0, {"outside": 1})
             parts = {(one["node"], one["owner"]): one for one in found["progress"]}
             assert (parts[MX2, MX2]["made"], parts[MX2, MX2]["done"]) == (20, True)
@@ -353,8 +359,8 @@ async def test_safety_net_is_found_by_the_same_conditions_page_by_page(
     tmp_path: Path, query: dict[str, str], found: Sequence[int]
 ) -> None:
     async with boundary(tmp_path, "mx1") as (node,), api(node) as port:
-        await settled(node, number=1, route="out", ago=timedelta(minutes=10))
-        await settled(node, number=2, ago=timedelta(minutes=20))
+        await settled(node, number=1, to=("dora@out.test",), route="out", ago=timedelta(minutes=10))
+        await settled(node, number=2, to=("Anna@Inside.test",), ago=timedelta(minutes=20))
         await settled(node, number=3, sender="", to=("carl@inside.test",), ago=timedelta(minutes=30))
         told, after = [], ""
         while True:
