@@ -11,7 +11,7 @@ from shadowaudit.core.reported import report_id as expected
 from shadowaudit.core.resubmitted import resubmission_id
 from shadowrelay.core.events.reports import ReportKind, report_id, resubmitted_id
 from shadowrelay.core.identifiers import MessageId, RequestId
-from shadowrelay.core.tracking import Told
+from shadowrelay.core.tracking import OfRows
 from shadowrelay.core.tracking_row import TrackingEvent
 
 
@@ -24,7 +24,7 @@ def _kinds(of: type[TrackingEvent] = TrackingEvent) -> Iterator[type[TrackingEve
 EVENTS = {(one.event_id, one.source): one for one in _kinds() if one.__module__.startswith("shadowrelay.")}
 
 
-@pytest.mark.parametrize("event", sorted({*(name for name, _ in EVENTS), *(told.value[0] for told in Told)}))
+@pytest.mark.parametrize("event", sorted({*(name for name, _ in EVENTS), *(one.value[0] for one in OfRows)}))
 def test_the_audit_knows_each_event_of_the_relay(event: str) -> None:
     assert kind_of(event) is not Kind.OTHER, "docs/contributing.md: a tracking event that reaches the audit"
 

@@ -25,6 +25,7 @@ from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
 from .planted_machines import MACHINES
+from .planted_mailbox import MAILBOX
 from .planted_specified import SPECIFIED
 from .planting import Fault
 
@@ -35,6 +36,7 @@ RELAY: tuple[Fault, ...] = (
     *HOLDING,
     *MACHINES,
     *DELIVERING,
+    *MAILBOX,
     *DAMAGE,
     *DATABASE,
     *SPECIFIED,

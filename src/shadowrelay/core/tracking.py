@@ -323,7 +323,7 @@ class Resume(TrackingEvent):
     source: ClassVar[str] = "ADMIN"
 
 
-class Told(Enum):
+class OfRows(Enum):
     """The events of a message whose rows cannot be believed: event-id and source.
 
     DROPPED: an operator gave it up; its sender is not known, so nobody is told.
@@ -342,7 +342,7 @@ class RowsDamaged:
     at: datetime
     message_id: MessageId
     reason: str = ""
-    told: Told = Told.DAMAGED
+    told: OfRows = OfRows.DAMAGED
 
     def columns(self) -> Columns:
         """The row, keyed by column name."""
