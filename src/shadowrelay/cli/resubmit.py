@@ -242,7 +242,7 @@ def _watch(node: AdminClient, answer: JsonTree) -> None:
                 return
             time.sleep(_EVERY)
             answer = _shown(node, answer["request"]["id"])
-    with Live(Group(*_drawn(answer)), console=out, auto_refresh=False) as live:
+    with Live(Group(*_drawn(answer)), console=out, auto_refresh=False, vertical_overflow="visible") as live:
         while _goes_on(answer):
             time.sleep(_EVERY)
             answer = _shown(node, answer["request"]["id"])
