@@ -242,11 +242,15 @@ def _watch(node: AdminClient, answer: JsonTree) -> None:
                 return
             time.sleep(_EVERY)
             answer = _shown(node, answer["request"]["id"])
-    with Live(Group(*_drawn(answer)), console=out, auto_refresh=False, vertical_overflow="visible") as live:
-        while _goes_on(answer):
-            time.sleep(_EVERY)
-            answer = _shown(node, answer["request"]["id"])
-            live.update(Group(*_drawn(answer)), refresh=True)
+    live = Live(Group(*_drawn(answer)), console=out, auto_refresh=False, vertical_overflow="visible")
+    try:
+        with live:
+            while _goes_on(answer):
+                time.sleep(_EVERY)
+                answer = _shown(node, answer["request"]["id"])
+                live.update(Group(*_drawn(answer)), refresh=True)
+    finally:
+        live.stop()  # also after a Ctrl-C while it began
 
 
 def _drawn(answer: JsonTree) -> list[Any]:
