@@ -69,7 +69,8 @@ def request(found: Shown) -> Told:
     for one in found.progress:
         for cause, count in one.skipped:
             skipped[cause.value] = skipped.get(cause.value, 0) + count
-    return told(found.request) | {
+    return {
+        "request": told(found.request),
         "open": found.open,
         "done": found.done,
         "made": sum(one.made for one in found.progress),

@@ -58,7 +58,7 @@ class ResubmitRoutes:
         selector, gone = self._selector(_object(body, "selector")), _gone(body)
         with _refusing():
             made = await self._resubmission().add(selector, gone, _operator(body), _text(body, "reason"))
-        return render_resubmit.told(made)
+        return {"request": render_resubmit.told(made)}
 
     async def pause(self, request: HttpRequest) -> Told:
         return await self._change(request, RequestState.PAUSED)
@@ -78,7 +78,7 @@ class ResubmitRoutes:
         found = await self._found(request)
         with _refusing():
             changed = await self._resubmission().change(found, state, _operator(body), gone)
-        return render_resubmit.told(changed)
+        return {"request": render_resubmit.told(changed)}
 
     async def safety_net(self, request: HttpRequest) -> Told:
         given = dict(request.query_params)

@@ -163,7 +163,7 @@ def add(
     if not yes:
         _confirm(found)
     with asking():
-        made = node.post("resubmit", body=body | {"reason": reason})
+        made = node.post("resubmit", body=body | {"reason": reason})["request"]
     if as_json:
         return print_json({"preview": found, "request": made})
     click.echo(f"Request {made['number']} is made ({made['id']}). Every member gets it.")
@@ -209,7 +209,7 @@ def show(node: AdminClient, request: str, *, watch: bool, as_json: bool) -> None
         return _watch(node, answer)
     while watch and _goes_on(answer):
         time.sleep(_EVERY)
-        answer = _shown(node, answer["id"])
+        answer = _shown(node, answer["request"]["id"])
     if as_json:
         print_json(answer)
     else:
@@ -241,12 +241,16 @@ def _watch(node: AdminClient, answer: JsonTree) -> None:
             if not _goes_on(answer):
                 return
             time.sleep(_EVERY)
-            answer = _shown(node, answer["id"])
-    with Live(Group(*_drawn(answer)), console=out, auto_refresh=False) as live:
-        while _goes_on(answer):
-            time.sleep(_EVERY)
-            answer = _shown(node, answer["id"])
-            live.update(Group(*_drawn(answer)), refresh=True)
+            answer = _shown(node, answer["request"]["id"])
+    live = Live(Group(*_drawn(answer)), console=out, auto_refresh=False, vertical_overflow="visible")
+    try:
+        with live:
+            while _goes_on(answer):
+                time.sleep(_EVERY)
+                answer = _shown(node, answer["request"]["id"])
+                live.update(Group(*_drawn(answer)), refresh=True)
+    finally:
+        live.stop()  # also after a Ctrl-C while it began
 
 
 def _drawn(answer: JsonTree) -> list[Any]:
@@ -303,6 +307,7 @@ def _change(
         answer = node.post("resubmit", request, verb, body=body)
     if as_json:
         return print_json(answer)
+    answer = answer["request"]
     click.echo(
         f"Request {answer['number']} ({answer['id']}) is {answer['state']}; gone: {clean(answer['gone'])}. "
         f"It is about {clean(selector_text(answer['selector']))}"
