@@ -140,7 +140,7 @@ class Invariants:
         for copy in node.ledger.state.copies.values():
             submission = self.world.submissions.get(copy.id)
             twice = any(holder.state is HolderState.HOLDING for holder in copy.holders)
-            waits = copy.owned or any(recipient.report for recipient in copy.recipients)
+            waits = copy.owned or any(recipient.waits for recipient in copy.recipients)
             if submission is not None and not submission.redundant and not twice and waits:
                 self.world.excused.add(copy.id)
 
@@ -611,7 +611,7 @@ def _queues(world: World) -> str:
                 continue
             if copy.held and not _put_off(node, copy):
                 return f"{node.name} holds {copy.id} for {copy.owner}"
-            waits = any(recipient.report for recipient in copy.recipients)
+            waits = any(recipient.waits for recipient in copy.recipients)
             if waits and (node.name, copy.id) not in world.hit:  # else a page may be out of date
                 return f"{node.name} waits for a report on {copy.id}"
         for event in state.events.values():
