@@ -95,7 +95,7 @@ class Invariants:
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
             if isinstance(event, Journaled):
                 self._journaled(node, event)
-        given_back.committed(self, node, touched, told)
+        self._gives_back(node, touched, told)
         for message_id, before in touched.items():
             after = node.ledger.state.copies.get(message_id)
             self._epochs(node, message_id, after)
@@ -116,6 +116,9 @@ class Invariants:
         world.journaled[event.copy.id] = event.original
         if list(world.journaled.values()).count(event.original) > 1:
             raise Broken(f"{node.name}: {event.original} has two journal copies")
+
+    def _gives_back(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
+        given_back.committed(self, node, touched, told)
 
     def _logs(self, node: Node, event: Any) -> None:
         if isinstance(event, Send):
@@ -397,19 +400,12 @@ def describe(event: TrackingEvent) -> str:
     words = [event.event_id, copy.id]
     if event.recipients and len(event.recipients) != len(copy.recipients):
         words.append("to=" + "+".join(str(r.number) for r in event.recipients))
-    for name in (
-        "shadow",
-        "primary",
-        "new_owner",
-        "reason",
-        "redundant",
-        "former_owner",
-        "in_doubt",
-        "original",
-    ):
+    for name in ("shadow", "primary", "new_owner", "reason", "redundant", "former_owner", "in_doubt"):
         value = getattr(event, name, None)
         if value:
             words.append(f"{name.replace('_', '-')}={value}")
+    if isinstance(event, Resubmit):
+        words += [f"original={event.original}", f"owner={event.owner}"]
     words.append(f"epoch={copy.epoch}")
     return " ".join(words)
 

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from shadowrelay.admin.node import MemberState, MemberStatus, ScrubState
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.members.pace import share
-from shadowrelay.core.tracking import Told
+from shadowrelay.core.tracking import OfRows
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.database.opening import Opening
 from shadowrelay.database.views import Snapshot
@@ -205,5 +205,5 @@ def _event_ids(kind: type[TrackingEvent]) -> Iterator[str]:
         yield from _event_ids(child)
 
 
-EVENT_IDS = frozenset(_event_ids(TrackingEvent)) | {told.value[0] for told in Told}
+EVENT_IDS = frozenset(_event_ids(TrackingEvent)) | {told.value[0] for told in OfRows}
 """Shown from the first scrape on, so that rates include the first event of each kind."""

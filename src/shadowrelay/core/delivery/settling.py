@@ -24,9 +24,8 @@ from shadowrelay.core.tracking import (
     RowsDamaged,
     Send,
     SendExternal,
-    SnapshotEnd,
 )
-from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
 
