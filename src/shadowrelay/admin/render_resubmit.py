@@ -8,7 +8,7 @@ from typing import Any
 
 from shadowrelay.core.requests import Request, Selector
 from shadowrelay.core.tracking_row import timestamp
-from shadowrelay.database.resubmission import Count, Kept
+from shadowrelay.database.resubmission import Amounts, Kept
 from shadowrelay.operator.preview import Preview, Share
 from shadowrelay.operator.resubmit import Shown
 
@@ -124,11 +124,11 @@ def _share(found: Share) -> Told:
     }
 
 
-def _made(count: Count) -> Told:
+def _made(count: Amounts) -> Told:
     return {"messages": count.messages, "recipients": count.recipients, "octets": count.octets}
 
 
-def _refused(count: Count) -> Told:
+def _refused(count: Amounts) -> Told:
     return {name: number for name, number in asdict(count).items() if name not in _made(count)}
 
 

@@ -21,7 +21,7 @@ from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import resubmission
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.resubmission import Counted, OwnerKnown
+from shadowrelay.database.resubmission import OwnerAmounts, OwnerKnown
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator import preview
 from shadowrelay.operator.acts import Action, ActRefused
@@ -207,10 +207,10 @@ class Counting:
 
     async def _counted_from(
         self, selector: Selector, place: Place, owners: Sequence[OwnerKnown]
-    ) -> Mapping[ServerName, Counted]:
+    ) -> Mapping[ServerName, OwnerAmounts]:
         window = replace(selector, since=max(selector.since, place.at or selector.since))
         counted = await self.database.read(lambda readers: resubmission.count(readers, window, owners))
-        return {self.name: Counted(self.name), **counted}
+        return {self.name: OwnerAmounts(self.name), **counted}
 
     def actions(self) -> dict[str, Action]:
         """What members may ask here, for operators on their nodes."""
