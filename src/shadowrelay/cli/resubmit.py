@@ -5,10 +5,10 @@ from __future__ import annotations
 import getpass
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -23,6 +23,7 @@ from shadowrelay.cli.resubmit_text import (
 )
 from shadowrelay.cli.selecting import CONDITIONS, selector_of, selector_options
 from shadowrelay.cli.viewing import (
+    Command,
     JsonTree,
     clean,
     console,
@@ -32,8 +33,6 @@ from shadowrelay.cli.viewing import (
     print_json,
     print_table,
 )
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 TIMEOUT = 60.0
 """Seconds for an answer: a preview waits for members that count a million messages, or do not answer."""
@@ -163,7 +162,7 @@ def add(
     if not yes:
         _confirm(found)
     with asking():
-        made = node.post("resubmit", body=body | {"reason": reason})
+        made = node.post("resubmit", body=body | {"reason": reason})["request"]
     if as_json:
         return print_json({"preview": found, "request": made})
     click.echo(f"Request {made['number']} is made ({made['id']}). Every member gets it.")
@@ -209,7 +208,7 @@ def show(node: AdminClient, request: str, *, watch: bool, as_json: bool) -> None
         return _watch(node, answer)
     while watch and _goes_on(answer):
         time.sleep(_EVERY)
-        answer = _shown(node, answer["id"])
+        answer = _shown(node, answer["request"]["id"])
     if as_json:
         print_json(answer)
     else:
@@ -241,12 +240,16 @@ def _watch(node: AdminClient, answer: JsonTree) -> None:
             if not _goes_on(answer):
                 return
             time.sleep(_EVERY)
-            answer = _shown(node, answer["id"])
-    with Live(Group(*_drawn(answer)), console=out, auto_refresh=False) as live:
-        while _goes_on(answer):
-            time.sleep(_EVERY)
-            answer = _shown(node, answer["id"])
-            live.update(Group(*_drawn(answer)), refresh=True)
+            answer = _shown(node, answer["request"]["id"])
+    live = Live(Group(*_drawn(answer)), console=out, auto_refresh=False, vertical_overflow="visible")
+    try:
+        with live:
+            while _goes_on(answer):
+                time.sleep(_EVERY)
+                answer = _shown(node, answer["request"]["id"])
+                live.update(Group(*_drawn(answer)), refresh=True)
+    finally:
+        live.stop()  # also after a Ctrl-C while it began
 
 
 def _drawn(answer: JsonTree) -> list[Any]:
@@ -303,6 +306,7 @@ def _change(
         answer = node.post("resubmit", request, verb, body=body)
     if as_json:
         return print_json(answer)
+    answer = answer["request"]
     click.echo(
         f"Request {answer['number']} ({answer['id']}) is {answer['state']}; gone: {clean(answer['gone'])}. "
         f"It is about {clean(selector_text(answer['selector']))}"

@@ -38,24 +38,26 @@ def selector_text(selector: JsonTree) -> str:
 
 def state_text(answer: JsonTree) -> str:
     """``running``, ``done``, ``paused``, ``removed`` or ``ended`` (by its age)."""
-    if answer["state"] == "running" and answer["done"]:
+    state = str(answer["request"]["state"])
+    if state == "running" and answer["done"]:
         return "done"
-    if answer["state"] != "removed" and not answer["open"]:
+    if state != "removed" and not answer["open"]:
         return "ended"
-    return str(answer["state"])
+    return state
 
 
 def list_row(answer: JsonTree) -> list[object]:
+    request = answer["request"]
     return [
-        answer["number"],
+        request["number"],
         state_text(answer),
         answer["made"],
         sum(answer["skipped"].values()),
-        f"{answer['operator']} ({answer['made_by']})",
-        answer["made_at"],
-        selector_text(answer["selector"]),
-        answer["reason"],
-        answer["id"],
+        f"{request['operator']} ({request['made_by']})",
+        request["made_at"],
+        selector_text(request["selector"]),
+        request["reason"],
+        request["id"],
     ]
 
 
@@ -123,18 +125,19 @@ def print_request(to: Console, answer: JsonTree) -> None:
 
 def request_parts(answer: JsonTree) -> Iterator[Any]:
     """A request, for printing or redrawing."""
+    request = answer["request"]
     facts: list[list[object]] = [
         ["state", state_text(answer)],
-        ["made by", f"{answer['operator']} on {answer['made_by']}, {answer['made_at']}"],
-        ["last change", f"on {answer['changed_by']}, {answer['changed_at']}"],
-        ["reason", answer["reason"]],
-        ["selects", selector_text(answer["selector"])],
-        ["members that are gone", answer["gone"]],
+        ["made by", f"{request['operator']} on {request['made_by']}, {request['made_at']}"],
+        ["last change", f"on {request['changed_by']}, {request['changed_at']}"],
+        ["reason", request["reason"]],
+        ["selects", selector_text(request["selector"])],
+        ["members that are gone", request["gone"]],
         ["made", answer["made"]],
         ["left", answer["left"]],
     ]
     facts += [[f"skipped: {CAUSES[cause]}", number] for cause, number in answer["skipped"].items()]
-    yield _table((f"request {answer['number']}", clean(answer["id"])), facts)
+    yield _table((f"request {request['number']}", clean(request["id"])), facts)
     yield ""
     columns = ("node", "delivered by", "made", "skipped", "left", "rate", "reached", "done")
     yield _table(columns, [_progress_row(one) for one in answer["progress"]], "No node has begun.")

@@ -21,12 +21,12 @@ from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import resubmission
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.resubmission import Counted, OwnerKnown
+from shadowrelay.database.resubmission import OwnerAmounts, OwnerKnown
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator import preview
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.preview import Away, NodeCount, Preview
-from shadowrelay.wire.requests import selector_from, selector_told
+from shadowrelay.wire.requests import request_from, request_told, selector_from, selector_told
 from shadowrelay.wire.xshadow import Malformed, server_name
 
 log = structlog.get_logger(__name__)
@@ -169,7 +169,7 @@ class Counting:
 
     async def left(self, request: Request, operator: str) -> dict[ServerName, Left]:
         """Messages of a request that are left, by node: of this node and of all that answer."""
-        act = _act(replace(request, operator=operator), LEFT, {})
+        act = _act(replace(request, operator=operator), LEFT, {"request": request_told(request)})
         members = sorted(self.contacts().reachable)
         asking = asyncio.gather(*(self.ask(Operate(name, act), PATIENCE) for name in members))
         found = {self.name: await self._left(request)}
@@ -207,10 +207,10 @@ class Counting:
 
     async def _counted_from(
         self, selector: Selector, place: Place, owners: Sequence[OwnerKnown]
-    ) -> Mapping[ServerName, Counted]:
+    ) -> Mapping[ServerName, OwnerAmounts]:
         window = replace(selector, since=max(selector.since, place.at or selector.since))
         counted = await self.database.read(lambda readers: resubmission.count(readers, window, owners))
-        return {self.name: Counted(self.name), **counted}
+        return {self.name: OwnerAmounts(self.name), **counted}
 
     def actions(self) -> dict[str, Action]:
         """What members may ask here, for operators on their nodes."""
@@ -232,9 +232,10 @@ class Counting:
 
     async def _left_for(self, member: ServerName, act: Act) -> Told:
         del member
-        request = await self.database.transact(lambda ledger: ledger.request(act.job))
-        if request is None or not request.open(self.clock(), self.policy.resubmit_request_age):
-            return {"left": {}}
+        try:
+            request = request_from(act.arguments.get("request"))
+        except Malformed as error:
+            raise ActRefused(str(error)) from error
         return {"left": await self._left(request)}
 
 

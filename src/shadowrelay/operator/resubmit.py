@@ -11,7 +11,7 @@ import structlog
 from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
 from shadowrelay.core.requests import Progress, Request, RequestState, Selector
 from shadowrelay.core.safety_net import requesting
-from shadowrelay.core.safety_net.requesting import RequestRefused
+from shadowrelay.core.safety_net.requesting import Declined
 from shadowrelay.core.values import dataclass
 from shadowrelay.operator.counting import CannotDo, Counting, Left
 from shadowrelay.operator.preview import Preview
@@ -76,6 +76,7 @@ class Resubmission:
     counting: Counting
     having: Callable[[Request], Sequence[Having]]
     wake: Callable[[], None]
+    _looked: dict[RequestId, datetime] = field(default_factory=dict)
     _seen: dict[tuple[RequestId, ServerName, ServerName], list[tuple[datetime, int]]] = field(
         default_factory=dict
     )
@@ -137,21 +138,27 @@ class Resubmission:
             open=self._open(request),
             progress=progress,
             left=left,
-            rates=self._rates(progress),
+            rates=self._rates(request, progress),
             having=tuple(self.having(request)),
         )
 
-    def _rates(self, progress: Sequence[Progress]) -> dict[tuple[ServerName, ServerName], float]:
+    def _rates(
+        self, request: Request, progress: Sequence[Progress]
+    ) -> dict[tuple[ServerName, ServerName], float]:
         """How fast each part is, from what was seen of it before in the last minute."""
         now, found = self.counting.clock(), {}
+        looked = self._looked.get(request.id)
         for one in progress:
-            seen = self._seen.setdefault((one.request, one.node, one.owner), [])
-            seen[:] = [(at, made) for at, made in seen if now - at < _PACE and made <= one.made]
+            key = (one.request, one.node, one.owner)
+            if key not in self._seen:  # it had made nothing at the look before
+                self._seen[key] = [(looked, 0)] if looked else []
+            seen = self._seen[key] = [(at, made) for at, made in self._seen[key] if now - at < _PACE]
             if seen and now > seen[0][0]:
                 at, made = seen[0]
-                found[one.node, one.owner] = (one.made - made) / (now - at).total_seconds()
+                found[one.node, one.owner] = max(0, one.made - made) / (now - at).total_seconds()
             if not seen or now - seen[-1][0] >= timedelta(seconds=1):
                 seen.append((now, one.made))
+        self._looked[request.id] = now
         return found
 
     async def add(
@@ -169,7 +176,7 @@ class Resubmission:
         result = await self.counting.database.transact(
             lambda ledger: ledger.apply(requesting.add(ledger, request, policy, now))
         )
-        if isinstance(result, RequestRefused):
+        if isinstance(result, Declined):
             raise CannotDo(result.why)
         log.warning(
             "resubmit_request_added",

@@ -22,10 +22,11 @@ def listed(servers: Mapping[NextHop, NextHopServer]) -> tuple[Server, ...]:
 
 def away(statuses: Iterable[MemberStatus]) -> dict[ServerName, Away]:
     """The members as they were at the last attempt to reach them."""
-    return {
-        one.name: Away(one.since, f"{one.step}: {one.error}" if one.error else "it was not tried yet")
-        for one in statuses
-    }
+    found = {}
+    for one in statuses:
+        error = one.error.removeprefix(f"{one.step}: ")
+        found[one.name] = Away(one.since, f"{one.step}: {error}" if error else "it was not tried yet")
+    return found
 
 
 def having(
