@@ -11,16 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from shadowrelay.core.digests import of_content, of_envelope
-from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.ownership.set_aside import resume
 from shadowrelay.core.ownership.transfer import saved
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Arrival
+from shadowrelay.core.requests import Request, Selector
+from shadowrelay.safety_net.pace import Pace
+from tests.simulation import operators
 from tests.simulation.checks import Broken
 from tests.simulation.node import Node
 from tests.simulation.world import START, Noise, World
@@ -34,6 +38,9 @@ FIRST_SEND = 64 * 9000
 """Calls are numbered by their session; those from here on are deliveries that wait for their next hop."""
 
 SENDER = "sender@example.org"
+
+WINDOW = Selector(since=START - timedelta(hours=1), until=START)
+"""What was delivered when the exploration begins; what is delivered in it comes later."""
 
 Page = tuple[Any, ...]
 """What is stored of a message: its id, the copy, and the content."""
@@ -52,6 +59,10 @@ class Patient(Node):
 
     def _scrub(self) -> None:
         """Not at fixed times: it would be in other states at each of them."""
+
+    def pace(self) -> Pace:
+        """Members are given requests when a contact begins or something changes, and not again and again."""
+        return Pace(self.policy, self.world.now, refresh=math.inf)
 
 
 class Alone(World):
@@ -129,7 +140,9 @@ class Alone(World):
         if hop == "back":
             whole, mailboxes = content.startswith(f"report {message_id} made by".encode()), {(1, SENDER)}
         else:
-            whole, mailboxes = content == message_id.encode(), {(n, mailbox(n, hop)) for n, _ in recipients}
+            copy = self.node.ledger.copy(message_id)
+            original = copy.content_of if copy and copy.content_of else message_id
+            whole, mailboxes = content == original.encode(), {(n, mailbox(n, hop)) for n, _ in recipients}
         if not whole:
             raise Broken(f"DAMAGED: {self.me} sends {content!r}")
         if not mailboxes >= set(recipients):
@@ -251,6 +264,21 @@ class Alone(World):
             arrival,
             lambda answer: self.put("reply", message_id, answer),
         )
+
+    def _ask(self) -> None:
+        """An operator asks for what was delivered before the exploration began."""
+        request = Request(
+            id=RequestId("01900000-0000-7000-9000-000000000001"),
+            number=0,
+            made_by=self.me,
+            made_at=START,
+            operator="op",
+            reason="",
+            selector=WINDOW,
+            changed_by=self.me,
+            changed_at=START,
+        )
+        self.node.attend(operators.put, self.node, request)
 
     def _hand_over(self) -> None:
         self.node.attend(self.node.hand_over)

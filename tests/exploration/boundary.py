@@ -35,6 +35,8 @@ class Boundary(Members):
         if unsent is not None and not self.over(at):
             homes = self.names[:1] if self.setup.messages == 1 else self.names[:2]
             found += [("message", unsent, name) for name in homes if views[self.index[name]].up]
+        if self.setup.resubmits and not at.asked:
+            found += [("ask", view.node.name) for view in views if view.up and not view.frozen]
         found += self._faults(at, views)
         if not self._urgent(at, views):
             found += self._ages(views)
@@ -87,6 +89,8 @@ class Boundary(Members):
         """All mail came, and nothing of it waits anywhere, nor is on its way."""
         if self.setup.refused or not all(m.home for m in at.mail):
             return False
+        if self.setup.resubmits and not (at.asked and self.spent(at) and not self._rest(at)[0]):
+            return False  # more may be made of what is settled
         if at.fault.startswith(("rollback", "page")):
             return False
         if any(packet[0] == "send" or is_offer(packet) for _, packet in at.packets):

@@ -52,6 +52,11 @@ POLICIES = {None: "both", False: "accept", True: "reject"}
     show_default=True,
     help="One step between members: a packet, a question with its answer, a whole talk.",
 )
+@click.option(
+    "--resubmit",
+    is_flag=True,
+    help="The message is delivered before, and an operator asks Safety Net for it at any time.",
+)
 @click.option("--message-first", is_flag=True, help="Nothing happens before the message comes.")
 @click.option(
     "--apart", is_flag=True, help="Of two faults: each pair by itself, not all like second ones at once."
@@ -90,6 +95,7 @@ def command(
     grain: Grain,
     record: Path | None,
     *,
+    resubmit: bool,
     message_first: bool,
     apart: bool,
     merge: bool,
@@ -104,6 +110,8 @@ def command(
         raise click.UsageError(
             "--merge is for two nodes: with more it matters which fault explains a delivery"
         )
+    if resubmit and (messages, recipients) != (1, 1):
+        raise click.UsageError("--resubmit is about one message to one recipient")
     if without is not None:
         until = time.monotonic() + minutes * 60 if minutes else inf
         missing = _taken_out(tuple(HOLES) if without == "all" else (int(without),), until, workers)
@@ -122,6 +130,7 @@ def command(
                 grain=grain,
                 commits_apart=commits_apart,
                 at_once=message_first,
+                resubmits=resubmit,
                 causes=not merge,
             ),
             faults,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import partial
 from hashlib import blake2b
 from types import BuiltinFunctionType, CoroutineType, FunctionType, MethodType
 from typing import Any
@@ -19,7 +20,9 @@ from shadowrelay.core.decisions import Content
 from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.requests import Progress, Request
 from shadowrelay.members.boundary import Boundary, Candidates
+from shadowrelay.safety_net.pace import Pace
 from tests.simulation.checks import Invariants
 from tests.simulation.memory_ledger import MemoryLedger
 from tests.simulation.node import Node, Task
@@ -142,6 +145,11 @@ class Walk:
         self.out.append(value.__func__.__qualname__)
         self.see(value.__self__)
 
+    def partly(self, value: partial[Any]) -> None:
+        self.see(value.func)
+        self.see(value.args)
+        self.see(value.keywords)
+
     def session(self, value: Session) -> None:
         self._session(value.theirs.name, value.number, value.theirs)
 
@@ -183,7 +191,9 @@ class Walk:
         for name in _names(kind):
             if name == "heard_at" and len(self.world.places) == 2:
                 continue  # read only when a third member asks, see ``Watch.sighted``
-            if name == "failures":
+            if name == "broken_at":  # what was asked for was settled before all of them
+                self.out.append(str(value.broken_at is None))
+            elif name == "failures":
                 self.out.append(str(min(value.failures, self.world.policy.holder_loss_heartbeats)))
             else:
                 self.see(getattr(value, name))
@@ -217,6 +227,23 @@ class Walk:
         else:
             self.see(value)
 
+    def request(self, value: Request) -> None:
+        self.out.append(f"{value.id} {value.state} {value.revision} {value.gone}")
+
+    def progress(self, value: Progress) -> None:
+        """How much was made is for people, and in what is told to members."""
+        place = value.place.after
+        self.out.append(f"{value.owner} {place} {value.made} {value.skipped} {value.done} {value.whole}")
+
+    def pace(self, value: Pace) -> None:
+        """The members that have the records, and of the others since when they are waited for."""
+        for name, given in sorted(value.given.items()):
+            self.out.append(f"{name} {sorted(given.news)} {given.at is None}")
+            if given.at is None:
+                self.see(value._waits.get(name))
+        rate = value.policy.resubmit_rate
+        self.plain(min(rate, value._allowance + rate * (self.now - float(value.refilled))))
+
     def boundary(self, value: Boundary) -> None:
         self.see(value.watches)
         self.see(self._to_come(value._skipped))
@@ -234,7 +261,12 @@ class Walk:
         return {key: at for key, at in moments.items() if at > self.now}
 
     def _node(self, node: Node) -> None:
-        self.see(node.ledger.state)
+        state = node.ledger.state
+        self.see(state)
+        for request in state.requests.values():  # moments of settlement count for nothing else
+            for copy in (*state.copies.values(), *state.rotten.values()):
+                covered = [r.number for r in copy.recipients if request.selector.covers(r.settled_at)]
+                self.out.append(f"{copy.id} {covered}")
         self.see(node.snapshots)
         if node.ledger.dirty:
             self.see(
@@ -297,12 +329,16 @@ EXACTLY: dict[tuple[type, ...], Callable[[Walk, Any], None]] = {
     (timedelta,): Walk.text,
     (FunctionType,): Walk.function,
     (MethodType,): Walk.method,
+    (partial,): Walk.partly,
     (CoroutineType,): Walk.script,
     (Node, Patient, Elsewhere, Beyond): Walk.name,
     (Peers,): Walk.sessions,
     (Session,): Walk.session,
     (Task,): Walk.task,
     (Boundary,): Walk.boundary,
+    (Request,): Walk.request,
+    (Progress,): Walk.progress,
+    (Pace,): Walk.pace,
     (Candidates,): Walk.candidates,
 }
 

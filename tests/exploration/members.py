@@ -9,6 +9,7 @@ from typing import Any
 from shadowrelay.wire.xqdiscard import parse_query
 from tests.simulation.checks import Broken
 from tests.simulation.seeds import PLACES
+from tests.simulation.world import START
 
 from .automaton import Memory, View
 from .rules import Rules
@@ -59,7 +60,27 @@ class Members(Rules):
         first = Situation(
             tuple(a.begin(("acquainted", disks[i], i % 2)) for i, a in enumerate(self.automata)), mail=ids
         )
+        if self.setup.resubmits:
+            return self._delivered(first)
         return self._message(first, 0, self.names[0]) if self.setup.at_once else first
+
+    def _delivered(self, at: Situation) -> Situation:
+        """The message is through, and its copies are in Safety Net: since when counts from the beginning."""
+        at = self._message(at, 0, self.names[0])
+        while at.packets or any(view.steps for view in self.views(at)) or self._rest(at)[0]:
+            at = self._second(self._run_dry(at))
+        disks = []
+        for view in self.views(at):
+            disk = view.node.ledger.state.snapshot()
+            for copy in tuple(disk.copies.values()):
+                settled = (replace(one, settled_at=START) for one in copy.recipients)
+                disk.copies[copy.id] = replace(copy.with_recipients(settled), settled_at=START)
+            disks.append(disk)
+        nodes = (a.begin(("acquainted", disks[i], i % 2)) for i, a in enumerate(self.automata))
+        return at._replace(nodes=tuple(nodes))
+
+    def _ask(self, at: Situation, name: str) -> Situation:
+        return self._react(at._replace(asked=name), self.index[name], ("ask",))
 
     def _urgent(self, at: Situation, views: list[View]) -> bool:
         """Is there something that will not wait for the next second? A next hop may be as slow as it likes,
@@ -222,7 +243,7 @@ class Members(Rules):
     def _message(self, at: Situation, number: int, home: str) -> Situation:
         mail = list(at.mail)
         mail[number] = mail[number]._replace(home=home)
-        hops = HOPS[: self.setup.recipients]
+        hops = HOPS[1:] if self.setup.resubmits else HOPS[: self.setup.recipients]
         return self._react(
             at._replace(mail=tuple(mail)), self.index[home], ("message", mail[number].id, hops)
         )
@@ -275,7 +296,9 @@ class Members(Rules):
     def _told(self, at: Situation, caller: str, owner: str, lines: tuple[Any, ...]) -> Situation:
         """Does the caller say to the owner of a message that its copy is damaged?"""
         text = lines[0]
-        if isinstance(text, bytes) or not ("FETCH" in text or "damaged" in text):
+        if isinstance(text, bytes) or not text.startswith("XQDISCARD"):
+            return at
+        if not ("FETCH" in text or "damaged" in text):
             return at
         query = parse_query(text.removeprefix("XQDISCARD "))
         damaged = {one.message_id for one in (*query.questions, *query.claimed) if one.damaged}

@@ -6,10 +6,13 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
+from shadowrelay.core.messages import Stage
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.requests import Selector
 from tests.simulation.checks import Broken, under_repair, unrest
 
 from .automaton import Automaton, View
+from .faults import ROT
 from .setup import Setup
 from .situation import Situation, Taken, cause, disks_changed, returned
 
@@ -108,6 +111,9 @@ class Rules:
         nothing damaged is taken over.
         """
         kind, message_id, *words = told.split()
+        if kind == "RESUBMIT" and words[0].startswith("original="):
+            self._should_be_its_own(at, view.node.name, words[1].removeprefix("owner="))
+            return
         if kind == "HADISCARD" and "reason=Orphaned" in words:
             raise Broken("a copy was released because of an unknown")
         if kind != "RESUBMIT":
@@ -120,6 +126,37 @@ class Rules:
         changed = {f"former-owner={name}" for name in disks_changed(at, pages=True)}
         if "reason=owner-forgot" in words and changed.isdisjoint(words):
             raise Broken("an owner whose disk is sound did not know what it had given away")
+
+    def _should_be_its_own(self, at: Situation, name: str, owner: str) -> None:
+        """A node makes what it settled itself, or what an owner settled that lost it or is silent."""
+        if owner == name or owner in disks_changed(at):
+            return
+        silence = int(self.policy.unresponsive_primary_interval.total_seconds())
+        for item in at.wrong:
+            between = {item.one, item.other} == {owner, name} or (item.one == owner and item.other is None)
+            if between and item.start >= silence - 1 and (item.end is None or item.end <= silence):
+                return
+        raise Broken(f"{name} made what was {owner}'s to make")
+
+    def _check_given_back(self, at: Situation) -> None:
+        """At rest, what was asked for was delivered once more: unless nobody has it any more, or the request,
+        or something of it was damaged.
+        """
+        views = self.views(at)
+        requests = [request for view in views for request in view.node.ledger.state.requests.values()]
+        if not requests or (at.begun and self.setup.faults[0][0].split()[0] in ROT):
+            return
+        for mail in at.mail:
+            keepers = [view.node.name for view in views if self._keeps(view, requests[0].selector, mail.id)]
+            again = {item.id for item in at.taken} - {one.id for one in at.mail}
+            if keepers and not again:
+                raise Broken(f"not given back: in Safety Net at {' and '.join(keepers)}")
+
+    def _keeps(self, view: View, selector: Selector, message_id: str) -> bool:
+        copy = view.node.ledger.state.copies.get(message_id)
+        if copy is None or copy.stage is not Stage.SAFETY_NET:
+            return False
+        return any(selector.covers(one.settled_at) for one in copy.recipients)
 
     def _should_not_give_up(self, at: Situation, name: str, set_aside: frozenset[str]) -> None:
         """A message is set aside for an operator only when nobody has a good copy of it. (One that was put
@@ -154,7 +191,7 @@ class Rules:
         if known is None:
             hit = frozenset().union(*(view.stored.hit for view in self.views(at)))
             nodes = {view.node.name: view.node for view in self.views(at)}
-            world: Any = SimpleNamespace(nodes=nodes, hit=hit, reports={})
+            world: Any = SimpleNamespace(nodes=nodes, hit=hit, reports={}, policy=self.policy)
             known = self._quiet[at.nodes] = (unrest(world) or self._rows_to_mend(at), under_repair(world))
         return known
 
@@ -170,6 +207,11 @@ class Rules:
         """All mail sent, no fault lasts, nothing under way, queues and events empty."""
         if at.fault or at.packets:
             return False
+        if self.setup.resubmits:
+            rests = bool(at.asked) and not self._rest(at)[0]
+            if rests:
+                self._check_given_back(at)
+            return rests
         return not self._rest(at)[0] if all(mail.home for mail in at.mail) else self.over(at)
 
     def over(self, at: Situation) -> bool:

@@ -36,6 +36,8 @@ TIMINGS = replace(
     shadow_time_cap=seconds(3),
     member_skip_interval=seconds(1),
     queue_glitch_retry_interval=seconds(1),
+    unresponsive_primary_interval=seconds(4),
+    resubmit_rate=1,
 )
 """Whole seconds, and as few of them as keep the order of the documented timings."""
 
@@ -101,6 +103,7 @@ class Situation(NamedTuple):
     fault: str = ""  # the one that lasts
     deferred: int = 0  # attempts that a next hop put off
     told: tuple[tuple[str, str], ...] = ()  # whose copy of what is damaged, and its owner knows
+    asked: str = ""  # the node that was given a resubmit request
 
     def older(self) -> Situation:
         """The same a second later."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
+from shadowrelay.wire.xshadow import milliseconds
 from tests.simulation.checks import Invariants, describe
 from tests.simulation.node import Node
 from tests.simulation.peers import Peers
+from tests.simulation.world import START
 
 if TYPE_CHECKING:
     from .alone import Alone
@@ -89,6 +92,29 @@ def ageless(line: bytes) -> bytes:
     return _AGE.sub(rb"\g<1>0;", line, count=1) if line.startswith(b"MAIL ") else line
 
 
+_WHEN = re.compile(r"@([0-9]{12,15})\b")
+BEFORE = milliseconds(START)
+AFTER = milliseconds(START + timedelta(hours=1))
+
+
+def timeless(line: str) -> str:
+    """Of when recipients were settled a line says only: before the exploration began, or in it. What is asked
+    of Safety Net was settled before.
+    """
+    if "@" not in line:
+        return line
+    return _WHEN.sub(lambda found: found[0] if int(found[1]) == BEFORE else f"@{AFTER}", line)
+
+
+def constant(line: str | bytes) -> str | bytes:
+    """The line, without what differs from second to second."""
+    if isinstance(line, str):
+        return timeless(line)
+    if line.startswith(b"RCPT "):
+        return timeless(line.decode()).encode()
+    return ageless(line)
+
+
 @dataclass(slots=True)
 class Elsewhere:
     """Another member, as far as this node can tell: whatever is said to it leaves as a packet."""
@@ -111,7 +137,7 @@ class Elsewhere:
     def attend(self, _: Any, session: int, lines: tuple[Any, ...], reply: Callable[..., None]) -> None:
         world = self.world
         number = world.call(reply, session)
-        said = tuple(ageless(line) if isinstance(line, bytes) else line for line in lines)
+        said = tuple(constant(line) for line in lines)
         world.put("request", world.me, world.node.generation, number, self.name, session, said)
 
 
@@ -152,7 +178,7 @@ class Reply:
                 self.to,
                 self.generation,
                 self.number,
-                tuple(answer),
+                tuple(timeless(line) for line in answer),
             )
 
 
@@ -166,6 +192,9 @@ class Rules(Invariants):
 
     def _same_as_the_owners(self, node: Node, copy: Copy | None) -> None:
         """What others have is not here; no scenario has a message that two make."""
+
+    def _gives_back(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
+        """Whose it was to make is asked of the whole boundary."""
 
     def committed(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
         for event in told:

@@ -20,6 +20,8 @@ def describe(boundary: Boundary, at: Situation, move: Move) -> str:
         return boundary.views(at)[given[0]].steps[given[1]]
     if kind == "message":
         return f"a sender sends a message to {given[1]}"
+    if kind == "ask":
+        return f"an operator of {given[0]} asks for what was delivered"
     if kind == "second":
         return "a second passes"
     if kind == "scrub":

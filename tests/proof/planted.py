@@ -26,6 +26,7 @@ from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
+from .planted_pacing import PACING
 from .planted_specified import SPECIFIED
 from .planting import Fault
 
@@ -37,6 +38,7 @@ RELAY: tuple[Fault, ...] = (
     *MACHINES,
     *DELIVERING,
     *MAILBOX,
+    *PACING,
     *DAMAGE,
     *DATABASE,
     *SPECIFIED,

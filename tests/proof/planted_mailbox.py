@@ -70,8 +70,8 @@ MAILBOX = (
         file="database/delivered_to.py",
         edits=(
             (
-                "    return [(first, last, one) for one in {one.lower(): one for one in which.recipients}.values()]\n",  # noqa: E501
-                "    return [(first, last, one) for one in which.recipients[:1]]\n",
+                "for one in {one.lower(): one for one in which.recipients}.values()]\n",
+                "for one in which.recipients[:1]]\n",
             ),
         ),
         test="database/test_delivered_to.py::test_exactly_what_was_named_is_forgotten_and_counted_before",

@@ -92,7 +92,7 @@ class Invariants:
                 and world.policy.reject_message_on_shadow_failure
             ):
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
-        given_back.committed(self, node, touched, told)
+        self._gives_back(node, touched, told)
         for message_id, before in touched.items():
             after = node.ledger.state.copies.get(message_id)
             self._epochs(node, message_id, after)
@@ -104,6 +104,9 @@ class Invariants:
             if after is not None and gone:
                 raise Broken(f"{node.name} has {message_id} without its content")
             self.available(message_id)
+
+    def _gives_back(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
+        given_back.committed(self, node, touched, told)
 
     def _logs(self, node: Node, event: Any) -> None:
         if isinstance(event, Send):
@@ -137,7 +140,7 @@ class Invariants:
         for copy in node.ledger.state.copies.values():
             submission = self.world.submissions.get(copy.id)
             twice = any(holder.state is HolderState.HOLDING for holder in copy.holders)
-            waits = copy.owned or any(recipient.report for recipient in copy.recipients)
+            waits = copy.owned or any(recipient.waits for recipient in copy.recipients)
             if submission is not None and not submission.redundant and not twice and waits:
                 self.world.excused.add(copy.id)
 
@@ -385,19 +388,12 @@ def describe(event: TrackingEvent) -> str:
     words = [event.event_id, copy.id]
     if event.recipients and len(event.recipients) != len(copy.recipients):
         words.append("to=" + "+".join(str(r.number) for r in event.recipients))
-    for name in (
-        "shadow",
-        "primary",
-        "new_owner",
-        "reason",
-        "redundant",
-        "former_owner",
-        "in_doubt",
-        "original",
-    ):
+    for name in ("shadow", "primary", "new_owner", "reason", "redundant", "former_owner", "in_doubt"):
         value = getattr(event, name, None)
         if value:
             words.append(f"{name.replace('_', '-')}={value}")
+    if isinstance(event, Resubmit):
+        words += [f"original={event.original}", f"owner={event.owner}"]
     words.append(f"epoch={copy.epoch}")
     return " ".join(words)
 
@@ -615,7 +611,7 @@ def _queues(world: World) -> str:
                 continue
             if copy.held and not _put_off(node, copy):
                 return f"{node.name} holds {copy.id} for {copy.owner}"
-            waits = any(recipient.report for recipient in copy.recipients)
+            waits = any(recipient.waits for recipient in copy.recipients)
             if waits and (node.name, copy.id) not in world.hit:  # else a page may be out of date
                 return f"{node.name} waits for a report on {copy.id}"
         for event in state.events.values():

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from shadowrelay.core import identifiers, machines
+from shadowrelay.core import identifiers, machines, requests
 from shadowrelay.core.delivery import settling
 from shadowrelay.core.events import announcements, reports
 from shadowrelay.core.members import (
@@ -24,11 +24,13 @@ from shadowrelay.core.members import (
 )
 from shadowrelay.core.ownership import chores, heartbeat, transfer
 from shadowrelay.core.reception import arrivals, holding, redundancy, shadow_servers
+from shadowrelay.core.safety_net import expiry, resubmission
 from shadowrelay.database import ledger
 from shadowrelay.delivery.queue import deliver
 from shadowrelay.members import repair
 from shadowrelay.members.link import unreachable
 from shadowrelay.reception import two_copies
+from shadowrelay.safety_net import making
 from tests.proof.planting import Edit, Fault
 
 from . import memory_ledger, node, peers
@@ -724,5 +726,63 @@ MUTANTS = (
         "a first copy is made on its owner's own machine",
         ((shadow_servers.preferred, " if member.host != own.host", ""),),
         seed=136,
+    ),
+    Mutant(
+        "the id of a resubmitted message does not depend on its request",
+        ((reports.resubmitted_id, 'derived_id("resubmit", request, ', 'derived_id("resubmit", '),),
+        scenario="given_back_by_its_owner",
+    ),
+    Mutant(
+        "a holder answers for an owner that is silent for a moment",
+        ((resubmission.lost, "return owner in request.gone or owner in contacts.silent", "return True"),),
+        scenario="given_back_after_the_interval",
+    ),
+    Mutant(
+        "mail expires inside the window of a request",
+        ((expiry.expire, "if any(window.covers(", "if False and any(window.covers("),),
+        scenario="window_of_a_request_does_not_expire",
+    ),
+    Mutant(
+        "recipients outside are given a message back",
+        ((resubmission.inside, " if one.status is Status.DELIVERED", ""),),
+        scenario="given_back_by_its_owner",
+    ),
+    Mutant(
+        "what was given back is given back again",
+        ((resubmission.refusal, "if copy.request is not None:", "if False:"),),
+        scenario="given_back_by_its_owner",
+    ),
+    Mutant(
+        "a holder does not know that it holds what was given back",
+        ((holding.hold, "            request=offer.request,\n", ""),),
+        seed=19,
+    ),
+    Mutant(
+        "a holder does not answer for a database that is gone",
+        (
+            (
+                resubmission.lost_of,
+                "if copy.owner_database != member.lineage.database_id:\n        return True",
+                "if copy.owner_database != member.lineage.database_id:\n        return False",
+            ),
+        ),
+        scenario="given_back_by_a_holder",
+    ),
+    Mutant(
+        "what a holder passed over is not looked at when its owner loses it",
+        ((heartbeat.meet, "(broken, *gone, *again)", "(broken, *gone)"),),
+        scenario="given_back_after_two_losses",
+    ),
+    Mutant(
+        "of two revisions of a request the older counts",
+        ((requests.newest, "return max(one", "return min(one"),),
+        scenario="request_paused_over_a_restart",
+        breaks=Breaks.HISTORY,
+    ),
+    Mutant(
+        "nobody is asked before a message is given back",
+        ((making.asked_elsewhere, "for member in sorted(members) if by_id else ():", "for member in ():"),),
+        scenario="given_back_after_the_interval",
+        breaks=Breaks.HISTORY,
     ),
 )

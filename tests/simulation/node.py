@@ -451,10 +451,14 @@ class Node:
         self._mend()
         self.resubmit()
 
+    def pace(self) -> Pace:
+        """Of resubmission."""
+        return Pace(self.policy, self.world.now)
+
     def resubmit(self) -> None:
         """Share the requests, and carry them out."""
         if self.resubmitter is None and self.ledger.state.requests:
-            self.resubmitter = Resubmitter(self, Pace(self.policy, self.world.now))
+            self.resubmitter = Resubmitter(self, self.pace())
         if self.resubmitter is not None:
             self.resubmitter.look()
 

@@ -19,7 +19,7 @@ AGAIN = 1.0
 
 def add(node: Node, request_id: RequestId, selector: Selector, gone: tuple[ServerName, ...] = ()) -> None:
     """Make a request on that node."""
-    world, now = node.world, node.clock()
+    now = node.clock()
     request = Request(
         id=request_id,
         number=0,
@@ -32,9 +32,28 @@ def add(node: Node, request_id: RequestId, selector: Selector, gone: tuple[Serve
         changed_by=node.name,
         changed_at=now,
     )
-    world.requests[request_id] = Asked(request_id, node.name, world.now, selector, due(world, selector))
-    world.say("operator", f"makes request {request_id} at {node.name}: {selector}, gone {gone}")
-    _then_look(node, lambda ledger: ledger.apply(requesting.add(ledger, request, node.policy, now)))
+    put(node, request)
+
+
+def put(node: Node, request: Request) -> None:
+    """The same, of a whole record."""
+    world, now = node.world, node.clock()
+    asked = Asked(request.id, node.name, world.now, request.selector, due(world, request.selector))
+    world.requests[request.id] = asked
+    world.say(
+        "operator", f"makes request {request.id} at {node.name}: {request.selector}, gone {request.gone}"
+    )
+
+    def added(result: Request | requesting.RequestRefused) -> None:
+        if isinstance(result, requesting.RequestRefused):
+            del world.requests[request.id]
+        node.resubmit()
+
+    ready, result = node.transact(
+        lambda ledger: ledger.apply(requesting.add(ledger, request, node.policy, now)), added
+    )
+    if ready:
+        added(result)
 
 
 def change(
@@ -43,14 +62,10 @@ def change(
     """Pause, resume or remove it on that node, or say that members are gone."""
     node.world.say("operator", f"changes request {request_id} at {node.name}: {state}, gone {gone}")
     now = node.clock()
-    _then_look(
-        node,
+    ready, _ = node.transact(
         lambda ledger: ledger.apply(requesting.change(ledger, request_id, state, node.name, now, gone=gone)),
+        lambda _: node.resubmit(),
     )
-
-
-def _then_look(node: Node, work: object) -> None:
-    ready, _ = node.transact(work, lambda _: node.resubmit())  # type: ignore[arg-type]
     if ready:
         node.resubmit()
 

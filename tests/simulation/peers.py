@@ -316,7 +316,7 @@ class Peers:
             )
         ]
         for r in step.recipients:
-            fork = format_fork(r.number, r.next_hop, Status.READY if r.report else r.status)
+            fork = format_fork(r.number, r.next_hop, Status.READY if r.waits else r.status)
             lines.append(format_rcpt(RcptTo(r.address, r.notify, r.orcpt, {"XFORK": fork}), OFFERED))
         sent = b"" if step.refers else content
         lines.append(f"BDAT {len(sent)} LAST {step.digests.content}\r\n".encode() + sent)

@@ -61,7 +61,7 @@ class Resubmitter:
         ]
         if running and self.pace.may_go_on(node.world.now):
             owners = resubmission.owners(node.ledger, self.contacts())
-            self.left = [(request, owner) for request in running for owner in owners]
+            self.left = [(request, owner) for request in self.pace.in_turn(running) for owner in owners]
         self.go_on()
 
     def go_on(self) -> None:

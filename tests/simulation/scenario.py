@@ -22,11 +22,14 @@ Commands, one per line (``#`` begins a comment):
     damage mx1 m1 content|row                on its disk, found when it is read
     page mx1 m1 1|none                       of the message, as its first commit left it, or none at all
     expire                                   what goes by age, on every node
+    resubmit mx1 r1 [since=8] [until=2] [next-hop=…] [recipient=…] [gone=mx2]   an operator asks for what was
+                                             delivered, from so many seconds ago until so many seconds ago
+    pause|resume|remove mx1 r1               the request, on that node
 
 Points are tracking events as they are printed (``HARECEIVE mx2 m1``), ``offers mx1 m1 mx2`` (before it
 leaves), ``acknowledged mx1 m1 mx2`` (before it is recorded), ``taken m1``, ``answered m1 250``,
 ``greeting mx1 mx2`` (before it leaves), and ``greets mx1 mx2`` (mx2 reads it). Recipients at ``bad`` are
-refused by their next hop; ``dsn(m1,2)`` is the report about a recipient.
+refused by their next hop; ``dsn(m1,2)`` is the report about a recipient, ``r1(m1)`` what was made of m1.
 """
 
 from __future__ import annotations
@@ -37,10 +40,11 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
 
-from shadowrelay.core.events.reports import ReportKind, report_id
-from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.events.reports import ReportKind, report_id, resubmitted_id
+from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.requests import RequestState, Selector
 
-from . import rot
+from . import operators, rot
 from .checks import Broken, Invariants, judge, unrest
 from .clients import Client
 from .memory_ledger import Disagreement
@@ -63,7 +67,7 @@ class Scenario:
         self.told: list[str] = []
         self.when: list[tuple[str, str]] = []
         self.wrong: dict[str, list[Impairment]] = {}
-        self.clients = 0
+        self.clients = self.requests = 0
         self.boundary(["2"])
 
     def run(self, text: str) -> str:
@@ -129,6 +133,7 @@ class Scenario:
         recipients = tuple(
             (number, address, address.partition("@")[2]) for number, address in enumerate(addresses, 1)
         )
+        self._name_what_is_made()
         for number, _, _ in recipients:
             self.names[report_id(message_id, number, ReportKind.FAILED)] = f"dsn({name},{number})"
         client = Client(
@@ -246,6 +251,43 @@ class Scenario:
         for node in self.world.nodes.values():
             node.expire()
 
+    def resubmit(self, words: list[str]) -> None:
+        node, name = self.world.nodes[ServerName(words[0])], words[1]
+        given = dict(word.split("=", 1) for word in words[2:])
+        self.requests += 1
+        id_ = RequestId(f"01900000-0000-7000-9000-{self.requests:012d}")
+        self.names[id_] = name
+        self._name_what_is_made()
+        now, hop = node.clock(), given.get("next-hop")
+        selector = Selector(
+            since=now - seconds(float(given.get("since", 3600))),
+            until=now - seconds(float(given.get("until", 0))),
+            next_hops=(NextHop(hop),) if hop else (),
+            recipient=given.get("recipient"),
+        )
+        gone = tuple(ServerName(one) for one in given.get("gone", "").split("+") if one)
+        operators.add(node, id_, selector, gone)
+
+    def _name_what_is_made(self) -> None:
+        requests = [(id_, name) for id_, name in self.names.items() if name[0] == "r"]
+        messages = [(id_, name) for id_, name in self.names.items() if name[0] == "m"]
+        for request, asked in requests:
+            for message_id, name in messages:
+                self.names[resubmitted_id(RequestId(request), MessageId(message_id))] = f"{asked}({name})"
+
+    def pause(self, words: list[str]) -> None:
+        self._change(words, RequestState.PAUSED)
+
+    def resume(self, words: list[str]) -> None:
+        self._change(words, RequestState.RUNNING)
+
+    def remove(self, words: list[str]) -> None:
+        self._change(words, RequestState.REMOVED)
+
+    def _change(self, words: list[str], state: RequestState) -> None:
+        (id_,) = [RequestId(key) for key, name in self.names.items() if name == words[1]]
+        operators.change(self.world.nodes[ServerName(words[0])], id_, state)
+
     def drain(self, _: list[str]) -> None:
         """Until everything is quiet, then the sums: nothing may be lost, every duplicate has its cause."""
         self.world.run(self.world.now + 1.0)
@@ -258,9 +300,9 @@ class Scenario:
             self.told.append(f"NOT QUIET {self._named(problem)}")
         self.told += [f"PROBLEM {self._named(text)}" for text in verdict.problems]
         duplicates = ", ".join(f"{count} {cause}" for cause, count in verdict.duplicates.items() if count)
-        self.told.append(
-            f"quiet: lost {verdict.lost}, unexpected {verdict.unexpected}, duplicates: {duplicates or 0}"
-        )
+        back = f", given back {verdict.resubmitted}" if self.world.requests else ""
+        sums = f"lost {verdict.lost}, unexpected {verdict.unexpected}, duplicates: {duplicates or 0}{back}"
+        self.told.append(f"quiet: {sums}")
 
     # What happens meanwhile.
 

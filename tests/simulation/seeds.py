@@ -129,7 +129,8 @@ class Run:
         if asks:
             policy = self._unhurried(policy)
         if self.short:
-            policy = replace(policy, safety_net_hold_time=seconds(3))
+            # Safety Net is off with less than fifteen seconds: nothing could be asked of it.
+            policy = replace(policy, safety_net_hold_time=seconds(16 if asks else 3))
         self.world = World(seed, policy, together(FOUR[:nodes], shared), verbose=verbose)
         if self.plan.noisy:
             self.world.noise = Noise(

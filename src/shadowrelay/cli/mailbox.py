@@ -147,6 +147,8 @@ def forget(
     is as 2026-11-26T09:00Z, or a duration before now, as 2d. Works while the service runs, and
     while it does not.
     """
+    from shadowrelay.mailbox.control import spelt
+
     if bool(recipients) == everybody:
         raise click.UsageError("say whose deliveries are forgotten: --recipient ADDRESS, or --all")
     if since is not None and until is not None and since >= until:
@@ -154,8 +156,8 @@ def forget(
     table = _table(file, directory, path)
     request = {
         "recipients": [_address(one) for one in recipients] if recipients else None,
-        "since": since.isoformat() if since else None,
-        "until": until.isoformat() if until else None,
+        "since": spelt(since) if since else None,
+        "until": spelt(until) if until else None,
     }
     if not yes:
         found = _asked(table, {"do": "count", **request})["rows"]

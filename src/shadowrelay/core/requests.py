@@ -156,6 +156,10 @@ class Progress:
     done: bool = False
     whole: bool = True
 
+    def again(self) -> Progress:
+        """The same, to be gone through once more: what was made is known by its id."""
+        return replace(self, place=BEGIN, skipped=(), done=False)
+
     def further(self, made: int, skipped: Mapping[Skipped, int]) -> Progress:
         """The same with more messages made and skipped."""
         counts = dict(self.skipped)

@@ -304,6 +304,19 @@ class Dsn(TrackingEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Journaled(TrackingEvent):
+    """A journal copy of the message ``original`` was made and queued."""
+
+    event_id: ClassVar[str] = "RECEIVE"
+    digested: ClassVar[bool] = True
+    source: ClassVar[str] = "AGENT"
+    original: MessageId
+
+    def more(self) -> Columns:
+        return {"reference": self.original}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside(TrackingEvent):
     """A message is set aside for the operator: no member knows its fate, or has a good copy of it."""
 

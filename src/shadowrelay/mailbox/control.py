@@ -1,8 +1,8 @@
 """What an operator asks of a DeliveredTo table, whether or not a service has it open.
 
-One process alone may have the table open (docs/dependencies.md). A running service therefore answers at a
-Unix socket beside the table: one line of JSON is asked, one is answered. Who may open the socket may also
-open the table: both belong to the service's user.
+One process alone may have the table open (docs/dependencies.md, first row). A running service therefore
+answers at a Unix socket beside the table: one line of JSON is asked, one is answered. Who may open the
+socket may also open the table: both belong to the service's user.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,11 @@ async def performed(table: DeliveredTo, request: Mapping[str, Any]) -> _Tree:
             raise ValueError(f"nothing is called {request['do']!r}")
 
 
+def spelt(at: datetime) -> str:
+    """A time as requests and answers have it (RFC 3339, UTC, milliseconds)."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
 def _which(request: Mapping[str, Any]) -> Deliveries:
     recipients, since, until = request["recipients"], request["since"], request["until"]
     return Deliveries(
@@ -141,8 +146,8 @@ def _which(request: Mapping[str, Any]) -> Deliveries:
 def _shown(part: Remembered) -> _Tree:
     return {
         "rows": part.rows,
-        "oldest": part.oldest.isoformat() if part.oldest else None,
-        "newest": part.newest.isoformat() if part.newest else None,
+        "oldest": spelt(part.oldest) if part.oldest else None,
+        "newest": spelt(part.newest) if part.newest else None,
     }
 
 

@@ -6,7 +6,7 @@ Times are seconds of a clock that counts suspension.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 
 from shadowrelay.core.identifiers import RequestId, ServerName
@@ -33,9 +33,11 @@ class Pace:
 
     policy: Policy
     refilled: float  # when the allowance was counted last
+    refresh: float = REFRESH
     given: dict[ServerName, Given] = field(default_factory=dict)
     _waits: dict[ServerName, float] = field(default_factory=dict)  # since when an answer is waited for
     _allowance: float = 0.0
+    _turn: int = 0
 
     def due(self, reachable: Collection[ServerName], news: News, now: float) -> tuple[ServerName, ...]:
         """The members that can be reached, and do not have the records as they are now, or not lately."""
@@ -46,7 +48,7 @@ class Pace:
         for name in sorted(reachable):
             known = self.given.setdefault(name, Given())
             self._waits.setdefault(name, now)
-            fresh = known.at is not None and now - known.at < REFRESH
+            fresh = known.at is not None and now - known.at < self.refresh
             if not fresh or known.news != news:
                 found.append(name)
         return tuple(found)
@@ -71,6 +73,12 @@ class Pace:
             for name, since in self._waits.items()
             if name in self.given
         )
+
+    def in_turn(self, requests: Sequence[RequestId]) -> tuple[RequestId, ...]:
+        """Each turn begins with another request, so that a large one does not keep the others waiting."""
+        self._turn += 1
+        first = self._turn % max(1, len(requests))
+        return (*requests[first:], *requests[:first])
 
     def most(self, now: float) -> int:
         """How many messages may be made now."""

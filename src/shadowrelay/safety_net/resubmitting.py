@@ -53,7 +53,6 @@ class Resubmitting:
         self._policy = policy
         self._clock = clock
         self._pace = Pace(policy, seconds())
-        self._turn = 0
         self.wake = asyncio.Event()
 
     @property
@@ -91,15 +90,10 @@ class Resubmitting:
             log.warning("request_refused_by_member", member=name, request=request, why=why)
 
     async def _work(self, requests: Sequence[RequestId]) -> None:
-        """One turn: every request, and every owner for which this node answers, as far as the rate allows.
-
-        Each turn begins with another request, so that a large one does not keep the others waiting.
-        """
+        """One turn: every request, and every owner for which this node answers, as far as the rate allows."""
         contacts = self._contacts()
-        self._turn += 1
-        first = self._turn % len(requests)
         owners = await self._database.transact(lambda ledger: resubmission.owners(ledger, contacts))
-        for request in (*requests[first:], *requests[:first]):
+        for request in self._pace.in_turn(requests):
             for owner in owners:
                 while await self._step(request, owner):
                     pass

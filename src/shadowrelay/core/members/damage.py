@@ -108,7 +108,7 @@ def answer(
         else:  # our content is another one than the asker's was
             other = Verdict(copy.id, copy.epoch, VerdictKind.DAMAGED)
             verdicts = tuple(other if one.kind is VerdictKind.YOURS else one for one in verdicts)
-    if copy is not None and not copy.unsettled and not any(one.report for one in copy.recipients):
+    if copy is not None and not copy.unsettled and not any(one.waits for one in copy.recipients):
         verdicts = (Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED),)
     return said.but((verdicts, give))
 

@@ -71,7 +71,14 @@ def meet(
     gone = (DropEvents(former.database_id),) if replaced else ()
     gone_for_good = former.incarnation if former.incarnation != found.incarnation else member.replaced
     broken = replace(met, applied=None, replaced=gone_for_good, broken_at=now)
-    ledger.apply(Decision(None, (broken, *gone)))
+    # It may have lost what it settled, and what it made for requests: we look at our parts of them once more.
+    again = (
+        part.again()
+        for request in ledger.requests()
+        for part in ledger.progress(request.id)
+        if part.node == ledger.name
+    )
+    ledger.apply(Decision(None, (broken, *gone, *again)))
     chores.begin(ledger, Chore(ChoreKind.REPLACED if replaced else ChoreKind.ROLLED_BACK, name, now))
     return continuity
 

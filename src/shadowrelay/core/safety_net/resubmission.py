@@ -18,7 +18,7 @@ from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Recipient, Role, Stage, Status
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.requests import BEGIN, Place, Progress, Request, RequestState, Selector, Skipped
+from shadowrelay.core.requests import Place, Progress, Request, RequestState, Selector, Skipped
 from shadowrelay.core.safety_net.selection import matching
 from shadowrelay.core.tracking import Resubmit
 from shadowrelay.core.values import dataclass, replace
@@ -90,7 +90,7 @@ def turn(ledger: Ledger, request: Request, owner: ServerName, contacts: Contacts
     if known is None:
         return Progress(request=request.id, node=ledger.name, owner=owner, whole=whole)
     if whole and not known.whole:  # what was passed over, because its owner had it, comes again
-        return replace(known, place=BEGIN, done=False, whole=True)
+        return replace(known.again(), whole=True)
     return None if known.done else known
 
 

@@ -34,3 +34,6 @@ CREATE TABLE progress (
     told    TEXT NOT NULL,
     PRIMARY KEY (request, node, owner)
 ) WITHOUT ROWID;
+
+-- The journal copy for which a settled recipient waits.
+ALTER TABLE recipient ADD COLUMN journal TEXT;

@@ -136,7 +136,7 @@ def _concern(refusal: Reply) -> Concern:
 
 def _offered_to(version: int, recipients: Sequence[Recipient]) -> tuple[Recipient, ...]:
     """All of them. One whose report is not safe yet is offered as unsettled; version 1 omits settled ones."""
-    known = [one if one.report is None else replace(one, status=Status.READY) for one in recipients]
+    known = [one if not one.waits else replace(one, status=Status.READY) for one in recipients]
     if version == 2:
         known = [replace(one, settled_at=None) for one in known]
     return tuple(one for one in known if version > 1 or not one.settled)
