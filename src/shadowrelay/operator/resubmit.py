@@ -13,7 +13,7 @@ import structlog
 from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
 from shadowrelay.core.requests import Progress, Request, RequestState, Selector, Skipped
 from shadowrelay.core.safety_net import requesting
-from shadowrelay.core.safety_net.requesting import RequestRefused
+from shadowrelay.core.safety_net.requesting import Declined
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.operator.counting import CannotDo, Counting, Left
@@ -217,7 +217,7 @@ class Resubmission:
         result = await self.counting.database.transact(
             lambda ledger: ledger.apply(requesting.add(ledger, request, policy, now))
         )
-        if isinstance(result, RequestRefused):
+        if isinstance(result, Declined):
             raise CannotDo(result.why)
         log.warning(
             "resubmit_request_added",

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from shadowrelay.core.identifiers import Digest, Mark
 from shadowrelay.core.messages import Recipient, Status
-from shadowrelay.core.reception.by_reference import Origin
+from shadowrelay.core.reception.by_reference import MadeOf
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import replace
@@ -156,7 +156,7 @@ def _mail(version: int, step: OfferCopy, mark: Mark, now: datetime) -> bytes:
     extra = {"XSHADOW": xshadow.format_offer(offer)}
     if step.content_of is not None and version > 2:
         octets = envelope.size if may_refer(version, step) else None
-        extra["XMADEOF"] = xshadow.format_origin(Origin(step.content_of, step.request, octets))
+        extra["XMADEOF"] = xshadow.format_origin(MadeOf(step.content_of, step.request, octets))
     mail = MailFrom(
         sender=envelope.sender,
         body=envelope.body,
