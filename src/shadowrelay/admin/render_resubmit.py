@@ -8,7 +8,7 @@ from typing import Any
 
 from shadowrelay.core.requests import Request, Selector
 from shadowrelay.core.tracking_row import timestamp
-from shadowrelay.database.resubmission import Amounts, Kept
+from shadowrelay.database.resubmission import Kept, MadeCount
 from shadowrelay.operator.preview import Preview, Share
 from shadowrelay.operator.resubmit import Shown
 
@@ -122,11 +122,11 @@ def _share(found: Share) -> dict[str, Any]:
     }
 
 
-def _made(count: Amounts) -> dict[str, Any]:
+def _made(count: MadeCount) -> dict[str, Any]:
     return {"messages": count.messages, "recipients": count.recipients, "octets": count.octets}
 
 
-def _refused(count: Amounts) -> dict[str, Any]:
+def _refused(count: MadeCount) -> dict[str, Any]:
     return {name: number for name, number in asdict(count).items() if name not in _made(count)}
 
 
